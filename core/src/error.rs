@@ -1,0 +1,112 @@
+//! Input that breaks a rule, and the words that help its author.
+
+use std::fmt;
+
+/// A value that is refused. It reaches the SQL caller as `22023` (invalid_parameter_value).
+///
+/// It never carries values out of a job's args or meta, which may be confidential: at most the name
+/// of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// What is wrong, naming the value; lower case, no full stop.
+    pub message: String,
+    /// The rule that was broken, as full sentences.
+    pub detail: String,
+    /// The likely fix, as a full sentence, where there is one.
+    pub hint: Option<String>,
+}
+
+impl Invalid {
+    /// A refusal without a hint.
+    pub fn new(message: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            detail: detail.into(),
+            hint: None,
+        }
+    }
+
+    /// The same refusal with the likely fix.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+
+    /// The same refusal, asking for the candidate that looks most like `word`, if one does.
+    #[must_use]
+    pub(crate) fn did_you_mean(self, word: &str, candidates: &[&str]) -> Self {
+        match nearest(word, candidates) {
+            Some(candidate) => self.hint(format!("Did you mean \"{candidate}\"?")),
+            None => self,
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// The candidate that `word` is most likely a misspelling of, if any is near enough to be worth
+/// asking.
+///
+/// Near is one edit (a letter inserted, left out, replaced, or two swapped) for every three letters
+/// of `word`, and at least one; upper and lower case are the same.
+pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let letters = word.chars().count();
+    let limit = (letters / 3).max(1);
+    let word = word.to_lowercase();
+    candidates
+        .iter()
+        // The length alone rules most out, above all for words so long that comparing them would
+        // take time.
+        .filter(|candidate| candidate.chars().count().abs_diff(letters) <= limit)
+        .map(|candidate| (strsim::osa_distance(&word, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIELDS: [&str; 3] = ["by_args", "by_queue", "by_state"];
+
+    #[test]
+    fn misspellings_find_their_word() {
+        for word in ["by_arg", "by_agrs", "byArgs", "BY_ARGS", "by-args"] {
+            assert_eq!(nearest(word, &FIELDS), Some("by_args"), "{word}");
+        }
+        assert_eq!(nearest("by_states", &FIELDS), Some("by_state"));
+    }
+
+    #[test]
+    fn other_words_find_none() {
+        for word in [
+            "",
+            "x",
+            "priority",
+            "by_something_else",
+            &"a".repeat(1_000_000),
+        ] {
+            assert_eq!(nearest(word, &FIELDS), None);
+        }
+        assert_eq!(nearest("by_args", &[]), None);
+    }
+
+    #[test]
+    fn a_hint_is_added_only_where_there_is_one() {
+        let invalid = Invalid::new("unknown field", "Fields are by_args.");
+        assert_eq!(invalid.clone().did_you_mean("zzz", &FIELDS), invalid);
+        let hinted = invalid.did_you_mean("by_arg", &FIELDS);
+        assert_eq!(hinted.hint.as_deref(), Some("Did you mean \"by_args\"?"));
+        assert_eq!(hinted.to_string(), "unknown field");
+    }
+}

@@ -1,0 +1,26 @@
+//! The rules of the `jobs` queue that need no database.
+//!
+//! What makes two jobs the same ([`key`], over [`canonical`] JSON), what a caller may ask for
+//! ([`policy`]), and what follows from it ([`verdict`]), with the small things they stand on:
+//! [`state`]s, [`paths`] into JSON, [`interval`]s, [`period`]s and [`retry`] delays. Nothing here
+//! reads a clock, draws a random number or keeps state: the caller passes those in, so everything
+//! can be tested with plain values.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod canonical;
+pub mod error;
+pub mod interval;
+pub mod key;
+pub mod paths;
+pub mod period;
+pub mod policy;
+pub mod retry;
+pub mod state;
+pub mod verdict;
+
+mod json;
+mod text;
+
+pub use error::Invalid;

@@ -1,0 +1,197 @@
+//! Paths into a JSON object: which members of it count.
+
+use crate::Invalid;
+use crate::text::nfc;
+
+/// A set of paths, as a tree of names, so that one walk through a value finds them all.
+///
+/// A path together with one that goes further into the same member means the whole member.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// The tree, the root first. Kept flat: a path may be as long as a caller likes, and must not
+    /// cost stack.
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// The member's name in Unicode normal form C; empty for the root.
+    name: String,
+    /// Whether a path ends here: all of the member's value counts, and there are no children.
+    whole: bool,
+    /// Indexes of the nodes that go on from here, ordered by name.
+    children: Vec<usize>,
+}
+
+impl Paths {
+    /// The node of the object itself.
+    pub(crate) const ROOT: usize = 0;
+
+    /// Reads paths such as `user_id` and `address.city`: dots go into objects, `\.` is a dot in a
+    /// name and `\\` a backslash. Refused are empty names and a backslash before anything else.
+    pub fn parse(paths: &[String]) -> Result<Paths, Invalid> {
+        let mut tree = Paths {
+            nodes: vec![Node::default()],
+        };
+        for path in paths {
+            tree.insert(&split(path)?);
+        }
+        Ok(tree)
+    }
+
+    fn insert(&mut self, names: &[String]) {
+        let mut node = Self::ROOT;
+        for name in names {
+            if self.nodes[node].whole {
+                return;
+            }
+            node = match self.find(node, name) {
+                Ok(child) => child,
+                Err(place) => {
+                    let child = self.nodes.len();
+                    self.nodes.push(Node {
+                        name: name.clone(),
+                        ..Node::default()
+                    });
+                    self.nodes[node].children.insert(place, child);
+                    child
+                }
+            };
+        }
+        self.nodes[node].whole = true;
+        self.nodes[node].children.clear();
+    }
+
+    /// The child of that normalised name, or the place among the children where it belongs.
+    fn find(&self, node: usize, name: &str) -> Result<usize, usize> {
+        let children = &self.nodes[node].children;
+        children
+            .binary_search_by(|child| self.nodes[*child].name.as_str().cmp(name))
+            .map(|place| children[place])
+    }
+
+    /// How many nodes there are; they are numbered from 0.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The node that a member leads to, if any path goes there.
+    pub(crate) fn child(&self, node: usize, name: &str) -> Option<usize> {
+        self.find(node, &nfc(name)).ok()
+    }
+
+    /// The name of the member that leads to a node.
+    pub(crate) fn name(&self, node: usize) -> &str {
+        &self.nodes[node].name
+    }
+
+    /// Whether a path ends at the node, so that all of the member's value counts.
+    pub(crate) fn is_whole(&self, node: usize) -> bool {
+        self.nodes[node].whole
+    }
+}
+
+/// The names that a path consists of, normalised.
+fn split(path: &str) -> Result<Vec<String>, Invalid> {
+    let mut names = vec![String::new()];
+    let mut chars = path.chars();
+    while let Some(char) = chars.next() {
+        let name = names.last_mut().expect("there is always a name being read");
+        match char {
+            '.' => names.push(String::new()),
+            '\\' => match chars.next() {
+                Some(escaped @ ('.' | '\\')) => name.push(escaped),
+                _ => return Err(lone_backslash(path)),
+            },
+            char => name.push(char),
+        }
+    }
+    if names.iter().any(String::is_empty) {
+        return Err(empty_name(path));
+    }
+    Ok(names.iter().map(|name| nfc(name).into_owned()).collect())
+}
+
+fn empty_name(path: &str) -> Invalid {
+    Invalid::new(
+        format!("path \"{path}\" has an empty name"),
+        "A path is one or more member names with a dot between them, none of them empty.",
+    )
+    .hint("Write \"\\.\" for a dot that belongs to a name.")
+}
+
+fn lone_backslash(path: &str) -> Invalid {
+    Invalid::new(
+        format!("path \"{path}\" has a backslash that escapes nothing"),
+        "In a path \"\\.\" is a dot and \"\\\\\" a backslash that belongs to a name; a backslash stands before nothing else.",
+    )
+    .hint("Write \"\\\\\" for a backslash that belongs to a name.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &str) -> Vec<String> {
+        split(path).expect(path)
+    }
+
+    fn tree(paths: &[&str]) -> Paths {
+        Paths::parse(
+            &paths
+                .iter()
+                .map(|path| path.to_string())
+                .collect::<Vec<_>>(),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn dots_separate_names_unless_escaped() {
+        assert_eq!(names("user_id"), ["user_id"]);
+        assert_eq!(names("address.city"), ["address", "city"]);
+        assert_eq!(names(r"a\.b.c\\.\\\."), ["a.b", "c\\", "\\."]);
+        assert_eq!(names(" . "), [" ", " "]);
+        assert_eq!(names("cafe\u{301}"), ["caf\u{e9}"]);
+    }
+
+    #[test]
+    fn empty_names_and_lone_backslashes_are_refused() {
+        for path in ["", ".", ".a", "a.", "a..b"] {
+            assert_eq!(split(path), Err(empty_name(path)));
+        }
+        for path in ["\\", "a\\", "a\\b", "\\n.a"] {
+            assert_eq!(split(path), Err(lone_backslash(path)));
+        }
+    }
+
+    #[test]
+    fn a_prefix_means_the_whole_member() {
+        for paths in [["a", "a.b"], ["a.b", "a"], ["a", "a"]] {
+            let tree = tree(&paths);
+            let a = tree.child(Paths::ROOT, "a").unwrap();
+            assert!(tree.is_whole(a));
+            assert_eq!(tree.child(a, "b"), None);
+        }
+    }
+
+    #[test]
+    fn members_are_found_in_any_unicode_form() {
+        let tree = tree(&["b.cafe\u{301}", "a", "b.d"]);
+        let b = tree.child(Paths::ROOT, "b").unwrap();
+        assert!(!tree.is_whole(b));
+        for name in ["cafe\u{301}", "caf\u{e9}"] {
+            let cafe = tree.child(b, name).unwrap();
+            assert!(tree.is_whole(cafe));
+            assert_eq!(tree.name(cafe), "caf\u{e9}");
+        }
+        assert_eq!(tree.child(Paths::ROOT, "d"), None);
+    }
+
+    #[test]
+    fn a_path_may_be_long() {
+        let mut paths = tree(&[&vec!["a"; 100_000].join(".")]).clone();
+        paths.insert(&["a".into(), "b".into()]);
+        assert_eq!(paths.nodes(), 100_002);
+    }
+}

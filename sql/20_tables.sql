@@ -1,0 +1,138 @@
+-- The state of a job is the table its row lives in; docs/architecture.md says why.
+-- job holds what to do and is not rewritten by work; a transition deletes a row
+-- from one of ready, scheduled, running, finished and inserts one into another.
+
+-- Ids of jobs and positions in the ready lanes come from one sequence: a job that
+-- is available at once has seq = id, so its ready row is found without an index of
+-- its own.
+CREATE SEQUENCE jobs.job_seq;
+COMMENT ON SEQUENCE jobs.job_seq IS 'Ids of jobs, and positions in the ready lanes.';
+
+CREATE TABLE jobs.job (
+  id           bigint      NOT NULL,
+  created_at   timestamptz NOT NULL,
+  scheduled_at timestamptz,
+  expires_at   timestamptz,
+  timeout      interval,
+  max_attempts integer     NOT NULL,
+  priority     smallint    NOT NULL,
+  kind         text        COLLATE "C" NOT NULL,
+  queue        text        COLLATE "C" NOT NULL,
+  args         jsonb       NOT NULL,
+  meta         jsonb,
+  tags         text[],
+  retry        jsonb,
+  unique_key   bytea,
+  CONSTRAINT job_pkey PRIMARY KEY (id)
+);
+COMMENT ON TABLE jobs.job IS 'What to do: one row a job, written once, changed only by update and conflict updates.';
+COMMENT ON COLUMN jobs.job.scheduled_at IS 'As given at insertion; null: created_at.';
+COMMENT ON COLUMN jobs.job.timeout IS 'How long one attempt may run; null: 1 minute; -1 second: no limit.';
+COMMENT ON COLUMN jobs.job.meta IS 'Null: {}.';
+COMMENT ON COLUMN jobs.job.tags IS 'Null: {}.';
+COMMENT ON COLUMN jobs.job.retry IS 'Retry policy; null: river.';
+COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; null: inserted without uniqueness.';
+
+CREATE TABLE jobs.ready (
+  seq          bigint      NOT NULL,
+  job_id       bigint      NOT NULL,
+  scheduled_at timestamptz,
+  expires_at   timestamptz,
+  attempt      integer     NOT NULL,
+  priority     smallint    NOT NULL,
+  queue        text        COLLATE "C" NOT NULL,
+  CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq)
+);
+-- A job that becomes available later than it was inserted gets a new seq; only such rows need an index by job.
+CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
+CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
+COMMENT ON TABLE jobs.ready IS 'Available jobs: a row may be fetched now. Lanes (queue, priority) are first come, first served by seq.';
+COMMENT ON COLUMN jobs.ready.scheduled_at IS 'When the job was due, where that differs from its first schedule; null: as in job.';
+
+CREATE TABLE jobs.scheduled (
+  job_id       bigint      NOT NULL,
+  due_at       timestamptz NOT NULL,
+  expires_at   timestamptz,
+  attempt      integer     NOT NULL,
+  state        jobs.state  NOT NULL CONSTRAINT scheduled_state CHECK (state IN ('scheduled', 'pending', 'retryable')),
+  queue        text        COLLATE "C" NOT NULL,
+  CONSTRAINT scheduled_pkey PRIMARY KEY (job_id)
+);
+CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
+CREATE INDEX scheduled_expires ON jobs.scheduled (expires_at) WHERE expires_at IS NOT NULL;
+COMMENT ON TABLE jobs.scheduled IS 'Jobs that wait for a time: scheduled, retryable, and pending (due at infinity).';
+
+CREATE TABLE jobs.running (
+  job_id              bigint      NOT NULL,
+  token               bigint      NOT NULL,
+  attempted_at        timestamptz NOT NULL,
+  lease_expires_at    timestamptz NOT NULL,
+  deadline_at         timestamptz,
+  scheduled_at        timestamptz,
+  cancel_requested_at timestamptz,
+  attempt             integer     NOT NULL,
+  lease               interval,
+  worker              text        NOT NULL,
+  cancel_reason       text,
+  progress            jsonb,
+  CONSTRAINT running_pkey PRIMARY KEY (job_id)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
+COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
+
+CREATE TABLE jobs.finished (
+  job_id              bigint      NOT NULL,
+  finalized_at        timestamptz NOT NULL,
+  token               bigint,
+  attempted_at        timestamptz,
+  scheduled_at        timestamptz,
+  cancel_requested_at timestamptz,
+  attempt             integer     NOT NULL,
+  state               jobs.state  NOT NULL CONSTRAINT finished_state CHECK (state IN ('completed', 'cancelled', 'discarded')),
+  worker              text,
+  cancel_reason       text,
+  output              jsonb,
+  CONSTRAINT finished_pkey PRIMARY KEY (job_id)
+);
+CREATE INDEX finished_by_age ON jobs.finished (state, finalized_at);
+COMMENT ON TABLE jobs.finished IS 'Outcomes: completed, cancelled and discarded jobs until they are pruned.';
+COMMENT ON COLUMN jobs.finished.token IS 'The token that finished the job, so that a repeated call gets the same answer; null: not finished by a worker.';
+
+CREATE TABLE jobs.error (
+  job_id       bigint      NOT NULL,
+  at           timestamptz NOT NULL,
+  token        bigint,
+  scheduled_at timestamptz,
+  attempt      integer     NOT NULL,
+  state        jobs.state  NOT NULL,
+  error        text        NOT NULL,
+  details      jsonb
+);
+CREATE INDEX error_by_job ON jobs.error (job_id, at);
+COMMENT ON TABLE jobs.error IS 'Failed attempts, appended.';
+COMMENT ON COLUMN jobs.error.state IS 'What became of the job: retryable, available, discarded or cancelled.';
+COMMENT ON COLUMN jobs.error.token IS 'The token of the fail call; null: not failed by its worker.';
+
+CREATE TABLE jobs.answer (
+  job_id       bigint      NOT NULL,
+  token        bigint      NOT NULL,
+  at           timestamptz NOT NULL,
+  scheduled_at timestamptz,
+  state        jobs.state  NOT NULL,
+  CONSTRAINT answer_pkey PRIMARY KEY (job_id, token)
+);
+CREATE INDEX answer_by_age ON jobs.answer (at);
+COMMENT ON TABLE jobs.answer IS
+  'What finishing calls answered that left no other trace (snooze, release, a final job taken back), so that a repeated call gets the same answer. Kept for an hour.';
+
+-- Room on the page keeps the update of a taken key in place (HOT).
+CREATE TABLE jobs.unique_claim (
+  key  bytea    NOT NULL,
+  jobs bigint[] NOT NULL,
+  CONSTRAINT unique_claim_pkey PRIMARY KEY (key)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE jobs.unique_claim IS
+  'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
+
+CREATE TABLE jobs.unique_orphan (key bytea NOT NULL);
+COMMENT ON TABLE jobs.unique_orphan IS 'Keys that lost a job by delete: maintenance looks whether their claims can go.';

@@ -1,0 +1,52 @@
+-- Sections 2 and 3 of the contract: insert jobs, keep them unique. Rust: src/api/insert.rs, src/api/unique.rs
+
+CREATE FUNCTION jobs.insert(
+  kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
+  priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
+  tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL,
+  expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false,
+  OUT id bigint, OUT state jobs.state, OUT unique_skipped_as_duplicate boolean, OUT replaced_id bigint,
+  OUT queue text, OUT created_at timestamptz, OUT scheduled_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'insert_wrapper';
+COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
+$$Inserts one job; part of the caller's transaction.
+Defaults: queue 'default', priority 1 (lower runs first), max_attempts 25, timeout 1 minute (-1 second: none), retry 'river'.
+A scheduled_at in the future makes it scheduled, pending => true pending, otherwise it is available.
+unique_opts is a uniqueness policy (River's names); a duplicate is skipped, or rejected with 23505.
+Returns the job with the id: the new one, or the existing one with unique_skipped_as_duplicate.
+Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
+
+CREATE FUNCTION jobs.insert_many(
+  jobs jsonb)
+RETURNS TABLE (ord integer, id bigint, state jobs.state, unique_skipped_as_duplicate boolean, replaced_id bigint,
+  queue text, created_at timestamptz, scheduled_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'insert_many_wrapper';
+COMMENT ON FUNCTION jobs.insert_many(jsonb) IS
+$$Inserts an array of jobs, each an object with the parameters of jobs.insert, in one atomic statement; a row per element, in order (ord from 1).
+Duplicates inside the array are resolved like duplicates outside: the first one wins.
+Errors as jobs.insert; DETAIL names the element's index from 1.$$;
+
+CREATE FUNCTION jobs.insert_batch(
+  kind text, args jsonb[], unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
+  priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
+  tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL,
+  expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false)
+RETURNS TABLE (ord integer, id bigint, state jobs.state, unique_skipped_as_duplicate boolean, replaced_id bigint,
+  queue text, created_at timestamptz, scheduled_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'insert_batch_wrapper';
+COMMENT ON FUNCTION jobs.insert_batch(text, jsonb[], jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
+$$Inserts a job of one kind for each element of args, with the same options, in one atomic statement; a row per element, in order (ord from 1).
+Errors as jobs.insert; DETAIL names the element's index from 1.$$;
+
+CREATE FUNCTION jobs.unique_key(
+  kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
+  meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL)
+RETURNS text
+LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'unique_key_wrapper';
+COMMENT ON FUNCTION jobs.unique_key(text, jsonb, jsonb, text, jsonb, timestamptz) IS
+$$The key (64 hex digits) that jobs.insert with the same arguments would hold: SHA-256 of the canonical text (RFC 8785 JSON of the members args, key, meta, period, queue, type that apply). Null: not unique.
+Volatile because by_period without scheduled_at takes the clock. Errors as jobs.insert; writes nothing, works on a standby.$$;

@@ -1,0 +1,109 @@
+-- Section 4 of the contract: claim jobs, finish them, move them about.
+-- Rust: src/api/fetch.rs, src/api/finish.rs, src/api/manage.rs
+
+CREATE FUNCTION jobs.fetch(
+  queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
+  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL)
+RETURNS TABLE (id bigint, token bigint, attempt integer, kind text, args jsonb, meta jsonb, queue text, priority integer,
+  tags text[], max_attempts integer, created_at timestamptz, scheduled_at timestamptz,
+  attempted_at timestamptz, lease_expires_at timestamptz, deadline_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'fetch_wrapper';
+COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[]) IS
+$$Claims up to max_jobs (1 to 10000) available jobs of a queue for this worker: lower priority number first, then in the order in which they became available. Never waits for another fetch.
+Each row has a new token: every later call about this attempt needs it. worker: null is application_name, else the process id. kinds: only these.
+lease: how long the server waits for a sign of life (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
+Jobs that are due but not yet moved by the background worker are taken too. Commit at once.
+Errors: 22023, 22004, 25006; 40001 under REPEATABLE READ and SERIALIZABLE.$$;
+
+CREATE FUNCTION jobs.fetch_any(
+  queues text[], max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
+  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL)
+RETURNS TABLE (id bigint, token bigint, attempt integer, kind text, args jsonb, meta jsonb, queue text, priority integer,
+  tags text[], max_attempts integer, created_at timestamptz, scheduled_at timestamptz,
+  attempted_at timestamptz, lease_expires_at timestamptz, deadline_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
+COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[]) IS
+$$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left.$$;
+
+CREATE FUNCTION jobs.complete(
+  id bigint, token bigint, output jsonb DEFAULT NULL)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'complete_wrapper';
+COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
+$$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only.$$;
+
+CREATE FUNCTION jobs.complete_many(
+  ids bigint[], tokens bigint[])
+RETURNS TABLE (id bigint, state jobs.state, done boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'complete_many_wrapper';
+COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[]) IS
+$$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job (now or by an earlier call); state: the job's state now, null where there is no such job.
+Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only.$$;
+
+CREATE FUNCTION jobs.fail(
+  id bigint, token bigint, error text, retry_in interval DEFAULT NULL, retryable boolean DEFAULT true, details jsonb DEFAULT NULL,
+  OUT state jobs.state, OUT scheduled_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'fail_wrapper';
+COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
+$$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (river: (errors before this one + 1)^4 seconds, 10 % either way); available at once if that is 0.
+At max_attempts, or with retryable => false: discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only. 22023 a negative retry_in.$$;
+
+CREATE FUNCTION jobs.snooze(
+  id bigint, token bigint, delay interval,
+  OUT state jobs.state, OUT scheduled_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'snooze_wrapper';
+COMMENT ON FUNCTION jobs.snooze(bigint, bigint, interval) IS
+$$Gives a running job back until delay from now: scheduled, the attempt does not count, no error is recorded. After a cancel request: cancelled.
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only. 22023 a negative delay.$$;
+
+CREATE FUNCTION jobs.release(
+  id bigint, token bigint)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'release_wrapper';
+COMMENT ON FUNCTION jobs.release(bigint, bigint) IS
+$$Gives a running job back at once (the worker shuts down): available, the attempt does not count, no error is recorded. After a cancel request: cancelled.
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only.$$;
+
+CREATE FUNCTION jobs.heartbeat(
+  id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL,
+  OUT lease_expires_at timestamptz, OUT deadline_at timestamptz, OUT cancel_requested boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
+COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
+$$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
+Errors: 55000 with DETAIL lease_lost when the token is no longer current, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006.$$;
+
+CREATE FUNCTION jobs.cancel(
+  id bigint, reason text DEFAULT NULL, force boolean DEFAULT false)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'cancel_wrapper';
+COMMENT ON FUNCTION jobs.cancel(bigint, text, boolean) IS
+$$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat; with force it is cancelled at once and the worker's later calls are refused.
+A final job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.retry(
+  id bigint, reset boolean DEFAULT false)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'retry_wrapper';
+COMMENT ON FUNCTION jobs.retry(bigint, boolean) IS
+$$Makes a job available now: one that waits, is pending, or is final (max_attempts grows by 1 if attempts were exhausted). reset: attempt back to 0; errors are kept.
+An available or running job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.delete(
+  id bigint)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'delete_wrapper';
+COMMENT ON FUNCTION jobs.delete(bigint) IS
+$$Deletes a job that is not running, with its errors. Returns the state that it had. Errors: 55000 it is running, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;

@@ -1,0 +1,16 @@
+-- Nothing is granted to PUBLIC: functions would be by default.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA jobs FROM PUBLIC;
+
+-- pg_dump takes the rows of these along with the extension.
+SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.job', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.ready', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.scheduled', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.running', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.finished', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.error', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.answer', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.unique_claim', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.unique_orphan', '');
+
+SELECT jobs.wake_worker();

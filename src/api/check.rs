@@ -1,0 +1,189 @@
+//! Checks that several functions share: what a value must be, and what is said when it is not.
+
+use jobs_core::interval::Interval;
+use pgrx::{FromDatum, pg_sys};
+
+use crate::error::{Error, Result};
+use crate::pg::array::{self, Array};
+use crate::pg::time;
+
+/// The longest kind or queue, in characters.
+const LONGEST_NAME: usize = 127;
+
+/// Refuses where nothing can be written.
+pub fn writable() -> Result<()> {
+    // SAFETY: reads the state of the server and of the transaction.
+    unsafe {
+        if pg_sys::RecoveryInProgress() {
+            Err(Error::read_only(true))
+        } else if pg_sys::XactReadOnly {
+            Err(Error::read_only(false))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A value that must not be null.
+pub fn given<T>(parameter: &str, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| Error::null(parameter))
+}
+
+/// The name of a kind or a queue.
+pub fn name<'a>(parameter: &str, value: Option<&'a str>) -> Result<&'a str> {
+    let value = given(parameter, value)?;
+    let rule = || {
+        format!(
+            "A {parameter} has 1 to {LONGEST_NAME} characters, none of them a control character."
+        )
+    };
+    if value.is_empty() {
+        return Err(Error::invalid(
+            format!("{parameter} must not be empty"),
+            rule(),
+        ));
+    }
+    let length = value.chars().count();
+    if length > LONGEST_NAME {
+        return Err(Error::invalid(
+            format!("{parameter} is too long: {length} characters"),
+            rule(),
+        ));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            format!("{parameter} {value:?} has a control character"),
+            rule(),
+        ));
+    }
+    Ok(value)
+}
+
+/// A priority: any smallint.
+pub fn priority(value: i32) -> Result<i16> {
+    value.try_into().map_err(|_| {
+        Error::invalid(
+            format!("priority {value} is out of range"),
+            "A priority is from -32768 to 32767; a lower one runs first.",
+        )
+    })
+}
+
+/// How many tries a job has.
+pub fn max_attempts(value: i32) -> Result<i32> {
+    if value >= 1 {
+        Ok(value)
+    } else {
+        Err(Error::invalid(
+            format!("max_attempts {value} is too low"),
+            "max_attempts counts all tries, the first one too: it is at least 1.",
+        ))
+    }
+}
+
+/// How long an attempt may run; -1 second (normalised from any way to write it): no limit.
+pub fn timeout(value: Interval) -> Result<Interval> {
+    let none = Interval {
+        months: 0,
+        days: 0,
+        micros: -1_000_000,
+    };
+    if value == none || approximate(value) > 0 {
+        Ok(value)
+    } else {
+        Err(Error::invalid(
+            "timeout must be positive",
+            "A timeout is longer than 0, or -1 second for no limit.",
+        ))
+    }
+}
+
+/// A duration that must not be negative.
+pub fn not_negative(parameter: &str, value: Interval) -> Result<Interval> {
+    if approximate(value) >= 0 {
+        Ok(value)
+    } else {
+        Err(Error::invalid(
+            format!("{parameter} must not be negative"),
+            format!("{parameter} is a duration from now, 0 or longer."),
+        ))
+    }
+}
+
+/// A duration that must be longer than 0.
+pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
+    if approximate(value) > 0 {
+        Ok(value)
+    } else {
+        Err(Error::invalid(
+            format!("{parameter} must be positive"),
+            format!("{parameter} is a duration longer than 0."),
+        ))
+    }
+}
+
+/// A time that is no infinity.
+pub fn finite(parameter: &str, value: i64) -> Result<i64> {
+    if time::is_finite(value) {
+        Ok(value)
+    } else {
+        Err(Error::invalid(
+            format!("{parameter} must be finite"),
+            format!("{parameter} is a point in time, not an infinity."),
+        )
+        .hint("Leave it out, or insert with pending => true to wait without a time."))
+    }
+}
+
+/// How many jobs one call may take.
+pub fn max_jobs(value: Option<i32>) -> Result<usize> {
+    let value = given("max_jobs", value)?;
+    if (1..=10_000).contains(&value) {
+        Ok(value as usize)
+    } else {
+        Err(Error::invalid(
+            format!("max_jobs {value} is out of range"),
+            "max_jobs is from 1 to 10000.",
+        ))
+    }
+}
+
+/// The strings of a text array, none of them null.
+pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
+    array::elements(value, pg_sys::TEXTOID)
+        .into_iter()
+        .map(|element| {
+            // SAFETY: the parameter is declared as text[].
+            let element = element.and_then(|datum| unsafe { String::from_datum(datum, false) });
+            given(&format!("an element of {parameter}"), element)
+        })
+        .collect()
+}
+
+/// The numbers of a bigint array, none of them null.
+pub fn bigs(parameter: &str, value: Option<Array>) -> Result<Vec<i64>> {
+    array::elements(given(parameter, value)?, pg_sys::INT8OID)
+        .into_iter()
+        .map(|element| {
+            given(
+                &format!("an element of {parameter}"),
+                element.map(|datum| datum.value() as i64),
+            )
+        })
+        .collect()
+}
+
+/// A pgrx interval as core knows it.
+pub fn interval(value: pgrx::datum::Interval) -> Interval {
+    Interval {
+        months: value.months(),
+        days: value.days(),
+        micros: value.micros(),
+    }
+}
+
+/// A length to compare with 0, months being 30 days, as Postgres compares intervals.
+fn approximate(value: Interval) -> i128 {
+    let days = i128::from(value.months) * 30 + i128::from(value.days);
+    days * 86_400_000_000 + i128::from(value.micros)
+}

@@ -1,0 +1,125 @@
+//! Section 4 of the contract: claiming jobs.
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::check;
+use crate::error::{OrRaise, Result};
+use crate::pg::answer::Rows;
+use crate::pg::array::Array;
+use crate::pg::time;
+use crate::store::fetch::{self, Fetch};
+use crate::worker::wake;
+
+/// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
+const DUE_AT_LEAST: usize = 1000;
+
+/// Claims jobs of one queue. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn fetch(
+    queue: Option<&str>,
+    max_jobs: Option<i32>,
+    worker: Option<&str>,
+    lease: Option<pgrx::datum::Interval>,
+    kinds: Option<Array>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let queue = check::name("queue", queue)?.to_string();
+        claim(&[queue], max_jobs, worker, lease, kinds, fcinfo)
+    };
+    run().or_raise()
+}
+
+/// Claims jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn fetch_any(
+    queues: Option<Array>,
+    max_jobs: Option<i32>,
+    worker: Option<&str>,
+    lease: Option<pgrx::datum::Interval>,
+    kinds: Option<Array>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let queues = check::texts("queues", check::given("queues", queues)?)?;
+        for queue in &queues {
+            check::name("queue", Some(queue))?;
+        }
+        claim(&queues, max_jobs, worker, lease, kinds, fcinfo)
+    };
+    run().or_raise()
+}
+
+fn claim(
+    queues: &[String],
+    max_jobs: Option<i32>,
+    worker: Option<&str>,
+    lease: Option<pgrx::datum::Interval>,
+    kinds: Option<Array>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<Rows> {
+    check::writable()?;
+    let wanted = check::max_jobs(max_jobs)?;
+    let lease = lease
+        .map(|lease| check::positive("lease", check::interval(lease)))
+        .transpose()?;
+    let kinds = kinds
+        .map(|kinds| check::texts("kinds", kinds))
+        .transpose()?;
+    let worker = worker.map_or_else(session_name, str::to_string);
+    let fetch = Fetch {
+        now: time::now(),
+        worker: &worker,
+        lease,
+        kinds: kinds.as_deref(),
+    };
+    let mut rows = Rows::new(fcinfo);
+    let mut left = wanted;
+    for queue in queues {
+        if fetch::has_due(queue, fetch.now) {
+            fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
+        }
+        left -= fetch::claim(queue, &fetch, &tokens(left), |claimed| {
+            (0..claimed.len()).for_each(|row| rows.push_tuple(claimed.tuple(row)));
+            claimed.len()
+        });
+        if left == 0 {
+            break;
+        }
+    }
+    if left < wanted {
+        wake::at_commit();
+    }
+    Ok(rows)
+}
+
+/// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly. From
+/// the server's strong source, since a session can seed `random()`.
+fn tokens(count: usize) -> Vec<i64> {
+    let mut bytes = vec![0u8; count * 8];
+    // SAFETY: fills exactly the buffer.
+    let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    assert!(filled, "the server has no random numbers");
+    bytes
+        .chunks_exact(8)
+        .map(|chunk| {
+            let random = u64::from_ne_bytes(chunk.try_into().expect("chunks of 8"));
+            ((random >> 11).max(1)) as i64
+        })
+        .collect()
+}
+
+/// The session's application_name, else its process id.
+fn session_name() -> String {
+    // SAFETY: a setting's string, never null, and the session's own number.
+    unsafe {
+        let name = std::ffi::CStr::from_ptr(pg_sys::application_name).to_string_lossy();
+        if name.is_empty() {
+            let pid = pg_sys::MyProcPid;
+            pid.to_string()
+        } else {
+            name.into_owned()
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Section 4 of the contract: what a worker says of the jobs that it holds.
+
+use std::collections::BTreeSet;
+
+use jobs_core::state::State;
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::check;
+use crate::attempt::{self, Told};
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::answer::{Cell, Record, Rows, StateAnswer};
+use crate::pg::array::Array;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+use crate::store::{finish, place};
+use crate::worker::wake;
+
+/// Finishes a job. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateAnswer {
+    let run = || {
+        let (id, token) = held(id, token)?;
+        wake::at_commit();
+        if finish::complete(id, token, time::now(), output) {
+            return Ok(State::Completed);
+        }
+        answered(id, token, "complete").map(|(state, _)| state)
+    };
+    StateAnswer(run().or_raise())
+}
+
+/// Finishes many jobs. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn complete_many(
+    ids: Option<Array>,
+    tokens: Option<Array>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        check::writable()?;
+        let ids = check::bigs("ids", ids)?;
+        let tokens = check::bigs("tokens", tokens)?;
+        if ids.len() != tokens.len() {
+            return Err(Error::invalid(
+                format!("{} ids, but {} tokens", ids.len(), tokens.len()),
+                "ids and tokens are arrays of one length: a token for each id.",
+            ));
+        }
+        let pairs: Vec<(i64, i64)> = ids.into_iter().zip(tokens).collect();
+        let completed =
+            finish::complete_many(&pairs.iter().copied().collect::<BTreeSet<_>>(), time::now());
+        wake::at_commit();
+        let mut rows = Rows::new(fcinfo);
+        for (id, token) in pairs {
+            pgrx::check_for_interrupts!();
+            let (state, done) = if completed.contains(&(id, token)) {
+                (Some(State::Completed), true)
+            } else {
+                let first = place::answered(id, token).map(|(state, _)| state);
+                (
+                    place::locate(id).map(|place| place.state),
+                    first == Some(State::Completed),
+                )
+            };
+            rows.push(vec![Cell::Big(id), state.into(), Cell::Bool(done)]);
+        }
+        Ok(rows)
+    };
+    run().or_raise()
+}
+
+/// Records a failed attempt. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn fail(
+    id: Option<i64>,
+    token: Option<i64>,
+    error: Option<&str>,
+    retry_in: Option<pgrx::datum::Interval>,
+    retryable: Option<bool>,
+    details: Option<Jsonb>,
+) -> Record {
+    let run = || {
+        let (id, token) = held(id, token)?;
+        let told = Told {
+            token: Some(token),
+            error: check::given("error", error)?,
+            details: details.map(Jsonb::datum),
+            retry_in: retry_in
+                .map(|delay| check::not_negative("retry_in", check::interval(delay)))
+                .transpose()?,
+            retryable: retryable.unwrap_or(true),
+        };
+        wake::at_commit();
+        match place::take_running(id, token) {
+            Some(stopped) => Ok(attempt::failed(id, stopped, &told, time::now())),
+            None => answered(id, token, "fail"),
+        }
+    };
+    state_and_time(run())
+}
+
+/// Gives a job back until later. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interval>) -> Record {
+    let run = || {
+        let (id, token) = held(id, token)?;
+        let delay = check::not_negative("delay", check::interval(check::given("delay", delay)?))?;
+        wake::at_commit();
+        let now = time::now();
+        match place::take_running(id, token) {
+            Some(stopped) => Ok(attempt::given_back(
+                id,
+                token,
+                stopped,
+                now,
+                Some(time::add(now, delay)),
+            )),
+            None => answered(id, token, "snooze"),
+        }
+    };
+    state_and_time(run())
+}
+
+/// Gives a job back at once. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
+    let run = || {
+        let (id, token) = held(id, token)?;
+        wake::at_commit();
+        match place::take_running(id, token) {
+            Some(stopped) => Ok(attempt::given_back(id, token, stopped, time::now(), None)),
+            None => answered(id, token, "release"),
+        }
+    };
+    StateAnswer(run().map(|(state, _)| state).or_raise())
+}
+
+/// A sign of life. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn heartbeat(
+    id: Option<i64>,
+    token: Option<i64>,
+    lease: Option<pgrx::datum::Interval>,
+    progress: Option<Jsonb>,
+) -> Record {
+    let run = || {
+        let (id, token) = held(id, token)?;
+        let lease = lease
+            .map(|lease| check::positive("lease", check::interval(lease)))
+            .transpose()?;
+        let now = time::now();
+        if let Some(lease) = finish::heartbeat(id, token, now, lease, progress) {
+            return Ok(Record(vec![
+                Cell::At(lease.expires_at),
+                lease.deadline_at.map_or(Cell::Null, Cell::At),
+                Cell::Bool(lease.cancel_requested),
+            ]));
+        }
+        let place = place::locate(id).ok_or_else(|| Error::unknown_job(id))?;
+        Err(
+            if place.state == State::Running && place.token == Some(token) {
+                Error::deadline_exceeded(id)
+            } else {
+                Error::lease_lost(id, place.state, "renew the lease of")
+            },
+        )
+    };
+    run().or_raise()
+}
+
+/// What every call of a worker begins with.
+fn held(id: Option<i64>, token: Option<i64>) -> Result<(i64, i64)> {
+    check::writable()?;
+    Ok((check::given("id", id)?, check::given("token", token)?))
+}
+
+/// The answer of a call whose token is not current: that of the first time, or a refusal.
+fn answered(id: i64, token: i64, operation: &str) -> Result<(State, Option<i64>)> {
+    place::answered(id, token).ok_or_else(|| match place::locate(id) {
+        Some(place) => Error::lease_lost(id, place.state, operation),
+        None => Error::unknown_job(id),
+    })
+}
+
+fn state_and_time(answer: Result<(State, Option<i64>)>) -> Record {
+    let (state, at) = answer.or_raise();
+    Record(vec![Cell::State(state), at.map_or(Cell::Null, Cell::At)])
+}

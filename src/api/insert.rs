@@ -1,0 +1,470 @@
+//! Section 2 of the contract: `jobs.insert`, `jobs.insert_many`, `jobs.insert_batch`.
+
+use std::rc::Rc;
+
+use jobs_core::error::nearest;
+use jobs_core::interval::{self, Interval};
+use jobs_core::policy::Policy;
+use jobs_core::state::State;
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+use serde_json::Value;
+
+use super::check;
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::answer::{Cell, Record, Rows};
+use crate::pg::array::{self, Array};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+use crate::store::insert::NewJob;
+use crate::unique::policy::{self, Subject};
+use crate::unique::{self, Candidate, Outcome};
+use crate::worker::wake;
+
+const DEFAULT_QUEUE: &str = "default";
+const DEFAULT_PRIORITY: i16 = 1;
+const DEFAULT_MAX_ATTEMPTS: i32 = 25;
+
+/// Everything about a job but its kind and args; `None` is the default.
+#[derive(Clone, Default)]
+struct Options {
+    unique: Option<Jsonb>,
+    queue: Option<String>,
+    priority: Option<i32>,
+    scheduled_at: Option<i64>,
+    max_attempts: Option<i32>,
+    tags: Option<Vec<String>>,
+    meta: Option<Jsonb>,
+    timeout: Option<Interval>,
+    retry: Option<Jsonb>,
+    expires_at: Option<i64>,
+    pending: bool,
+}
+
+impl Options {
+    /// Checks everything that can be wrong about these options; what is left per job is its kind and args.
+    fn checked(&self) -> Result<Checked<'_>> {
+        if let Some(retry) = self.retry {
+            check_retry(retry)?;
+        }
+        if let Some(meta) = self.meta
+            && meta.members().is_none()
+        {
+            return Err(Error::invalid(
+                "meta must be a JSON object",
+                "meta is an object of any members.",
+            ));
+        }
+        Ok(Checked {
+            queue: check::name(
+                "queue",
+                Some(self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)),
+            )?,
+            priority: self
+                .priority
+                .map_or(Ok(DEFAULT_PRIORITY), check::priority)?,
+            scheduled_at: self
+                .scheduled_at
+                .map(|at| check::finite("scheduled_at", at))
+                .transpose()?,
+            expires_at: self
+                .expires_at
+                .map(|at| check::finite("expires_at", at))
+                .transpose()?,
+            max_attempts: self
+                .max_attempts
+                .map_or(Ok(DEFAULT_MAX_ATTEMPTS), check::max_attempts)?,
+            timeout: self.timeout.map(check::timeout).transpose()?,
+            policy: policy::parse(self.unique)?,
+            options: self,
+        })
+    }
+}
+
+/// Options that are valid, ready for any number of jobs.
+struct Checked<'a> {
+    queue: &'a str,
+    priority: i16,
+    scheduled_at: Option<i64>,
+    expires_at: Option<i64>,
+    max_attempts: i32,
+    timeout: Option<Interval>,
+    policy: Option<Rc<Policy>>,
+    options: &'a Options,
+}
+
+impl<'a> Checked<'a> {
+    fn candidate(&self, kind: &'a str, args: Jsonb) -> Result<Candidate<'a>> {
+        let now = time::now();
+        let state = match self.scheduled_at {
+            _ if self.options.pending => State::Pending,
+            Some(at) if at > now => State::Scheduled,
+            _ => State::Available,
+        };
+        let unique_key = match &self.policy {
+            None => None,
+            Some(policy) => Some(policy::key(
+                policy,
+                &Subject {
+                    kind,
+                    args,
+                    meta: self.options.meta,
+                    queue: self.queue,
+                    at: self.scheduled_at.unwrap_or(now),
+                },
+            )?),
+        };
+        Ok(Candidate {
+            job: NewJob {
+                kind,
+                args,
+                queue: self.queue,
+                priority: self.priority,
+                state,
+                created_at: now,
+                scheduled_at: self.scheduled_at,
+                expires_at: self.expires_at,
+                max_attempts: self.max_attempts,
+                tags: self.options.tags.clone(),
+                meta: self.options.meta,
+                timeout: self.timeout,
+                retry: self.options.retry,
+                unique_key,
+            },
+            policy: self.policy.clone(),
+        })
+    }
+}
+
+/// Inserts one job. See the COMMENT in sql/40_produce.sql.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn insert(
+    kind: Option<&str>,
+    args: Option<Jsonb>,
+    unique_opts: Option<Jsonb>,
+    queue: Option<&str>,
+    priority: Option<i32>,
+    scheduled_at: Option<TimestampWithTimeZone>,
+    max_attempts: Option<i32>,
+    tags: Option<Array>,
+    meta: Option<Jsonb>,
+    timeout: Option<pgrx::datum::Interval>,
+    retry: Option<Jsonb>,
+    expires_at: Option<TimestampWithTimeZone>,
+    pending: Option<bool>,
+) -> Record {
+    let run = || {
+        check::writable()?;
+        let kind = check::name("kind", kind)?;
+        let args = check::given("args", args)?;
+        let options = Options {
+            unique: unique_opts,
+            queue: queue.map(str::to_string),
+            priority,
+            scheduled_at: scheduled_at.map(i64::from),
+            max_attempts,
+            tags: tags.map(|tags| check::texts("tags", tags)).transpose()?,
+            meta,
+            timeout: timeout.map(check::interval),
+            retry,
+            expires_at: expires_at.map(i64::from),
+            pending: pending.unwrap_or(false),
+        };
+        let candidate = options.checked()?.candidate(kind, args)?;
+        let outcome = unique::insert_one(&candidate)?;
+        wake::at_commit();
+        Ok(Record(row(0, &[candidate], &[outcome])))
+    };
+    run().or_raise()
+}
+
+/// Inserts an array of jobs, each with its own options. See the COMMENT in sql/40_produce.sql.
+#[pg_extern(sql = false)]
+fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let run = || {
+        check::writable()?;
+        let elements = check::given("jobs", jobs)?.elements().ok_or_else(|| {
+            Error::invalid(
+                "jobs must be a JSON array",
+                "jobs is an array of objects, one a job.",
+            )
+            .hint("For one job use jobs.insert.")
+        })?;
+        let parsed = numbered(&elements, |element| Element::parse(*element))?;
+        let checked = numbered(&parsed, |element| element.options.checked())?;
+        let pairs: Vec<(&Element, &Checked)> = parsed.iter().zip(&checked).collect();
+        let candidates = numbered(&pairs, |(element, checked)| {
+            checked.candidate(&element.kind, element.args)
+        })?;
+        insert_all(&candidates, fcinfo)
+    };
+    run().or_raise()
+}
+
+/// Inserts a job for each args, with the same options. See the COMMENT in sql/40_produce.sql.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn insert_batch(
+    kind: Option<&str>,
+    args: Option<Array>,
+    unique_opts: Option<Jsonb>,
+    queue: Option<&str>,
+    priority: Option<i32>,
+    scheduled_at: Option<TimestampWithTimeZone>,
+    max_attempts: Option<i32>,
+    tags: Option<Array>,
+    meta: Option<Jsonb>,
+    timeout: Option<pgrx::datum::Interval>,
+    retry: Option<Jsonb>,
+    expires_at: Option<TimestampWithTimeZone>,
+    pending: Option<bool>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        check::writable()?;
+        let kind = check::name("kind", kind)?;
+        let elements = array::elements(check::given("args", args)?, pg_sys::JSONBOID);
+        let options = Options {
+            unique: unique_opts,
+            queue: queue.map(str::to_string),
+            priority,
+            scheduled_at: scheduled_at.map(i64::from),
+            max_attempts,
+            tags: tags.map(|tags| check::texts("tags", tags)).transpose()?,
+            meta,
+            timeout: timeout.map(check::interval),
+            retry,
+            expires_at: expires_at.map(i64::from),
+            pending: pending.unwrap_or(false),
+        };
+        let checked = options.checked()?;
+        let candidates = numbered(&elements, |element| {
+            let args = check::given("args", element.map(Jsonb::from_datum))?;
+            checked.candidate(kind, args)
+        })?;
+        insert_all(&candidates, fcinfo)
+    };
+    run().or_raise()
+}
+
+fn insert_all(candidates: &[Candidate], fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
+    let mut rows = Rows::new(fcinfo);
+    let outcomes = unique::insert_many(candidates)?;
+    for index in 0..outcomes.len() {
+        let mut cells = vec![Cell::Int(index as i32 + 1)];
+        cells.extend(row(index, candidates, &outcomes));
+        rows.push(cells);
+    }
+    wake::at_commit();
+    Ok(rows)
+}
+
+/// The columns of the outcome at `index`.
+fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell> {
+    let new = |id: i64, job: &NewJob| {
+        vec![
+            Cell::Big(id),
+            Cell::State(job.state),
+            Cell::Bool(false),
+            Cell::Null,
+            Cell::Text(job.queue.to_string()),
+            Cell::At(job.created_at),
+            Cell::At(job.scheduled_at.unwrap_or(job.created_at)),
+        ]
+    };
+    match &outcomes[index] {
+        Outcome::Inserted(id) => new(*id, &candidates[index].job),
+        Outcome::Existing(job) => vec![
+            Cell::Big(job.id),
+            Cell::State(job.state),
+            Cell::Bool(true),
+            Cell::Null,
+            Cell::Text(job.queue.clone()),
+            Cell::At(job.created_at),
+            Cell::At(job.scheduled_at),
+        ],
+        Outcome::Earlier(earlier) => {
+            let mut cells = row(*earlier, candidates, outcomes);
+            cells[2] = Cell::Bool(true);
+            cells
+        }
+        Outcome::Busy => {
+            let mut cells = vec![Cell::Null; 7];
+            cells[2] = Cell::Bool(true);
+            cells
+        }
+    }
+}
+
+/// Applies `f` to each element; an error names the element, from 1.
+fn numbered<'a, T, U>(elements: &'a [T], mut f: impl FnMut(&'a T) -> Result<U>) -> Result<Vec<U>> {
+    elements
+        .iter()
+        .enumerate()
+        .map(|(index, element)| f(element).map_err(|error| error.at(index + 1)))
+        .collect()
+}
+
+/// Only the default policy is there so far.
+fn check_retry(retry: Jsonb) -> Result<()> {
+    match retry.to_value() {
+        Value::String(name) if name == "river" => Ok(()),
+        _ => Err(Error::invalid(
+            "retry policy is not supported by this version",
+            "retry is \"river\".",
+        )),
+    }
+}
+
+/// One element of `insert_many`.
+struct Element {
+    kind: String,
+    args: Jsonb,
+    options: Options,
+}
+
+impl Element {
+    /// The fields of an element: the parameters of `jobs.insert`.
+    const FIELDS: [&'static str; 13] = [
+        "kind",
+        "args",
+        "unique_opts",
+        "queue",
+        "priority",
+        "scheduled_at",
+        "max_attempts",
+        "tags",
+        "meta",
+        "timeout",
+        "retry",
+        "expires_at",
+        "pending",
+    ];
+
+    fn parse(element: Jsonb) -> Result<Element> {
+        let members = element.members().ok_or_else(|| {
+            Error::invalid(
+                "an element of jobs is not a JSON object",
+                "Each element is an object with the parameters of jobs.insert.",
+            )
+        })?;
+        let mut kind = None;
+        let mut args = None;
+        let mut options = Options::default();
+        for (name, value) in members {
+            // JSON null is a value of args, and leaves every other field out.
+            if value.is_null() && name != "args" {
+                if Self::FIELDS.contains(&name.as_str()) {
+                    continue;
+                }
+                return Err(unknown_field(&name));
+            }
+            match name.as_str() {
+                "kind" => kind = Some(string(&name, value)?),
+                "args" => args = Some(value),
+                "unique_opts" => options.unique = Some(value),
+                "queue" => options.queue = Some(string(&name, value)?),
+                "priority" => options.priority = Some(integer(&name, value)?),
+                "scheduled_at" => options.scheduled_at = Some(timestamp(&name, value)?),
+                "max_attempts" => options.max_attempts = Some(integer(&name, value)?),
+                "tags" => options.tags = Some(strings(&name, value)?),
+                "meta" => options.meta = Some(value),
+                "timeout" => {
+                    options.timeout = Some(interval::from_json(
+                        &value.to_value(),
+                        &name,
+                        &time::read_interval,
+                    )?);
+                }
+                "retry" => options.retry = Some(value),
+                "expires_at" => options.expires_at = Some(timestamp(&name, value)?),
+                "pending" => options.pending = boolean(&name, value)?,
+                _ => return Err(unknown_field(&name)),
+            }
+        }
+        let kind = check::name("kind", kind.as_deref())?.to_string();
+        let args = args.unwrap_or_else(Jsonb::empty_object);
+        Ok(Element {
+            kind,
+            args,
+            options,
+        })
+    }
+}
+
+fn unknown_field(name: &str) -> Error {
+    let error = Error::invalid(
+        format!("unknown field {name:?}"),
+        format!("The fields are {}.", Element::FIELDS.join(", ")),
+    );
+    match nearest(name, &Element::FIELDS) {
+        Some(field) => error.hint(format!("Did you mean {field:?}?")),
+        None => error,
+    }
+}
+
+fn wrong_type(field: &str, rule: &str) -> Error {
+    Error::invalid(
+        format!("{field} has the wrong type"),
+        format!("{field} is {rule}."),
+    )
+}
+
+fn string(field: &str, value: Jsonb) -> Result<String> {
+    match value.to_value() {
+        Value::String(text) => Ok(text),
+        _ => Err(wrong_type(field, "a string")),
+    }
+}
+
+fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
+    let wrong = || wrong_type(field, "an array of strings");
+    value
+        .elements()
+        .ok_or_else(wrong)?
+        .into_iter()
+        .map(|v| string(field, v).map_err(|_| wrong()))
+        .collect()
+}
+
+fn integer(field: &str, value: Jsonb) -> Result<i32> {
+    let number = match value.to_value() {
+        Value::Number(number) => number,
+        _ => return Err(wrong_type(field, "a whole number")),
+    };
+    // 5 and 5.0 are one JSON number.
+    let whole = number.as_i64().or_else(|| {
+        number
+            .as_f64()
+            .filter(|n| n.fract() == 0.0)
+            .map(|n| n as i64)
+    });
+    whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
+        Error::invalid(
+            format!("{field} {number} is out of range"),
+            format!("{field} is a whole number of 32 bits."),
+        )
+    })
+}
+
+fn boolean(field: &str, value: Jsonb) -> Result<bool> {
+    match value.to_value() {
+        Value::Bool(flag) => Ok(flag),
+        _ => Err(wrong_type(field, "true or false")),
+    }
+}
+
+fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
+    match value.to_value() {
+        Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
+            Error::invalid(
+                format!("{field} {text:?} is not a timestamp"),
+                format!("{field} is a finite time as Postgres reads it."),
+            )
+            .hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
+        }),
+        _ => Err(wrong_type(field, "a timestamp as a string")),
+    }
+}

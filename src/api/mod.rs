@@ -1,0 +1,10 @@
+//! What SQL calls: parse the arguments, call, answer. The declarations with names,
+//! defaults and COMMENTs stand in sql/, one file a section, under the same names.
+
+mod check;
+mod fetch;
+mod finish;
+mod insert;
+mod maintain;
+mod manage;
+mod unique;

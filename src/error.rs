@@ -1,0 +1,175 @@
+//! Errors that users see: SQLSTATE, message, DETAIL with the rule, HINT with the fix.
+
+use jobs_core::error::Invalid;
+use jobs_core::state::State;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
+
+/// An error on its way to the user.
+#[derive(Debug)]
+pub struct Error {
+    code: Code,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+/// What everything here that can refuse returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    fn new(code: Code, message: impl Into<String>) -> Error {
+        Error {
+            code,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }
+    }
+
+    /// Adds the fix.
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// 22023: a value that breaks a rule.
+    pub fn invalid(message: impl Into<String>, rule: impl Into<String>) -> Error {
+        Error {
+            detail: Some(rule.into()),
+            ..Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
+        }
+    }
+
+    /// 22004: a null where none is allowed.
+    pub fn null(parameter: &str) -> Error {
+        Error {
+            detail: Some(format!("{parameter} has no null value.")),
+            ..Error::new(
+                Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                format!("{parameter} must not be null"),
+            )
+        }
+    }
+
+    /// P0002: no job has this id.
+    pub fn unknown_job(id: i64) -> Error {
+        Error {
+            detail: Some("It was never inserted here, or it was deleted or pruned.".into()),
+            ..Error::new(
+                Code::ERRCODE_NO_DATA_FOUND,
+                format!("job {id} does not exist"),
+            )
+        }
+    }
+
+    /// 55000: the job's state does not allow the operation.
+    pub fn wrong_state(id: i64, state: State, operation: &str) -> Error {
+        Error::new(
+            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("cannot {operation} job {id}: it is {}", state.as_str()),
+        )
+    }
+
+    /// 55000 `lease_lost`: the caller's token is no longer the job's current one.
+    pub fn lease_lost(id: i64, state: State, operation: &str) -> Error {
+        Error {
+            detail: Some("lease_lost".into()),
+            hint: Some(
+                "The lease ran out, or the job was cancelled or given back: stop working on it."
+                    .into(),
+            ),
+            ..Error::wrong_state(id, state, operation)
+        }
+    }
+
+    /// 55000 `deadline_exceeded`: a heartbeat after the attempt's time is over.
+    pub fn deadline_exceeded(id: i64) -> Error {
+        Error {
+            detail: Some("deadline_exceeded".into()),
+            hint: Some("The attempt ran longer than the job's timeout: stop working on it.".into()),
+            ..Error::wrong_state(id, State::Running, "renew the lease of")
+        }
+    }
+
+    /// 23505: the policy rejects duplicates. The key stays out of it: it is derived from args.
+    pub fn duplicate(existing: Option<i64>, state: State, index: Option<usize>) -> Error {
+        let id = existing.map_or("null".into(), |id| id.to_string());
+        let index = index.map_or(String::new(), |index| format!(",\"index\":{index}"));
+        Error {
+            detail: Some(format!(
+                "{{\"existing_job_id\":{id},\"existing_job_state\":\"{}\"{index}}}",
+                state.as_str()
+            )),
+            ..Error::new(
+                Code::ERRCODE_UNIQUE_VIOLATION,
+                "a job with the same unique key exists",
+            )
+        }
+    }
+
+    /// 25006: writing where it is not possible.
+    pub fn read_only(recovery: bool) -> Error {
+        let (message, hint) = if recovery {
+            ("cannot write jobs on a standby", "Connect to the primary.")
+        } else {
+            (
+                "cannot write jobs in a read-only transaction",
+                "Use a read-write transaction.",
+            )
+        };
+        Error::new(Code::ERRCODE_READ_ONLY_SQL_TRANSACTION, message).hint(hint)
+    }
+
+    /// 40001: what the transaction's snapshot shows is over.
+    pub fn serialization(id: i64) -> Error {
+        Error::new(
+            Code::ERRCODE_T_R_SERIALIZATION_FAILURE,
+            format!("could not serialize access to job {id}: it moved concurrently"),
+        )
+        .hint("Retry the transaction.")
+    }
+
+    /// Names the element of a batch (from 1) in DETAIL.
+    pub fn at(mut self, index: usize) -> Error {
+        if self.code != Code::ERRCODE_UNIQUE_VIOLATION {
+            let rule = self.detail.map_or(String::new(), |rule| format!(" {rule}"));
+            self.detail = Some(format!("Element {index}:{rule}"));
+        }
+        self
+    }
+
+    /// Raises the error in Postgres; Rust values on the way are dropped.
+    pub fn raise(self) -> ! {
+        let mut report = ErrorReport::new(self.code, self.message, "jobs");
+        if let Some(detail) = self.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = self.hint {
+            report = report.set_hint(hint);
+        }
+        report.report(PgLogLevel::ERROR);
+        unreachable!("reporting an error does not return");
+    }
+}
+
+impl From<Invalid> for Error {
+    fn from(invalid: Invalid) -> Error {
+        Error {
+            hint: invalid.hint,
+            ..Error::invalid(invalid.message, invalid.detail)
+        }
+    }
+}
+
+/// The end of every SQL function: the answer, or the error raised.
+pub trait OrRaise<T> {
+    /// The value, or the error raised in Postgres.
+    fn or_raise(self) -> T;
+}
+
+impl<T> OrRaise<T> for Result<T> {
+    fn or_raise(self) -> T {
+        self.unwrap_or_else(|error| error.raise())
+    }
+}

@@ -1,0 +1,47 @@
+//! `jobs`: a job queue in Postgres. docs/architecture.md is the way in.
+
+use pgrx::prelude::*;
+
+mod api;
+mod attempt;
+mod error;
+mod pg;
+mod settings;
+mod store;
+mod unique;
+mod worker;
+
+pgrx::pg_module_magic!(name = c"jobs", version = c"0.1.0");
+
+// The schema, in reading order. Everything SQL sees is declared there.
+pgrx::extension_sql_file!("../sql/10_schema.sql", name = "schema", bootstrap);
+pgrx::extension_sql_file!(
+    "../sql/20_tables.sql",
+    name = "tables",
+    requires = ["schema"]
+);
+pgrx::extension_sql_file!("../sql/30_views.sql", name = "views", requires = ["tables"]);
+pgrx::extension_sql_file!(
+    "../sql/40_produce.sql",
+    name = "produce",
+    requires = ["views"]
+);
+pgrx::extension_sql_file!("../sql/50_work.sql", name = "work", requires = ["produce"]);
+pgrx::extension_sql_file!(
+    "../sql/60_maintain.sql",
+    name = "maintain",
+    requires = ["work"]
+);
+pgrx::extension_sql_file!(
+    "../sql/90_finish.sql",
+    name = "finish",
+    requires = ["maintain"]
+);
+
+/// Called when the library is loaded: at the server's start if preloaded, else in each
+/// session that uses it.
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    settings::define();
+    worker::register();
+}

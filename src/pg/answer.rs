@@ -1,0 +1,223 @@
+//! What SQL functions return: a state, one record, or rows, in the types that the
+//! function was declared with.
+
+use std::ffi::CString;
+
+use jobs_core::state::State;
+use pgrx::callconv::{BoxRet, FcInfo};
+use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+use pgrx::pgrx_sql_entity_graph::metadata::{
+    ReturnsError, ReturnsRef, SqlMappingRef, SqlTranslatable, TypeOrigin,
+};
+
+/// One column of an answer.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// NULL
+    Null,
+    /// boolean
+    Bool(bool),
+    /// integer
+    Int(i32),
+    /// bigint
+    Big(i64),
+    /// timestamptz
+    At(i64),
+    /// text
+    Text(String),
+    /// jobs.state
+    State(State),
+    /// interval of this many microseconds
+    Span(i64),
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell::Null, Into::into)
+    }
+}
+
+impl From<State> for Cell {
+    fn from(state: State) -> Cell {
+        Cell::State(state)
+    }
+}
+
+/// The labels of jobs.state as datums, each looked up at most once an answer.
+struct StateType {
+    oid: Oid,
+    labels: [Option<Datum>; State::ALL.len()],
+}
+
+impl StateType {
+    fn new(oid: Oid) -> StateType {
+        StateType {
+            oid,
+            labels: [None; State::ALL.len()],
+        }
+    }
+
+    fn datum(&mut self, state: State) -> Datum {
+        let oid = self.oid;
+        *self.labels[state as usize].get_or_insert_with(|| {
+            let label = CString::new(state.as_str()).expect("labels have no zero byte");
+            // SAFETY: a catalog look-up with the types that the cache has.
+            unsafe {
+                Datum::from(pg_sys::GetSysCacheOid(
+                    pg_sys::SysCacheIdentifier::ENUMTYPOIDNAME as i32,
+                    pg_sys::Anum_pg_enum_oid as i16,
+                    Datum::from(oid),
+                    Datum::from(label.as_ptr()),
+                    Datum::null(),
+                    Datum::null(),
+                ))
+            }
+        })
+    }
+}
+
+/// Builds tuples of the declared row type.
+struct Builder {
+    desc: pg_sys::TupleDesc,
+    state: StateType,
+}
+
+impl Builder {
+    fn new(desc: pg_sys::TupleDesc) -> Builder {
+        // SAFETY: a valid descriptor; every answer with a state has that column's type.
+        let oid = unsafe {
+            let attrs = (*desc).attrs.as_slice((*desc).natts as usize);
+            attrs
+                .iter()
+                .find(|a| pgrx::name_data_to_str(&a.attname) == "state")
+                .map_or(pg_sys::InvalidOid, |a| a.atttypid)
+        };
+        Builder {
+            desc,
+            state: StateType::new(oid),
+        }
+    }
+
+    fn cell(&mut self, cell: Cell) -> Option<Datum> {
+        use pgrx::IntoDatum;
+        Some(match cell {
+            Cell::Null => return None,
+            Cell::Bool(b) => Datum::from(b),
+            Cell::Int(n) => Datum::from(n),
+            Cell::Big(n) | Cell::At(n) => Datum::from(n),
+            Cell::Text(text) => return text.into_datum(),
+            Cell::State(state) => self.state.datum(state),
+            Cell::Span(micros) => super::time::interval_datum(jobs_core::interval::Interval {
+                months: 0,
+                days: 0,
+                micros,
+            }),
+        })
+    }
+
+    fn tuple(&mut self, cells: Vec<Cell>) -> pg_sys::HeapTuple {
+        let cells: Vec<Option<Datum>> = cells.into_iter().map(|c| self.cell(c)).collect();
+        let mut values: Vec<Datum> = cells.iter().map(|c| c.unwrap_or(Datum::null())).collect();
+        let mut nulls: Vec<bool> = cells.iter().map(Option::is_none).collect();
+        // SAFETY: the callers give a cell a column, in the column's type.
+        unsafe {
+            assert_eq!(values.len(), (*self.desc).natts as usize);
+            pg_sys::heap_form_tuple(self.desc, values.as_mut_ptr(), nulls.as_mut_ptr())
+        }
+    }
+}
+
+/// The answer of a function that RETURNS jobs.state.
+pub struct StateAnswer(pub State);
+
+// SAFETY: the datum has the function's declared type.
+unsafe impl BoxRet for StateAnswer {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        unsafe {
+            let function = (*(*fcinfo.as_mut_ptr()).flinfo).fn_oid;
+            let mut state = StateType::new(pg_sys::get_func_rettype(function));
+            fcinfo.return_raw_datum(state.datum(self.0))
+        }
+    }
+}
+
+/// The answer of a function with OUT parameters: one record.
+pub struct Record(pub Vec<Cell>);
+
+// SAFETY: the tuple has the function's declared row type.
+unsafe impl BoxRet for Record {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        unsafe {
+            let desc = result_desc(fcinfo.as_mut_ptr());
+            let tuple = Builder::new(desc).tuple(self.0);
+            fcinfo.return_raw_datum(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
+        }
+    }
+}
+
+unsafe fn result_desc(fcinfo: FunctionCallInfo) -> pg_sys::TupleDesc {
+    unsafe {
+        let mut desc: pg_sys::TupleDesc = std::ptr::null_mut();
+        let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut desc);
+        assert!(class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE);
+        pg_sys::BlessTupleDesc(desc)
+    }
+}
+
+/// The answer of a set-returning function, collected row by row.
+pub struct Rows {
+    store: *mut pg_sys::Tuplestorestate,
+    builder: Builder,
+}
+
+impl Rows {
+    /// Prepares the call to return rows. An error if the caller does not take any.
+    pub fn new(fcinfo: FunctionCallInfo) -> Rows {
+        // SAFETY: fcinfo is the one of the call under way.
+        unsafe {
+            pg_sys::InitMaterializedSRF(fcinfo, 0);
+            let info: *mut pg_sys::ReturnSetInfo = (*fcinfo).resultinfo.cast();
+            Rows {
+                store: (*info).setResult,
+                builder: Builder::new((*info).setDesc),
+            }
+        }
+    }
+
+    /// Appends a row.
+    pub fn push(&mut self, cells: Vec<Cell>) {
+        let tuple = self.builder.tuple(cells);
+        self.push_tuple(tuple);
+    }
+
+    /// Appends a row that a statement returned in the declared columns.
+    pub fn push_tuple(&mut self, tuple: pg_sys::HeapTuple) {
+        // SAFETY: the store copies the tuple.
+        unsafe { pg_sys::tuplestore_puttuple(self.store, tuple) };
+    }
+}
+
+// SAFETY: the rows are in the call's result info already.
+unsafe impl BoxRet for Rows {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        fcinfo.return_null()
+    }
+}
+
+/// The functions are declared by hand in sql/: pgrx asks for a name all the same.
+macro_rules! declared_in_sql {
+    ($($type:ident),*) => {$(
+        // SAFETY: used only by functions whose SQL is written by hand.
+        unsafe impl SqlTranslatable for $type {
+            const TYPE_IDENT: &'static str = pgrx::pgrx_resolved_type!($type);
+            const TYPE_ORIGIN: TypeOrigin = TypeOrigin::External;
+            const ARGUMENT_SQL: Result<
+                SqlMappingRef,
+                pgrx::pgrx_sql_entity_graph::metadata::ArgumentError,
+            > = Ok(SqlMappingRef::literal("record"));
+            const RETURN_SQL: Result<ReturnsRef, ReturnsError> =
+                Ok(ReturnsRef::One(SqlMappingRef::literal("record")));
+        }
+    )*};
+}
+declared_in_sql!(StateAnswer, Record, Rows);

@@ -1,0 +1,321 @@
+//! jsonb arguments, walked in place instead of being turned into text and parsed.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+use jobs_core::canonical::{Event, Events};
+use pgrx::pg_sys::{self, Datum, JsonbIteratorToken as Token, jbvType};
+use serde_json::{Map, Number, Value};
+
+/// A jsonb argument, detoasted. Lives as long as the memory of the call.
+#[derive(Clone, Copy)]
+pub struct Jsonb(*mut pg_sys::Jsonb);
+
+/// Lets a type that wraps a detoasted varlena be an argument of a `#[pg_extern]`.
+macro_rules! varlena_argument {
+    ($type:ident, $sql:literal, $wrap:expr) => {
+        // SAFETY: the function's declaration in sql/ gives this argument a varlena type.
+        unsafe impl<'fcx> pgrx::callconv::ArgAbi<'fcx> for $type {
+            unsafe fn unbox_arg_unchecked(arg: pgrx::callconv::Arg<'_, 'fcx>) -> Self {
+                unsafe {
+                    arg.unbox_arg_using_from_datum::<$type>()
+                        .expect("not null: checked by Option")
+                }
+            }
+        }
+        impl pgrx::FromDatum for $type {
+            unsafe fn from_polymorphic_datum(
+                datum: pgrx::pg_sys::Datum,
+                is_null: bool,
+                _: pgrx::pg_sys::Oid,
+            ) -> Option<Self> {
+                #[allow(clippy::redundant_closure_call)]
+                (!is_null).then(|| unsafe {
+                    ($wrap)(pgrx::pg_sys::pg_detoast_datum(datum.cast_mut_ptr()))
+                })
+            }
+        }
+        // SAFETY: used only by functions whose SQL is written by hand.
+        unsafe impl pgrx::pgrx_sql_entity_graph::metadata::SqlTranslatable for $type {
+            const TYPE_IDENT: &'static str = pgrx::pgrx_resolved_type!($type);
+            const TYPE_ORIGIN: pgrx::pgrx_sql_entity_graph::metadata::TypeOrigin =
+                pgrx::pgrx_sql_entity_graph::metadata::TypeOrigin::External;
+            const ARGUMENT_SQL: Result<
+                pgrx::pgrx_sql_entity_graph::metadata::SqlMappingRef,
+                pgrx::pgrx_sql_entity_graph::metadata::ArgumentError,
+            > = Ok(pgrx::pgrx_sql_entity_graph::metadata::SqlMappingRef::literal($sql));
+            const RETURN_SQL: Result<
+                pgrx::pgrx_sql_entity_graph::metadata::ReturnsRef,
+                pgrx::pgrx_sql_entity_graph::metadata::ReturnsError,
+            > = Ok(pgrx::pgrx_sql_entity_graph::metadata::ReturnsRef::One(
+                pgrx::pgrx_sql_entity_graph::metadata::SqlMappingRef::literal($sql),
+            ));
+        }
+    };
+}
+pub(crate) use varlena_argument;
+
+varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(p.cast()));
+
+impl Jsonb {
+    /// From a jsonb datum, for example an element of an array.
+    pub fn from_datum(datum: Datum) -> Jsonb {
+        // SAFETY: the caller took it from a jsonb; detoasting copies only if needed.
+        Jsonb(unsafe { pg_sys::pg_detoast_datum(datum.cast_mut_ptr()) }.cast())
+    }
+
+    /// The value `{}`.
+    pub fn empty_object() -> Jsonb {
+        // SAFETY: the input function of jsonb, given valid JSON.
+        Jsonb::from_datum(unsafe {
+            pg_sys::OidInputFunctionCall(
+                pg_sys::Oid::from(pg_sys::F_JSONB_IN),
+                c"{}".as_ptr().cast_mut(),
+                pg_sys::JSONBOID,
+                -1,
+            )
+        })
+    }
+
+    /// The datum to hand on as it came.
+    pub fn datum(self) -> Datum {
+        Datum::from(self.0)
+    }
+
+    /// The bytes of the value: equal bytes are equal values.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: a detoasted varlena carries its own length.
+        unsafe {
+            let p: *const pg_sys::varlena = self.0.cast();
+            std::slice::from_raw_parts(p.cast(), pgrx::varsize_4b(p))
+        }
+    }
+
+    /// A walk over the value.
+    pub fn events(self) -> JsonbEvents {
+        JsonbEvents {
+            // SAFETY: root is the container inside a detoasted jsonb.
+            iterator: unsafe { pg_sys::JsonbIteratorInit(&raw mut (*self.0).root) },
+            raw_scalar: false,
+            absent: false,
+        }
+    }
+
+    /// The whole value, for small documents such as options.
+    pub fn to_value(self) -> Value {
+        let mut events = self.events();
+        let first = Owned::from(events.next());
+        tree(first, &mut events)
+    }
+
+    /// The elements of an array, `None` if the value is not an array.
+    pub fn elements(self) -> Option<Vec<Jsonb>> {
+        self.children(Token::WJB_BEGIN_ARRAY)
+            .map(|children| children.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// The members of an object, `None` if the value is not an object.
+    pub fn members(self) -> Option<Vec<(String, Jsonb)>> {
+        self.children(Token::WJB_BEGIN_OBJECT)
+    }
+
+    fn children(self, begin: Token::Type) -> Option<Vec<(String, Jsonb)>> {
+        let mut found = Vec::new();
+        let mut name = String::new();
+        let mut events = self.events();
+        let (token, value) = events.step(false);
+        // SAFETY: an array token carries the array member.
+        if token != begin
+            || (begin == Token::WJB_BEGIN_ARRAY && unsafe { value.val.array.rawScalar })
+        {
+            return None;
+        }
+        loop {
+            // Skipping nested values hands each child over as one value.
+            let (token, mut value) = events.step(true);
+            match token {
+                Token::WJB_KEY => name = text(&value).into_owned(),
+                Token::WJB_VALUE | Token::WJB_ELEM => {
+                    // SAFETY: the iterator filled the value.
+                    let child = Jsonb(unsafe { pg_sys::JsonbValueToJsonb(&mut value) });
+                    found.push((std::mem::take(&mut name), child));
+                }
+                _ => return Some(found),
+            }
+        }
+    }
+
+    /// JSON null.
+    pub fn is_null(self) -> bool {
+        matches!(self.events().next(), Event::Null)
+    }
+}
+
+/// A walk over a jsonb value; see [`Jsonb::events`].
+pub struct JsonbEvents {
+    iterator: *mut pg_sys::JsonbIterator,
+    /// A scalar at the top is stored as an array of one that is not one.
+    raw_scalar: bool,
+    /// There is no value to walk over: it reads as null, once.
+    absent: bool,
+}
+
+impl JsonbEvents {
+    /// The walk over a value that was left out.
+    pub fn of_nothing() -> JsonbEvents {
+        JsonbEvents {
+            iterator: std::ptr::null_mut(),
+            raw_scalar: false,
+            absent: true,
+        }
+    }
+
+    fn step(&mut self, skip_nested: bool) -> (Token::Type, pg_sys::JsonbValue) {
+        let mut value = std::mem::MaybeUninit::<pg_sys::JsonbValue>::zeroed();
+        // SAFETY: the iterator comes from JsonbIteratorInit and is null only at the end.
+        unsafe {
+            let token = if self.iterator.is_null() {
+                Token::WJB_DONE
+            } else {
+                pg_sys::JsonbIteratorNext(&mut self.iterator, value.as_mut_ptr(), skip_nested)
+            };
+            (token, value.assume_init())
+        }
+    }
+}
+
+impl Events for JsonbEvents {
+    fn next(&mut self) -> Event<'_> {
+        if std::mem::take(&mut self.absent) {
+            return Event::Null;
+        }
+        loop {
+            let (token, value) = self.step(false);
+            return match token {
+                // SAFETY: an array token carries the array member.
+                Token::WJB_BEGIN_ARRAY if unsafe { value.val.array.rawScalar } => {
+                    self.raw_scalar = true;
+                    continue;
+                }
+                Token::WJB_END_ARRAY if self.raw_scalar => Event::End,
+                Token::WJB_BEGIN_ARRAY => Event::BeginArray,
+                Token::WJB_END_ARRAY => Event::EndArray,
+                Token::WJB_BEGIN_OBJECT => Event::BeginObject,
+                Token::WJB_END_OBJECT => Event::EndObject,
+                Token::WJB_KEY => Event::Name(text(&value)),
+                Token::WJB_VALUE | Token::WJB_ELEM => scalar(&value),
+                _ => Event::End,
+            };
+        }
+    }
+
+    fn skip_value(&mut self) {
+        self.step(true);
+    }
+}
+
+fn scalar<'a>(value: &pg_sys::JsonbValue) -> Event<'a> {
+    match value.type_ {
+        jbvType::jbvNull => Event::Null,
+        // SAFETY: the type says which member of the union is set.
+        jbvType::jbvBool => Event::Bool(unsafe { value.val.boolean }),
+        jbvType::jbvNumeric => unsafe {
+            let digits = pg_sys::OidOutputFunctionCall(
+                pg_sys::Oid::from(pg_sys::F_NUMERIC_OUT),
+                Datum::from(value.val.numeric),
+            );
+            Event::Number(Cow::Borrowed(
+                CStr::from_ptr(digits)
+                    .to_str()
+                    .expect("numeric digits are ASCII"),
+            ))
+        },
+        _ => Event::String(text(value)),
+    }
+}
+
+/// A string of the document as UTF-8; borrowed from it in a UTF-8 database.
+fn text<'a>(value: &pg_sys::JsonbValue) -> Cow<'a, str> {
+    // SAFETY: the caller has a string; its bytes live as long as the document.
+    unsafe {
+        let string = value.val.string;
+        let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
+        let converted = pg_sys::pg_server_to_any(string.val, string.len, utf8);
+        let bytes = if converted == string.val {
+            std::slice::from_raw_parts(string.val.cast(), string.len as usize)
+        } else {
+            CStr::from_ptr(converted).to_bytes()
+        };
+        // A SQL_ASCII database may hold any bytes; replacing them would make two values one.
+        Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_else(|_| {
+            crate::error::Error::invalid(
+                "a string in the JSON is not valid UTF-8",
+                "Strings must be valid UTF-8.",
+            )
+            .raise()
+        }))
+    }
+}
+
+/// An event without its borrow, to build a tree from.
+enum Owned {
+    Leaf(Value),
+    Array,
+    Object,
+    Name(String),
+    End,
+}
+
+impl From<Event<'_>> for Owned {
+    fn from(event: Event<'_>) -> Owned {
+        match event {
+            Event::BeginArray => Owned::Array,
+            Event::BeginObject => Owned::Object,
+            Event::Name(name) => Owned::Name(name.into_owned()),
+            Event::Null => Owned::Leaf(Value::Null),
+            Event::Bool(b) => Owned::Leaf(Value::Bool(b)),
+            Event::String(s) => Owned::Leaf(Value::String(s.into_owned())),
+            Event::Number(n) => Owned::Leaf(number(&n)),
+            Event::EndArray | Event::EndObject | Event::End => Owned::End,
+        }
+    }
+}
+
+/// Options hold small numbers: what a double cannot say exactly is rounded, what it
+/// cannot say at all is kept as null, which every option refuses or leaves out.
+fn number(digits: &str) -> Value {
+    match digits.parse::<i64>() {
+        Ok(n) => Value::Number(n.into()),
+        Err(_) => digits
+            .parse::<f64>()
+            .ok()
+            .and_then(Number::from_f64)
+            .map_or(Value::Null, Value::Number),
+    }
+}
+
+fn tree(first: Owned, events: &mut JsonbEvents) -> Value {
+    // SAFETY: raises an error instead of overflowing the stack on deep nesting.
+    unsafe { pg_sys::check_stack_depth() };
+    match first {
+        Owned::Leaf(value) => value,
+        Owned::Array => {
+            let mut list = Vec::new();
+            loop {
+                match Owned::from(events.next()) {
+                    Owned::End => return Value::Array(list),
+                    item => list.push(tree(item, events)),
+                }
+            }
+        }
+        Owned::Object => {
+            let mut map = Map::new();
+            while let Owned::Name(name) = Owned::from(events.next()) {
+                let item = Owned::from(events.next());
+                map.insert(name, tree(item, events));
+            }
+            Value::Object(map)
+        }
+        Owned::Name(_) | Owned::End => Value::Null,
+    }
+}

@@ -1,0 +1,48 @@
+//! Subtransactions: the only way to go on after an error.
+
+use std::panic::AssertUnwindSafe;
+
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{PgTryBuilder, pg_sys};
+
+/// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error returned.
+pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
+    // SAFETY: the sequence of PL/pgSQL's exception blocks.
+    unsafe {
+        let context = pg_sys::CurrentMemoryContext;
+        let owner = pg_sys::CurrentResourceOwner;
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let outcome = catch(work);
+        match outcome {
+            Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
+            Err(_) => {
+                pg_sys::MemoryContextSwitchTo(context);
+                pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            }
+        }
+        pg_sys::MemoryContextSwitchTo(context);
+        pg_sys::CurrentResourceOwner = owner;
+        outcome
+    }
+}
+
+/// Runs `work` and returns its error instead of raising it. The caller has to roll back.
+pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
+    PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
+        .catch_others(|error| Err(Box::new(error)))
+        .catch_rust_panic(|error| Err(Box::new(error)))
+        .execute()
+}
+
+/// The SQLSTATE and message of a caught error.
+pub fn describe(error: &CaughtError) -> (PgSqlErrorCode, String) {
+    match error {
+        CaughtError::PostgresError(report)
+        | CaughtError::ErrorReport(report)
+        | CaughtError::RustPanic {
+            ereport: report, ..
+        } => (report.sql_error_code(), report.message().to_string()),
+    }
+}

@@ -1,0 +1,144 @@
+//! Times and durations: timestamps are microseconds since 2000-01-01 UTC, as the server counts.
+
+use std::ffi::CString;
+
+use jobs_core::interval::Interval;
+use pgrx::pg_sys::{self, Datum};
+
+const FIELDS: usize = pg_sys::MAXDATEFIELDS as usize;
+const WORK: usize = 256;
+
+/// The clock, not the transaction's start.
+pub fn now() -> i64 {
+    // SAFETY: reads the clock.
+    unsafe { pg_sys::GetCurrentTimestamp() }
+}
+
+/// A timestamp later by a duration; days and months are calendar arithmetic in the session's time zone.
+pub fn add(at: i64, duration: Interval) -> i64 {
+    let mut span = to_server(duration);
+    // SAFETY: both arguments have the types of the function called.
+    unsafe {
+        let sum = pg_sys::OidFunctionCall2Coll(
+            pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_PL_INTERVAL),
+            pg_sys::InvalidOid,
+            Datum::from(at),
+            Datum::from(&raw mut span),
+        );
+        sum.value() as i64
+    }
+}
+
+/// An interval datum to hand to a statement, allocated in the memory of the call.
+pub fn interval_datum(duration: Interval) -> Datum {
+    // SAFETY: palloc'd and fully written.
+    unsafe {
+        let span: *mut pg_sys::Interval =
+            pg_sys::palloc(std::mem::size_of::<pg_sys::Interval>()).cast();
+        *span = to_server(duration);
+        Datum::from(span)
+    }
+}
+
+fn to_server(duration: Interval) -> pg_sys::Interval {
+    pg_sys::Interval {
+        time: duration.micros,
+        day: duration.days,
+        month: duration.months,
+    }
+}
+
+/// Reads ISO 8601 and Postgres interval text with the server's own reader. Unlike
+/// `interval_in` it answers bad text instead of raising an error.
+pub fn read_interval(text: &str) -> Option<Interval> {
+    let mut fields = Fields::parse(text)?;
+    let mut found = pg_sys::pg_itm_in::default();
+    let mut kind = 0;
+    // SAFETY: the fields point into the buffers of `fields`.
+    unsafe {
+        let mut code = pg_sys::DecodeInterval(
+            fields.start.as_mut_ptr(),
+            fields.kind.as_mut_ptr(),
+            fields.count,
+            0x7FFF,
+            &mut kind,
+            &mut found,
+        );
+        if code == pg_sys::DTERR_BAD_FORMAT {
+            let iso = CString::new(text).ok()?;
+            code = pg_sys::DecodeISO8601Interval(iso.as_ptr().cast_mut(), &mut kind, &mut found);
+        }
+        let mut span = pg_sys::Interval::default();
+        (code == 0
+            && kind == pg_sys::DTK_DELTA as i32
+            && pg_sys::itmin2interval(&mut found, &mut span) == 0)
+            .then_some(Interval {
+                months: span.month,
+                days: span.day,
+                micros: span.time,
+            })
+    }
+}
+
+/// Reads a finite timestamp with the server's own reader, without raising an error on bad text.
+pub fn read_timestamp(text: &str) -> Option<i64> {
+    let mut fields = Fields::parse(text)?;
+    let mut parts = pg_sys::pg_tm::default();
+    let (mut kind, mut fraction, mut zone) = (0, 0, 0);
+    let mut at = 0;
+    // SAFETY: the fields point into the buffers of `fields`.
+    unsafe {
+        let code = pg_sys::DecodeDateTime(
+            fields.start.as_mut_ptr(),
+            fields.kind.as_mut_ptr(),
+            fields.count,
+            &mut kind,
+            &mut parts,
+            &mut fraction,
+            &mut zone,
+        );
+        (code == 0
+            && kind == pg_sys::DTK_DATE as i32
+            && pg_sys::tm2timestamp(&mut parts, fraction, &mut zone, &mut at) == 0)
+            .then_some(at)
+    }
+}
+
+/// Whether a timestamp is neither infinity.
+pub fn is_finite(at: i64) -> bool {
+    at != i64::MIN && at != i64::MAX
+}
+
+/// Text cut into the fields that the server's date and interval readers work on.
+struct Fields {
+    start: [*mut std::ffi::c_char; FIELDS],
+    kind: [i32; FIELDS],
+    count: i32,
+    /// What `start` points into.
+    _work: Box<[std::ffi::c_char; WORK]>,
+}
+
+impl Fields {
+    fn parse(text: &str) -> Option<Fields> {
+        let text = CString::new(text).ok()?;
+        let mut fields = Fields {
+            start: [std::ptr::null_mut(); FIELDS],
+            kind: [0; FIELDS],
+            count: 0,
+            _work: Box::new([0; WORK]),
+        };
+        // SAFETY: the buffers have the sizes that are passed.
+        let code = unsafe {
+            pg_sys::ParseDateTime(
+                text.as_ptr(),
+                fields._work.as_mut_ptr(),
+                WORK,
+                fields.start.as_mut_ptr(),
+                fields.kind.as_mut_ptr(),
+                FIELDS as i32,
+                &mut fields.count,
+            )
+        };
+        (code == 0).then_some(fields)
+    }
+}

@@ -1,0 +1,197 @@
+//! The settings: `jobs.*` in postgresql.conf, all read again on reload.
+
+use std::ffi::CString;
+
+use jobs_core::state::State;
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+use pgrx::pg_sys;
+
+/// The whole background worker on or off.
+pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
+/// Databases that are maintained, separated by commas; empty: all with the extension.
+static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+/// Milliseconds between two passes.
+pub static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// Rows a maintenance transaction handles.
+pub static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+/// High half of the advisory lock ids, 0: off.
+pub static ADVISORY_LOCK_PREFIX: GucSetting<i32> = GucSetting::<i32>::new(0);
+/// The worker's own log level.
+pub static LOG_MIN_MESSAGES: GucSetting<LogLevel> = GucSetting::<LogLevel>::new(LogLevel::Warning);
+static RETENTION_COMPLETED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
+static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
+static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
+
+/// The values of `jobs.log_min_messages`, as those of `log_min_messages`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Debug5,
+    Debug4,
+    Debug3,
+    Debug2,
+    Debug1,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Log,
+    Fatal,
+    Panic,
+}
+
+impl LogLevel {
+    /// The setting's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Debug5 => "debug5",
+            LogLevel::Debug4 => "debug4",
+            LogLevel::Debug3 => "debug3",
+            LogLevel::Debug2 => "debug2",
+            LogLevel::Debug1 => "debug1",
+            LogLevel::Info => "info",
+            LogLevel::Notice => "notice",
+            LogLevel::Warning => "warning",
+            LogLevel::Error => "error",
+            LogLevel::Log => "log",
+            LogLevel::Fatal => "fatal",
+            LogLevel::Panic => "panic",
+        }
+    }
+}
+
+/// How long final jobs are kept, in microseconds; `None`: for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// completed
+    pub completed: Option<i64>,
+    /// cancelled
+    pub cancelled: Option<i64>,
+    /// discarded
+    pub discarded: Option<i64>,
+}
+
+impl Retention {
+    /// The one for a state; `None` also for states that are not final.
+    pub fn of(self, state: State) -> Option<i64> {
+        match state {
+            State::Completed => self.completed,
+            State::Cancelled => self.cancelled,
+            State::Discarded => self.discarded,
+            _ => None,
+        }
+    }
+
+    /// The settings as they are now.
+    pub fn current() -> Retention {
+        let micros = |setting: &GucSetting<i32>| match setting.get() {
+            -1 => None,
+            seconds => Some(i64::from(seconds) * 1_000_000),
+        };
+        Retention {
+            completed: micros(&RETENTION_COMPLETED),
+            cancelled: micros(&RETENTION_CANCELLED),
+            discarded: micros(&RETENTION_DISCARDED),
+        }
+    }
+}
+
+/// Whether the background worker cares for a database of this name.
+pub fn covers(database: &str) -> bool {
+    let list = DATABASES.get().unwrap_or_default();
+    let list = list.to_string_lossy();
+    let mut names = list
+        .split(',')
+        .map(str::trim)
+        .filter(|n| !n.is_empty())
+        .peekable();
+    names.peek().is_none() || names.any(|name| name == database)
+}
+
+/// Defines the settings, whether preloaded or not.
+pub fn define() {
+    GucRegistry::define_bool_guc(
+        c"jobs.enabled",
+        c"Runs the background worker of jobs.",
+        c"",
+        &ENABLED,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_string_guc(
+        c"jobs.databases",
+        c"Databases that the background worker maintains, separated by commas.",
+        c"Empty: every database that has the extension.",
+        &DATABASES,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"jobs.interval",
+        c"Pause between two maintenance passes; woken earlier when something is due.",
+        c"",
+        &INTERVAL,
+        10,
+        3_600_000,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"jobs.batch_size",
+        c"Rows that one maintenance transaction handles.",
+        c"",
+        &BATCH_SIZE,
+        1,
+        1_000_000,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"jobs.advisory_lock_prefix",
+        c"High half of the advisory lock ids of unique inserts.",
+        c"0: the lock id is the first 8 bytes of the key.",
+        &ADVISORY_LOCK_PREFIX,
+        i32::MIN,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"jobs.log_min_messages",
+        c"Log level of the background worker.",
+        c"",
+        &LOG_MIN_MESSAGES,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    for (name, description, setting) in [
+        (
+            c"jobs.retention_completed",
+            c"How long completed jobs are kept; -1 keeps them for ever.",
+            &RETENTION_COMPLETED,
+        ),
+        (
+            c"jobs.retention_cancelled",
+            c"How long cancelled jobs are kept; -1 keeps them for ever.",
+            &RETENTION_CANCELLED,
+        ),
+        (
+            c"jobs.retention_discarded",
+            c"How long discarded jobs are kept; -1 keeps them for ever.",
+            &RETENTION_DISCARDED,
+        ),
+    ] {
+        GucRegistry::define_int_guc(
+            name,
+            description,
+            c"",
+            setting,
+            -1,
+            i32::MAX,
+            GucContext::Sighup,
+            GucFlags::UNIT_S,
+        );
+    }
+    // SAFETY: reserves the prefix: an unknown jobs.* setting is an error, not silence.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"jobs".as_ptr()) };
+}

@@ -1,0 +1,205 @@
+//! Claims: which jobs were inserted under a key. The primary key of `unique_claim` is
+//! what decides between rivals, at every isolation level.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+use pgrx::IntoDatum;
+use pgrx::pg_sys::{self, Datum};
+
+use super::spi::{Arg, Plan, Tuples};
+use super::types::*;
+use crate::pg::array;
+
+/// A job that was inserted under a key and still exists.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// its id
+    pub id: i64,
+    /// where it is now
+    pub state: State,
+    /// its queue
+    pub queue: String,
+    /// when it was inserted
+    pub created_at: i64,
+    /// when it is or was due
+    pub scheduled_at: i64,
+    /// when it became final
+    pub finalized_at: Option<i64>,
+}
+
+/// The jobs under a key; `None` if the key has no claim. Takes no lock.
+pub fn look(key: Key) -> Option<Vec<Holder>> {
+    LOOK_ONE.run(&[bytes(key)], |rows| {
+        (!rows.is_empty()).then(|| {
+            (0..rows.len())
+                .filter_map(|row| holder(rows, row))
+                .collect()
+        })
+    })
+}
+
+/// The jobs under each key that has a claim. Takes no lock.
+pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Vec<Holder>> {
+    let mut found: BTreeMap<Key, Vec<Holder>> = BTreeMap::new();
+    LOOK_MANY.run(&[Some(key_array(keys))], |rows| {
+        for row in 0..rows.len() {
+            let ord = rows.big(row, 1).expect("ordinality") as usize;
+            found
+                .entry(keys[ord - 1])
+                .or_default()
+                .extend(holder(rows, row));
+        }
+    });
+    found
+}
+
+/// For each key in the order given: inserts a claim held by the job beside it, or,
+/// where there is one already, locks it. Waits for rivals. The keys that were
+/// inserted. All sessions give keys in ascending order, so that they cannot deadlock.
+pub fn claim_or_lock(claims: &[(Key, i64)]) -> BTreeSet<Key> {
+    let (keys, ids) = columns(claims);
+    CLAIM_OR_LOCK.run(&[Some(keys), Some(ids)], |rows| {
+        (0..rows.len())
+            .map(|row| {
+                Key::from_bytes(&rows.bytes(row, 1).expect("keys are not null"))
+                    .expect("keys have 32 bytes")
+            })
+            .collect()
+    })
+}
+
+/// Sets which jobs are under keys that the caller has locked: a row a pair. Always
+/// writes the claim, so that a rival with an older snapshot gets 40001.
+pub fn set_holders(pairs: &[(Key, i64)]) {
+    if !pairs.is_empty() {
+        let (keys, ids) = columns(pairs);
+        SET_HOLDERS.execute(&[Some(keys), Some(ids)]);
+    }
+}
+
+/// Puts a job that comes back under its key again, in case it had been folded away.
+/// Never waits: while the claim is locked, another job is taking the key.
+pub fn rejoin(key: Key, id: i64) {
+    REJOIN.execute(&[bytes(key), Some(Datum::from(id))]);
+}
+
+/// Notes that a key lost a job, for maintenance to look whether the claim can go.
+pub fn note_orphan(key: Key) {
+    NOTE_ORPHAN.execute(&[bytes(key)]);
+}
+
+/// Takes the transaction-level advisory lock; whether it was free. Waits only with `wait`.
+pub fn advisory_lock(id: i64, wait: bool) -> bool {
+    let call = |function: u32| unsafe {
+        pg_sys::OidFunctionCall1Coll(
+            pg_sys::Oid::from(function),
+            pg_sys::InvalidOid,
+            Datum::from(id),
+        )
+    };
+    let free = call(pg_sys::F_PG_TRY_ADVISORY_XACT_LOCK_INT8).value() != 0;
+    if !free && wait {
+        call(pg_sys::F_PG_ADVISORY_XACT_LOCK_INT8);
+    }
+    free
+}
+
+fn bytes(key: Key) -> Arg {
+    key.0.as_slice().into_datum()
+}
+
+/// An array of keys as a parameter.
+pub(super) fn key_array(keys: &[Key]) -> Datum {
+    array::build(
+        BYTEA,
+        &keys.iter().map(|key| bytes(*key)).collect::<Vec<_>>(),
+    )
+}
+
+fn columns(pairs: &[(Key, i64)]) -> (Datum, Datum) {
+    let keys: Vec<Arg> = pairs.iter().map(|(key, _)| bytes(*key)).collect();
+    let ids: Vec<Arg> = pairs.iter().map(|(_, id)| Some(Datum::from(*id))).collect();
+    (array::build(BYTEA, &keys), array::build(INT8, &ids))
+}
+
+/// A claim without any job left gives one row of nulls.
+fn holder(rows: &Tuples, row: usize) -> Option<Holder> {
+    Some(Holder {
+        id: rows.big(row, 2)?,
+        state: rows.state(row, 3)?,
+        queue: rows.text(row, 4)?,
+        created_at: rows.big(row, 5)?,
+        scheduled_at: rows.big(row, 6)?,
+        finalized_at: rows.big(row, 7),
+    })
+}
+
+// A job in none of the three tables is available: one snapshot sees it in exactly one place.
+macro_rules! holders {
+    () => {
+        "LEFT JOIN LATERAL (
+           SELECT j.id, j.queue, j.created_at, f.finalized_at,
+                  CASE WHEN r.job_id IS NOT NULL THEN 'running'
+                       ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
+                  COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, a.scheduled_at,
+                           j.scheduled_at, j.created_at) AS scheduled_at
+             FROM unnest(c.jobs) AS u(id)
+             JOIN jobs.job j ON j.id = u.id
+             LEFT JOIN jobs.running r ON r.job_id = j.id
+             LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+             LEFT JOIN jobs.finished f ON f.job_id = j.id
+             LEFT JOIN jobs.ready a ON a.job_id = j.id AND a.seq <> a.job_id) h ON true"
+    };
+}
+macro_rules! look_columns {
+    () => {
+        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at FROM "
+    };
+}
+
+static LOOK_ONE: Plan = Plan::new(
+    concat!(
+        "SELECT 1::bigint",
+        look_columns!(),
+        "jobs.unique_claim c ",
+        holders!(),
+        " WHERE c.key = $1"
+    ),
+    &[BYTEA],
+);
+static LOOK_MANY: Plan = Plan::new(
+    concat!(
+        "SELECT k.ord",
+        look_columns!(),
+        "unnest($1) WITH ORDINALITY AS k(key, ord)
+         JOIN jobs.unique_claim c ON c.key = k.key ",
+        holders!()
+    ),
+    &[BYTEAS],
+);
+
+// An update that its WHERE forbids locks the taken row and writes no new version.
+static CLAIM_OR_LOCK: Plan = Plan::new(
+    "INSERT INTO jobs.unique_claim AS c (key, jobs)
+     SELECT n.key, ARRAY[n.id] FROM unnest($1, $2) AS n(key, id)
+     ON CONFLICT (key) DO UPDATE SET jobs = c.jobs WHERE false
+     RETURNING c.key",
+    &[BYTEAS, INT8S],
+);
+
+static SET_HOLDERS: Plan = Plan::new(
+    "UPDATE jobs.unique_claim c SET jobs = n.jobs
+       FROM (SELECT u.key, array_agg(u.id ORDER BY u.id) AS jobs FROM unnest($1, $2) AS u(key, id) GROUP BY u.key) n
+      WHERE c.key = n.key",
+    &[BYTEAS, INT8S],
+);
+
+static REJOIN: Plan = Plan::new(
+    "UPDATE jobs.unique_claim SET jobs = jobs || $2
+      WHERE key = (SELECT c.key FROM jobs.unique_claim c WHERE c.key = $1 AND $2 <> ALL (c.jobs) FOR UPDATE SKIP LOCKED)",
+    &[BYTEA, INT8],
+);
+
+static NOTE_ORPHAN: Plan = Plan::new("INSERT INTO jobs.unique_orphan (key) VALUES ($1)", &[BYTEA]);

@@ -1,0 +1,117 @@
+//! Claiming jobs: out of `ready`, into `running`.
+
+use jobs_core::interval::Interval;
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Arg, Plan, Tuples, text};
+use super::types::*;
+use crate::pg::array;
+use crate::pg::time;
+
+/// Who fetches, and how.
+pub struct Fetch<'a> {
+    /// the clock
+    pub now: i64,
+    /// the holder's name
+    pub worker: &'a str,
+    /// `None`: the job's timeout, else 1 hour
+    pub lease: Option<Interval>,
+    /// `None`: all
+    pub kinds: Option<&'a [String]>,
+}
+
+/// Claims up to as many jobs of a queue as there are tokens; hands the rows, in the
+/// columns of `jobs.fetch`, to `read`.
+pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&Tuples) -> T) -> T {
+    let token_array: Vec<Arg> = tokens
+        .iter()
+        .map(|token| Some(Datum::from(*token)))
+        .collect();
+    let mut args = vec![
+        text(queue),
+        Some(Datum::from(fetch.now)),
+        Some(Datum::from(tokens.len() as i64)),
+        Some(array::build(INT8, &token_array)),
+        fetch.lease.map(time::interval_datum),
+        text(fetch.worker),
+    ];
+    match fetch.kinds {
+        None => CLAIM.run(&args, read),
+        Some(kinds) => {
+            let kinds: Vec<Arg> = kinds.iter().map(|kind| text(kind)).collect();
+            args.push(Some(array::build(TEXT, &kinds)));
+            CLAIM_KINDS.run(&args, read)
+        }
+    }
+}
+
+/// Whether a queue has jobs that are due but not yet ready.
+pub fn has_due(queue: &str, now: i64) -> bool {
+    HAS_DUE.execute(&[text(queue), Some(Datum::from(now))]) > 0
+}
+
+/// Makes up to `limit` due jobs of a queue available, in the order in which they were due; how many.
+pub fn promote_due(queue: &str, now: i64, limit: i64) -> usize {
+    PROMOTE_DUE.execute(&[
+        text(queue),
+        Some(Datum::from(now)),
+        Some(Datum::from(limit)),
+    ])
+}
+
+// The rows are locked before they are deleted, so their ctids stay true; a deleted row
+// is nobody else's. Numbered in the order of the lane, each takes its token by number.
+macro_rules! claim {
+    ($filter:literal) => {
+        concat!(
+            "WITH picked AS MATERIALIZED (
+               DELETE FROM jobs.ready
+                WHERE ctid = ANY (ARRAY(
+                  SELECT r.ctid FROM jobs.ready r
+                   WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)",
+            $filter,
+            "      ORDER BY r.priority, r.seq LIMIT $3 FOR UPDATE SKIP LOCKED))
+               RETURNING seq, job_id, scheduled_at, attempt + 1 AS attempt),
+             job AS MATERIALIZED (
+               SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, j.*,
+                      $2 + CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END AS deadline_at
+                 FROM picked p JOIN jobs.job j ON j.id = p.job_id),
+             started AS MATERIALIZED (
+               INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, attempt, lease, worker)
+               SELECT id, $4[n], $2,
+                      LEAST(CASE WHEN $5 IS NOT NULL THEN $2 + $5 ELSE COALESCE(deadline_at, $2 + '1 hour') END, deadline_at),
+                      deadline_at, rescheduled_at, attempt, $5, $6
+                 FROM job RETURNING job_id, token, lease_expires_at)
+             SELECT j.id, s.token, j.attempt, j.kind, j.args, COALESCE(j.meta, '{}'), j.queue, j.priority::integer,
+                    COALESCE(j.tags, '{}'), j.max_attempts, j.created_at,
+                    COALESCE(j.rescheduled_at, j.scheduled_at, j.created_at), $2, s.lease_expires_at, j.deadline_at
+               FROM job j JOIN started s ON s.job_id = j.id
+              ORDER BY j.n"
+        )
+    };
+}
+
+static CLAIM: Plan = Plan::new(claim!(""), &[TEXT, AT, INT8, INT8S, SPAN, TEXT]);
+static CLAIM_KINDS: Plan = Plan::new(
+    claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($7)"),
+    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, TEXTS],
+);
+
+static HAS_DUE: Plan = Plan::new(
+    "SELECT 1 FROM jobs.scheduled WHERE queue = $1 AND due_at <= $2 LIMIT 1",
+    &[TEXT, AT],
+);
+
+static PROMOTE_DUE: Plan = Plan::new(
+    "WITH due AS MATERIALIZED (
+       DELETE FROM jobs.scheduled
+        WHERE ctid = ANY (ARRAY(
+          SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2
+           ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+       RETURNING job_id, due_at, expires_at, attempt, queue)
+     INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
+     SELECT nextval('jobs.job_seq'), o.job_id, o.rescheduled_at, o.expires_at, o.attempt, o.priority, o.queue
+       FROM (SELECT d.*, j.priority, NULLIF(d.due_at, j.scheduled_at) AS rescheduled_at
+               FROM due d JOIN jobs.job j ON j.id = d.job_id ORDER BY d.due_at, d.job_id) o",
+    &[TEXT, AT, INT8],
+);

@@ -1,0 +1,124 @@
+//! Finishing jobs, and saying that one is still being worked on.
+
+use std::collections::BTreeSet;
+
+use jobs_core::interval::Interval;
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Arg, Plan};
+use super::types::*;
+use crate::pg::array;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+
+/// Completes a job; whether the token was current.
+pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
+    COMPLETE.execute(&[
+        Some(Datum::from(id)),
+        Some(Datum::from(token)),
+        Some(Datum::from(now)),
+        output.map(Jsonb::datum),
+    ]) > 0
+}
+
+/// Completes the jobs whose tokens are current; their ids and tokens. Pairs come sorted
+/// by id, so that every session locks in that order.
+pub fn complete_many(pairs: &BTreeSet<(i64, i64)>, now: i64) -> BTreeSet<(i64, i64)> {
+    let column = |f: fn(&(i64, i64)) -> i64| -> Vec<Arg> {
+        pairs.iter().map(|p| Some(Datum::from(f(p)))).collect()
+    };
+    COMPLETE_MANY.run(
+        &[
+            Some(array::build(INT8, &column(|p| p.0))),
+            Some(array::build(INT8, &column(|p| p.1))),
+            Some(Datum::from(now)),
+        ],
+        |rows| {
+            (0..rows.len())
+                .map(|row| {
+                    (
+                        rows.big(row, 1).expect("id"),
+                        rows.big(row, 2).expect("token"),
+                    )
+                })
+                .collect()
+        },
+    )
+}
+
+/// A lease after a heartbeat.
+pub struct Lease {
+    /// until when
+    pub expires_at: i64,
+    /// end of the attempt's time
+    pub deadline_at: Option<i64>,
+    /// somebody asked to cancel the job
+    pub cancel_requested: bool,
+}
+
+/// Renews a lease; `None` if the token is not current or the deadline is over.
+pub fn heartbeat(
+    id: i64,
+    token: i64,
+    now: i64,
+    lease: Option<Interval>,
+    progress: Option<Jsonb>,
+) -> Option<Lease> {
+    HEARTBEAT.run(
+        &[
+            Some(Datum::from(id)),
+            Some(Datum::from(token)),
+            Some(Datum::from(now)),
+            lease.map(time::interval_datum),
+            progress.map(Jsonb::datum),
+        ],
+        |rows| {
+            (!rows.is_empty()).then(|| Lease {
+                expires_at: rows.big(0, 1).expect("lease"),
+                deadline_at: rows.big(0, 2),
+                cancel_requested: rows.bool(0, 3).expect("flag"),
+            })
+        },
+    )
+}
+
+macro_rules! into_completed {
+    ($output:literal, $returning:literal) => {
+        concat!(
+            " RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason)
+             INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                                        attempt, state, worker, cancel_reason, output)
+             SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
+                    attempt, 'completed', worker, cancel_reason, ",
+            $output,
+            " FROM done ",
+            $returning
+        )
+    };
+}
+
+static COMPLETE: Plan = Plan::new(
+    concat!(
+        "WITH done AS (DELETE FROM jobs.running r WHERE r.job_id = $1 AND r.token = $2",
+        into_completed!("$4", "")
+    ),
+    &[INT8, INT8, AT, JSONB],
+);
+static COMPLETE_MANY: Plan = Plan::new(
+    concat!(
+        "WITH done AS (DELETE FROM jobs.running r USING unnest($1, $2) AS p(id, token) WHERE r.job_id = p.id AND r.token = p.token",
+        into_completed!("NULL", "RETURNING job_id, token")
+    ),
+    &[INT8S, INT8S, AT],
+);
+
+static HEARTBEAT: Plan = Plan::new(
+    "UPDATE jobs.running r
+        SET lease_expires_at = LEAST($3 + COALESCE($4, r.lease, CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END, '1 hour'),
+                                     r.deadline_at),
+            progress = COALESCE($5, r.progress)
+       FROM jobs.job j
+      WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id AND (r.deadline_at IS NULL OR r.deadline_at > $3)
+     RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL",
+    &[INT8, INT8, AT, SPAN, JSONB],
+);

@@ -1,0 +1,218 @@
+//! New jobs: the row of `job`, the row of `ready` or `scheduled`, and, for a key that
+//! nobody holds, the claim.
+
+use jobs_core::interval::Interval;
+use jobs_core::key::Key;
+use jobs_core::state::State;
+use pgrx::IntoDatum;
+use pgrx::pg_sys::{Datum, Oid};
+
+use super::spi::{Arg, Plan, text};
+use super::types::*;
+use crate::pg::array;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+
+/// A validated job, all defaults filled in.
+pub struct NewJob<'a> {
+    /// what to do
+    pub kind: &'a str,
+    /// with what
+    pub args: Jsonb,
+    /// where
+    pub queue: &'a str,
+    /// lower runs first
+    pub priority: i16,
+    /// available, scheduled or pending
+    pub state: State,
+    /// the clock at the insertion
+    pub created_at: i64,
+    /// as given
+    pub scheduled_at: Option<i64>,
+    /// as given
+    pub expires_at: Option<i64>,
+    /// all tries, the first one too
+    pub max_attempts: i32,
+    /// `None`: `{}`
+    pub tags: Option<Vec<String>>,
+    /// `None`: `{}`
+    pub meta: Option<Jsonb>,
+    /// `None`: 1 minute
+    pub timeout: Option<Interval>,
+    /// `None`: river
+    pub retry: Option<Jsonb>,
+    /// `None`: not unique
+    pub unique_key: Option<Key>,
+}
+
+impl NewJob<'_> {
+    /// When a job that is not available is due.
+    fn due_at(&self) -> i64 {
+        match self.state {
+            State::Pending => i64::MAX,
+            _ => self.scheduled_at.unwrap_or(self.created_at),
+        }
+    }
+
+    fn args(&self) -> [Arg; 15] {
+        [
+            Some(Datum::from(self.created_at)),
+            self.scheduled_at.map(Datum::from),
+            self.expires_at.map(Datum::from),
+            self.timeout.map(time::interval_datum),
+            Some(Datum::from(self.max_attempts)),
+            Some(Datum::from(self.priority)),
+            text(self.kind),
+            text(self.queue),
+            Some(self.args.datum()),
+            self.meta.map(Jsonb::datum),
+            self.tags.clone().and_then(IntoDatum::into_datum),
+            self.retry.map(Jsonb::datum),
+            self.unique_key
+                .and_then(|key| key.0.as_slice().into_datum()),
+            text(self.state.as_str()),
+            Some(Datum::from(self.due_at())),
+        ]
+    }
+}
+
+/// Inserts one job; its id.
+pub fn one(job: &NewJob) -> i64 {
+    let plan = match job.state {
+        State::Available => &ONE_READY,
+        _ => &ONE_SCHEDULED,
+    };
+    plan.run(&job.args(), |rows| {
+        rows.big(0, 1).expect("one job was inserted")
+    })
+}
+
+/// Inserts one unique job together with its claim, if nobody has that key; its id.
+pub fn one_claiming(job: &NewJob) -> Option<i64> {
+    let plan = match job.state {
+        State::Available => &ONE_CLAIMING_READY,
+        _ => &ONE_CLAIMING_SCHEDULED,
+    };
+    plan.run(&job.args(), |rows| {
+        (!rows.is_empty()).then(|| rows.big(0, 1).expect("ids are not null"))
+    })
+}
+
+/// Takes `count` ids, ascending.
+pub fn ids(count: usize) -> Vec<i64> {
+    IDS.run(&[Some(Datum::from(count as i32))], |rows| {
+        (0..rows.len())
+            .map(|row| rows.big(row, 1).expect("ids are not null"))
+            .collect()
+    })
+}
+
+/// Inserts jobs under ids that were taken for them.
+pub fn many(jobs: &[(i64, &NewJob)]) {
+    if jobs.is_empty() {
+        return;
+    }
+    const COLUMNS: [Oid; 15] = [
+        AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXT, JSONB, BYTEA, TEXT, AT,
+    ];
+    let mut columns: [Vec<Arg>; 15] = std::array::from_fn(|_| Vec::with_capacity(jobs.len()));
+    for (_, job) in jobs {
+        for (column, arg) in columns.iter_mut().zip(job.args()) {
+            column.push(arg);
+        }
+    }
+    // Arrays of arrays must be rectangular, tags are not: they travel as jsonb text.
+    columns[10] = jobs
+        .iter()
+        .map(|(_, job)| {
+            job.tags
+                .as_ref()
+                .and_then(|tags| text(&serde_json::json!(tags).to_string()))
+        })
+        .collect();
+    let ids: Vec<Arg> = jobs.iter().map(|(id, _)| Some(Datum::from(*id))).collect();
+    let mut args = vec![Some(array::build(INT8, &ids))];
+    args.extend(
+        columns
+            .iter()
+            .zip(COLUMNS)
+            .map(|(column, element)| Some(array::build(element, column))),
+    );
+    MANY.execute(&args);
+}
+
+macro_rules! columns {
+    () => {
+        "created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta, tags, retry, unique_key"
+    };
+}
+macro_rules! values {
+    () => {
+        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
+    };
+}
+macro_rules! into_ready {
+    () => {
+        " INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue)
+          SELECT j.id, j.id, $3, 0, $6, $8 FROM j RETURNING job_id"
+    };
+}
+macro_rules! into_scheduled {
+    () => {
+        " INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
+          SELECT j.id, $15, $3, 0, $14::jobs.state, $8 FROM j RETURNING job_id"
+    };
+}
+macro_rules! plain {
+    () => {
+        concat!(
+            "WITH j AS (INSERT INTO jobs.job (id, ",
+            columns!(),
+            ")
+                        VALUES (nextval('jobs.job_seq'), ",
+            values!(),
+            ") RETURNING id)"
+        )
+    };
+}
+// The claim comes first: if the key is taken, nothing else is written.
+macro_rules! claiming {
+    () => {
+        concat!(
+            "WITH c AS (INSERT INTO jobs.unique_claim (key, jobs) VALUES ($13, ARRAY[nextval('jobs.job_seq')])
+                        ON CONFLICT (key) DO NOTHING RETURNING jobs[1] AS id),
+                  j AS (INSERT INTO jobs.job (id, ", columns!(), ") SELECT c.id, ", values!(), " FROM c RETURNING id)"
+        )
+    };
+}
+
+const ONE: &[Oid] = &[
+    AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT, AT,
+];
+static ONE_READY: Plan = Plan::new(concat!(plain!(), into_ready!()), ONE);
+static ONE_SCHEDULED: Plan = Plan::new(concat!(plain!(), into_scheduled!()), ONE);
+static ONE_CLAIMING_READY: Plan = Plan::new(concat!(claiming!(), into_ready!()), ONE);
+static ONE_CLAIMING_SCHEDULED: Plan = Plan::new(concat!(claiming!(), into_scheduled!()), ONE);
+
+static IDS: Plan = Plan::new(
+    "SELECT nextval('jobs.job_seq') FROM generate_series(1, $1)",
+    &[INT4],
+);
+
+static MANY: Plan = Plan::new(
+    concat!(
+        "WITH new AS MATERIALIZED (
+           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+             AS n(id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue,
+                  args, meta, tags, retry, unique_key, state, due_at)),
+         j AS (INSERT INTO jobs.job (id, ", columns!(), ")
+               SELECT id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta,
+                      CASE WHEN tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(tags::jsonb)) END,
+                      retry, unique_key FROM new),
+         r AS (INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue)
+               SELECT id, id, expires_at, 0, priority, queue FROM new WHERE state = 'available')
+         INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
+         SELECT id, due_at, expires_at, 0, state::jobs.state, queue FROM new WHERE state <> 'available'"
+    ),
+    &[INT8S, ATS, ATS, ATS, SPANS, INT4S, INT2S, TEXTS, TEXTS, JSONBS, JSONBS, TEXTS, JSONBS, BYTEAS, TEXTS, ATS],
+);

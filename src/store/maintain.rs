@@ -1,0 +1,246 @@
+//! What the maintenance tasks look for and clear away. Every statement takes a bounded
+//! number of rows and skips what somebody else has locked.
+
+use std::collections::BTreeSet;
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
+
+use super::claims::key_array;
+use super::spi::{Arg, Plan, text};
+use super::types::*;
+use crate::pg::array;
+use crate::settings::Retention;
+
+/// Queues that have due jobs.
+pub fn queues_with_due(now: i64) -> Vec<String> {
+    QUEUES_WITH_DUE.run(&[big(now)], |rows| {
+        (0..rows.len())
+            .filter_map(|row| rows.text(row, 1))
+            .collect()
+    })
+}
+
+/// Discards available and waiting jobs whose `expires_at` has passed; how many.
+pub fn expire(now: i64, limit: i64, details: Datum) -> usize {
+    [&EXPIRE_READY, &EXPIRE_SCHEDULED]
+        .into_iter()
+        .map(|plan| plan.execute(&[big(now), big(limit), Some(details)]))
+        .sum()
+}
+
+/// A lease that ran out, locked.
+pub struct Expired {
+    /// the job
+    pub id: i64,
+    /// its current token
+    pub token: i64,
+    /// whether the attempt's time is over, not just its lease
+    pub timed_out: bool,
+}
+
+/// Leases that ran out, oldest ids first.
+pub fn expired_leases(now: i64, limit: i64) -> Vec<Expired> {
+    EXPIRED_LEASES.run(&[big(now), big(limit)], |rows| {
+        (0..rows.len())
+            .map(|row| Expired {
+                id: rows.big(row, 1).expect("id"),
+                token: rows.big(row, 2).expect("token"),
+                timed_out: rows.bool(row, 3).expect("flag"),
+            })
+            .collect()
+    })
+}
+
+/// Final jobs of a state that became so before `horizon`, locked: id and key.
+pub fn past_retention(state: State, horizon: i64, limit: i64) -> Vec<(i64, Option<Key>)> {
+    PAST_RETENTION.run(&[text(state.as_str()), big(horizon), big(limit)], |rows| {
+        (0..rows.len())
+            .map(|row| {
+                let key = rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes));
+                (rows.big(row, 1).expect("id"), key)
+            })
+            .collect()
+    })
+}
+
+/// Deletes final jobs with all that belongs to them.
+pub fn erase_finished(ids: &[i64]) {
+    let ids: Vec<Arg> = ids.iter().map(|id| big(*id)).collect();
+    let ids = array::build(INT8, &ids);
+    for plan in [&ERASE_FINISHED, &ERASE_JOBS, &ERASE_ERRORS, &ERASE_ANSWERS] {
+        plan.execute(&[Some(ids)]);
+    }
+}
+
+/// Deletes remembered answers from before `horizon`; how many.
+pub fn forget_answers(horizon: i64, limit: i64) -> usize {
+    FORGET_ANSWERS.execute(&[big(horizon), big(limit)])
+}
+
+/// Which of these keys' claims could not be locked, because somebody is at work on them.
+/// The others are locked, or do not exist.
+pub fn lock_claims(keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+    if keys.is_empty() {
+        return BTreeSet::new();
+    }
+    let list: Vec<Key> = keys.iter().copied().collect();
+    let read = |plan: &Plan| -> BTreeSet<Key> {
+        plan.run(&[Some(key_array(&list))], |rows| {
+            (0..rows.len())
+                .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
+                .collect()
+        })
+    };
+    let locked = read(&LOCK_CLAIMS);
+    let existing = read(&EXISTING_CLAIMS);
+    existing.difference(&locked).copied().collect()
+}
+
+/// Deletes those claims, locked by the caller, under which no job is left; how many.
+///
+/// It has to be a statement of its own, after the locking: it looks with a snapshot in
+/// which everything is visible that the lock waited out. In one statement with the
+/// locking it would look with the older snapshot and delete the claim of a live job.
+pub fn reap_claims(keys: &BTreeSet<Key>) -> usize {
+    if keys.is_empty() {
+        return 0;
+    }
+    let list: Vec<Key> = keys.iter().copied().collect();
+    REAP_CLAIMS.execute(&[Some(key_array(&list))])
+}
+
+/// Keys that lost a job by delete; their notes are taken away.
+pub fn take_orphans(limit: i64) -> BTreeSet<Key> {
+    TAKE_ORPHANS.run(&[big(limit)], |rows| {
+        (0..rows.len())
+            .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
+            .collect()
+    })
+}
+
+/// When something will be due next, of all that maintenance cares for.
+pub fn next_due(retention: Retention) -> Option<i64> {
+    let micros = |r: Option<i64>| r.map(Datum::from);
+    NEXT_DUE.run(
+        &[
+            micros(retention.completed),
+            micros(retention.cancelled),
+            micros(retention.discarded),
+        ],
+        |rows| rows.big(0, 1),
+    )
+}
+
+fn big(value: i64) -> Arg {
+    Some(Datum::from(value))
+}
+
+// Walks from queue to queue along the index instead of reading all that waits.
+macro_rules! scheduled_queues {
+    () => {
+        "WITH RECURSIVE q AS (
+           (SELECT queue FROM jobs.scheduled ORDER BY queue LIMIT 1)
+           UNION ALL
+           SELECT (SELECT s.queue FROM jobs.scheduled s WHERE s.queue > q.queue ORDER BY s.queue LIMIT 1)
+             FROM q WHERE q.queue IS NOT NULL) "
+    };
+}
+
+static QUEUES_WITH_DUE: Plan = Plan::new(
+    concat!(
+        scheduled_queues!(),
+        "SELECT q.queue FROM q WHERE q.queue IS NOT NULL
+            AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)"
+    ),
+    &[AT],
+);
+
+macro_rules! expire {
+    ($table:literal, $scheduled_at:literal) => {
+        concat!(
+            "WITH gone AS MATERIALIZED (
+               DELETE FROM ",
+            $table,
+            "
+                WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM ",
+            $table,
+            " t WHERE t.expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
+               RETURNING job_id, attempt, ",
+            $scheduled_at,
+            " AS scheduled_at),
+             outcome AS (
+               INSERT INTO jobs.finished (job_id, finalized_at, state, attempt, scheduled_at)
+               SELECT job_id, $1, 'discarded', attempt, scheduled_at FROM gone)
+             INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
+             SELECT job_id, $1, attempt, 'discarded', 'expired', $3 FROM gone"
+        )
+    };
+}
+static EXPIRE_READY: Plan = Plan::new(expire!("jobs.ready", "scheduled_at"), &[AT, INT8, JSONB]);
+static EXPIRE_SCHEDULED: Plan = Plan::new(
+    expire!("jobs.scheduled", "NULLIF(due_at, 'infinity')"),
+    &[AT, INT8, JSONB],
+);
+
+static EXPIRED_LEASES: Plan = Plan::new(
+    "SELECT job_id, token, COALESCE(lease_expires_at >= deadline_at, false)
+       FROM jobs.running WHERE lease_expires_at <= $1 ORDER BY job_id LIMIT $2 FOR UPDATE SKIP LOCKED",
+    &[AT, INT8],
+);
+
+static PAST_RETENTION: Plan = Plan::new(
+    "SELECT f.job_id, (SELECT j.unique_key FROM jobs.job j WHERE j.id = f.job_id)
+       FROM jobs.finished f WHERE f.state = $1::jobs.state AND f.finalized_at <= $2
+      ORDER BY f.finalized_at LIMIT $3 FOR UPDATE SKIP LOCKED",
+    &[TEXT, AT, INT8],
+);
+static ERASE_FINISHED: Plan = Plan::new(
+    "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
+    &[INT8S],
+);
+static ERASE_JOBS: Plan = Plan::new("DELETE FROM jobs.job WHERE id = ANY ($1)", &[INT8S]);
+static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = ANY ($1)", &[INT8S]);
+static ERASE_ANSWERS: Plan = Plan::new("DELETE FROM jobs.answer WHERE job_id = ANY ($1)", &[INT8S]);
+static FORGET_ANSWERS: Plan = Plan::new(
+    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
+       SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
+);
+
+static LOCK_CLAIMS: Plan = Plan::new(
+    "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED",
+    &[BYTEAS],
+);
+static EXISTING_CLAIMS: Plan = Plan::new(
+    "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1)",
+    &[BYTEAS],
+);
+static REAP_CLAIMS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_claim c WHERE c.key = ANY ($1)
+        AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)",
+    &[BYTEAS],
+);
+static TAKE_ORPHANS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_orphan WHERE ctid = ANY (ARRAY(
+       SELECT o.ctid FROM jobs.unique_orphan o LIMIT $1 FOR UPDATE SKIP LOCKED))
+     RETURNING key",
+    &[INT8],
+);
+
+static NEXT_DUE: Plan = Plan::new(
+    concat!(
+        scheduled_queues!(),
+        "SELECT LEAST(
+           (SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
+              FROM q WHERE q.queue IS NOT NULL),
+           (SELECT min(lease_expires_at) FROM jobs.running),
+           (SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL),
+           (SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL),
+           (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'completed') + $1 * '1 us'::interval,
+           (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'cancelled') + $2 * '1 us'::interval,
+           (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'discarded') + $3 * '1 us'::interval)"
+    ),
+    &[INT8, INT8, INT8],
+);

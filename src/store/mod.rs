@@ -1,0 +1,33 @@
+//! Every statement that the extension runs, as kept plans. No SQL text stands anywhere
+//! else in src/, and nothing here knows of policies: callers decide, the store does.
+
+pub mod claims;
+pub mod extension;
+pub mod fetch;
+pub mod finish;
+pub mod insert;
+pub mod maintain;
+pub mod place;
+pub mod spi;
+
+/// The types of parameters, short enough to stand beside their statement.
+pub(crate) mod types {
+    use pgrx::pg_sys::{self, Oid};
+
+    pub const TEXT: Oid = pg_sys::TEXTOID;
+    pub const INT2: Oid = pg_sys::INT2OID;
+    pub const INT4: Oid = pg_sys::INT4OID;
+    pub const INT8: Oid = pg_sys::INT8OID;
+    pub const BYTEA: Oid = pg_sys::BYTEAOID;
+    pub const JSONB: Oid = pg_sys::JSONBOID;
+    pub const AT: Oid = pg_sys::TIMESTAMPTZOID;
+    pub const SPAN: Oid = pg_sys::INTERVALOID;
+    pub const TEXTS: Oid = pg_sys::TEXTARRAYOID;
+    pub const INT2S: Oid = pg_sys::INT2ARRAYOID;
+    pub const INT4S: Oid = pg_sys::INT4ARRAYOID;
+    pub const INT8S: Oid = pg_sys::INT8ARRAYOID;
+    pub const BYTEAS: Oid = pg_sys::BYTEAARRAYOID;
+    pub const JSONBS: Oid = pg_sys::JSONBARRAYOID;
+    pub const ATS: Oid = pg_sys::TIMESTAMPTZARRAYOID;
+    pub const SPANS: Oid = pg_sys::INTERVALARRAYOID;
+}

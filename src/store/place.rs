@@ -1,0 +1,357 @@
+//! Where a job is, how it is taken out of there, and how it is put elsewhere. The
+//! state of a job is the table its row lives in; these are the moves that the rarer
+//! transitions are made of. The two hot ones are one statement each, in `fetch` and `finish`.
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Arg, Plan, text};
+use super::types::*;
+use crate::pg::jsonb::Jsonb;
+
+/// A job as one snapshot shows it.
+pub struct Place {
+    /// its id
+    pub id: i64,
+    /// the table that its row is in
+    pub state: State,
+    /// available: its position in the lane
+    seq: Option<i64>,
+    /// available: the lane
+    queue: String,
+    priority: i16,
+    /// running: the current token; final: the one that finished it
+    pub token: Option<i64>,
+    /// all tries
+    pub max_attempts: i32,
+    /// what it was inserted as unique under
+    pub unique_key: Option<Key>,
+}
+
+/// What a job takes along from one place to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Luggage {
+    /// tries so far
+    pub attempt: i32,
+    /// when it was due, where that differs from its first schedule
+    pub scheduled_at: Option<i64>,
+    /// when the last try began
+    pub attempted_at: Option<i64>,
+    /// who made it
+    pub worker: Option<String>,
+    /// when somebody asked to cancel it
+    pub cancel_requested_at: Option<i64>,
+    /// and why
+    pub cancel_reason: Option<String>,
+    /// the token that finished it
+    pub token: Option<i64>,
+}
+
+/// A running job taken out of `running`, with what decides where it goes.
+pub struct Stopped {
+    /// its luggage
+    pub luggage: Luggage,
+    /// all tries
+    pub max_attempts: i32,
+    /// how many errors it has
+    pub errors: i64,
+}
+
+/// Finds a job; `None` if there is none of this id.
+pub fn locate(id: i64) -> Option<Place> {
+    LOCATE.run(&[big(id)], |rows| {
+        let seq = if rows.is_empty() {
+            None
+        } else {
+            rows.big(0, 2)
+        };
+        let state = if rows.is_empty() {
+            None
+        } else {
+            rows.state(0, 1)
+        };
+        // A row of job that is in no place at all is no job: nothing could ever take it.
+        state
+            .filter(|state| *state != State::Available || seq.is_some())
+            .map(|state| Place {
+                id,
+                state,
+                seq,
+                queue: rows.text(0, 3).expect("queues are not null"),
+                priority: rows.int(0, 4).expect("priorities are not null") as i16,
+                token: rows.big(0, 5),
+                max_attempts: rows.int(0, 6).expect("max_attempts is not null"),
+                unique_key: rows.bytes(0, 7).and_then(|bytes| Key::from_bytes(&bytes)),
+            })
+    })
+}
+
+impl Place {
+    /// Takes the job out of where it was seen; `None` if it has moved since. Waits for
+    /// whoever is moving it.
+    pub fn take(&self) -> Option<Luggage> {
+        match self.state {
+            State::Available => TAKE_READY.run(
+                &[
+                    text(&self.queue),
+                    Some(Datum::from(self.priority)),
+                    self.seq.map(Datum::from),
+                ],
+                |rows| {
+                    (!rows.is_empty()).then(|| Luggage {
+                        attempt: rows.int(0, 1).expect("attempt"),
+                        scheduled_at: rows.big(0, 2),
+                        ..Luggage::default()
+                    })
+                },
+            ),
+            State::Scheduled | State::Pending | State::Retryable => {
+                TAKE_SCHEDULED.run(&[big(self.id), text(self.state.as_str())], |rows| {
+                    (!rows.is_empty()).then(|| Luggage {
+                        attempt: rows.int(0, 1).expect("attempt"),
+                        scheduled_at: rows.big(0, 2),
+                        ..Luggage::default()
+                    })
+                })
+            }
+            State::Running => take_running(self.id, self.token?).map(|stopped| stopped.luggage),
+            State::Completed | State::Cancelled | State::Discarded => {
+                TAKE_FINISHED.run(&[big(self.id)], |rows| {
+                    (!rows.is_empty()).then(|| Luggage {
+                        attempt: rows.int(0, 1).expect("attempt"),
+                        scheduled_at: rows.big(0, 2),
+                        token: rows.big(0, 3),
+                        ..Luggage::default()
+                    })
+                })
+            }
+        }
+    }
+
+    /// Asks the worker of a running job to stop; whether it still is where it was seen.
+    pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
+        REQUEST_CANCEL.execute(&[
+            big(self.id),
+            self.token.map(Datum::from),
+            big(at),
+            reason.and_then(text),
+        ]) > 0
+    }
+}
+
+/// Takes a running job from the holder of its token; `None` if the token is not current.
+pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
+    TAKE_RUNNING.run(&[big(id), big(token)], |rows| {
+        (!rows.is_empty()).then(|| Stopped {
+            luggage: Luggage {
+                attempt: rows.int(0, 1).expect("attempt"),
+                scheduled_at: rows.big(0, 2),
+                attempted_at: rows.big(0, 3),
+                worker: rows.text(0, 4),
+                cancel_requested_at: rows.big(0, 5),
+                cancel_reason: rows.text(0, 6),
+                token: None,
+            },
+            max_attempts: rows.int(0, 7).expect("max_attempts"),
+            errors: rows.big(0, 8).expect("count"),
+        })
+    })
+}
+
+/// Makes a job available, at the end of its lane.
+pub fn put_ready(id: i64, luggage: &Luggage) {
+    PUT_READY.execute(&[
+        big(id),
+        Some(Datum::from(luggage.attempt)),
+        luggage.scheduled_at.map(Datum::from),
+    ]);
+}
+
+/// Makes a job wait until `due_at`, as scheduled or retryable.
+pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) {
+    PUT_SCHEDULED.execute(&[
+        big(id),
+        text(state.as_str()),
+        big(due_at),
+        Some(Datum::from(luggage.attempt)),
+    ]);
+}
+
+/// Makes a job final.
+pub fn put_finished(id: i64, state: State, at: i64, luggage: &Luggage) {
+    PUT_FINISHED.execute(&[
+        big(id),
+        text(state.as_str()),
+        big(at),
+        luggage.token.map(Datum::from),
+        luggage.attempted_at.map(Datum::from),
+        luggage.scheduled_at.map(Datum::from),
+        luggage.cancel_requested_at.map(Datum::from),
+        Some(Datum::from(luggage.attempt)),
+        luggage.worker.as_deref().and_then(text),
+        luggage.cancel_reason.as_deref().and_then(text),
+    ]);
+}
+
+/// One failed attempt.
+pub struct Failure<'a> {
+    /// when
+    pub at: i64,
+    /// which attempt
+    pub attempt: i32,
+    /// the fail call's token; `None`: its worker did not say so itself
+    pub token: Option<i64>,
+    /// what became of the job
+    pub state: State,
+    /// and when it is due again
+    pub scheduled_at: Option<i64>,
+    /// the error's text
+    pub error: &'a str,
+    /// type, code, trace, ..
+    pub details: Option<Datum>,
+}
+
+/// Appends a failed attempt to the job's errors.
+pub fn note_error(id: i64, failure: &Failure) {
+    NOTE_ERROR.execute(&[
+        big(id),
+        big(failure.at),
+        failure.token.map(Datum::from),
+        failure.scheduled_at.map(Datum::from),
+        Some(Datum::from(failure.attempt)),
+        text(failure.state.as_str()),
+        text(failure.error),
+        failure.details,
+    ]);
+}
+
+/// Details that say nothing but the error's type.
+pub fn details_of_type(name: &str) -> Datum {
+    DETAILS_OF_TYPE.run(&[text(name)], |rows| {
+        let details = Jsonb::from_datum(rows.datum(0, 1).expect("not null"));
+        // SAFETY: copies the value out of the statement's memory.
+        unsafe { pgrx::pg_sys::SPI_datumTransfer(details.datum(), false, -1) }
+    })
+}
+
+/// Remembers what a finishing call answered, where nothing else tells.
+pub fn note_answer(id: i64, token: i64, at: i64, state: State, scheduled_at: Option<i64>) {
+    NOTE_ANSWER.execute(&[
+        big(id),
+        big(token),
+        big(at),
+        scheduled_at.map(Datum::from),
+        text(state.as_str()),
+    ]);
+}
+
+/// What a finishing call with this token was answered the first time.
+pub fn answered(id: i64, token: i64) -> Option<(State, Option<i64>)> {
+    ANSWERED.run(&[big(id), big(token)], |rows| {
+        (!rows.is_empty()).then(|| (rows.state(0, 1).expect("state"), rows.big(0, 2)))
+    })
+}
+
+/// One more try for a job that has none left.
+pub fn grant_attempt(id: i64) {
+    GRANT_ATTEMPT.execute(&[big(id)]);
+}
+
+/// Deletes what is left of a job that was taken out of its place.
+pub fn erase(id: i64) {
+    for plan in [&ERASE_JOB, &ERASE_ERRORS, &ERASE_ANSWERS] {
+        plan.execute(&[big(id)]);
+    }
+}
+
+fn big(value: i64) -> Arg {
+    Some(Datum::from(value))
+}
+
+static LOCATE: Plan = Plan::new(
+    "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
+                 ELSE COALESCE(s.state::text, f.state::text, 'available') END,
+            COALESCE(a.seq, b.seq), j.queue, j.priority::integer, COALESCE(r.token, f.token),
+            j.max_attempts, j.unique_key
+       FROM jobs.job j
+       LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+       LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
+       LEFT JOIN jobs.running r ON r.job_id = j.id
+       LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+       LEFT JOIN jobs.finished f ON f.job_id = j.id
+      WHERE j.id = $1",
+    &[INT8],
+);
+
+static TAKE_READY: Plan = Plan::new(
+    "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 RETURNING attempt, scheduled_at",
+    &[TEXT, INT2, INT8],
+);
+static TAKE_SCHEDULED: Plan = Plan::new(
+    "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
+     RETURNING attempt, NULLIF(due_at, 'infinity')",
+    &[INT8, TEXT],
+);
+static TAKE_RUNNING: Plan = Plan::new(
+    "DELETE FROM jobs.running r USING jobs.job j WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id
+     RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason,
+               j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = r.job_id)",
+    &[INT8, INT8],
+);
+static TAKE_FINISHED: Plan = Plan::new(
+    "DELETE FROM jobs.finished WHERE job_id = $1 RETURNING attempt, scheduled_at, token",
+    &[INT8],
+);
+static REQUEST_CANCEL: Plan = Plan::new(
+    "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
+      WHERE job_id = $1 AND token = $2",
+    &[INT8, INT8, AT, TEXT],
+);
+
+static PUT_READY: Plan = Plan::new(
+    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
+     SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), j.expires_at, $2, j.priority, j.queue
+       FROM jobs.job j WHERE j.id = $1",
+    &[INT8, INT4, AT],
+);
+static PUT_SCHEDULED: Plan = Plan::new(
+    "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
+     SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1",
+    &[INT8, TEXT, AT, INT4],
+);
+static PUT_FINISHED: Plan = Plan::new(
+    "INSERT INTO jobs.finished (job_id, state, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                                attempt, worker, cancel_reason)
+     VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10)",
+    &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT],
+);
+
+static NOTE_ERROR: Plan = Plan::new(
+    "INSERT INTO jobs.error (job_id, at, token, scheduled_at, attempt, state, error, details)
+     VALUES ($1, $2, $3, $4, $5, $6::jobs.state, $7, $8)",
+    &[INT8, AT, INT8, AT, INT4, TEXT, TEXT, JSONB],
+);
+static DETAILS_OF_TYPE: Plan = Plan::new("SELECT jsonb_build_object('type', $1)", &[TEXT]);
+static NOTE_ANSWER: Plan = Plan::new(
+    "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)
+     ON CONFLICT DO NOTHING",
+    &[INT8, INT8, AT, AT, TEXT],
+);
+static ANSWERED: Plan = Plan::new(
+    "SELECT f.state::text, NULL::timestamptz FROM jobs.finished f WHERE f.job_id = $1 AND f.token = $2
+     UNION ALL
+     SELECT e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2
+     UNION ALL
+     SELECT a.state::text, a.scheduled_at FROM jobs.answer a WHERE a.job_id = $1 AND a.token = $2
+     LIMIT 1",
+    &[INT8, INT8],
+);
+
+static GRANT_ATTEMPT: Plan = Plan::new(
+    "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1",
+    &[INT8],
+);
+static ERASE_JOB: Plan = Plan::new("DELETE FROM jobs.job WHERE id = $1", &[INT8]);
+static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = $1", &[INT8]);
+static ERASE_ANSWERS: Plan = Plan::new("DELETE FROM jobs.answer WHERE job_id = $1", &[INT8]);

@@ -1,0 +1,222 @@
+//! Kept plans, run through SPI.
+//!
+//! pgrx' own client is not used here: until the transaction has an id it reads with
+//! the outer statement's snapshot (a look after a lock would miss what the lock
+//! waited for), and it gives every transaction an id, so that a mere duplicate would
+//! write a commit record. Here every statement sees a fresh snapshot under READ
+//! COMMITTED, and reading stays reading.
+
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use jobs_core::state::State;
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::{FromDatum, IntoDatum};
+
+/// A parameter; `None` is null.
+pub type Arg = Option<Datum>;
+
+/// A text parameter.
+pub fn text(value: &str) -> Arg {
+    value.into_datum()
+}
+
+/// A statement that is planned once a session, generically.
+pub struct Plan {
+    sql: &'static str,
+    types: &'static [Oid],
+    handle: AtomicPtr<pg_sys::_SPI_plan>,
+}
+
+impl Plan {
+    /// Declares a statement. Names in `sql` are schema-qualified.
+    pub const fn new(sql: &'static str, types: &'static [Oid]) -> Plan {
+        Plan {
+            sql,
+            types,
+            handle: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Runs the statement and reads its rows. Values that `read` returns must not
+    /// point into the rows: they are gone afterwards.
+    pub fn run<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> T {
+        assert_eq!(args.len(), self.types.len(), "{}", self.sql);
+        let mut values: Vec<Datum> = args.iter().map(|a| a.unwrap_or(Datum::null())).collect();
+        let nulls: Vec<c_char> = args
+            .iter()
+            .map(|a| if a.is_some() { b' ' } else { b'n' } as c_char)
+            .collect();
+        let _pins = PlannerPins::set();
+        // SAFETY: the SPI protocol; an error unwinds through here and Postgres
+        // cleans up the connection when it rolls back.
+        unsafe {
+            pg_sys::SPI_connect();
+            let code = pg_sys::SPI_execute_plan(
+                self.prepared(),
+                values.as_mut_ptr(),
+                nulls.as_ptr(),
+                false,
+                0,
+            );
+            assert!(code >= 0, "{} failed: {code}", self.sql);
+            let answer = read(&Tuples {
+                table: pg_sys::SPI_tuptable,
+                processed: pg_sys::SPI_processed as usize,
+            });
+            pg_sys::SPI_finish();
+            answer
+        }
+    }
+
+    /// Runs the statement for its effect; how many rows it touched or returned.
+    pub fn execute(&self, args: &[Arg]) -> usize {
+        self.run(args, |rows| rows.processed)
+    }
+
+    unsafe fn prepared(&self) -> pg_sys::SPIPlanPtr {
+        let kept = self.handle.load(Ordering::Relaxed);
+        if !kept.is_null() {
+            return kept;
+        }
+        let sql = CString::new(self.sql).expect("statements have no zero byte");
+        unsafe {
+            let plan = pg_sys::SPI_prepare(
+                sql.as_ptr(),
+                self.types.len() as i32,
+                self.types.as_ptr().cast_mut(),
+            );
+            assert!(!plan.is_null(), "{} was not prepared", self.sql);
+            pg_sys::SPI_keepplan(plan);
+            self.handle.store(plan, Ordering::Relaxed);
+            plan
+        }
+    }
+}
+
+/// Rows of a statement, while it is being read.
+pub struct Tuples {
+    table: *mut pg_sys::SPITupleTable,
+    processed: usize,
+}
+
+impl Tuples {
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.processed
+    }
+
+    /// No row at all.
+    pub fn is_empty(&self) -> bool {
+        self.processed == 0
+    }
+
+    /// A row as a tuple.
+    pub fn tuple(&self, row: usize) -> pg_sys::HeapTuple {
+        assert!(row < self.processed);
+        // SAFETY: the table has that many rows.
+        unsafe { *(*self.table).vals.add(row) }
+    }
+
+    /// A column (from 1) as it is; valid only while the rows are.
+    pub fn datum(&self, row: usize, column: i32) -> Option<Datum> {
+        let mut is_null = false;
+        // SAFETY: SPI checks the column's number and answers null for a wrong one.
+        let datum = unsafe {
+            pg_sys::SPI_getbinval(self.tuple(row), (*self.table).tupdesc, column, &mut is_null)
+        };
+        (!is_null).then_some(datum)
+    }
+
+    /// A column that is a bigint or a timestamptz.
+    pub fn big(&self, row: usize, column: i32) -> Option<i64> {
+        self.datum(row, column).map(|d| d.value() as i64)
+    }
+
+    /// A column that is an integer.
+    pub fn int(&self, row: usize, column: i32) -> Option<i32> {
+        self.datum(row, column).map(|d| d.value() as i32)
+    }
+
+    /// A column that is a boolean.
+    pub fn bool(&self, row: usize, column: i32) -> Option<bool> {
+        self.datum(row, column).map(|d| d.value() != 0)
+    }
+
+    /// A column that is text.
+    pub fn text(&self, row: usize, column: i32) -> Option<String> {
+        let datum = self.datum(row, column)?;
+        // SAFETY: the column is text.
+        unsafe { String::from_datum(datum, false) }
+    }
+
+    /// A column that is bytea.
+    pub fn bytes(&self, row: usize, column: i32) -> Option<Vec<u8>> {
+        let datum = self.datum(row, column)?;
+        // SAFETY: the column is bytea.
+        unsafe { Vec::<u8>::from_datum(datum, false) }
+    }
+
+    /// A column that is a state's name as text.
+    pub fn state(&self, row: usize, column: i32) -> Option<State> {
+        self.text(row, column)
+            .map(|name| State::from_str(&name).unwrap_or_else(|| panic!("unknown state {name}")))
+    }
+}
+
+/// The planner's switches while one of our statements is planned.
+///
+/// A queue's tables are empty when they are analysed and full when they are used, so
+/// the planner's guess is wrong when it matters. Every statement here is written for
+/// one plan: index scans and nested loops. The switches are plain variables; setting
+/// them directly costs nothing, and they are restored also when an error unwinds.
+struct PlannerPins {
+    seqscan: bool,
+    bitmapscan: bool,
+    hashjoin: bool,
+    mergejoin: bool,
+    memoize: bool,
+    jit: bool,
+    mode: i32,
+}
+
+impl PlannerPins {
+    fn set() -> PlannerPins {
+        // SAFETY: a backend has one thread.
+        unsafe {
+            let before = PlannerPins {
+                seqscan: pg_sys::enable_seqscan,
+                bitmapscan: pg_sys::enable_bitmapscan,
+                hashjoin: pg_sys::enable_hashjoin,
+                mergejoin: pg_sys::enable_mergejoin,
+                memoize: pg_sys::enable_memoize,
+                jit: pg_sys::jit_enabled,
+                mode: pg_sys::plan_cache_mode,
+            };
+            pg_sys::enable_seqscan = false;
+            pg_sys::enable_bitmapscan = false;
+            pg_sys::enable_hashjoin = false;
+            pg_sys::enable_mergejoin = false;
+            pg_sys::enable_memoize = false;
+            pg_sys::jit_enabled = false;
+            pg_sys::plan_cache_mode =
+                pg_sys::PlanCacheMode::PLAN_CACHE_MODE_FORCE_GENERIC_PLAN as i32;
+            before
+        }
+    }
+}
+
+impl Drop for PlannerPins {
+    fn drop(&mut self) {
+        // SAFETY: a backend has one thread; no call into Postgres.
+        unsafe {
+            pg_sys::enable_seqscan = self.seqscan;
+            pg_sys::enable_bitmapscan = self.bitmapscan;
+            pg_sys::enable_hashjoin = self.hashjoin;
+            pg_sys::enable_mergejoin = self.mergejoin;
+            pg_sys::enable_memoize = self.memoize;
+            pg_sys::jit_enabled = self.jit;
+            pg_sys::plan_cache_mode = self.mode;
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Inserting jobs, the unique ones at most once.
+//!
+//! First a look without any lock: where a committed job conflicts, that is the answer.
+//! Otherwise the claim is inserted or, if the key has one, locked; then, in a statement
+//! of its own, with a snapshot that sees what the lock waited for, the jobs under it
+//! are looked at again, and the job is inserted or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use jobs_core::key::Key;
+use jobs_core::policy::{OnConflict, Policy};
+use jobs_core::state::State;
+use jobs_core::verdict::{self, Member, Verdict};
+use pgrx::PgSqlErrorCode as Code;
+use pgrx::check_for_interrupts;
+
+use super::lock::{self, Impatience, Lock};
+use crate::error::{Error, Result};
+use crate::pg::subxact;
+use crate::pg::time;
+use crate::settings::Retention;
+use crate::store::claims::{self, Holder};
+use crate::store::insert::{self, NewJob};
+
+/// A validated job with the policy that its key was made by.
+pub struct Candidate<'a> {
+    /// the job; its `unique_key` is set if it has a policy
+    pub job: NewJob<'a>,
+    /// `None`: not unique
+    pub policy: Option<Rc<Policy>>,
+}
+
+/// What became of a candidate.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// inserted under this id
+    Inserted(i64),
+    /// skipped: this job exists
+    Existing(Holder),
+    /// skipped: this earlier element of the same batch was inserted
+    Earlier(usize),
+    /// skipped: the key is being inserted elsewhere and the policy does not wait
+    Busy,
+}
+
+/// Inserts one job.
+pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
+    let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
+        return Ok(Outcome::Inserted(insert::one(&candidate.job)));
+    };
+    let mut holders = claims::look(key);
+    if let Some(existing) = conflicting(policy, holders.as_deref()) {
+        return skip_or_reject(policy, existing);
+    }
+    match lock::take(key, policy.wait) {
+        Lock::Free => {}
+        Lock::Busy => return Ok(Outcome::Busy),
+        Lock::Waited => {
+            holders = claims::look(key);
+            if let Some(existing) = conflicting(policy, holders.as_deref()) {
+                return skip_or_reject(policy, existing);
+            }
+        }
+    }
+    // A key that nobody has, or had a moment ago, is claimed together with the insert.
+    if holders.is_none()
+        && policy.wait
+        && let Some(id) = insert::one_claiming(&candidate.job)
+    {
+        return Ok(Outcome::Inserted(id));
+    }
+    insert_many(std::slice::from_ref(candidate)).map(|mut outcomes| outcomes.remove(0))
+}
+
+/// Inserts jobs in one go, as if one by one in their order.
+pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
+    let mut batch = Batch::new(candidates);
+    let keys: Vec<Key> = batch.groups.keys().copied().collect();
+    for (key, holders) in claims::look_many(&keys) {
+        batch.holders.insert(key, holders);
+    }
+    batch.decide(&keys)?;
+    let contested: Vec<Key> = keys.into_iter().filter(|key| batch.inserts(*key)).collect();
+    batch.take_ids();
+    let fresh = batch.claim(&contested)?;
+    // What was taken, or was not there to be looked at before, is looked at again now
+    // that it is locked.
+    let taken: Vec<Key> = contested
+        .into_iter()
+        .filter(|key| !fresh.contains(key))
+        .collect();
+    if !taken.is_empty() {
+        batch.holders.extend(claims::look_many(&taken));
+        batch.decide(&taken)?;
+        batch.take_ids();
+    }
+    batch.write(&fresh, &taken);
+    Ok(batch.outcomes())
+}
+
+/// What is decided of a candidate so far.
+#[derive(Clone)]
+enum Decision {
+    Insert,
+    Existing(Holder),
+    Earlier(usize),
+    Busy,
+}
+
+struct Batch<'a> {
+    candidates: &'a [Candidate<'a>],
+    /// the candidates of each key, in order
+    groups: BTreeMap<Key, Vec<usize>>,
+    /// the jobs under each key that has a claim
+    holders: BTreeMap<Key, Vec<Holder>>,
+    decisions: Vec<Decision>,
+    ids: Vec<Option<i64>>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(candidates: &'a [Candidate<'a>]) -> Batch<'a> {
+        let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            if let Some(key) = candidate.job.unique_key {
+                groups.entry(key).or_default().push(index);
+            }
+        }
+        Batch {
+            candidates,
+            groups,
+            holders: BTreeMap::new(),
+            decisions: vec![Decision::Insert; candidates.len()],
+            ids: vec![None; candidates.len()],
+        }
+    }
+
+    fn policy(&self, index: usize) -> &'a Policy {
+        self.candidates[index]
+            .policy
+            .as_deref()
+            .expect("only unique jobs have a key")
+    }
+
+    /// Decides the candidates of some keys, by the jobs under the key and by those of
+    /// the batch that come before them.
+    fn decide(&mut self, keys: &[Key]) -> Result<()> {
+        let mut rejected: Option<(usize, Option<Holder>, State)> = None;
+        for key in keys {
+            check_for_interrupts!();
+            let mut inserted: Vec<usize> = Vec::new();
+            for &index in &self.groups[key] {
+                if matches!(self.decisions[index], Decision::Busy) {
+                    continue;
+                }
+                let policy = self.policy(index);
+                let earlier =
+                    inserted.iter().rev().copied().find(|&earlier| {
+                        policy.by_state.contains(self.candidates[earlier].job.state)
+                    });
+                let existing = conflicting(policy, self.holders.get(key).map(Vec::as_slice));
+                self.decisions[index] = match (earlier, existing) {
+                    (Some(earlier), _) => Decision::Earlier(earlier),
+                    (None, Some(existing)) => Decision::Existing(existing),
+                    (None, None) => {
+                        inserted.push(index);
+                        Decision::Insert
+                    }
+                };
+                if policy.on_conflict == OnConflict::Reject
+                    && rejected.as_ref().is_none_or(|(first, ..)| index < *first)
+                {
+                    match &self.decisions[index] {
+                        Decision::Existing(existing) => {
+                            rejected = Some((index, Some(existing.clone()), existing.state))
+                        }
+                        Decision::Earlier(earlier) => {
+                            rejected = Some((index, None, self.candidates[*earlier].job.state))
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        match rejected {
+            None => Ok(()),
+            Some((index, existing, state)) => {
+                let index = (self.candidates.len() > 1).then_some(index + 1);
+                Err(Error::duplicate(existing.map(|e| e.id), state, index))
+            }
+        }
+    }
+
+    /// The candidates of a key that are to be inserted.
+    fn inserted(&self, key: Key) -> impl Iterator<Item = usize> + '_ {
+        self.groups[&key]
+            .iter()
+            .copied()
+            .filter(|&index| matches!(self.decisions[index], Decision::Insert))
+    }
+
+    fn inserts(&self, key: Key) -> bool {
+        self.inserted(key).next().is_some()
+    }
+
+    /// Takes ids for those that are to be inserted and have none.
+    fn take_ids(&mut self) {
+        let needy: Vec<usize> = (0..self.candidates.len())
+            .filter(|&index| {
+                matches!(self.decisions[index], Decision::Insert) && self.ids[index].is_none()
+            })
+            .collect();
+        if !needy.is_empty() {
+            for (index, id) in needy.iter().zip(insert::ids(needy.len())) {
+                self.ids[*index] = Some(id);
+            }
+        }
+    }
+
+    /// Inserts or locks the claims of some keys, in their order; those that were inserted.
+    ///
+    /// Keys of which a candidate does not want to wait go first, with a lock timeout:
+    /// whoever does not wait cannot deadlock.
+    fn claim(&mut self, keys: &[Key]) -> Result<BTreeSet<Key>> {
+        let (patient, impatient): (Vec<Key>, Vec<Key>) = keys.iter().copied().partition(|key| {
+            self.groups[key]
+                .iter()
+                .all(|&index| self.policy(index).wait)
+        });
+        let (mut fresh, mut late) = self.claim_impatiently(impatient);
+        for &key in &late {
+            for &index in &self.groups[&key] {
+                if !self.policy(index).wait {
+                    self.decisions[index] = Decision::Busy;
+                }
+            }
+        }
+        // Without its impatient candidates a busy key may have some that do wait.
+        self.decide(&late)?;
+        late.retain(|key| self.inserts(*key));
+        self.take_ids();
+        let mut patient: Vec<Key> = patient.into_iter().chain(late).collect();
+        patient.sort_unstable();
+        fresh.extend(self.claim_or_lock(&patient));
+        Ok(fresh)
+    }
+
+    /// Inserts or locks claims without waiting: those that were inserted, and those that
+    /// somebody is at work on.
+    fn claim_impatiently(&self, keys: Vec<Key>) -> (BTreeSet<Key>, Vec<Key>) {
+        if keys.is_empty() {
+            return (BTreeSet::new(), Vec::new());
+        }
+        if let Some(fresh) = impatiently(|| self.claim_or_lock(&keys)) {
+            return (fresh, Vec::new());
+        }
+        let (mut fresh, mut busy) = (BTreeSet::new(), Vec::new());
+        for key in keys {
+            check_for_interrupts!();
+            match impatiently(|| self.claim_or_lock(&[key])) {
+                Some(inserted) => fresh.extend(inserted),
+                None => busy.push(key),
+            }
+        }
+        (fresh, busy)
+    }
+
+    fn claim_or_lock(&self, keys: &[Key]) -> BTreeSet<Key> {
+        let claims: Vec<(Key, i64)> = keys
+            .iter()
+            .filter_map(|&key| Some((key, self.ids[self.inserted(key).next()?]?)))
+            .collect();
+        if claims.is_empty() {
+            BTreeSet::new()
+        } else {
+            claims::claim_or_lock(&claims)
+        }
+    }
+
+    /// Writes the jobs, and which jobs are under the keys that this did not settle.
+    fn write(&self, fresh: &BTreeSet<Key>, taken: &[Key]) {
+        let rows: Vec<(i64, &NewJob)> = (0..self.candidates.len())
+            .filter(|&index| matches!(self.decisions[index], Decision::Insert))
+            .map(|index| {
+                (
+                    self.ids[index].expect("ids were taken"),
+                    &self.candidates[index].job,
+                )
+            })
+            .collect();
+        insert::many(&rows);
+        let mut under: Vec<(Key, i64)> = Vec::new();
+        let more = fresh
+            .iter()
+            .filter(|key| self.inserted(**key).nth(1).is_some());
+        for &key in taken.iter().chain(more) {
+            if self.inserts(key) {
+                let kept = self
+                    .holders
+                    .get(&key)
+                    .map(|holders| verdict::fold(&members(holders)));
+                under.extend(kept.unwrap_or_default().into_iter().map(|id| (key, id)));
+                under.extend(
+                    self.inserted(key)
+                        .map(|index| (key, self.ids[index].expect("ids were taken"))),
+                );
+            }
+        }
+        claims::set_holders(&under);
+    }
+
+    fn outcomes(self) -> Vec<Outcome> {
+        self.decisions
+            .into_iter()
+            .zip(self.ids)
+            .map(|(decision, id)| match decision {
+                Decision::Insert => Outcome::Inserted(id.expect("ids were taken")),
+                Decision::Existing(holder) => Outcome::Existing(holder),
+                Decision::Earlier(index) => Outcome::Earlier(index),
+                Decision::Busy => Outcome::Busy,
+            })
+            .collect()
+    }
+}
+
+fn skip_or_reject(policy: &Policy, existing: Holder) -> Result<Outcome> {
+    match policy.on_conflict {
+        OnConflict::Skip => Ok(Outcome::Existing(existing)),
+        OnConflict::Reject => Err(Error::duplicate(Some(existing.id), existing.state, None)),
+    }
+}
+
+/// The newest job under a key that a policy conflicts with.
+fn conflicting(policy: &Policy, holders: Option<&[Holder]>) -> Option<Holder> {
+    let holders = holders?;
+    match verdict::decide(policy, &members(holders)) {
+        Verdict::Insert => None,
+        Verdict::Duplicate { id, .. } => holders.iter().find(|holder| holder.id == id).cloned(),
+    }
+}
+
+fn members(holders: &[Holder]) -> Vec<Member> {
+    let retention = Retention::current();
+    let now = time::now();
+    holders
+        .iter()
+        .map(|holder| Member {
+            id: holder.id,
+            state: holder.state,
+            expired: holder
+                .finalized_at
+                .zip(retention.of(holder.state))
+                .is_some_and(|(at, kept)| at.saturating_add(kept) <= now),
+        })
+        .collect()
+}
+
+/// Runs `work` in a subtransaction that waits for no lock; `None` if it would have to.
+fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let _impatience = Impatience::begin();
+    match subxact::attempt(work) {
+        Ok(done) => Some(done),
+        Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
+        Err(error) => error.rethrow(),
+    }
+}

@@ -1,0 +1,70 @@
+//! The advisory lock on a key: so that `pg_locks` shows who waits for whom, and a
+//! waiter is queued fairly. It is not what makes keys unique; the claim's primary key is.
+
+use std::cell::Cell;
+
+use jobs_core::key::Key;
+use pgrx::pg_sys;
+
+use crate::settings;
+use crate::store::claims;
+
+/// Unique inserts of one transaction that take the lock; later ones do without, so that
+/// no number of inserts fills the shared lock table.
+const PER_TRANSACTION: u32 = 16;
+
+thread_local! {
+    /// The transaction that counted last, and how many locks it took.
+    static TAKEN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// How the lock was got.
+#[derive(PartialEq, Eq)]
+pub enum Lock {
+    /// at once, or it is not needed
+    Free,
+    /// after somebody else had it: what was looked at before is stale
+    Waited,
+    /// not at all, since the caller did not want to wait
+    Busy,
+}
+
+/// Takes the lock on a key until the end of the transaction.
+pub fn take(key: Key, wait: bool) -> Lock {
+    // SAFETY: a local transaction id is this session's counter of its transactions.
+    let transaction = unsafe { (*pg_sys::MyProc).lxid };
+    let (last, count) = TAKEN.get();
+    let count = if last == transaction { count } else { 0 };
+    if count >= PER_TRANSACTION {
+        return Lock::Free;
+    }
+    TAKEN.set((transaction, count + 1));
+    let id = key.lock_id(settings::ADVISORY_LOCK_PREFIX.get());
+    match (claims::advisory_lock(id, wait), wait) {
+        (true, _) => Lock::Free,
+        (false, true) => Lock::Waited,
+        (false, false) => Lock::Busy,
+    }
+}
+
+/// While it lives, whoever waits for a lock gives up after a millisecond (55P03).
+pub struct Impatience(i32);
+
+impl Impatience {
+    /// Begins to be impatient.
+    pub fn begin() -> Impatience {
+        // SAFETY: a plain variable of a backend with one thread.
+        unsafe {
+            let before = pg_sys::LockTimeout;
+            pg_sys::LockTimeout = 1;
+            Impatience(before)
+        }
+    }
+}
+
+impl Drop for Impatience {
+    fn drop(&mut self) {
+        // SAFETY: as above; no call into Postgres.
+        unsafe { pg_sys::LockTimeout = self.0 };
+    }
+}

@@ -1,0 +1,172 @@
+//! The launcher: knows the databases, and starts a worker where there is work.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
+};
+use pgrx::pg_sys::{self, Oid};
+use pgrx::prelude::*;
+
+use super::process;
+use super::wake;
+use crate::pg::time;
+use crate::settings;
+
+/// How often the list of databases is looked at: a copy of a database with the
+/// extension tells nobody.
+const LIST: Duration = Duration::from_secs(10);
+/// How often a database with the extension is visited even if nobody asked, for what
+/// wakes nobody: a prepared transaction's commit, a changed setting.
+const VISIT: Duration = Duration::from_secs(60);
+/// The same for one without.
+const VISIT_OTHERS: Duration = Duration::from_secs(600);
+
+/// Registers the launcher, at the server's start.
+pub fn register() {
+    BackgroundWorkerBuilder::new("jobs launcher")
+        .set_library("jobs")
+        .set_function("jobs_launcher_main")
+        .set_restart_time(Some(Duration::from_secs(5)))
+        .enable_spi_access()
+        .load();
+}
+
+/// What the launcher knows of a database.
+struct Known {
+    worker: Option<DynamicBackgroundWorker>,
+    visited: Option<Instant>,
+}
+
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
+    process::handle_signals();
+    BackgroundWorker::connect_worker_to_spi(None, None);
+    process::apply_log_level();
+    wake::attend_as_launcher();
+    let mut known: HashMap<Oid, Known> = HashMap::new();
+    let mut starved = false;
+    loop {
+        let pause = if settings::ENABLED.get() {
+            round(&mut known, &mut starved)
+        } else {
+            LIST
+        };
+        process::sleep(pause);
+    }
+}
+
+/// Looks at every database once; how long until the next look.
+fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
+    let databases = databases();
+    let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();
+    known.retain(|oid, _| oids.contains(oid));
+    wake::keep_only(&oids);
+    let mut pause = LIST;
+    let mut refused = false;
+    for (oid, name) in databases {
+        if !settings::covers(&name) {
+            continue;
+        }
+        let state = known.entry(oid).or_insert(Known {
+            worker: None,
+            visited: None,
+        });
+        if state.worker.as_ref().is_some_and(is_running) {
+            continue;
+        }
+        state.worker = None;
+        let now = time::now();
+        let slot = wake::slot(oid);
+        let due = slot.map_or(wake::NEVER, |slot| slot.next_due());
+        let every = if due == wake::NEVER {
+            VISIT_OTHERS
+        } else {
+            VISIT
+        };
+        let asked = slot.is_some_and(|slot| slot.is_dirty()) || due <= now;
+        if asked || state.visited.is_none_or(|at| at.elapsed() >= every) {
+            match start(oid) {
+                Start::Started(worker) => {
+                    state.worker = Some(worker);
+                    state.visited = Some(Instant::now());
+                }
+                Start::Locked => pause = pause.min(Duration::from_secs(1)),
+                Start::Refused => refused = true,
+            }
+        } else {
+            let until = due.saturating_sub(now).max(0) as u64;
+            pause = pause.min(Duration::from_micros(until));
+        }
+    }
+    if refused && !*starved {
+        log!(
+            "jobs: no background worker could be started, will try again; HINT: raise max_worker_processes"
+        );
+    }
+    *starved = refused;
+    pause
+}
+
+fn is_running(worker: &DynamicBackgroundWorker) -> bool {
+    !matches!(
+        worker.pid(),
+        Err(BackgroundWorkerStatus::Stopped | BackgroundWorkerStatus::PostmasterDied)
+    )
+}
+
+enum Start {
+    Started(DynamicBackgroundWorker),
+    /// somebody is dropping, renaming or copying the database
+    Locked,
+    /// no process is left
+    Refused,
+}
+
+fn start(database: Oid) -> Start {
+    if !process::transaction(|| process::database_is_free(database)).unwrap_or(false) {
+        return Start::Locked;
+    }
+    BackgroundWorkerBuilder::new("jobs worker")
+        .set_library("jobs")
+        .set_function("jobs_database_main")
+        .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
+        // SAFETY: this process' own id.
+        .set_notify_pid(unsafe { pg_sys::MyProcPid })
+        .set_restart_time(None)
+        .enable_spi_access()
+        .load_dynamic()
+        .map_or(Start::Refused, Start::Started)
+}
+
+/// The databases that can be connected to and are no templates.
+fn databases() -> Vec<(Oid, String)> {
+    process::transaction(|| {
+        let mut found = Vec::new();
+        // SAFETY: reads a shared catalog, which a process without a database may do.
+        unsafe {
+            let lock = pg_sys::AccessShareLock as i32;
+            let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
+            let scan = pg_sys::table_beginscan_catalog(table, 0, std::ptr::null_mut());
+            loop {
+                let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
+                if tuple.is_null() {
+                    break;
+                }
+                let row: *const pg_sys::FormData_pg_database = pg_sys::GETSTRUCT(tuple).cast();
+                if (*row).datallowconn && !(*row).datistemplate {
+                    found.push((
+                        (*row).oid,
+                        pgrx::name_data_to_str(&(*row).datname).to_string(),
+                    ));
+                }
+            }
+            pg_sys::table_endscan(scan);
+            pg_sys::table_close(table, lock);
+        }
+        found
+    })
+    .unwrap_or_default()
+}

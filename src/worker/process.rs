@@ -1,0 +1,131 @@
+//! What every background process here needs: signals, sleep, transactions that end.
+
+use std::time::Duration;
+
+use pgrx::bgworkers::BackgroundWorker;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::subxact::catch;
+use crate::settings;
+
+// Postgres' own handlers. pgrx' SIGTERM handler only sets a flag of its own: a worker
+// inside a statement would ignore it, and a fast shutdown would wait for ever.
+unsafe extern "C-unwind" {
+    fn die(signal: i32);
+    fn SignalHandlerForConfigReload(signal: i32);
+}
+
+/// Installs the signal handlers and lets signals in.
+pub fn handle_signals() {
+    // SAFETY: called once at the start of a background worker, with signals blocked.
+    unsafe {
+        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(die));
+        pg_sys::pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
+        pg_sys::BackgroundWorkerUnblockSignals();
+    }
+}
+
+/// Sleeps until woken, and then does what signals ask for: ends the process, reads the settings again.
+pub fn sleep(at_most: Duration) {
+    BackgroundWorker::wait_latch(Some(at_most.max(Duration::from_millis(1))));
+    obey();
+}
+
+/// Does what signals ask for.
+pub fn obey() {
+    pgrx::check_for_interrupts!();
+    // SAFETY: variables of this process; the settings are read outside a transaction.
+    unsafe {
+        if pg_sys::ConfigReloadPending != 0 {
+            pg_sys::ConfigReloadPending = 0;
+            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
+            apply_log_level();
+        }
+    }
+}
+
+/// The worker logs at its own level.
+pub fn apply_log_level() {
+    set(
+        "log_min_messages",
+        settings::LOG_MIN_MESSAGES.get().as_str(),
+    );
+}
+
+/// Sets a setting for this process.
+pub fn set(name: &str, value: &str) {
+    let name = std::ffi::CString::new(name).expect("no zero byte");
+    let value = std::ffi::CString::new(value).expect("no zero byte");
+    // SAFETY: both strings are copied.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
+    }
+}
+
+/// Runs `work` in a transaction of its own. An error rolls it back and is returned; the
+/// process goes on.
+pub fn transaction<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
+    let outcome = catch(|| {
+        // SAFETY: the sequence of any background worker; no transaction is open.
+        unsafe {
+            pg_sys::SetCurrentStatementStartTimestamp();
+            pg_sys::StartTransactionCommand();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            let done = work();
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommitTransactionCommand();
+            done
+        }
+    });
+    if outcome.is_err() {
+        // SAFETY: ends whatever state the error left.
+        unsafe { pg_sys::AbortCurrentTransaction() };
+    }
+    outcome
+}
+
+/// Whether a database can be worked in: nobody is dropping, renaming, moving or copying
+/// it. Those commands hold this lock while they wait for others to leave. The lock is
+/// held until the transaction ends.
+pub fn database_is_free(database: Oid) -> bool {
+    try_lock(
+        pg_sys::InvalidOid,
+        pg_sys::DatabaseRelationId,
+        database,
+        pg_sys::RowExclusiveLock,
+    )
+}
+
+/// Keeps the extension from being dropped until the transaction ends; whether nobody is
+/// just doing that. Taken before any table, as DROP EXTENSION does, so that the two
+/// cannot deadlock.
+pub fn extension_is_free(extension: Oid) -> bool {
+    // SAFETY: set for the life of the process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    try_lock(
+        database,
+        pg_sys::ExtensionRelationId,
+        extension,
+        pg_sys::AccessShareLock,
+    )
+}
+
+fn try_lock(database: Oid, class: Oid, object: Oid, mode: u32) -> bool {
+    let tag = pg_sys::LOCKTAG {
+        locktag_field1: database.to_u32(),
+        locktag_field2: class.to_u32(),
+        locktag_field3: object.to_u32(),
+        locktag_field4: 0,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    };
+    // SAFETY: a valid tag; never waits.
+    let got = unsafe { pg_sys::LockAcquire(&tag, mode as i32, false, true) };
+    got != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}

@@ -1,0 +1,48 @@
+//! Final jobs past their retention are deleted, together with the claims that no job
+//! needs any more, and with the answers that no client can still be asking for.
+
+use std::collections::BTreeSet;
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+
+use super::Task;
+use crate::pg::time;
+use crate::settings::Retention;
+use crate::store::maintain;
+
+pub const TASK: Task = Task { name: "prune", run };
+
+/// How long the answers of finishing calls are remembered, in microseconds.
+const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
+
+fn run(limit: i64) -> usize {
+    let now = time::now();
+    let retention = Retention::current();
+    let mut pruned = maintain::forget_answers(now - ANSWERS_KEPT, limit);
+    for state in [State::Completed, State::Cancelled, State::Discarded] {
+        if let Some(kept) = retention.of(state) {
+            pruned += prune(state, now.saturating_sub(kept), limit);
+        }
+    }
+    pruned
+}
+
+/// The claims are locked first: a job whose claim somebody is at work on waits for the
+/// next pass, so that no claim is ever left without anyone to delete it.
+fn prune(state: State, horizon: i64, limit: i64) -> usize {
+    let jobs = maintain::past_retention(state, horizon, limit);
+    if jobs.is_empty() {
+        return 0;
+    }
+    let keys: BTreeSet<Key> = jobs.iter().filter_map(|(_, key)| *key).collect();
+    let busy = maintain::lock_claims(&keys);
+    let ids: Vec<i64> = jobs
+        .iter()
+        .filter(|(_, key)| key.is_none_or(|key| !busy.contains(&key)))
+        .map(|(id, _)| *id)
+        .collect();
+    maintain::erase_finished(&ids);
+    maintain::reap_claims(&keys.difference(&busy).copied().collect());
+    ids.len()
+}

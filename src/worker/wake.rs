@@ -1,0 +1,185 @@
+//! Shared memory between sessions, the launcher and the database workers: who has work,
+//! and whom to wake. All of it is hints; losing one costs time, not jobs.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+
+use pgrx::pg_sys::{self, Oid};
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
+
+/// Databases that can be woken; those beyond are still visited now and then.
+pub const SLOTS: usize = 256;
+
+/// The moment of [`Slot::next_due`] when nothing is due.
+pub const NEVER: i64 = i64::MAX;
+
+/// One database.
+pub struct Slot {
+    /// its object id; 0: free
+    oid: AtomicU32,
+    /// a commit made work since the last pass began
+    dirty: AtomicBool,
+    /// the latch of its worker; 0: none is running
+    worker: AtomicUsize,
+    /// when its worker found that something will be due
+    next_due: AtomicI64,
+}
+
+struct Shared {
+    launcher: AtomicUsize,
+    slots: [Slot; SLOTS],
+}
+
+// SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
+unsafe impl PGRXSharedMemory for Shared {}
+
+// SAFETY: the name is this extension's own.
+static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs") };
+
+/// Whether there is shared memory, that is, whether the library was preloaded.
+static PRELOADED: AtomicBool = AtomicBool::new(false);
+/// Whether the transaction under way made work for the worker.
+static PENDING: AtomicBool = AtomicBool::new(false);
+
+/// Asks for the shared memory and for being called at commit.
+pub fn register() {
+    pg_shmem_init!(
+        SHARED = Shared {
+            launcher: AtomicUsize::new(0),
+            slots: std::array::from_fn(|_| Slot {
+                oid: AtomicU32::new(0),
+                dirty: AtomicBool::new(false),
+                worker: AtomicUsize::new(0),
+                next_due: AtomicI64::new(NEVER),
+            }),
+        }
+    );
+    PRELOADED.store(true, Ordering::Relaxed);
+    // SAFETY: the callback lives as long as the library, which is never unloaded.
+    unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) };
+}
+
+/// Wakes the worker of this database when the transaction commits.
+pub fn at_commit() {
+    PENDING.store(true, Ordering::Relaxed);
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn on_transaction_end(
+    event: pg_sys::XactEvent::Type,
+    _argument: *mut std::ffi::c_void,
+) {
+    use pg_sys::XactEvent::*;
+    let over = matches!(
+        event,
+        XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE
+    );
+    if over && PENDING.swap(false, Ordering::Relaxed) && event != XACT_EVENT_ABORT {
+        // A prepared transaction wakes too early and, at COMMIT PREPARED, not again:
+        // the worker's regular visit finds it.
+        // SAFETY: set for the life of the session.
+        unsafe { touch(pg_sys::MyDatabaseId) };
+    }
+}
+
+/// Marks a database as having work, and wakes whoever cares for it.
+fn touch(database: Oid) {
+    if let Some(slot) = slot(database)
+        && !slot.dirty.swap(true, Ordering::SeqCst)
+        && !set_latch(&slot.worker)
+    {
+        set_latch(&SHARED.get().launcher);
+    }
+}
+
+/// The slot of a database, taken if it has none yet; `None` if all are taken.
+pub fn slot(database: Oid) -> Option<&'static Slot> {
+    let oid = database.to_u32();
+    let slots = &SHARED.get().slots;
+    let taken = slots
+        .iter()
+        .find(|slot| slot.oid.load(Ordering::Acquire) == oid);
+    taken.or_else(|| {
+        slots.iter().find(|slot| {
+            match slot
+                .oid
+                .compare_exchange(0, oid, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => true,
+                // Another session of this database was faster.
+                Err(found) => found == oid,
+            }
+        })
+    })
+}
+
+/// Frees the slots of databases that are gone.
+pub fn keep_only(databases: &[Oid]) {
+    for slot in &SHARED.get().slots {
+        let oid = slot.oid.load(Ordering::Acquire);
+        if oid != 0
+            && !databases.contains(&Oid::from(oid))
+            && slot.worker.load(Ordering::SeqCst) == 0
+        {
+            slot.dirty.store(false, Ordering::SeqCst);
+            slot.next_due.store(NEVER, Ordering::SeqCst);
+            slot.oid.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Makes this process the launcher that is woken.
+pub fn attend_as_launcher() {
+    attend(&SHARED.get().launcher);
+}
+
+impl Slot {
+    /// Makes this process the worker that is woken.
+    pub fn attend(&self) {
+        attend(&self.worker);
+    }
+
+    /// Ends that. What came in at the last moment goes to the launcher.
+    pub fn leave(&self) {
+        self.worker.store(0, Ordering::SeqCst);
+        if self.dirty.load(Ordering::SeqCst) {
+            set_latch(&SHARED.get().launcher);
+        }
+    }
+
+    /// Whether a commit made work.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::SeqCst)
+    }
+
+    /// A pass begins: what commits from now on is new work.
+    pub fn begin_pass(&self) {
+        self.dirty.store(false, Ordering::SeqCst);
+    }
+
+    /// When something will be due.
+    pub fn next_due(&self) -> i64 {
+        self.next_due.load(Ordering::SeqCst)
+    }
+
+    /// Says when something will be due.
+    pub fn set_next_due(&self, at: i64) {
+        self.next_due.store(at, Ordering::SeqCst);
+    }
+}
+
+fn attend(latch: &AtomicUsize) {
+    // SAFETY: a process' latch is in shared memory.
+    latch.store(unsafe { pg_sys::MyLatch } as usize, Ordering::SeqCst);
+}
+
+/// Whether there was a latch to set. A stale one wakes some process for nothing, which
+/// every process is prepared for.
+fn set_latch(latch: &AtomicUsize) -> bool {
+    let latch = latch.load(Ordering::SeqCst) as *mut pg_sys::Latch;
+    if !latch.is_null() && PRELOADED.load(Ordering::Relaxed) {
+        // SAFETY: latches are never freed.
+        unsafe { pg_sys::SetLatch(latch) };
+    }
+    !latch.is_null()
+}

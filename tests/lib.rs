@@ -1,0 +1,23 @@
+//! Support for the tests in this directory: private Postgres clusters and small helpers.
+//!
+//! `./dev test server` builds and installs the extension, then runs the tests. A test looks like this:
+//!
+//! ```ignore
+//! #[tokio::test]
+//! async fn inserts() {
+//!     let cluster = Cluster::start();
+//!     let db = cluster.database("inserts").await; // created, with the extension in it
+//!     let row = db.query_one("select id from jobs.insert('email')", &[]).await.unwrap();
+//! }
+//! ```
+//!
+//! A cluster is stopped and removed when it goes out of scope, and its log must then be clean: see [`Cluster::allow`].
+
+#[path = "support/cluster.rs"]
+mod cluster;
+#[path = "support/helpers.rs"]
+mod helpers;
+
+pub use cluster::{Builder, Cluster, Mode};
+pub use helpers::{poll_until, rng, sqlstate};
+pub use tokio_postgres::Client;

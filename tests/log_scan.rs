@@ -1,0 +1,91 @@
+//! The control of this suite: a cluster whose log has a bad line is found out, also when nobody asks.
+
+use jobs_tests::{Cluster, Mode, sqlstate};
+
+#[tokio::test]
+async fn a_lost_session_is_found_unless_declared() {
+    let cluster = Cluster::builder().without_preload().start();
+    let victim = cluster.connect("postgres").await;
+    let pid: i32 = victim
+        .query_one("select pg_backend_pid()", &[])
+        .await
+        .unwrap()
+        .get(0);
+    let other = cluster.connect("postgres").await;
+    other
+        .query_one("select pg_terminate_backend($1, 5000)", &[&pid])
+        .await
+        .unwrap();
+
+    let found = cluster.scan_log().expect_err("the FATAL line");
+    assert!(
+        found.contains("terminating connection due to administrator command"),
+        "{found}"
+    );
+
+    cluster.allow(1, "terminating connection due to administrator command");
+    cluster.assert_clean_log();
+}
+
+#[tokio::test]
+async fn an_ordinary_error_and_a_shutdown_are_not() {
+    let cluster = Cluster::builder().without_preload().start();
+    let client = cluster.connect("postgres").await;
+    assert_eq!(
+        sqlstate(client.batch_execute("select 1 / 0").await),
+        "22012"
+    );
+    cluster.restart(Mode::Fast); // ends the client's session
+    cluster.assert_clean_log();
+}
+
+#[tokio::test]
+async fn killing_the_postmaster_is_survived() {
+    let cluster = Cluster::builder().without_preload().start();
+    let client = cluster.connect("postgres").await;
+    client
+        .batch_execute("create table t as select 1 as x")
+        .await
+        .unwrap();
+    cluster.kill9();
+    cluster.start_again();
+    let client = cluster.connect("postgres").await;
+    assert_eq!(
+        client
+            .query_one("select x from t", &[])
+            .await
+            .unwrap()
+            .get::<_, i32>(0),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_standby_follows_and_is_promoted() {
+    let cluster = Cluster::builder().without_preload().start();
+    let client = cluster.connect("postgres").await;
+    client
+        .batch_execute("create table t as select 1 as x")
+        .await
+        .unwrap();
+    let standby = cluster.standby();
+    let read = standby.connect("postgres").await;
+    assert_eq!(
+        sqlstate(read.batch_execute("insert into t values (2)").await),
+        "25006"
+    );
+    standby.promote();
+    read.batch_execute("insert into t values (2)")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+#[should_panic(expected = "the server's log is not clean")]
+async fn a_dropped_cluster_scans_its_log() {
+    let cluster = Cluster::builder().without_preload().start();
+    let client = cluster.connect("postgres").await;
+    let _ = client
+        .query_one("select pg_terminate_backend(pg_backend_pid())", &[])
+        .await;
+}

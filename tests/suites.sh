@@ -1,0 +1,338 @@
+# The test suites of ./dev, which sources this file. A suite is a function suite_NAME [FILTER] that counts what it ran with
+# `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
+# suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
+
+ALL_SUITES=(harness core pgtest regress isolation server examples)
+
+declare -gA PASSED FAILED # global: this is sourced inside a function
+SUITES=() RUNNING=
+
+record() { # SUITE PASSED FAILED
+  PASSED[$1]=$((${PASSED[$1]:-0} + $2))
+  FAILED[$1]=$((${FAILED[$1]:-0} + $3))
+}
+
+check() { # SUITE WHAT COMMAND..; one test
+  if "${@:3}"; then record "$1" 1 0; else
+    record "$1" 0 1
+    echo "FAILED: $1: $2"
+  fi
+}
+
+refuses() { ! "$@"; }
+
+test_suites() {
+  local wanted=("$@") suite
+  if [[ $# == 0 ]]; then
+    wanted=("${ALL_SUITES[@]}")
+    if has_sql_blocks; then wanted+=(doc); else echo "README.md has no sql blocks yet: no suite doc"; fi
+  fi
+  for suite in "${wanted[@]}"; do
+    declare -F "suite_${suite%%:*}" >/dev/null || die "there is no suite ${suite%%:*}; there are: ${ALL_SUITES[*]} doc"
+  done
+  TMP=$(short_directory)
+  exec {OUTPUT}>&1
+  trap finish EXIT
+  for suite in "${wanted[@]}"; do run_suite "$suite"; done
+  RUNNING=
+}
+
+run_suite() { # SUITE[:FILTER]
+  local name=${1%%:*} filter=
+  [[ $1 == *:* ]] && filter=${1#*:}
+  RUNNING=$name
+  say "test $1"
+  [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
+  record "$name" 0 0
+  "suite_$name" "$filter"
+  if [[ ${PASSED[$name]} == 0 && ${FAILED[$name]} == 0 ]]; then
+    check "$name" "it ran nothing" false
+  fi
+}
+
+# The table, and as the very last line the sum.
+summary() {
+  local suite passed=0 failed=0
+  printf '\n%-12s %8s %8s\n' suite passed failed
+  for suite in "${SUITES[@]}"; do
+    printf '%-12s %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}"
+    passed=$((passed + PASSED[$suite]))
+    failed=$((failed + FAILED[$suite]))
+  done
+  printf '\n%d passed, %d failed\n' $passed $failed
+  [[ $failed == 0 && $passed -gt 0 ]]
+}
+
+# Also when a suite stopped half-way, by an error of its own or by Ctrl-C: that is a failed test, and there is a sum.
+finish() {
+  exec >&"$OUTPUT" # it may have stopped within a redirection
+  if [[ $RUNNING ]]; then check "$RUNNING" "it stopped half-way" false; fi
+  clean_up
+  if summary; then exit 0; else exit 1; fi
+}
+
+clean_up() {
+  local data
+  for data in "$TMP"/*/data; do
+    [[ ! -f $data/postmaster.pid ]] || stop_cluster "$data" immediate || true
+  done
+  rm -rf "$TMP"
+}
+
+# The extension's release build, installed once per run of the tests, and only if a suite needs it.
+need_extension() {
+  [[ -z ${INSTALLED:-} ]] || return 0
+  install_extension
+  INSTALLED=yes
+}
+
+# A fresh server for one suite in $TMP/NAME. A file postgresql.conf next to the suite's tests adds settings.
+begin_server() { # NAME [CONF]
+  local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10)
+  need_extension
+  rm -rf "$dir" # the same suite may be named twice, with two filters
+  own_directory "$dir"
+  [[ ! -f ${2:-} ]] || settings+=("$(cat "$2")")
+  new_cluster "$dir/data" "${settings[@]}"
+  start_cluster "$dir/data" "$dir" 5432 ""
+}
+
+# Stops it and looks through its log.
+end_server() { # SUITE [TIMES REGEX]..
+  local dir=$TMP/$1
+  stop_cluster "$dir/data"
+  check "$1" "the server's log is clean" tests/scan_log.sh "$dir/data/server.log" "${@:2}"
+}
+
+# --- harness: what would say that a test failed does say so -----------------------------------------------------------
+
+suite_harness() {
+  local log=$TMP/scan.log prefix='2000-01-01 00:00:00.000 UTC [7]' bad
+  echo "$prefix 23505 client backend db: ERROR:  duplicate key value violates unique constraint" >"$log"
+  check harness "an ordinary error in a log is no finding" tests/scan_log.sh "$log"
+  for bad in "XX000 client backend db: ERROR:  cache lookup failed" "57P01 client backend db: FATAL:  terminating connection" \
+    "00000 postmaster : LOG:  server process (PID 9) was terminated by signal 11: Segmentation fault" \
+    "XX000 client backend db: ERROR:  panicked at src/lib.rs" "58P02 postmaster : PANIC:  could not write"; do
+    echo "$prefix $bad" >"$log"
+    check harness "the scan finds: $bad" refuses tests/scan_log.sh "$log" >/dev/null
+    check harness "it allows what is declared: $bad" tests/scan_log.sh "$log" 1 "${bad%% *}"
+    echo "$prefix $bad" >>"$log"
+    check harness "but only so many: $bad" refuses tests/scan_log.sh "$log" 1 "${bad%% *}" >/dev/null
+  done
+  printf '%s\n' "$prefix 00000 postmaster : LOG:  received fast shutdown request" \
+    "$prefix 57P01 jobs launcher : FATAL:  terminating background worker" >"$log"
+  check harness "a shutdown ends workers" tests/scan_log.sh "$log"
+  echo "$prefix 08006 client backend db: FATAL:  connection to client lost" >"$log"
+  check harness "a client may go away" tests/scan_log.sh "$log"
+
+  check harness "failed Rust tests are counted" counted "3 2" 'test result: FAILED. 3 passed; 2 failed; 0 ignored' 101
+  check harness "a build that fails is a failure" counted "0 1" 'error: could not compile' 101
+  check harness "test binaries are added up" counted "7 0" $'test result: ok. 3 passed; 0 failed;\ntest result: ok. 4 passed; 0 failed;' 0
+}
+
+counted() { # "PASSED FAILED" OUTPUT STATUS; in a subshell, so that it does not count in this run
+  [[ $1 == "$(
+    PASSED=() FAILED=()
+    libtest x bash -c 'echo "$0"; exit "$1"' "$2" "$3" >/dev/null
+    echo "${PASSED[x]} ${FAILED[x]}"
+  )" ]]
+}
+
+# --- core, pgtest, server: Rust tests -------------------------------------------------------------------------------
+
+# Runs cargo and adds up its "test result" lines. A build that fails has none, so the exit status counts too.
+libtest() { # SUITE COMMAND..
+  local suite=$1 output=$TMP/$1.out status=0 passed failed
+  "${@:2}" 2>&1 | tee "$output" || status=$?
+  read -r passed failed < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$output")
+  [[ $status == 0 || $failed -gt 0 ]] || failed=1
+  record "$suite" "$passed" "$failed"
+}
+
+suite_core() { libtest core cargo test --no-fail-fast -p jobs-core -- ${1:+"$1"}; }
+
+# pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a test that failed.
+suite_pgtest() {
+  local data runas=()
+  data=$TMP/pgtest
+  own_directory "$data"
+  if is_root; then runas=(--runas postgres); fi
+  rm -f "$PG_TEST/lib/postgresql/$PG_MAJOR/lib/jobs.so"
+  PATH=$STATE/bin:$PATH PGRX_HOME=$PGRX_HOME-pgtest \
+    libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
+}
+
+# The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs), and tests/log_scan.rs
+# is the control. FILTER is the name of a test file, or FILE:TEST.
+suite_server() {
+  local args=()
+  need_extension
+  if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
+  libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
+}
+
+# --- regress and isolation: golden files ------------------------------------------------------------------------------
+
+suite_regress() { golden regress tests/pg_regress sql sql "$1"; }
+suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
+
+# Runs every test of a directory in a database of its own, so that none depends on what another one did, in name order.
+# The directory is copied: user postgres may not be able to read the checkout, and the control changes a file.
+golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
+  local suite=$1 from=$2 sub=$3 suffix=$4 filter=$5 dir=$TMP/$1 name names
+  if [[ ! -d $from/$sub || ! -d $from/expected ]]; then
+    check "$suite" "there is no $from/$sub or no $from/expected" false
+    return
+  fi
+  begin_server "$suite" "$from/postgresql.conf"
+  cp -r "$from/$sub" "$from/expected" "$dir/"
+  names=$(cd "$from" && ls "$sub" expected | sed -nE "s/\.($suffix|out)$//p" | sort -u | grep -F -- "$filter" || true)
+  for name in $names; do
+    if [[ ! -f $dir/$sub/$name.$suffix ]]; then
+      check "$suite" "expected/$name.out has no $sub/$name.$suffix" false
+      continue
+    fi
+    # A test without its expectation would be silently green in other runners; here it fails and shows all its output.
+    [[ -f $dir/expected/$name.out ]] || touch "$dir/expected/$name.out"
+    check "$suite" "$name, see above; if it is right: cp $STATE/results/$suite/$name.out $from/expected/" golden_test "$suite" "$name"
+  done
+  if [[ -z $names ]]; then
+    check "$suite" "there is no test in $from/$sub${filter:+ whose name has $filter}" false
+  else
+    echo "this must not be there" >>"$dir/expected/$name.out"
+    check "$suite" "control: a wrong expectation of $name fails" refuses golden_run "$suite" "$name" "${suite}_control" >/dev/null
+  fi
+  end_server "$suite"
+}
+
+golden_test() { # SUITE NAME; shows the difference and keeps the output when it fails
+  local dir=$TMP/$1 keep=$STATE/results/$1
+  if golden_run "$1" "$2" "$1_$2" >"$dir/$2.log" 2>&1; then
+    grep -E '\bok\b' "$dir/$2.log"
+    return
+  fi
+  cat "$dir/regression.diffs" 2>/dev/null || cat "$dir/$2.log"
+  mkdir -p "$keep"
+  cp "$dir/results/$2.out" "$keep/" 2>/dev/null || true
+  return 1
+}
+
+golden_run() { # SUITE NAME DATABASE
+  local dir=$TMP/$1 program=regress/pg_regress
+  if [[ $1 == isolation ]]; then program=isolation/pg_isolation_regress; fi
+  as_pg rm -f "$dir/regression.diffs"
+  as_pg "$PG/lib/postgresql/$PG_MAJOR/lib/pgxs/src/test/$program" --bindir="$PG_BIN" --host="$dir" --port=5432 --user=postgres \
+    --inputdir="$dir" --outputdir="$dir" --dbname="$3" --load-extension=jobs "$2"
+}
+
+# --- examples -----------------------------------------------------------------------------------------------------------
+
+# The example on a small tree, and what the queue holds afterwards against what it must hold.
+suite_examples() {
+  local dir=$TMP/examples tree=$TMP/tree n
+  begin_server examples
+  as_pg "$PG_BIN/psql" -X -q -h "$dir" -U postgres -d postgres -c "create database jobs"
+  jobs_sql "create extension jobs"
+  mkdir -p "$tree/sub"
+  for n in $(seq 300); do echo "$n" >"$tree/sub/file $n"; done
+  ln -s nowhere "$tree/dangling"
+  build_example
+  check examples "checksum runs" run_checksum
+  cat "$TMP/checksum.out"
+  check examples "it reports what it must" checksum_reported 301 903 300 1
+  check examples "control: another number is refused" refuses checksum_reported 302 903 300 1
+  check examples "every digest in the queue is right" checksums_match "$tree"
+  check examples "the link that leads nowhere was tried three times" test "$(jobs_sql "$TRIES_OF_DISCARDED")" = 3
+  check examples "a second run does it all again" run_checksum
+  check examples "and reports the same" checksum_reported 301 903 300 1
+  end_server examples
+}
+
+TRIES_OF_DISCARDED="select count(*) from jobs.errors e join jobs.jobs j on j.id = e.job_id where j.state = 'discarded'"
+
+jobs_sql() { as_pg "$PG_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -h "$TMP/examples" -U postgres -d jobs -c "$1"; }
+
+# As user postgres, who owns the directory of the socket; from a copy, because the target directory may be out of reach.
+run_checksum() {
+  cp "$EXAMPLE" "$TMP/checksum"
+  as_pg env DATABASE_URL="host=$TMP/examples user=postgres dbname=jobs" timeout 120 "$TMP/checksum" "$TMP/tree" >"$TMP/checksum.out"
+}
+
+# At least one job was rescued, and what was rescued was retried.
+checksum_reported() { # INSERTED SKIPPED COMPLETED DISCARDED
+  awk -v expected="$*" '
+    /^inserted/ { i = $2 } /^skipped/ { s = $4 } /^completed/ { c = $2 } /^discarded/ { d = $3 }
+    /^retried/ { retried = $2 } /rescued/ { rescued = $5 }
+    END { exit !((i " " s " " c " " d) == expected && retried >= rescued && rescued > 0) }' "$TMP/checksum.out"
+}
+
+checksums_match() { # TREE
+  diff <(jobs_sql "select output->>'sha256' || '  ' || (args->>'path') from jobs.jobs where state = 'completed' order by 1") \
+    <(cd "$1" && sha256sum "$1"/sub/* | sort)
+}
+
+# --- doc: the examples in README.md ----------------------------------------------------------------------------------------
+
+has_sql_blocks() { grep -q '^```sql' README.md 2>/dev/null; }
+
+# Every ```sql block of README.md runs, in order, in one fresh database. A ```text or ```output block behind it is what psql
+# must print; `...` in it stands for anything within a line, as for a time. A block with no output behind it must not fail.
+# The line `<!-- not run -->` before a block leaves it out.
+suite_doc() {
+  local dir=$TMP/doc blocks block
+  if ! has_sql_blocks; then
+    check doc "README.md has no sql block" false
+    return
+  fi
+  begin_server doc
+  as_pg "$PG_BIN/psql" -X -q -h "$dir" -U postgres -d postgres -c "create database doc"
+  mkdir "$dir/blocks"
+  doc_blocks README.md "$dir/blocks"
+  for block in "$dir"/blocks/*.sql; do
+    check doc "README.md line $((10#$(basename "$block" .sql)))" doc_block "$block"
+  done
+  for block in "$dir"/blocks/*.expected; do
+    [[ -f $block ]] || break
+    echo "this must not be there" >>"$block"
+    check doc "control: a wrong output is found" refuses doc_compare "${block%.expected}" >/dev/null
+    break
+  done
+  end_server doc
+}
+
+# Writes LINE.sql and, where there is one, LINE.expected for each block.
+doc_blocks() { # FILE DIRECTORY
+  awk -v dir="$2" '
+    /^<!-- not run -->/ { skip = 1; next }
+    /^```/ && inside { inside = 0; close(file); next }
+    /^```sql/ { file = sprintf("%s/%05d.sql", dir, NR); sql = file; inside = 1; if (skip) { file = "/dev/null"; sql = "" } skip = 0; next }
+    /^```(text|output)/ && sql { file = sql; sub(/sql$/, "expected", file); sql = ""; inside = 1; printf "" >file; next }
+    /^```/ { file = "/dev/null"; inside = 1; sql = ""; next }
+    inside { print >file }
+    !inside && NF { sql = "" }  # other text between: the next block is no output of this one
+  ' "$1"
+}
+
+doc_block() { # SQL_FILE
+  local base=${1%.sql}
+  as_pg "$PG_BIN/psql" -X -q -h "$TMP/doc" -U postgres -d doc <"$1" >"$base.actual" 2>&1 || true
+  if [[ -f $base.expected ]]; then doc_compare "$base"; else refuses grep -E '^(ERROR|FATAL|PANIC|psql):' "$base.actual"; fi
+}
+
+doc_compare() { # BASE; line by line
+  local expected actual pattern n
+  mapfile -t expected < <(doc_normal <"$1.expected")
+  mapfile -t actual < <(doc_normal <"$1.actual")
+  for n in "${!expected[@]}"; do
+    # Everything is literal but `...`, which becomes `*`.
+    pattern=$(printf '%s' "${expected[n]}" | sed -e 's/[][*?\\]/\\&/g' -e 's/\.\.\./*/g')
+    # shellcheck disable=SC2053
+    [[ ${actual[n]-} == $pattern ]] || { doc_difference "$1"; return 1; }
+  done
+  [[ ${#expected[@]} == "${#actual[@]}" ]] || { doc_difference "$1"; return 1; }
+}
+
+# The width of a column depends on what `...` stands for, so it does not count; nor do empty lines.
+doc_normal() { sed -e 's/  */ /g' -e 's/---*/-/g' -e 's/ $//' -e '/^$/d'; }
+
+doc_difference() { diff -u --label README.md --label psql "$1.expected" "$1.actual" || true; }
