@@ -45,3 +45,15 @@ pub extern "C-unwind" fn _PG_init() {
     settings::define();
     worker::register();
 }
+
+/// What `cargo pgrx test` asks for.
+#[cfg(test)]
+pub mod pg_test {
+    /// Nothing to set up.
+    pub fn setup(_options: Vec<&str>) {}
+
+    /// Preloaded, but without a worker that could act between two statements of a test.
+    pub fn postgresql_conf_options() -> Vec<&'static str> {
+        vec!["shared_preload_libraries = 'jobs'", "jobs.enabled = off"]
+    }
+}

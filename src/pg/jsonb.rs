@@ -319,3 +319,191 @@ fn tree(first: Owned, events: &mut JsonbEvents) -> Value {
         Owned::Name(_) | Owned::End => Value::Null,
     }
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use std::borrow::Cow;
+
+    use jobs_core::canonical::{Event, Events, Writer, write};
+    use jobs_core::paths::Paths;
+    use pgrx::prelude::*;
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, TestRunner};
+    use serde_json::{Value, json};
+
+    use super::Jsonb;
+
+    fn stored(text: &str) -> Jsonb {
+        Jsonb::from_datum(
+            Spi::get_one_with_args::<pgrx::datum::AnyElement>("SELECT $1::jsonb", &[text.into()])
+                .ok()
+                .flatten()
+                .map(|element| element.datum())
+                .expect("valid JSON"),
+        )
+    }
+
+    fn canonical(events: &mut impl Events, paths: Option<&Paths>) -> String {
+        let mut out = Writer::new();
+        write(events, paths, &mut out).expect("canonical");
+        out.finish()
+    }
+
+    /// The walk over a parsed text: what the walk in place must be equal to.
+    struct Listed(std::vec::IntoIter<Event<'static>>);
+
+    impl Listed {
+        fn of(value: &Value) -> Listed {
+            fn list(value: &Value, events: &mut Vec<Event<'static>>) {
+                match value {
+                    Value::Null => events.push(Event::Null),
+                    Value::Bool(flag) => events.push(Event::Bool(*flag)),
+                    Value::Number(number) => {
+                        events.push(Event::Number(Cow::Owned(number.to_string())))
+                    }
+                    Value::String(text) => events.push(Event::String(Cow::Owned(text.clone()))),
+                    Value::Array(items) => {
+                        events.push(Event::BeginArray);
+                        items.iter().for_each(|item| list(item, events));
+                        events.push(Event::EndArray);
+                    }
+                    Value::Object(members) => {
+                        events.push(Event::BeginObject);
+                        for (name, item) in members {
+                            events.push(Event::Name(Cow::Owned(name.clone())));
+                            list(item, events);
+                        }
+                        events.push(Event::EndObject);
+                    }
+                }
+            }
+            let mut events = Vec::new();
+            list(value, &mut events);
+            Listed(events.into_iter())
+        }
+    }
+
+    impl Events for Listed {
+        fn next(&mut self) -> Event<'_> {
+            self.0.next().unwrap_or(Event::End)
+        }
+
+        fn skip_value(&mut self) {
+            let mut depth = 0;
+            loop {
+                match self.next() {
+                    Event::BeginObject | Event::BeginArray => depth += 1,
+                    Event::EndObject | Event::EndArray => depth -= 1,
+                    _ => {}
+                }
+                if depth == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Any JSON that jsonb can hold: no zero character in strings.
+    fn any_json() -> impl Strategy<Value = Value> {
+        let text = "[a-c.é\u{301}\u{1f600}\"\\\\]{0,4}";
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e6f64..1e6).prop_map(Value::from),
+            text.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 40, 5, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map("[a-d]{1,3}", inner, 0..5)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    #[pg_test]
+    fn the_walk_in_place_sees_what_parsing_sees() {
+        let paths = Paths::parse(&["a".into(), "b.c".into(), "d.a.b".into()]).expect("paths");
+        TestRunner::new(Config::with_cases(500))
+            .run(&any_json(), |value| {
+                let in_place = stored(&value.to_string());
+                prop_assert_eq!(
+                    canonical(&mut in_place.events(), None),
+                    canonical(&mut Listed::of(&value), None)
+                );
+                prop_assert_eq!(
+                    canonical(&mut in_place.events(), Some(&paths)),
+                    canonical(&mut Listed::of(&value), Some(&paths))
+                );
+                prop_assert_eq!(&in_place.to_value(), &value);
+                Ok(())
+            })
+            .expect("all cases");
+    }
+
+    /// Equal for the server means the same key, and different another one: the server's
+    /// own comparison of jsonb is the oracle.
+    #[pg_test]
+    fn keys_are_equal_when_jsonb_is() {
+        let pair = any_json()
+            .prop_flat_map(|value| (Just(value.clone()), prop_oneof![any_json(), Just(value)]));
+        TestRunner::new(Config::with_cases(300))
+            .run(&pair, |(a, b)| {
+                let row = Spi::get_two_with_args::<bool, bool>(
+                    "SELECT $1::jsonb = $2::jsonb,
+                            jobs.unique_key('k', $1::jsonb, '{\"by_args\": true}') = jobs.unique_key('k', $2::jsonb, '{\"by_args\": true}')",
+                    &[a.to_string().into(), b.to_string().into()],
+                )
+                .expect("both keys");
+                prop_assert_eq!(row.0, row.1, "{} and {}", a, b);
+                Ok(())
+            })
+            .expect("all cases");
+    }
+
+    /// The vectors of the core crate, through SQL.
+    #[pg_test]
+    fn the_vectors_have_their_keys_in_the_server() {
+        let vectors: Vec<Value> =
+            serde_json::from_str(include_str!("../../core/tests/vectors/unique_keys.json"))
+                .expect("vectors");
+        assert!(vectors.len() >= 25);
+        for vector in &vectors {
+            let text = |name: &str| match &vector[name] {
+                Value::Null => None,
+                Value::String(text) => Some(text.clone()),
+                other => Some(other.to_string()),
+            };
+            let key = |kind: String| {
+                Spi::get_one_with_args::<String>(
+                    "SELECT jobs.unique_key($1, $2::jsonb, $3::jsonb, $4, $5::jsonb, $6::timestamptz)",
+                    &[
+                        kind.into(),
+                        text("args").into(),
+                        text("unique_opts").into(),
+                        text("queue").into(),
+                        text("meta").into(),
+                        text("scheduled_at").into(),
+                    ],
+                )
+                .expect("a key")
+            };
+            assert_eq!(
+                key(text("kind").expect("kind")),
+                text("unique_key"),
+                "{}",
+                vector["name"]
+            );
+            if vector["unique_opts"]["exclude_kind"] != json!(true) {
+                assert_ne!(
+                    key("another_kind".into()),
+                    text("unique_key"),
+                    "control: {}",
+                    vector["name"]
+                );
+            }
+        }
+    }
+}

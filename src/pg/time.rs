@@ -142,3 +142,80 @@ impl Fields {
         (code == 0).then_some(fields)
     }
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    #[pg_test]
+    fn intervals_are_read_as_the_server_casts_them() {
+        for text in [
+            "15 minutes",
+            "PT15M",
+            "P1Y2M3DT4H5M6.7S",
+            "1 year 2 mons 3 days 04:05:06.789",
+            "-1 day",
+            "2 weeks ago",
+            "@ 1 hour",
+            "1.5 hours",
+            "P1W",
+            "00:00:01",
+            "7",
+        ] {
+            let read = super::read_interval(text).expect(text);
+            let cast = Spi::get_one_with_args::<pgrx::datum::Interval>(
+                "SELECT $1::interval",
+                &[text.into()],
+            )
+            .expect(text)
+            .expect(text);
+            assert_eq!(
+                (read.months, read.days, read.micros),
+                (cast.months(), cast.days(), cast.micros()),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "soon",
+            "15 parsecs",
+            "PT",
+            "1 minute 1 minute 1 x",
+            "\u{0}",
+            "99999999999 years",
+        ] {
+            assert!(super::read_interval(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[pg_test]
+    fn timestamps_are_read_as_the_server_casts_them() {
+        for text in [
+            "2026-02-12T15:21:00Z",
+            "2026-02-12 15:21:00.123456+02",
+            "2026-02-12",
+            "12 Feb 2026 15:21 Europe/Oslo",
+            "0044-03-15 BC",
+        ] {
+            let read = super::read_timestamp(text).expect(text);
+            let cast = Spi::get_one_with_args::<TimestampWithTimeZone>(
+                "SELECT $1::timestamptz",
+                &[text.into()],
+            )
+            .expect(text)
+            .expect(text);
+            assert_eq!(read, i64::from(cast), "{text}");
+        }
+        for text in [
+            "",
+            "soon",
+            "infinity",
+            "2026-13-01",
+            "2026-02-30",
+            "294277-01-01",
+        ] {
+            assert!(super::read_timestamp(text).is_none(), "{text:?}");
+        }
+    }
+}

@@ -220,3 +220,44 @@ impl Drop for PlannerPins {
         }
     }
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::pg_sys;
+    use pgrx::prelude::*;
+
+    use super::{Plan, text};
+    use crate::pg::subxact;
+
+    #[pg_test]
+    fn the_planner_is_pinned_only_meanwhile_also_after_an_error() {
+        static SHOW: Plan = Plan::new("SELECT current_setting('enable_seqscan')", &[]);
+        static FAIL: Plan = Plan::new("SELECT 1 / length($1)", &[pg_sys::TEXTOID]);
+        assert_eq!(
+            SHOW.run(&[], |rows| rows.text(0, 1)).as_deref(),
+            Some("off")
+        );
+        let failed = subxact::attempt(|| FAIL.execute(&[text("")]));
+        assert_eq!(
+            subxact::describe(&failed.expect_err("division by zero")).0,
+            PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO
+        );
+        assert_eq!(
+            Spi::get_one::<String>("SHOW enable_seqscan"),
+            Ok(Some("on".into()))
+        );
+        assert_eq!(
+            Spi::get_one::<String>("SHOW plan_cache_mode"),
+            Ok(Some("auto".into()))
+        );
+    }
+
+    #[pg_test]
+    fn reading_takes_no_transaction_id() {
+        static READ: Plan = Plan::new("SELECT count(*) FROM jobs.job", &[]);
+        static ID: Plan = Plan::new("SELECT pg_current_xact_id_if_assigned()::text", &[]);
+        READ.execute(&[]);
+        assert_eq!(ID.run(&[], |rows| rows.text(0, 1)), None);
+    }
+}

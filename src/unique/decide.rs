@@ -364,3 +364,90 @@ fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
         Err(error) => error.rethrow(),
     }
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    fn one<T: FromDatum + IntoDatum>(sql: &str) -> T {
+        Spi::get_one(sql).expect(sql).expect(sql)
+    }
+
+    /// Jobs under the key of kind `k`.
+    fn holders() -> Vec<i64> {
+        one("SELECT jobs FROM jobs.unique_claim")
+    }
+
+    fn insert(by_state: &str) -> (i64, bool) {
+        let row = Spi::get_two_with_args::<i64, bool>(
+            "SELECT id, unique_skipped_as_duplicate
+               FROM jobs.insert('k', unique_opts => jsonb_build_object('by_state', $1::jsonb))",
+            &[by_state.into()],
+        )
+        .expect("inserted");
+        (row.0.expect("id"), row.1.expect("flag"))
+    }
+
+    #[pg_test]
+    fn a_key_used_over_and_over_keeps_its_list_short() {
+        for _ in 0..50 {
+            let (id, skipped) = insert(r#"["available", "running"]"#);
+            assert!(!skipped);
+            assert!(insert(r#"["available"]"#).1, "while it is available");
+            Spi::run(&format!("SELECT jobs.cancel({id})")).expect("cancel");
+        }
+        assert!(holders().len() <= 2, "{:?}", holders());
+    }
+
+    #[pg_test]
+    fn a_folded_job_that_is_retried_is_known_again() {
+        let (first, _) = insert(r#"["available"]"#);
+        Spi::run(&format!("SELECT jobs.cancel({first})")).expect("cancel");
+        let (second, _) = insert(r#"["available"]"#);
+        Spi::run(&format!("SELECT jobs.cancel({second})")).expect("cancel");
+        let (third, _) = insert(r#"["available"]"#);
+        assert!(!holders().contains(&first), "folded away");
+        Spi::run(&format!("SELECT jobs.cancel({third}), jobs.retry({first})")).expect("retry");
+        assert_eq!(insert(r#"["available"]"#), (first, true));
+    }
+
+    #[pg_test]
+    fn duplicates_cost_no_ids() {
+        let (id, _) = insert(r#"["available"]"#);
+        for _ in 0..10 {
+            assert_eq!(insert(r#"["available"]"#), (id, true));
+        }
+        assert_eq!(one::<i64>("SELECT last_value FROM jobs.job_seq"), id);
+    }
+
+    #[pg_test]
+    fn single_inserts_take_sixteen_locks_and_batches_none() {
+        let locks = || {
+            one::<i64>(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+            )
+        };
+        Spi::run(
+            "SELECT jobs.insert_batch('b', array(SELECT to_jsonb(n) FROM generate_series(1, 100) n), '{\"by_args\": true}')",
+        )
+        .expect("batch");
+        assert_eq!(locks(), 0);
+        Spi::run("SELECT jobs.insert('s', to_jsonb(n), '{\"by_args\": true}') FROM generate_series(1, 100) n")
+            .expect("singles");
+        assert_eq!(locks(), 16);
+        assert_eq!(one::<i64>("SELECT count(*) FROM jobs.jobs"), 200);
+    }
+
+    #[pg_test]
+    fn the_lock_is_on_the_first_bytes_of_the_key() {
+        Spi::run("SELECT jobs.insert('s', unique_opts => '{\"by_kind\": true}')").expect("insert");
+        let lock = one::<String>(
+            "SELECT lpad(to_hex(classid::bigint), 8, '0') || lpad(to_hex(objid::bigint), 8, '0')
+               FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+        );
+        let key =
+            one::<String>("SELECT jobs.unique_key('s', unique_opts => '{\"by_kind\": true}')");
+        assert_eq!(lock, key[..16]);
+    }
+}

@@ -1,0 +1,499 @@
+//! The background worker: what it does by itself, and that it is in nobody's way.
+
+use std::time::{Duration, Instant};
+
+use jobs_tests::{Client, Cluster, Mode, poll_until};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn state(db: &Client, id: i64) -> Option<String> {
+    db.query_opt("select state::text from jobs.jobs where id = $1", &[&id])
+        .await
+        .unwrap()
+        .map(|row| row.get(0))
+}
+
+async fn insert(db: &Client, arguments: &str) -> i64 {
+    db.query_one(&format!("select id from jobs.insert({arguments})"), &[])
+        .await
+        .unwrap()
+        .get(0)
+}
+
+async fn number(db: &Client, sql: &str) -> i64 {
+    db.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// Processes that maintain a database: connected to it, under the worker's name.
+async fn workers(db: &Client, database: &str) -> i64 {
+    number(
+        db,
+        &format!(
+            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and datname = '{database}'"
+        ),
+    )
+    .await
+}
+
+async fn becomes(db: &Client, id: i64, wanted: &str) {
+    poll_until(&format!("job {id} is {wanted}"), SOON, async || {
+        state(db, id).await.as_deref() == Some(wanted)
+    })
+    .await;
+}
+
+async fn workers_become(db: &Client, database: &str, count: i64) {
+    poll_until(
+        &format!("{count} workers in {database}"),
+        SOON,
+        async || workers(db, database).await == count,
+    )
+    .await;
+}
+
+/// Many jobs that are due at once: a pass that takes a while.
+async fn flood(db: &Client, jobs: i64) {
+    db.execute(
+        "select count(*) from jobs.insert_batch('flood', array(select jsonb_build_object('n', n) from generate_series(1, $1::bigint) n),
+           scheduled_at => clock_timestamp() + '1.5 seconds')",
+        &[&jobs],
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn schedules_rescues_expires_and_prunes() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .set("jobs.retention_cancelled", "-1")
+        .start();
+    let db = cluster.database("tasks").await;
+
+    let scheduled = insert(
+        &db,
+        "'scheduled', queue => 'later', scheduled_at => clock_timestamp() + '0.3 s'",
+    )
+    .await;
+    let expiring = insert(
+        &db,
+        "'expiring', queue => 'never', expires_at => clock_timestamp() + '0.3 s'",
+    )
+    .await;
+    let cancelled = insert(&db, "'cancelled', queue => 'never'").await;
+    db.batch_execute(&format!("select jobs.cancel({cancelled})"))
+        .await
+        .unwrap();
+    let unique = insert(&db, "'unique', unique_opts => '{\"by_kind\": true}'").await;
+    let held = insert(&db, "'held', max_attempts => 1").await;
+    let rows = db
+        .query(
+            "select id, token from jobs.fetch(max_jobs => 2, lease => '0.4 s')",
+            &[],
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        rows.iter()
+            .map(|row| row.get::<_, i64>(0))
+            .collect::<Vec<_>>(),
+        [unique, held]
+    );
+    db.execute(
+        "select jobs.complete($1, $2)",
+        &[&unique, &rows[0].get::<_, i64>(1)],
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        number(&db, "select count(*) from jobs.unique_claim").await,
+        1
+    );
+
+    becomes(&db, scheduled, "available").await;
+    becomes(&db, expiring, "discarded").await;
+    becomes(&db, held, "discarded").await;
+    poll_until("it is pruned", SOON, async || {
+        state(&db, unique).await.is_none()
+    })
+    .await;
+    assert_eq!(
+        number(&db, "select count(*) from jobs.unique_claim").await,
+        0,
+        "its claim goes with it"
+    );
+    assert_eq!(
+        state(&db, cancelled).await.unwrap(),
+        "cancelled",
+        "-1 keeps for ever"
+    );
+
+    let errors = db
+        .query(
+            "select job_id, attempt, error, details->>'type' from jobs.errors order by job_id",
+            &[],
+        )
+        .await
+        .unwrap();
+    let of = |id: i64| {
+        errors
+            .iter()
+            .find(|row| row.get::<_, i64>(0) == id)
+            .expect("an error")
+    };
+    assert_eq!(of(expiring).get::<_, String>(2), "expired");
+    assert_eq!(of(held).get::<_, String>(3), "lease_expired");
+    assert_eq!(of(held).get::<_, i32>(1), 1);
+}
+
+#[tokio::test]
+async fn timeout_and_lost_lease_are_told_apart() {
+    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+    let db = cluster.database("timeouts").await;
+    let slow = insert(&db, "'slow', timeout => '0.3 s'").await;
+    let token: i64 = db
+        .query_one("select token from jobs.fetch(lease => '1 h')", &[])
+        .await
+        .unwrap()
+        .get(0);
+    becomes(&db, slow, "retryable").await;
+    let kind: String = db
+        .query_one("select details->>'type' from jobs.errors", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(kind, "timeout");
+    let late = db
+        .execute("select jobs.complete($1, $2)", &[&slow, &token])
+        .await
+        .unwrap_err();
+    let late = late.as_db_error().unwrap();
+    assert_eq!(
+        (late.code().code(), late.detail()),
+        ("55000", Some("lease_lost"))
+    );
+}
+
+#[tokio::test]
+async fn settings_take_effect_on_reload() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("settings").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        state(&db, id).await.unwrap(),
+        "scheduled",
+        "jobs.enabled is off"
+    );
+    assert_eq!(workers(&db, "settings").await, 0);
+    cluster.set("jobs.enabled", "on");
+    cluster.set("jobs.databases", "other, another");
+    cluster.reload();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        state(&db, id).await.unwrap(),
+        "scheduled",
+        "the database is not in the list"
+    );
+    cluster.set("jobs.databases", "other, settings");
+    cluster.reload();
+    becomes(&db, id, "available").await;
+    assert_eq!(
+        jobs_tests::sqlstate(db.batch_execute("set jobs.no_such_setting = 1").await),
+        "42602",
+        "unknown settings are refused"
+    );
+}
+
+#[tokio::test]
+async fn goes_when_there_is_nothing_to_do_and_comes_back() {
+    let cluster = Cluster::start();
+    let db = cluster.database("idle").await;
+    insert(&db, "'x'").await;
+    workers_become(&db, "idle", 1).await;
+    workers_become(&db, "idle", 0).await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
+    becomes(&db, id, "available").await;
+}
+
+#[tokio::test]
+async fn an_idle_database_writes_no_wal() {
+    let cluster = Cluster::builder().set("autovacuum", "off").start();
+    let db = cluster.database("quiet").await;
+    insert(&db, "'x', scheduled_at => clock_timestamp() + '1 h'").await;
+    workers_become(&db, "quiet", 1).await;
+    workers_become(&db, "quiet", 0).await;
+    // A first visit tidies catalog pages that creating the extension left (pruning), and
+    // the server notes running transactions once more: let them.
+    visit(&db).await;
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    let before = wal(&db).await;
+    visit(&db).await;
+    assert_eq!(
+        before,
+        wal(&db).await,
+        "a visit without work writes nothing"
+    );
+    insert(&db, "'x'").await;
+    assert_ne!(before, wal(&db).await, "control: work is seen");
+}
+
+/// Has the worker come and go.
+async fn visit(db: &Client) {
+    db.batch_execute("select jobs.wake_worker()").await.unwrap();
+    workers_become(db, "quiet", 1).await;
+    workers_become(db, "quiet", 0).await;
+}
+
+async fn wal(db: &Client) -> String {
+    db.query_one("select pg_current_wal_insert_lsn()::text", &[])
+        .await
+        .unwrap()
+        .get(0)
+}
+
+#[tokio::test]
+async fn does_not_block_drop_database() {
+    let cluster = Cluster::builder()
+        .set("jobs.batch_size", 500)
+        .set("jobs.interval", "10ms")
+        .start();
+    let postgres = cluster.connect("postgres").await;
+    // Idle: connected, but nothing to do.
+    let db = cluster.database("idle").await;
+    insert(&db, "'x'").await;
+    workers_become(&postgres, "idle", 1).await;
+    drop(db);
+    drop_database(&postgres, "idle").await;
+    // Busy: in the middle of passing over a crowd of jobs.
+    let db = cluster.database("busy").await;
+    flood(&db, 100_000).await;
+    poll_until("as asserted", SOON, async || {
+        number(&db, "select count(*) from jobs.ready").await > 0
+    })
+    .await;
+    assert!(
+        number(&db, "select count(*) from jobs.scheduled").await > 0,
+        "still busy"
+    );
+    drop(db);
+    drop_database(&postgres, "busy").await;
+    // Copied: the copy has the extension and is cared for, too.
+    let db = cluster.database("original").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '3 s'").await;
+    drop(db);
+    retry_while_in_use(&postgres, "create database copy template original").await;
+    let copy = cluster.connect("copy").await;
+    becomes(&copy, id, "available").await;
+    drop(copy);
+    retry_while_in_use(&postgres, "alter database copy rename to moved").await;
+}
+
+/// DROP DATABASE gives others 5 seconds to go.
+async fn drop_database(postgres: &Client, name: &str) {
+    retry_while_in_use(postgres, &format!("drop database {name}")).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(workers(postgres, name).await, 0);
+}
+
+/// Our own dropped connection may take a moment to go; the worker must not take the 5
+/// seconds that the command waits, so that the first or second try succeeds.
+async fn retry_while_in_use(postgres: &Client, sql: &str) {
+    let begun = Instant::now();
+    postgres.batch_execute(sql).await.unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{sql} took {:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn survives_drop_and_create_extension() {
+    let cluster = Cluster::builder().set("jobs.interval", "10ms").start();
+    let db = cluster.database("churn").await;
+    for round in 0..15 {
+        flood(&db, 200).await;
+        let id = insert(
+            &db,
+            "'x', queue => 'own', scheduled_at => clock_timestamp() + '0.05 s'",
+        )
+        .await;
+        if round % 3 == 0 {
+            becomes(&db, id, "available").await;
+        }
+        db.batch_execute("drop extension jobs; create extension jobs")
+            .await
+            .unwrap();
+    }
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.05 s'").await;
+    becomes(&db, id, "available").await;
+    assert!(
+        !cluster.log().contains("maintenance failed"),
+        "{}",
+        cluster.log()
+    );
+}
+
+#[tokio::test]
+async fn stops_at_once_while_busy() {
+    let cluster = Cluster::builder().set("jobs.batch_size", 1_000_000).start();
+    let db = cluster.database("busy").await;
+    flood(&db, 200_000).await;
+    // One statement that takes seconds: pg_stat_activity shows the worker in it.
+    poll_until("as asserted", SOON, async || {
+        number(
+            &db,
+            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and datname = 'busy'
+                and state = 'active' and query = 'schedule' and clock_timestamp() - xact_start > '50 ms'",
+        )
+        .await
+            == 1
+    })
+    .await;
+    let begun = Instant::now();
+    cluster.stop(Mode::Fast);
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    cluster.start_again();
+    let db = cluster.connect("busy").await;
+    poll_until("all are ready", Duration::from_secs(60), async || {
+        number(&db, "select count(*) from jobs.ready").await == 200_000
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn is_started_again_after_being_terminated() {
+    let cluster = Cluster::start();
+    let db = cluster.database("again").await;
+    cluster.allow(
+        2,
+        "57P01 jobs (worker|launcher) .*FATAL:  terminating background worker",
+    );
+    insert(&db, "'x'").await;
+    workers_become(&db, "again", 1).await;
+    let ended = number(
+        &db,
+        "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where backend_type like 'jobs %') t",
+    )
+    .await;
+    assert_eq!(ended, 2);
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    becomes(&db, id, "available").await;
+}
+
+#[tokio::test]
+async fn idles_on_a_standby_and_works_after_promotion() {
+    let cluster = Cluster::start();
+    let db = cluster.database("failover").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '2 s'").await;
+    cluster.set("jobs.enabled", "off");
+    cluster.reload();
+    let standby = cluster.standby();
+    standby.set("jobs.enabled", "on");
+    standby.reload();
+    let replica = standby.connect("failover").await;
+    poll_until("as asserted", SOON, async || {
+        state(&replica, id).await.is_some()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(state(&replica, id).await.unwrap(), "scheduled");
+    assert_eq!(
+        number(
+            &replica,
+            "select count(*) from pg_stat_activity where backend_type like 'jobs %'"
+        )
+        .await,
+        0
+    );
+    for call in [
+        "select jobs.insert('x')",
+        "select jobs.fetch()",
+        "select jobs.cancel(1)",
+        "select jobs.complete(1, 1)",
+        "select jobs.maintain()",
+    ] {
+        assert_eq!(
+            jobs_tests::sqlstate(replica.batch_execute(call).await),
+            "25006",
+            "{call}"
+        );
+    }
+    let key: String = replica
+        .query_one(
+            "select jobs.unique_key('x', unique_opts => '{\"by_kind\": true}')",
+            &[],
+        )
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(key.len(), 64, "reading works on a standby");
+    assert_eq!(
+        number(&replica, "select scheduled from jobs.queues").await,
+        1
+    );
+    cluster.stop(Mode::Fast);
+    standby.promote();
+    becomes(&replica, id, "available").await;
+}
+
+#[tokio::test]
+async fn says_so_when_no_process_is_left() {
+    let cluster = Cluster::builder().set("max_worker_processes", 2).start();
+    // The launcher and the server's own logical replication launcher take both.
+    let db = cluster.database("starved").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    poll_until("as asserted", SOON, async || {
+        cluster
+            .log()
+            .contains("no background worker could be started")
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(
+        cluster
+            .log()
+            .matches("no background worker could be started")
+            .count(),
+        1
+    );
+    assert_eq!(
+        number(
+            &db,
+            &format!("select count(*) from jobs.fetch() where id = {id}")
+        )
+        .await,
+        1,
+        "a fetch takes what is due without the worker"
+    );
+}
+
+#[tokio::test]
+async fn without_preload_everything_works_by_hand() {
+    let cluster = Cluster::builder().without_preload().start();
+    let db = cluster.database("plain").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    let lost = insert(&db, "'y', queue => 'other', max_attempts => 1").await;
+    db.execute("select jobs.fetch('other', lease => '0.1 s')", &[])
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let tasks = db
+        .query("select task, rows, error from jobs.maintain()", &[])
+        .await
+        .unwrap();
+    let tasks: Vec<(String, i64, Option<String>)> = tasks
+        .iter()
+        .map(|row| (row.get(0), row.get(1), row.get(2)))
+        .collect();
+    assert!(tasks.contains(&("schedule".into(), 1, None)), "{tasks:?}");
+    assert!(tasks.contains(&("rescue".into(), 1, None)), "{tasks:?}");
+    assert_eq!(state(&db, id).await.unwrap(), "available");
+    assert_eq!(state(&db, lost).await.unwrap(), "discarded");
+}
