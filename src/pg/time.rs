@@ -162,6 +162,7 @@ mod tests {
             "P1W",
             "00:00:01",
             "7",
+            "PT",
         ] {
             let read = super::read_interval(text).expect(text);
             let cast = Spi::get_one_with_args::<pgrx::datum::Interval>(
@@ -180,7 +181,6 @@ mod tests {
             "",
             "soon",
             "15 parsecs",
-            "PT",
             "1 minute 1 minute 1 x",
             "\u{0}",
             "99999999999 years",
