@@ -61,6 +61,8 @@ pub fn promote_due(queue: &str, now: i64, limit: i64) -> usize {
 
 // The rows are locked before they are deleted, so their ctids stay true; a deleted row
 // is nobody else's. Numbered in the order of the lane, each takes its token by number.
+// Everything is computed once, before the lease is inserted: joining what the insert
+// returns would compare every row with every other.
 macro_rules! claim {
     ($filter:literal) => {
         concat!(
@@ -72,21 +74,22 @@ macro_rules! claim {
             $filter,
             "      ORDER BY r.priority, r.seq LIMIT $3 FOR UPDATE SKIP LOCKED))
                RETURNING seq, job_id, scheduled_at, attempt + 1 AS attempt),
-             job AS MATERIALIZED (
+             job AS (
                SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, j.*,
                       $2 + CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END AS deadline_at
                  FROM picked p JOIN jobs.job j ON j.id = p.job_id),
-             started AS MATERIALIZED (
+             lease AS MATERIALIZED (
+               SELECT j.*, $4[n] AS token,
+                      LEAST(CASE WHEN $5 IS NOT NULL THEN $2 + $5 ELSE COALESCE(deadline_at, $2 + '1 hour') END, deadline_at)
+                        AS lease_expires_at
+                 FROM job j),
+             started AS (
                INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, attempt, lease, worker)
-               SELECT id, $4[n], $2,
-                      LEAST(CASE WHEN $5 IS NOT NULL THEN $2 + $5 ELSE COALESCE(deadline_at, $2 + '1 hour') END, deadline_at),
-                      deadline_at, rescheduled_at, attempt, $5, $6
-                 FROM job RETURNING job_id, token, lease_expires_at)
-             SELECT j.id, s.token, j.attempt, j.kind, j.args, COALESCE(j.meta, '{}'), j.queue, j.priority::integer,
-                    COALESCE(j.tags, '{}'), j.max_attempts, j.created_at,
-                    COALESCE(j.rescheduled_at, j.scheduled_at, j.created_at), $2, s.lease_expires_at, j.deadline_at
-               FROM job j JOIN started s ON s.job_id = j.id
-              ORDER BY j.n"
+               SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at, attempt, $5, $6 FROM lease)
+             SELECT id, token, attempt, kind, args, COALESCE(meta, '{}'), queue, priority::integer,
+                    COALESCE(tags, '{}'), max_attempts, created_at,
+                    COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at
+               FROM lease ORDER BY n"
         )
     };
 }
