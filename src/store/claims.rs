@@ -31,6 +31,10 @@ pub struct Holder {
 
 /// The jobs under a key; `None` if the key has no claim. Takes no lock.
 pub fn look(key: Key) -> Option<Vec<Holder>> {
+    // Most keys are new: the small question first, before the join over all places.
+    if IS_CLAIMED.execute(&[bytes(key)]) == 0 {
+        return None;
+    }
     LOOK_ONE.run(&[bytes(key)], |rows| {
         (!rows.is_empty()).then(|| {
             (0..rows.len())
@@ -159,6 +163,7 @@ macro_rules! look_columns {
     };
 }
 
+static IS_CLAIMED: Plan = Plan::new("SELECT FROM jobs.unique_claim c WHERE c.key = $1", &[BYTEA]);
 static LOOK_ONE: Plan = Plan::new(
     concat!(
         "SELECT 1::bigint",
