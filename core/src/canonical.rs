@@ -106,11 +106,56 @@ fn write_whole(events: &mut impl Events, out: &mut Writer) -> Result<(), Invalid
     }
 }
 
-fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Result<(), Invalid> {
-    out.begin_object();
-    if events.next() != Event::BeginObject {
-        return out.end_object();
+/// Writes the object of just those members of a value or, where it is an array, of its first
+/// element, which may leave the rest of `events` unread. Refused if one of them is not there, as in
+/// what is no object; `what` is the value's name in messages.
+///
+/// # Panics
+///
+/// If the events are not those of one whole JSON value.
+pub fn write_members(
+    events: &mut impl Events,
+    members: &Paths,
+    what: &str,
+    out: &mut Writer,
+) -> Result<(), Invalid> {
+    let found = match events.next() {
+        Event::BeginObject => true,
+        Event::BeginArray => events.next() == Event::BeginObject,
+        _ => false,
+    };
+    let met = if found {
+        write_paths_in_object(events, members, out)?
+    } else {
+        vec![false; members.nodes()]
+    };
+    match (1..members.nodes()).find(|member| !met[*member]) {
+        None => Ok(()),
+        Some(absent) => Err(Invalid::new(
+            format!("{what} do not have the member \"{}\"", members.name(absent)),
+            format!("The members of {what} that make the job unique must be there."),
+        )),
     }
+}
+
+fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Result<(), Invalid> {
+    if events.next() == Event::BeginObject {
+        write_paths_in_object(events, paths, out)?;
+        Ok(())
+    } else {
+        out.begin_object();
+        out.end_object()
+    }
+}
+
+/// Writes those paths of the object whose beginning was the last event. Which nodes of the paths
+/// were there.
+fn write_paths_in_object(
+    events: &mut impl Events,
+    paths: &Paths,
+    out: &mut Writer,
+) -> Result<Vec<bool>, Invalid> {
+    out.begin_object();
     // Each node of the paths is met once at most: a second time is a second name that is the same.
     let mut met = vec![false; paths.nodes()];
     // The objects that the walk is inside of, and how many of them are written: an object is not
@@ -153,7 +198,7 @@ fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Res
             }
         }
     }
-    Ok(())
+    Ok(met)
 }
 
 /// Goes past the end of the array whose beginning was the last event.

@@ -1,12 +1,16 @@
 //! Durations, as Postgres keeps them.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::Invalid;
 use crate::json;
 
-const MICROS_PER_SECOND: f64 = 1e6;
+const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400_000_000;
+/// How long Postgres takes a month to be where it compares intervals.
+const DAYS_PER_MONTH: i128 = 30;
 
 /// A duration with the three parts of Postgres' `interval`. Months and days have no fixed length in
 /// a calendar, so they are kept apart.
@@ -27,6 +31,22 @@ pub struct Interval {
 pub type ReadInterval<'a> = &'a dyn Fn(&str) -> Option<Interval>;
 
 impl Interval {
+    /// A duration of fixed length.
+    pub const fn of_micros(micros: i64) -> Self {
+        Self {
+            months: 0,
+            days: 0,
+            micros,
+        }
+    }
+
+    /// Whether it is longer than nothing, as Postgres compares intervals: a month is 30 days, a day
+    /// 24 hours.
+    pub fn is_positive(self) -> bool {
+        let days = i128::from(self.months) * DAYS_PER_MONTH + i128::from(self.days);
+        days * i128::from(MICROS_PER_DAY) + i128::from(self.micros) > 0
+    }
+
     /// The length in microseconds, a day being 24 hours; nothing if it has months, whose length
     /// differs, or does not fit.
     pub fn fixed_micros(self) -> Option<i64> {
@@ -36,6 +56,37 @@ impl Interval {
         i64::from(self.days)
             .checked_mul(MICROS_PER_DAY)?
             .checked_add(self.micros)
+    }
+}
+
+/// In ISO 8601, with a sign before each part that has one, as Postgres writes it with `IntervalStyle`
+/// `iso_8601`: `P1Y2M3DT4H5M6.5S`.
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |f: &mut fmt::Formatter<'_>, number: i64, unit: char| match number {
+            0 => Ok(()),
+            number => write!(f, "{number}{unit}"),
+        };
+        f.write_str("P")?;
+        part(f, (self.months / 12).into(), 'Y')?;
+        part(f, (self.months % 12).into(), 'M')?;
+        part(f, self.days.into(), 'D')?;
+        let seconds = self.micros / MICROS_PER_SECOND;
+        let fraction = (self.micros % MICROS_PER_SECOND).unsigned_abs();
+        if self.micros != 0 {
+            f.write_str("T")?;
+            part(f, seconds / 3600, 'H')?;
+            part(f, seconds / 60 % 60, 'M')?;
+        } else if (self.months, self.days) == (0, 0) {
+            return f.write_str("T0S");
+        }
+        if fraction == 0 {
+            return part(f, seconds % 60, 'S');
+        }
+        let sign = if self.micros < 0 { "-" } else { "" };
+        let digits = format!("{fraction:06}");
+        let digits = digits.trim_end_matches('0');
+        write!(f, "{sign}{}.{digits}S", (seconds % 60).abs())
     }
 }
 
@@ -60,16 +111,13 @@ const RULE: &str =
     "A duration is a number of seconds, an ISO 8601 duration or a Postgres interval.";
 const EXAMPLE: &str = "Write 900, \"PT15M\" or \"15 minutes\".";
 
-fn from_seconds(seconds: f64) -> Option<Interval> {
-    let micros = (seconds * MICROS_PER_SECOND).round();
+/// So many seconds, rounded to microseconds; nothing if they do not fit.
+pub fn from_seconds(seconds: f64) -> Option<Interval> {
+    let micros = (seconds * MICROS_PER_SECOND as f64).round();
     // The bounds are powers of two and so exact as doubles; the upper one is the first that does
     // not fit.
     let fits = (i64::MIN as f64..-(i64::MIN as f64)).contains(&micros);
-    fits.then_some(Interval {
-        months: 0,
-        days: 0,
-        micros: micros as i64,
-    })
+    fits.then_some(Interval::of_micros(micros as i64))
 }
 
 #[cfg(test)]
@@ -78,11 +126,7 @@ mod tests {
 
     use super::*;
 
-    const HOUR: Interval = Interval {
-        months: 0,
-        days: 0,
-        micros: 3_600_000_000,
-    };
+    const HOUR: Interval = Interval::of_micros(3_600_000_000);
 
     fn read(text: &str) -> Option<Interval> {
         (text == "1 hour").then_some(HOUR)
@@ -136,6 +180,55 @@ mod tests {
                 from_json(&value, "by_period", &read).unwrap_err().message,
                 message
             );
+        }
+    }
+
+    #[test]
+    fn positive_is_longer_than_nothing() {
+        let positive = |months, days, micros| {
+            Interval {
+                months,
+                days,
+                micros,
+            }
+            .is_positive()
+        };
+        assert!(!positive(0, 0, 0));
+        for sign in [-1, 1] {
+            assert_eq!(positive(sign, 0, 0), sign > 0);
+            assert_eq!(positive(0, sign, 0), sign > 0);
+            assert_eq!(positive(0, 0, sign.into()), sign > 0);
+        }
+        assert!(!positive(1, -30, 0));
+        assert!(positive(1, -29, -86_399_999_999));
+        assert!(!positive(0, 1, -86_400_000_000));
+        assert!(positive(i32::MAX, i32::MAX, i64::MAX));
+        assert!(!positive(i32::MIN, i32::MIN, i64::MIN));
+    }
+
+    #[test]
+    fn text_is_iso_8601() {
+        for (months, days, micros, text) in [
+            (0, 0, 0, "PT0S"),
+            (0, 0, 900_000_000, "PT15M"),
+            (0, 0, 3_600_000_000, "PT1H"),
+            (0, 7, 0, "P7D"),
+            (1, 0, 0, "P1M"),
+            (12, 0, 0, "P1Y"),
+            (14, 3, 14_706_500_000, "P1Y2M3DT4H5M6.5S"),
+            (0, 0, 1, "PT0.000001S"),
+            (0, 0, -1, "PT-0.000001S"),
+            (0, 0, -61_500_000, "PT-1M-1.5S"),
+            (-14, -1, 30_000_000, "P-1Y-2M-1DT30S"),
+            (0, 0, i64::MAX, "PT2562047788H54.775807S"),
+            (0, 0, i64::MIN, "PT-2562047788H-54.775808S"),
+        ] {
+            let interval = Interval {
+                months,
+                days,
+                micros,
+            };
+            assert_eq!(interval.to_string(), text);
         }
     }
 

@@ -39,6 +39,36 @@ impl Paths {
         Ok(tree)
     }
 
+    /// The top-level members of these names, in which dots and backslashes are nothing special.
+    /// Refused are empty names.
+    pub fn of_members(names: &[String]) -> Result<Paths, Invalid> {
+        Self::parse(&names.iter().map(|name| escape(name)).collect::<Vec<_>>())
+    }
+
+    /// The paths as [`parse`](Self::parse) reads them, ordered by name; those that others make
+    /// superfluous are not among them.
+    pub fn to_list(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        let mut path = String::new();
+        // The nodes still to be visited, next last, each with how much of `path` leads to it.
+        let mut todo = vec![(Self::ROOT, 0)];
+        while let Some((node, parent)) = todo.pop() {
+            path.truncate(parent);
+            if node != Self::ROOT {
+                if parent > 0 {
+                    path.push('.');
+                }
+                path.push_str(&escape(self.name(node)));
+            }
+            if self.is_whole(node) {
+                list.push(path.clone());
+            }
+            let children = self.nodes[node].children.iter().rev();
+            todo.extend(children.map(|child| (*child, path.len())));
+        }
+        list
+    }
+
     fn insert(&mut self, names: &[String]) {
         let mut node = Self::ROOT;
         for name in names {
@@ -89,6 +119,11 @@ impl Paths {
     pub(crate) fn is_whole(&self, node: usize) -> bool {
         self.nodes[node].whole
     }
+}
+
+/// The path that is just this name.
+fn escape(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('.', "\\.")
 }
 
 /// The names that a path consists of, normalised.
@@ -189,9 +224,36 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_listed_as_they_are_read() {
+        for (paths, list) in [
+            (&[][..], &[][..]),
+            (&["b", "a"], &["a", "b"]),
+            (
+                &["a.c.d", "b", "a.b", "a.c.d.e", "b"],
+                &["a.b", "a.c.d", "b"],
+            ),
+            (&[r"a\.b.c\\", "cafe\u{301}"], &[r"a\.b.c\\", "caf\u{e9}"]),
+        ] {
+            assert_eq!(tree(paths).to_list(), list);
+            assert_eq!(tree(list).to_list(), list);
+        }
+    }
+
+    #[test]
+    fn members_are_names_as_they_stand() {
+        let members = |name: &str| Paths::of_members(&[name.to_string()]);
+        for name in ["user_id", "a.b", "\\", r"\.", ".", " "] {
+            let members = members(name).unwrap();
+            assert!(members.is_whole(members.child(Paths::ROOT, name).unwrap()));
+        }
+        assert!(members("").is_err());
+    }
+
+    #[test]
     fn a_path_may_be_long() {
         let mut paths = tree(&[&vec!["a"; 100_000].join(".")]).clone();
         paths.insert(&["a".into(), "b".into()]);
         assert_eq!(paths.nodes(), 100_002);
+        assert_eq!(paths.to_list()[1], "a.b");
     }
 }
