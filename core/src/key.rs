@@ -5,9 +5,9 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::Invalid;
-use crate::canonical::{Events, Writer, write};
+use crate::canonical::{Events, Writer, write, write_members};
 use crate::period;
-use crate::policy::{Args, Policy};
+use crate::policy::{Part, Policy};
 
 /// What a key is made of, beside args and meta.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,9 @@ pub struct Parts<'a> {
 /// The text that the key is the hash of: a canonical JSON object with those of the members `args`,
 /// `key`, `meta`, `period`, `queue` and `type` (the kind) that the policy asks for.
 ///
-/// `args` and `meta` are called only if they belong to the key.
+/// `args` and `meta` are called only if they belong to the key. Refused are two names in them that
+/// are the same, numbers that Postgres could not hold, and args without a member that the policy
+/// asks for ([`Part::Members`]).
 pub fn canonical<A: Events, M: Events>(
     policy: &Policy,
     parts: &Parts,
@@ -33,25 +35,12 @@ pub fn canonical<A: Events, M: Events>(
 ) -> Result<String, Invalid> {
     let mut out = Writer::new();
     out.begin_object();
-    match &policy.by_args {
-        Args::None => {}
-        Args::All => {
-            out.name("args");
-            write(&mut args(), None, &mut out)?;
-        }
-        Args::Paths(paths) => {
-            out.name("args");
-            write(&mut args(), Some(paths), &mut out)?;
-        }
-    }
+    write_part("args", &policy.by_args, args, &mut out)?;
     if let Some(key) = &policy.key {
         out.name("key");
         out.string(key);
     }
-    if let Some(paths) = &policy.by_meta {
-        out.name("meta");
-        write(&mut meta(), Some(paths), &mut out)?;
-    }
+    write_part("meta", &policy.by_meta, meta, &mut out)?;
     if let Some(period) = policy.by_period {
         out.name("period");
         out.string(&period::start_of(parts.at_micros, period));
@@ -66,6 +55,25 @@ pub fn canonical<A: Events, M: Events>(
     }
     out.end_object()?;
     Ok(out.finish())
+}
+
+/// Writes the member `name` of the canonical text, if any of the value belongs to the key.
+fn write_part<E: Events>(
+    name: &str,
+    part: &Part,
+    value: impl FnOnce() -> E,
+    out: &mut Writer,
+) -> Result<(), Invalid> {
+    if let Part::None = part {
+        return Ok(());
+    }
+    out.name(name);
+    match part {
+        Part::None => Ok(()),
+        Part::All => write(&mut value(), None, out),
+        Part::Paths(paths) => write(&mut value(), Some(paths), out),
+        Part::Members(members) => write_members(&mut value(), members, name, out),
+    }
 }
 
 /// A unique key: the SHA-256 of the canonical text. Derived from args, so it is never logged.

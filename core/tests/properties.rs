@@ -1,4 +1,4 @@
-//! What holds for every input.
+//! What holds for every value and every moment.
 
 mod support;
 
@@ -6,12 +6,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jobs_core::canonical::Event;
-use jobs_core::interval::Interval;
 use jobs_core::paths::Paths;
-use jobs_core::{period, policy};
+use jobs_core::period;
 use proptest::prelude::*;
-use proptest::sample::{Index, subsequence};
-use serde_json::{Map, Value};
+use proptest::sample::Index;
+use serde_json::Value;
 use support::Listed;
 use unicode_normalization::UnicodeNormalization;
 
@@ -222,66 +221,6 @@ fn members_are_sorted(text: &str) -> bool {
     true
 }
 
-/// Any JSON, biased to what a policy may look like.
-fn any_policy() -> impl Strategy<Value = Value> {
-    let word = prop_oneof![
-        prop::sample::select(vec![
-            "skip",
-            "reject",
-            "replace",
-            "update",
-            "running",
-            "available",
-            "discarded",
-            "a",
-            "a.b",
-            "a..b",
-            "\\",
-            "1 hour",
-        ])
-        .prop_map(String::from),
-        text(),
-    ];
-    let scalar = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        word.clone().prop_map(Value::String),
-        prop::collection::vec(word.prop_map(Value::String), 0..4).prop_map(Value::Array),
-    ];
-    let fields = vec![
-        "by_kind",
-        "by_args",
-        "by_meta",
-        "by_queue",
-        "by_period",
-        "by_state",
-        "key",
-        "exclude_kind",
-        "on_conflict",
-        "wait",
-        "window",
-        "window_from",
-        "hold_for",
-        "hold_until",
-        "oban",
-        "faktory",
-        "ojs",
-        "by_arg",
-        "",
-    ];
-    scalar.prop_recursive(3, 20, 4, move |inner| {
-        let fields = fields.clone();
-        prop_oneof![
-            1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
-            8 => (subsequence(fields, 0..4), prop::collection::vec(inner, 4)).prop_map(|(fields, values)| {
-                Value::Object(fields.into_iter().map(String::from).zip(values).collect::<Map<_, _>>())
-            }),
-        ]
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -332,14 +271,6 @@ proptest! {
             spelling.events(&value, &mut events);
             let text = support::canonical(Listed::new(events), Some(&paths)).unwrap();
             prop_assert!(members_are_sorted(&text));
-        }
-    }
-
-    #[test]
-    fn a_policy_is_read_or_refused(value in any_policy(), months in 0..2, days: i32, micros: i64) {
-        if let Ok(Some(policy)) = policy::parse(&value, &|_| Some(Interval { months, days, micros })) {
-            prop_assert!(!policy.by_state.is_empty());
-            prop_assert!(policy.by_period.is_none_or(|micros| micros >= 1_000_000));
         }
     }
 

@@ -1,0 +1,245 @@
+//! Reading an object of options, field by field.
+
+use serde_json::{Map, Value};
+
+use crate::Invalid;
+use crate::interval::{self, Interval, ReadInterval};
+use crate::json;
+
+/// The outermost object; its fields are named without it.
+pub(super) const ROOT: &str = "unique_opts";
+
+/// The fields that are given in an object: those that are null or false, where that says nothing,
+/// are not seen.
+pub(super) struct Given<'a> {
+    /// The object's name in messages.
+    name: &'static str,
+    object: &'a Map<String, Value>,
+}
+
+impl<'a> Given<'a> {
+    /// The fields of an object, which are all among the `known` ones. `noun` is what they are.
+    pub fn new(
+        name: &'static str,
+        noun: &str,
+        object: &'a Map<String, Value>,
+        known: &[&str],
+    ) -> Result<Self, Invalid> {
+        match object.keys().find(|field| !known.contains(&field.as_str())) {
+            None => Ok(Self { name, object }),
+            Some(unknown) => Err(self::unknown(name, noun, unknown, known)),
+        }
+    }
+
+    /// A field's value, if it is given.
+    pub fn get(&self, field: &str) -> Option<&'a Value> {
+        self.object.get(field).filter(|value| match value {
+            Value::Null => false,
+            Value::Bool(false) => field == "wait",
+            _ => true,
+        })
+    }
+
+    /// The first of these fields that is given.
+    pub fn first_of(&self, fields: &[&'static str]) -> Option<&'static str> {
+        fields
+            .iter()
+            .copied()
+            .find(|field| self.get(field).is_some())
+    }
+
+    /// A field's name in messages: `by_args`, `oban.keys`.
+    pub fn path(&self, field: &str) -> String {
+        if self.name == ROOT {
+            field.to_string()
+        } else {
+            format!("{}.{field}", self.name)
+        }
+    }
+
+    /// A field that is true or left out.
+    pub fn flag(&self, field: &str) -> Result<bool, Invalid> {
+        Ok(self.bool(field)?.unwrap_or(false))
+    }
+
+    /// A field that is true, or false where that says something.
+    pub fn bool(&self, field: &str) -> Result<Option<bool>, Invalid> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(other) => {
+                let path = self.path(field);
+                Err(wrong_type(
+                    &path,
+                    other,
+                    format!("{path} is true or false."),
+                ))
+            }
+        }
+    }
+
+    /// A field that is one of some words, each with what it means.
+    pub fn word<T: Copy>(&self, field: &str, words: &[(&str, T)]) -> Result<Option<T>, Invalid> {
+        let Some(value) = self.get(field) else {
+            return Ok(None);
+        };
+        let path = self.path(field);
+        let rule = || format!("{path} is {}.", alternatives(words));
+        let Value::String(given) = value else {
+            return Err(wrong_type(&path, value, rule()));
+        };
+        match meaning(given, words) {
+            Some(meaning) => Ok(Some(meaning)),
+            None => Err(Invalid::new(format!("{path} is \"{given}\""), rule())
+                .did_you_mean(given, &names(words))),
+        }
+    }
+
+    /// A field that is a list of such words, which may be empty. `noun` is what they are.
+    pub fn words<T: Copy>(
+        &self,
+        field: &str,
+        noun: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<Vec<T>>, Invalid> {
+        let path = self.path(field);
+        let (first, second) = (words[0].0, words[1].0);
+        let rule = format!("{path} is a list of {noun}s such as [\"{first}\", \"{second}\"].");
+        let Some(list) = self.strings(field, &rule)? else {
+            return Ok(None);
+        };
+        list.iter()
+            .map(|given| {
+                meaning(given, words).ok_or_else(|| unknown(&path, noun, given, &names(words)))
+            })
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    /// A field that is a list of strings, which may be empty.
+    pub fn strings(&self, field: &str, rule: &str) -> Result<Option<Vec<String>>, Invalid> {
+        let path = self.path(field);
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Array(list)) => list
+                .iter()
+                .map(|element| match element {
+                    Value::String(string) => Ok(string.clone()),
+                    other => Err(Invalid::new(
+                        format!("{path} has {} in its list", json::what(other)),
+                        rule,
+                    )),
+                })
+                .collect::<Result<_, _>>()
+                .map(Some),
+            Some(other) => Err(wrong_type(&path, other, rule)),
+        }
+    }
+
+    /// Refuses those of these fields that are a list with nothing in it.
+    pub fn not_empty(&self, fields: &[&str]) -> Result<(), Invalid> {
+        match fields
+            .iter()
+            .find(|field| matches!(self.get(field), Some(Value::Array(list)) if list.is_empty()))
+        {
+            None => Ok(()),
+            Some(field) => {
+                let path = self.path(field);
+                Err(Invalid::new(
+                    format!("{path} is an empty list"),
+                    format!("{path} is a list with something in it."),
+                )
+                .hint(format!("Leave {path} out.")))
+            }
+        }
+    }
+
+    /// A field that is a duration, longer than nothing.
+    pub fn duration(&self, field: &str, read: ReadInterval) -> Result<Option<Interval>, Invalid> {
+        let Some(value) = self.get(field) else {
+            return Ok(None);
+        };
+        let path = self.path(field);
+        let duration = interval::from_json(value, &path, read)?;
+        if duration.is_positive() {
+            Ok(Some(duration))
+        } else {
+            Err(not_positive(&path, value))
+        }
+    }
+
+    /// Refuses a field that says something only about another one, if that is left out.
+    pub fn only_with(&self, field: &str, other: &str) -> Result<(), Invalid> {
+        match (self.get(field), self.get(other)) {
+            (Some(_), None) => {
+                let (field, other) = (self.path(field), self.path(other));
+                Err(Invalid::new(
+                    format!("{field} without {other}"),
+                    format!("{field} says what {other} means."),
+                )
+                .hint(format!("Add {other}, or leave {field} out.")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The refusal of two fields that cannot stand together.
+pub(super) fn together(one: &str, other: &str, rule: &str) -> Invalid {
+    Invalid::new(format!("{one} and {other} together"), rule)
+        .hint(format!("Leave {one} or {other} out."))
+}
+
+/// The refusal of a value of the wrong type.
+pub(super) fn wrong_type(path: &str, value: &Value, rule: impl Into<String>) -> Invalid {
+    Invalid::new(format!("{path} is {}", json::what(value)), rule)
+}
+
+/// The refusal of a duration that is none.
+pub(super) fn not_positive(path: &str, value: &Value) -> Invalid {
+    Invalid::new(
+        format!("{path} {value} is too short"),
+        format!("{path} is longer than nothing."),
+    )
+    .hint(format!("Leave {path} out if there is to be none."))
+}
+
+/// The word that means this.
+pub(super) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
+    words
+        .iter()
+        .find(|(_, other)| *other == meaning)
+        .expect("every meaning has a word")
+        .0
+}
+
+fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Invalid {
+    Invalid::new(
+        format!("{path} has the unknown {noun} \"{given}\""),
+        format!("The {noun}s are {}.", known.join(", ")),
+    )
+    .did_you_mean(given, known)
+}
+
+fn meaning<T: Copy>(given: &str, words: &[(&str, T)]) -> Option<T> {
+    words
+        .iter()
+        .find(|(word, _)| *word == given)
+        .map(|(_, meaning)| *meaning)
+}
+
+fn names<'w, T>(words: &[(&'w str, T)]) -> Vec<&'w str> {
+    words.iter().map(|(word, _)| *word).collect()
+}
+
+/// `"a", "b" or "c"`.
+fn alternatives<T>(words: &[(&str, T)]) -> String {
+    let quoted: Vec<_> = words
+        .iter()
+        .map(|(word, _)| format!("\"{word}\""))
+        .collect();
+    match quoted.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        all => all.concat(),
+    }
+}

@@ -1,0 +1,206 @@
+//! Oban's `unique` options, with its `replace`.
+
+use serde_json::Value;
+
+use super::given::{Given, not_positive, wrong_type};
+use super::on_conflict::{Field, Fields, OnConflict, Updates, either, updates};
+use super::{Part, Policy, Window, WindowFrom};
+use crate::Invalid;
+use crate::interval::{self, Interval};
+use crate::paths::Paths;
+use crate::state::{State, States};
+
+const OPTIONS: [&str; 6] = ["period", "fields", "keys", "states", "timestamp", "replace"];
+
+/// What a job can be compared by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dimension {
+    Worker,
+    Queue,
+    Args,
+    Meta,
+}
+
+const FIELDS: [(&str, Dimension); 4] = [
+    ("worker", Dimension::Worker),
+    ("queue", Dimension::Queue),
+    ("args", Dimension::Args),
+    ("meta", Dimension::Meta),
+];
+const DEFAULT_FIELDS: [Dimension; 3] = [Dimension::Worker, Dimension::Queue, Dimension::Args];
+
+const STATES: [(&str, State); 8] = [
+    ("available", State::Available),
+    ("scheduled", State::Scheduled),
+    ("suspended", State::Pending),
+    ("executing", State::Running),
+    ("retryable", State::Retryable),
+    ("completed", State::Completed),
+    ("cancelled", State::Cancelled),
+    ("discarded", State::Discarded),
+];
+
+const SUCCESSFUL: States = States::DEFAULT_UNIQUE;
+const GROUPS: [(&str, States); 4] = [
+    ("all", States::of(&State::ALL)),
+    (
+        "incomplete",
+        States::of(&[
+            State::Available,
+            State::Scheduled,
+            State::Pending,
+            State::Running,
+            State::Retryable,
+        ]),
+    ),
+    ("scheduled", States::of(&[State::Scheduled])),
+    ("successful", SUCCESSFUL),
+];
+
+const TIMESTAMPS: [(&str, WindowFrom); 2] = [
+    ("inserted_at", WindowFrom::CreatedAt),
+    ("scheduled_at", WindowFrom::ScheduledAt),
+];
+
+const REPLACEABLE: [(&str, Field); 8] = [
+    ("args", Field::Args),
+    ("max_attempts", Field::MaxAttempts),
+    ("meta", Field::Meta),
+    ("priority", Field::Priority),
+    ("queue", Field::Queue),
+    ("scheduled_at", Field::ScheduledAt),
+    ("tags", Field::Tags),
+    ("worker", Field::Kind),
+];
+
+const DEFAULT_PERIOD: Interval = Interval::of_micros(60_000_000);
+
+/// Units of a period in seconds. A month has 30 days there.
+const UNITS: [(&str, f64); 6] = [
+    ("second", 1.0),
+    ("minute", 60.0),
+    ("hour", 3_600.0),
+    ("day", 86_400.0),
+    ("week", 604_800.0),
+    ("month", 2_592_000.0),
+];
+
+/// Reads the options: an object, or true for the defaults with a period without end. `on_conflict`
+/// is what stands beside them.
+pub(super) fn parse(value: &Value, on_conflict: Option<OnConflict>) -> Result<Policy, Invalid> {
+    let object = match value {
+        Value::Bool(true) => {
+            return Ok(Policy {
+                by_state: SUCCESSFUL,
+                on_conflict: on_conflict.unwrap_or(OnConflict::Skip),
+                ..compared_by(&DEFAULT_FIELDS, None)
+            });
+        }
+        Value::Object(object) => object,
+        other => {
+            return Err(wrong_type(
+                "oban",
+                other,
+                "oban is true, or an object of Oban's unique options.",
+            ));
+        }
+    };
+    let given = Given::new("oban", "field", object, &OPTIONS)?;
+    given.not_empty(&["fields", "states", "replace"])?;
+    let fields = given.words("fields", "field", &FIELDS)?;
+    let fields = fields.as_deref().unwrap_or(&DEFAULT_FIELDS);
+    let from = given.word("timestamp", &TIMESTAMPS)?;
+    Ok(Policy {
+        by_state: states(&given)?,
+        window: period(&given)?.map(|length| Window {
+            length,
+            from: from.unwrap_or(WindowFrom::CreatedAt),
+        }),
+        on_conflict: either(on_conflict, replace(&given)?, "oban.replace")?
+            .unwrap_or(OnConflict::Skip),
+        ..compared_by(fields, keys(&given, fields)?.as_ref())
+    })
+}
+
+/// One job for each value of these fields, of which args and meta may be reduced to some members.
+fn compared_by(fields: &[Dimension], keys: Option<&Paths>) -> Policy {
+    let part = |dimension| match (fields.contains(&dimension), keys) {
+        (false, _) => Part::None,
+        (true, None) => Part::All,
+        (true, Some(keys)) => Part::Paths(keys.clone()),
+    };
+    Policy {
+        by_args: part(Dimension::Args),
+        by_meta: part(Dimension::Meta),
+        by_queue: fields.contains(&Dimension::Queue),
+        exclude_kind: !fields.contains(&Dimension::Worker),
+        ..Policy::default()
+    }
+}
+
+/// An empty list is Oban's default and means that all members count.
+fn keys(given: &Given, fields: &[Dimension]) -> Result<Option<Paths>, Invalid> {
+    const RULE: &str = "oban.keys is a list of top-level members of args and meta.";
+    let keys = given.strings("keys", RULE)?.unwrap_or_default();
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    if fields.contains(&Dimension::Args) || fields.contains(&Dimension::Meta) {
+        return Paths::of_members(&keys).map(Some);
+    }
+    Err(Invalid::new(
+        "oban.keys without args or meta in oban.fields",
+        "oban.keys picks members of the args and meta that jobs are compared by.",
+    )
+    .hint("Add \"args\" or \"meta\" to oban.fields, or leave oban.keys out."))
+}
+
+fn states(given: &Given) -> Result<States, Invalid> {
+    if let Some(Value::String(_)) = given.get("states") {
+        return Ok(given.word("states", &GROUPS)?.unwrap_or(SUCCESSFUL));
+    }
+    let states = given.words("states", "state", &STATES)?;
+    Ok(states.map_or(SUCCESSFUL, |states| States::of(&states)))
+}
+
+/// The window; nothing if it has no end.
+fn period(given: &Given) -> Result<Option<Interval>, Invalid> {
+    let seconds = match given.get("period") {
+        None => return Ok(Some(DEFAULT_PERIOD)),
+        Some(Value::String(word)) if word == "infinity" => return Ok(None),
+        Some(Value::Number(seconds)) => seconds.as_f64(),
+        Some(Value::Array(pair)) => match pair.as_slice() {
+            [Value::Number(number), Value::String(unit)] => {
+                let unit = UNITS
+                    .iter()
+                    .find(|(name, _)| unit.strip_suffix('s').unwrap_or(unit) == *name);
+                number
+                    .as_f64()
+                    .zip(unit)
+                    .map(|(number, (_, seconds))| number * seconds)
+            }
+            _ => None,
+        },
+        Some(_) => None,
+    };
+    let value = given.get("period").unwrap_or(&Value::Null);
+    match seconds.and_then(interval::from_seconds) {
+        Some(length) if length.is_positive() => Ok(Some(length)),
+        Some(_) => Err(not_positive("oban.period", value)),
+        None => Err(Invalid::new(
+            format!("oban.period {value} is not a period"),
+            "oban.period is a number of seconds, \"infinity\", or a list of a number and a unit from seconds to months.",
+        )
+        .hint("Write 120, [2, \"minutes\"] or \"infinity\".")),
+    }
+}
+
+fn replace(given: &Given) -> Result<Option<OnConflict>, Invalid> {
+    if let Some(Value::Object(by_state)) = given.get("replace") {
+        let states = STATES.map(|(word, _)| word);
+        let given = Given::new("oban.replace", "state", by_state, &states)?;
+        return updates(&given, &STATES, &REPLACEABLE).map(Some);
+    }
+    let fields = given.words("replace", "field", &REPLACEABLE)?;
+    Ok(fields.map(|fields| OnConflict::Update(Updates::in_every_state(Fields::from_iter(fields)))))
+}

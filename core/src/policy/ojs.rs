@@ -1,0 +1,163 @@
+//! Open Job Spec's `UniquePolicy`.
+
+use serde_json::Value;
+
+use super::given::{Given, wrong_type};
+use super::on_conflict::{OJS_WORDS, OnConflict, either};
+use super::{Part, Policy, Window, WindowFrom};
+use crate::Invalid;
+use crate::interval::{Interval, ReadInterval};
+use crate::paths::Paths;
+use crate::state::{State, States};
+
+const FIELDS: [&str; 6] = [
+    "keys",
+    "args_keys",
+    "meta_keys",
+    "period",
+    "states",
+    "on_conflict",
+];
+
+/// What a job can be compared by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dimension {
+    /// Always counts, asked for or not.
+    Type,
+    Queue,
+    Args,
+    Meta,
+}
+
+const DIMENSIONS: [(&str, Dimension); 4] = [
+    ("type", Dimension::Type),
+    ("queue", Dimension::Queue),
+    ("args", Dimension::Args),
+    ("meta", Dimension::Meta),
+];
+
+const STATES: [(&str, State); 8] = [
+    ("available", State::Available),
+    ("active", State::Running),
+    ("scheduled", State::Scheduled),
+    ("retryable", State::Retryable),
+    ("pending", State::Pending),
+    ("completed", State::Completed),
+    ("cancelled", State::Cancelled),
+    ("discarded", State::Discarded),
+];
+
+const DEFAULT_STATES: States = States::of(&[
+    State::Available,
+    State::Running,
+    State::Scheduled,
+    State::Retryable,
+    State::Pending,
+]);
+
+/// Reads the policy. The type is always part of the key. `on_conflict` is what stands beside it.
+pub(super) fn parse(
+    value: &Value,
+    on_conflict: Option<OnConflict>,
+    read: ReadInterval,
+) -> Result<Policy, Invalid> {
+    let Value::Object(object) = value else {
+        return Err(wrong_type(
+            "ojs",
+            value,
+            "ojs is an object such as {\"keys\": [\"type\", \"args\"]}.",
+        ));
+    };
+    let given = Given::new("ojs", "field", object, &FIELDS)?;
+    given.not_empty(&["states"])?;
+    let keys = given.words("keys", "dimension", &DIMENSIONS)?;
+    let keys = keys.unwrap_or_default();
+    let states = given.words("states", "state", &STATES)?;
+    let own = given.word("on_conflict", &OJS_WORDS)?;
+    Ok(Policy {
+        by_args: by_args(&given, &keys)?,
+        by_meta: by_meta(&given, &keys)?,
+        by_queue: keys.contains(&Dimension::Queue),
+        by_state: states.map_or(DEFAULT_STATES, |states| States::of(&states)),
+        window: period(&given, read)?.map(|length| Window {
+            length,
+            from: WindowFrom::CreatedAt,
+        }),
+        on_conflict: either(on_conflict, own, "ojs.on_conflict")?
+            .unwrap_or(OnConflict::Reject)
+            .rejecting_final(),
+        ..Policy::default()
+    })
+}
+
+/// No keys mean all args.
+fn by_args(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
+    let members = members(given, "args_keys", "args", Dimension::Args, dimensions)?;
+    Ok(match members {
+        Some(members) => Part::Members(members),
+        None if dimensions.contains(&Dimension::Args) => Part::All,
+        None => Part::None,
+    })
+}
+
+/// All of meta is never meant: it has what differs from job to job.
+fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
+    match members(given, "meta_keys", "meta", Dimension::Meta, dimensions)? {
+        Some(members) => Ok(Part::Paths(members)),
+        None if dimensions.contains(&Dimension::Meta) => Err(Invalid::new(
+            "ojs.keys has meta, without ojs.meta_keys",
+            "Which members of meta make the job unique is listed in ojs.meta_keys.",
+        )
+        .hint("Add \"meta_keys\", such as [\"tenant_id\"].")),
+        None => Ok(Part::None),
+    }
+}
+
+/// The top-level members in the list `field`; nothing if there are none.
+fn members(
+    given: &Given,
+    field: &str,
+    word: &str,
+    dimension: Dimension,
+    dimensions: &[Dimension],
+) -> Result<Option<Paths>, Invalid> {
+    let rule = format!("ojs.{field} is a list of top-level members of {word}.");
+    let names = given.strings(field, &rule)?.unwrap_or_default();
+    if names.is_empty() {
+        Ok(None)
+    } else if dimensions.contains(&dimension) {
+        Paths::of_members(&names).map(Some)
+    } else {
+        Err(Invalid::new(
+            format!("ojs.{field} without {word} in ojs.keys"),
+            format!("ojs.{field} picks members of {word}, where {word} make the job unique."),
+        )
+        .hint(format!(
+            "Add \"{word}\" to ojs.keys, or leave ojs.{field} out."
+        )))
+    }
+}
+
+/// ISO 8601 only: what else the reader of durations takes is refused.
+fn period(given: &Given, read: ReadInterval) -> Result<Option<Interval>, Invalid> {
+    match given.get("period") {
+        Some(Value::String(text)) if is_iso_8601(text) => given.duration("period", read),
+        None => Ok(None),
+        Some(other) => Err(Invalid::new(
+            format!("ojs.period {other} is not an ISO 8601 duration"),
+            "ojs.period is an ISO 8601 duration.",
+        )
+        .hint("Write \"PT15M\".")),
+    }
+}
+
+/// Whether the text has the letters of an ISO 8601 duration and nothing else; in what order they
+/// may come is known to the reader of durations.
+fn is_iso_8601(text: &str) -> bool {
+    text.strip_prefix('P').is_some_and(|rest| {
+        rest.contains(|char: char| char.is_ascii_digit())
+            && rest
+                .chars()
+                .all(|char| char.is_ascii_digit() || "YMWDTHS.".contains(char))
+    })
+}
