@@ -1,6 +1,6 @@
-//! Whether a new job is a duplicate of those that were inserted under the same key.
+//! Whether a new job is a duplicate of those that were inserted under the same key, and what follows.
 
-use crate::policy::Policy;
+use crate::policy::{Fields, OnConflict, Policy, WindowFrom};
 use crate::state::State;
 
 /// An existing job that was inserted as unique under the new job's key.
@@ -8,144 +8,188 @@ use crate::state::State;
 pub struct Member {
     /// The job's id; later jobs have higher ones.
     pub id: i64,
+    /// The job, unless it is gone: deleted, or final and past its retention, pruned or not.
+    pub job: Option<Job>,
+    /// Whether its own hold has neither run out nor been given back. It outlives the job.
+    pub holds: bool,
+}
+
+/// What counts of a job that is there. Times are in microseconds since 2000-01-01 00:00 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
     /// The state it is in.
     pub state: State,
-    /// Whether it is final and past its retention: it counts as gone, pruned or not.
-    pub expired: bool,
+    /// When it was inserted.
+    pub created_at: i64,
+    /// When it is or was due.
+    pub scheduled_at: i64,
+    /// If it is final: when its retention ends; the latest time there is if it is kept for ever.
+    pub kept_until: i64,
+}
+
+impl Member {
+    fn state(&self) -> Option<State> {
+        self.job.map(|job| job.state)
+    }
+
+    fn is_live(&self) -> bool {
+        self.state().is_some_and(|state| !state.is_final())
+    }
+
+    fn conflicts(&self, policy: &Policy, cutoff: Option<i64>) -> bool {
+        let counts = |job: Job| {
+            let younger = match (policy.window, cutoff) {
+                (Some(window), Some(cutoff)) => job.time(window.from) > cutoff,
+                _ => true,
+            };
+            policy.by_state.contains(job.state) && younger
+        };
+        self.holds || self.job.is_some_and(counts)
+    }
+}
+
+impl Job {
+    fn time(&self, from: WindowFrom) -> i64 {
+        match from {
+            WindowFrom::CreatedAt => self.created_at,
+            WindowFrom::ScheduledAt => self.scheduled_at,
+        }
+    }
+
+    /// Whether this final job counts whenever the other one does, as long as neither changes.
+    fn covers(&self, other: &Job) -> bool {
+        self.state == other.state
+            && self.created_at >= other.created_at
+            && self.scheduled_at >= other.scheduled_at
+            && self.kept_until >= other.kept_until
+    }
+}
+
+/// An existing job that a new one is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// Its id.
+    pub id: i64,
+    /// The state it is in; nothing if it is gone and only its hold is left.
+    pub state: Option<State>,
 }
 
 /// What is to be done with a new job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing conflicts with it.
+    /// Nothing conflicts with it: it is inserted.
     Insert,
-    /// An existing job conflicts with it: the newest that does.
-    Duplicate {
-        /// The existing job's id.
+    /// Nothing is written; this is the answer: the newest job that conflicts.
+    Skip(Existing),
+    /// The insert fails because of this one: the newest job that conflicts.
+    Reject(Existing),
+    /// It is inserted in the place of others.
+    Replace {
+        /// The jobs to cancel, with the end of their holds: all that conflict and are not final. In
+        /// ascending order, so that the last one is the newest; there is at least one.
+        cancel: Vec<i64>,
+        /// The one of them whose `scheduled_at` the new job takes over.
+        schedule_of: Option<i64>,
+    },
+    /// Nothing is inserted; this job, the newest that conflicts, takes values of the new one.
+    Update {
+        /// The job's id.
         id: i64,
         /// The state it is in.
         state: State,
+        /// The fields it takes: at least one.
+        fields: Fields,
     },
 }
 
-/// Decides by the new job's policy; what existing jobs were inserted with does not matter.
-pub fn decide(policy: &Policy, members: &[Member]) -> Verdict {
-    members
-        .iter()
-        .filter(|member| !member.expired && policy.by_state.contains(member.state))
-        .max_by_key(|member| member.id)
-        .map_or(Verdict::Insert, |member| Verdict::Duplicate {
-            id: member.id,
-            state: member.state,
-        })
+impl Verdict {
+    /// The verdict in a word: `insert`, `skip`, `reject`, `replace` or `update`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Verdict::Insert => "insert",
+            Verdict::Skip(_) => "skip",
+            Verdict::Reject(_) => "reject",
+            Verdict::Replace { .. } => "replace",
+            Verdict::Update { .. } => "update",
+        }
+    }
+}
+
+/// Decides by the new job's policy; of what existing jobs were inserted with, only their holds
+/// matter.
+///
+/// `cutoff` is the clock less the policy's window, which is calendar arithmetic and so the caller's:
+/// only later jobs are young enough. Without it every job is: there is no window, or it goes back
+/// further than time does.
+pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdict {
+    let conflicting = || {
+        members
+            .iter()
+            .filter(|member| member.conflicts(policy, cutoff))
+    };
+    let Some(newest) = conflicting().max_by_key(|member| member.id) else {
+        return Verdict::Insert;
+    };
+    let existing = Existing {
+        id: newest.id,
+        state: newest.state(),
+    };
+    match policy.on_conflict {
+        OnConflict::Skip => Verdict::Skip(existing),
+        OnConflict::Reject => Verdict::Reject(existing),
+        OnConflict::Replace(replace) => {
+            let mut live: Vec<_> = conflicting().filter(|member| member.is_live()).collect();
+            live.sort_unstable_by_key(|member| member.id);
+            match live.last() {
+                None if replace.reject_final => Verdict::Reject(existing),
+                None => Verdict::Skip(existing),
+                Some(newest) => Verdict::Replace {
+                    schedule_of: (replace.except_schedule
+                        && newest.state() == Some(State::Scheduled))
+                    .then_some(newest.id),
+                    cancel: live.iter().map(|member| member.id).collect(),
+                },
+            }
+        }
+        OnConflict::Update(updates) => match existing.state {
+            Some(state) if !updates.of(state).is_empty() => Verdict::Update {
+                id: existing.id,
+                state,
+                fields: updates.of(state),
+            },
+            _ => Verdict::Skip(existing),
+        },
+    }
 }
 
 /// Which of the jobs under a key still have to be known there, now that another one joins them:
-/// those on their way, and the newest of each final state. An older final job can no longer be
-/// the answer; one that comes back by a retry joins again.
+/// those that hold the key, those on their way, and of each final state those that no newer one
+/// covers, whatever window is looked through. Usually that is one of each; one that comes back by a
+/// retry joins again.
 ///
 /// This is what keeps the list short, however often a key is used within its retention.
 pub fn fold(members: &[Member]) -> Vec<i64> {
-    let superseded = |member: &Member| {
-        member.state.is_final()
-            && members
-                .iter()
-                .any(|other| other.state == member.state && other.id > member.id && !other.expired)
-    };
-    members
-        .iter()
-        .filter(|member| !member.expired && !superseded(member))
-        .map(|member| member.id)
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::policy;
-
-    fn decide(by_state: &[&str], members: &[(i64, State, bool)]) -> Verdict {
-        let policy = policy::parse(&json!({ "by_kind": true, "by_state": by_state }), &|_| None)
-            .unwrap()
-            .unwrap();
-        let members: Vec<_> = members
-            .iter()
-            .map(|&(id, state, expired)| Member { id, state, expired })
-            .collect();
-        super::decide(&policy, &members)
-    }
-
-    #[test]
-    fn only_states_of_the_policy_conflict() {
-        assert_eq!(decide(&["running"], &[]), Verdict::Insert);
-        assert_eq!(
-            decide(
-                &["running"],
-                &[(1, State::Available, false), (2, State::Completed, false)]
-            ),
-            Verdict::Insert
-        );
-        assert_eq!(
-            decide(&["discarded"], &[(1, State::Discarded, false)]),
-            Verdict::Duplicate {
-                id: 1,
-                state: State::Discarded
+    let mut newest_first: Vec<&Member> = members.iter().collect();
+    newest_first.sort_unstable_by_key(|member| std::cmp::Reverse(member.id));
+    let mut kept = Vec::new();
+    // The final jobs among those kept: they cover what is older.
+    let mut finals: Vec<Job> = Vec::new();
+    for member in newest_first {
+        let covered = match member.job {
+            None => true,
+            Some(_) if member.is_live() => false,
+            Some(job) => {
+                let covered = finals.iter().any(|newer| newer.covers(&job));
+                if !covered {
+                    finals.push(job);
+                }
+                covered
             }
-        );
+        };
+        if member.holds || !covered {
+            kept.push(member.id);
+        }
     }
-
-    #[test]
-    fn the_newest_that_conflicts_is_answered_with() {
-        assert_eq!(
-            decide(
-                &["running", "available"],
-                &[
-                    (4, State::Completed, false),
-                    (1, State::Running, false),
-                    (3, State::Available, false),
-                    (2, State::Running, false)
-                ]
-            ),
-            Verdict::Duplicate {
-                id: 3,
-                state: State::Available
-            }
-        );
-    }
-
-    #[test]
-    fn an_expired_job_is_gone() {
-        assert_eq!(
-            decide(&["completed"], &[(1, State::Completed, true)]),
-            Verdict::Insert
-        );
-        assert_eq!(
-            decide(
-                &["completed"],
-                &[(2, State::Completed, true), (1, State::Completed, false)]
-            ),
-            Verdict::Duplicate {
-                id: 1,
-                state: State::Completed
-            }
-        );
-    }
-
-    #[test]
-    fn folding_keeps_live_jobs_and_the_newest_of_each_final_state() {
-        let member = |id, state, expired| Member { id, state, expired };
-        let members = [
-            member(1, State::Completed, false),
-            member(2, State::Completed, false),
-            member(3, State::Completed, true),
-            member(4, State::Discarded, false),
-            member(5, State::Running, false),
-            member(6, State::Running, false),
-            member(7, State::Cancelled, true),
-        ];
-        assert_eq!(fold(&members), [2, 4, 5, 6]);
-        assert!(fold(&[]).is_empty());
-    }
+    kept.reverse();
+    kept
 }
