@@ -70,12 +70,18 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     {
         return Ok(Outcome::Inserted(id));
     }
-    insert_many(std::slice::from_ref(candidate)).map(|mut outcomes| outcomes.remove(0))
+    insert_all(Batch::new(std::slice::from_ref(candidate))).map(|mut outcomes| outcomes.remove(0))
 }
 
 /// Inserts jobs in one go, as if one by one in their order.
 pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
-    let mut batch = Batch::new(candidates);
+    insert_all(Batch {
+        numbered: true,
+        ..Batch::new(candidates)
+    })
+}
+
+fn insert_all(mut batch: Batch) -> Result<Vec<Outcome>> {
     let keys: Vec<Key> = batch.groups.keys().copied().collect();
     for (key, holders) in claims::look_many(&keys) {
         batch.holders.insert(key, holders);
@@ -110,6 +116,8 @@ enum Decision {
 
 struct Batch<'a> {
     candidates: &'a [Candidate<'a>],
+    /// whether errors name an element
+    numbered: bool,
     /// the candidates of each key, in order
     groups: BTreeMap<Key, Vec<usize>>,
     /// the jobs under each key that has a claim
@@ -128,6 +136,7 @@ impl<'a> Batch<'a> {
         }
         Batch {
             candidates,
+            numbered: false,
             groups,
             holders: BTreeMap::new(),
             decisions: vec![Decision::Insert; candidates.len()],
@@ -185,7 +194,7 @@ impl<'a> Batch<'a> {
         match rejected {
             None => Ok(()),
             Some((index, existing, state)) => {
-                let index = (self.candidates.len() > 1).then_some(index + 1);
+                let index = self.numbered.then_some(index + 1);
                 Err(Error::duplicate(existing.map(|e| e.id), state, index))
             }
         }
