@@ -40,23 +40,23 @@ pub fn decide(policy: &Policy, members: &[Member]) -> Verdict {
         })
 }
 
-/// Which of the jobs under a key still have to be known there, now that another one joins them:
-/// those on their way, and the newest of each final state. An older final job can no longer be
-/// the answer; one that comes back by a retry joins again.
+/// The jobs under a key, now that another one joins them: those that have to be at hand, and those
+/// that can be put aside, because they are past their retention or a newer job in the same final
+/// state answers for them. One that comes back by a retry is at hand again.
 ///
 /// This is what keeps the list short, however often a key is used within its retention.
-pub fn fold(members: &[Member]) -> Vec<i64> {
+pub fn fold(members: &[Member]) -> (Vec<i64>, Vec<i64>) {
     let superseded = |member: &Member| {
         member.state.is_final()
             && members
                 .iter()
                 .any(|other| other.state == member.state && other.id > member.id && !other.expired)
     };
-    members
+    let (kept, aside): (Vec<&Member>, Vec<&Member>) = members
         .iter()
-        .filter(|member| !member.expired && !superseded(member))
-        .map(|member| member.id)
-        .collect()
+        .partition(|member| !member.expired && !superseded(member));
+    let ids = |members: Vec<&Member>| members.into_iter().map(|member| member.id).collect();
+    (ids(kept), ids(aside))
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
             member(6, State::Running, false),
             member(7, State::Cancelled, true),
         ];
-        assert_eq!(fold(&members), [2, 4, 5, 6]);
-        assert!(fold(&[]).is_empty());
+        assert_eq!(fold(&members), (vec![2, 4, 5, 6], vec![1, 3, 7]));
+        assert_eq!(fold(&[]), (vec![], vec![]));
     }
 }

@@ -25,6 +25,19 @@ pub fn writable() -> Result<()> {
     }
 }
 
+/// Refuses a database in which text is not UTF-8: keys are of UTF-8, and pgrx' strings are.
+pub fn encoding() -> Result<()> {
+    // SAFETY: reads a variable.
+    if unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32 {
+        Ok(())
+    } else {
+        Err(Error::unsupported(
+            "jobs works in databases with encoding UTF8 only",
+            "Create the database with ENCODING 'UTF8' TEMPLATE template0.",
+        ))
+    }
+}
+
 /// A value that must not be null.
 pub fn given<T>(parameter: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::null(parameter))

@@ -298,7 +298,10 @@ fn numbered<'a, T, U>(elements: &'a [T], mut f: impl FnMut(&'a T) -> Result<U>) 
     elements
         .iter()
         .enumerate()
-        .map(|(index, element)| f(element).map_err(|error| error.at(index + 1)))
+        .map(|(index, element)| {
+            pgrx::check_for_interrupts!();
+            f(element).map_err(|error| error.at(index + 1))
+        })
         .collect()
 }
 

@@ -47,16 +47,16 @@ pub fn take(key: Key, wait: bool) -> Lock {
     }
 }
 
-/// While it lives, whoever waits for a lock gives up after a millisecond (55P03).
+/// While it lives, whoever waits for a lock gives up soon (55P03).
 pub struct Impatience(i32);
 
 impl Impatience {
-    /// Begins to be impatient.
-    pub fn begin() -> Impatience {
+    /// From now on for so long at most.
+    pub fn begin(milliseconds: i32) -> Impatience {
         // SAFETY: a plain variable of a backend with one thread.
         unsafe {
             let before = pg_sys::LockTimeout;
-            pg_sys::LockTimeout = 1;
+            pg_sys::LockTimeout = milliseconds;
             Impatience(before)
         }
     }
