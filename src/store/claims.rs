@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobs_core::key::Key;
 use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
-use pgrx::pg_sys::{self, Datum};
+use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
-use crate::pg::array;
+use crate::pg::{array, dirty};
 
 /// A job that was inserted under a key and still exists.
 #[derive(Clone, Debug)]
@@ -72,6 +72,19 @@ pub fn claim_or_lock(claims: &[(Key, i64)]) -> BTreeSet<Key> {
             })
             .collect()
     })
+}
+
+/// Whether somebody else is at work on a key right now: its claim is locked, or is being
+/// inserted or deleted by a transaction that is still open. Call it in a subtransaction
+/// that is rolled back: it locks what it finds free.
+pub fn is_contended(key: Key) -> bool {
+    let value = bytes(key);
+    let (table, index) = CLAIM_TABLE.run(&[], |rows| {
+        let oid = |column| Oid::from(rows.datum(0, column).expect("they exist").value() as u32);
+        (oid(1), oid(2))
+    });
+    dirty::is_in_progress(table, index, value.expect("keys are not null"))
+        || IS_CLAIMED.execute(&[value]) > LOCK_FREE.execute(&[value])
 }
 
 /// Sets the lists of keys that the caller has locked, a pair a job, and puts other jobs
@@ -211,6 +224,14 @@ macro_rules! look_columns {
 }
 
 static IS_CLAIMED: Plan = Plan::new("SELECT FROM jobs.unique_claim c WHERE c.key = $1", &[BYTEA]);
+static LOCK_FREE: Plan = Plan::new(
+    "SELECT FROM jobs.unique_claim c WHERE c.key = $1 FOR UPDATE SKIP LOCKED",
+    &[BYTEA],
+);
+static CLAIM_TABLE: Plan = Plan::new(
+    "SELECT 'jobs.unique_claim'::regclass::oid, 'jobs.unique_claim_pkey'::regclass::oid",
+    &[],
+);
 static LOOK_ONE: Plan = Plan::new(
     concat!(
         "SELECT 1::bigint",

@@ -15,7 +15,7 @@ use jobs_core::verdict::{self, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
 
-use super::lock::{self, Impatience, Lock};
+use super::lock::{self, Impatience};
 use crate::error::{Error, Result};
 use crate::pg::subxact;
 use crate::pg::time;
@@ -53,24 +53,38 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     if let Some(existing) = conflicting(policy, under.as_ref()) {
         return skip_or_reject(policy, existing);
     }
-    match lock::take(key, policy.wait) {
-        Lock::Free => {}
-        Lock::Busy => return Ok(Outcome::Busy),
-        Lock::Waited => {
-            under = claims::look(key).map(Under::new);
-            if let Some(existing) = conflicting(policy, under.as_ref()) {
-                return skip_or_reject(policy, existing);
-            }
+    if !policy.wait {
+        return insert_at_once(candidate, key);
+    }
+    if lock::take(key) {
+        // Whoever had the lock has decided meanwhile.
+        under = claims::look(key).map(Under::new);
+        if let Some(existing) = conflicting(policy, under.as_ref()) {
+            return skip_or_reject(policy, existing);
         }
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
     if under.is_none()
-        && policy.wait
         && let Some(id) = insert::one_claiming(&candidate.job)
     {
         return Ok(Outcome::Inserted(id));
     }
     insert_all(Batch::new(std::slice::from_ref(candidate))).map(|mut outcomes| outcomes.remove(0))
+}
+
+/// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
+/// lock that it tried, so all of it is in a subtransaction.
+fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
+    let work = || {
+        if !lock::try_take(key) {
+            return Ok(Outcome::Busy);
+        }
+        let batch = Batch::new(std::slice::from_ref(candidate));
+        insert_all(batch).map(|mut outcomes| outcomes.remove(0))
+    };
+    let inserted =
+        |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
+    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| error.rethrow())
 }
 
 /// Inserts jobs in one go, as if one by one in their order.
@@ -324,15 +338,20 @@ impl<'a> Batch<'a> {
         if keys.is_empty() {
             return (BTreeSet::new(), Vec::new());
         }
-        if let Some(fresh) = impatiently(|| self.claim_or_lock(&keys)) {
+        if let Some(fresh) = impatiently(1, || self.claim_or_lock(&keys)) {
             return (fresh, Vec::new());
         }
         let (mut fresh, mut busy) = (BTreeSet::new(), Vec::new());
         for key in keys {
-            check_for_interrupts!();
-            match impatiently(|| self.claim_or_lock(&[key])) {
-                Some(inserted) => fresh.extend(inserted),
-                None => busy.push(key),
+            loop {
+                check_for_interrupts!();
+                match impatiently(1, || self.claim_or_lock(&[key])) {
+                    Some(inserted) => fresh.extend(inserted),
+                    None if is_contended(key) => busy.push(key),
+                    // It was the server that had to be waited for, as while the table grows.
+                    None => continue,
+                }
+                break;
             }
         }
         (fresh, busy)
@@ -408,21 +427,21 @@ fn conflicting(policy: &Policy, under: Option<&Under>) -> Option<Holder> {
     }
 }
 
-/// How long a claim that does not wait may take, in milliseconds, try by try. A claim can
-/// also wait for the server itself, for instance while the table grows; that is over soon
-/// and must not look as if somebody were inserting the same key.
-const PATIENCE: [i32; 3] = [1, 5, 25];
+/// Whether somebody else is at work on a key.
+fn is_contended(key: Key) -> bool {
+    subxact::attempt_and_keep(|| claims::is_contended(key), |_| false)
+        .unwrap_or_else(|error| error.rethrow())
+}
 
-/// Runs `work` in a subtransaction in which no lock is waited for; `None` if it would have to.
-fn impatiently<T>(work: impl Fn() -> T) -> Option<T> {
-    PATIENCE.into_iter().find_map(|milliseconds| {
-        let _impatience = Impatience::begin(milliseconds);
-        match subxact::attempt(&work) {
-            Ok(done) => Some(done),
-            Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
-            Err(error) => error.rethrow(),
-        }
-    })
+/// Runs `work` in a subtransaction in which no lock is waited for longer than that; `None`
+/// if it would have to be.
+fn impatiently<T>(milliseconds: i32, work: impl FnOnce() -> T) -> Option<T> {
+    let _impatience = Impatience::begin(milliseconds);
+    match subxact::attempt(work) {
+        Ok(done) => Some(done),
+        Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
+        Err(error) => error.rethrow(),
+    }
 }
 
 #[cfg(any(test, feature = "pg_test"))]
