@@ -134,5 +134,23 @@ CREATE TABLE jobs.unique_claim (
 COMMENT ON TABLE jobs.unique_claim IS
   'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
 
+-- Every job that was inserted under a key is in its claim's list or here, until it is deleted.
+CREATE TABLE jobs.unique_folded (
+  key    bytea  NOT NULL,
+  job_id bigint NOT NULL,
+  CONSTRAINT unique_folded_pkey PRIMARY KEY (key, job_id)
+);
+COMMENT ON TABLE jobs.unique_folded IS
+  'Final jobs that are left out of their claim''s list, because the list has a newer one in the same state. Keeps the list of a key short that is used over and over.';
+
+-- Appended only, and without a constraint that could wait for another transaction.
+CREATE TABLE jobs.unique_return (
+  key    bytea  NOT NULL,
+  job_id bigint NOT NULL
+);
+CREATE INDEX unique_return_by_key ON jobs.unique_return (key);
+COMMENT ON TABLE jobs.unique_return IS
+  'Jobs that came back by a retry: they count for their key as if they were in its claim''s list, until the next job under the key puts them there.';
+
 CREATE TABLE jobs.unique_orphan (key bytea NOT NULL);
 COMMENT ON TABLE jobs.unique_orphan IS 'Keys that lost a job by delete: maintenance looks whether their claims can go.';

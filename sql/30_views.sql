@@ -1,49 +1,51 @@
--- One branch a state, each with a constant state, so that WHERE state = 'running'
--- reads one table and WHERE id = .. is a few primary key probes.
+-- One branch a state, each with a constant state and a join of its own, so that
+-- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 CREATE VIEW jobs.jobs AS
-WITH place AS NOT MATERIALIZED (
-  SELECT j.id AS job_id, 'available'::jobs.state AS state, r.attempt, r.scheduled_at,
-         NULL::timestamptz AS attempted_at, NULL::timestamptz AS finalized_at,
-         NULL::timestamptz AS lease_expires_at, NULL::timestamptz AS deadline_at,
-         NULL::timestamptz AS cancel_requested_at, NULL::text AS cancel_reason,
-         NULL::text AS worker, NULL::bigint AS token, NULL::jsonb AS progress, NULL::jsonb AS output
-    FROM jobs.job j JOIN jobs.ready r ON r.queue = j.queue AND r.priority = j.priority AND r.seq = j.id AND r.job_id = j.id
-  UNION ALL
-  SELECT r.job_id, 'available', r.attempt, r.scheduled_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM jobs.ready r WHERE r.seq <> r.job_id
-  UNION ALL
-  SELECT s.job_id, 'scheduled', s.attempt, s.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM jobs.scheduled s WHERE s.state = 'scheduled'
-  UNION ALL
-  SELECT s.job_id, 'pending', s.attempt, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM jobs.scheduled s WHERE s.state = 'pending'
-  UNION ALL
-  SELECT s.job_id, 'retryable', s.attempt, s.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM jobs.scheduled s WHERE s.state = 'retryable'
-  UNION ALL
-  SELECT r.job_id, 'running', r.attempt, r.scheduled_at, r.attempted_at, NULL, r.lease_expires_at, r.deadline_at,
-         r.cancel_requested_at, r.cancel_reason, r.worker, r.token, r.progress, NULL
-    FROM jobs.running r
-  UNION ALL
-  SELECT f.job_id, 'completed', f.attempt, f.scheduled_at, f.attempted_at, f.finalized_at, NULL, NULL,
-         f.cancel_requested_at, f.cancel_reason, f.worker, f.token, NULL, f.output
-    FROM jobs.finished f WHERE f.state = 'completed'
-  UNION ALL
-  SELECT f.job_id, 'cancelled', f.attempt, f.scheduled_at, f.attempted_at, f.finalized_at, NULL, NULL,
-         f.cancel_requested_at, f.cancel_reason, f.worker, f.token, NULL, f.output
-    FROM jobs.finished f WHERE f.state = 'cancelled'
-  UNION ALL
-  SELECT f.job_id, 'discarded', f.attempt, f.scheduled_at, f.attempted_at, f.finalized_at, NULL, NULL,
-         f.cancel_requested_at, f.cancel_reason, f.worker, f.token, NULL, f.output
-    FROM jobs.finished f WHERE f.state = 'discarded'
-)
-SELECT j.id, p.state, j.queue, j.kind, j.priority, p.attempt, j.max_attempts,
-       j.args, COALESCE(j.meta, '{}') AS meta, COALESCE(j.tags, '{}') AS tags,
-       j.created_at, COALESCE(p.scheduled_at, j.scheduled_at, j.created_at) AS scheduled_at,
-       p.attempted_at, p.finalized_at, j.expires_at,
-       COALESCE(j.timeout, '1 minute') AS timeout, p.lease_expires_at, p.deadline_at,
+SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
+       p.args, COALESCE(p.meta, '{}') AS meta, COALESCE(p.tags, '{}') AS tags,
+       p.created_at, COALESCE(p.moved_to, p.scheduled_at, p.created_at) AS scheduled_at,
+       p.attempted_at, p.finalized_at, p.expires_at,
+       COALESCE(p.timeout, '1 minute') AS timeout, p.lease_expires_at, p.deadline_at,
        p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, p.output
-  FROM place p JOIN jobs.job j ON j.id = p.job_id;
+  FROM (
+    SELECT j.*, 'available'::jobs.state AS state, p.attempt, p.scheduled_at AS moved_to,
+           NULL::timestamptz AS attempted_at, NULL::timestamptz AS finalized_at,
+           NULL::timestamptz AS lease_expires_at, NULL::timestamptz AS deadline_at,
+           NULL::timestamptz AS cancel_requested_at, NULL::text AS cancel_reason, NULL::text AS worker,
+           NULL::bigint AS token, NULL::jsonb AS progress, NULL::jsonb AS output
+      FROM jobs.job j JOIN jobs.ready p ON p.queue = j.queue AND p.priority = j.priority AND p.seq = j.id
+    UNION ALL
+    SELECT j.*, 'available', p.attempt, p.scheduled_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL, NULL
+      FROM jobs.job j JOIN jobs.ready p ON p.job_id = j.id WHERE p.seq <> p.job_id
+    UNION ALL
+    SELECT j.*, 'scheduled', p.attempt, p.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'scheduled'
+    UNION ALL
+    SELECT j.*, 'pending', p.attempt, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'pending'
+    UNION ALL
+    SELECT j.*, 'retryable', p.attempt, p.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'retryable'
+    UNION ALL
+    SELECT j.*, 'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
+           p.deadline_at, p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, NULL
+      FROM jobs.job j JOIN jobs.running p ON p.job_id = j.id
+    UNION ALL
+    SELECT j.*, 'completed', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
+           p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
+      FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'completed'
+    UNION ALL
+    SELECT j.*, 'cancelled', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
+           p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
+      FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'cancelled'
+    UNION ALL
+    SELECT j.*, 'discarded', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
+           p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
+      FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'discarded'
+  ) p;
 COMMENT ON VIEW jobs.jobs IS 'Every job, one row.';
 
 CREATE VIEW jobs.errors AS

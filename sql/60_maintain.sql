@@ -8,8 +8,8 @@ COMMENT ON FUNCTION jobs.maintain() IS
 $$Runs every maintenance task once: schedule (due jobs become available), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs).
 A row per task; a failing task is reported in error and does not stop the others. Errors: 25006 on a standby or read only.$$;
 
-CREATE FUNCTION jobs.wake_worker() RETURNS void
+CREATE FUNCTION jobs.installed() RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'wake_worker_wrapper';
-COMMENT ON FUNCTION jobs.wake_worker() IS
-'Tells the background worker, at commit, that this database has work for it. Called by the install script; harmless otherwise.';
+AS 'MODULE_PATHNAME', 'installed_wrapper';
+COMMENT ON FUNCTION jobs.installed() IS
+$$The end of the install script: refuses a database whose encoding is not UTF8 (0A000), and tells the background worker, at commit, that this database has the extension. Harmless otherwise.$$;

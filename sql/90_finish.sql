@@ -11,6 +11,8 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.finished', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.error', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.answer', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_claim', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.unique_folded', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.unique_return', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_orphan', '');
 
-SELECT jobs.wake_worker();
+SELECT jobs.installed();

@@ -121,6 +121,11 @@ impl Error {
         Error::new(Code::ERRCODE_READ_ONLY_SQL_TRANSACTION, message).hint(hint)
     }
 
+    /// 0A000: what this extension does not do.
+    pub fn unsupported(message: &str, hint: &str) -> Error {
+        Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).hint(hint)
+    }
+
     /// 40001: what the transaction's snapshot shows is over.
     pub fn serialization(id: i64) -> Error {
         Error::new(

@@ -26,17 +26,29 @@ static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 36
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 #[allow(missing_docs)]
 pub enum LogLevel {
+    #[name = c"debug5"]
     Debug5,
+    #[name = c"debug4"]
     Debug4,
+    #[name = c"debug3"]
     Debug3,
+    #[name = c"debug2"]
     Debug2,
+    #[name = c"debug1"]
     Debug1,
+    #[name = c"info"]
     Info,
+    #[name = c"notice"]
     Notice,
+    #[name = c"warning"]
     Warning,
+    #[name = c"error"]
     Error,
+    #[name = c"log"]
     Log,
+    #[name = c"fatal"]
     Fatal,
+    #[name = c"panic"]
     Panic,
 }
 

@@ -241,7 +241,7 @@ async fn an_idle_database_writes_no_wal() {
 
 /// Has the worker come and go.
 async fn visit(db: &Client) {
-    db.batch_execute("select jobs.wake_worker()").await.unwrap();
+    db.batch_execute("select jobs.installed()").await.unwrap();
     workers_become(db, "quiet", 1).await;
     workers_become(db, "quiet", 0).await;
 }
@@ -384,6 +384,116 @@ async fn is_started_again_after_being_terminated() {
     .await;
     assert_eq!(ended, 2);
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    becomes(&db, id, "available").await;
+}
+
+#[tokio::test]
+async fn a_terminated_worker_is_woken_again_at_once() {
+    let cluster = Cluster::start();
+    let db = cluster.database("woken").await;
+    cluster.allow(
+        1,
+        "57P01 jobs worker .*FATAL:  terminating background worker",
+    );
+    insert(&db, "'x'").await;
+    workers_become(&db, "woken", 1).await;
+    db.batch_execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs worker'",
+    )
+    .await
+    .unwrap();
+    workers_become(&db, "woken", 0).await;
+    let begun = Instant::now();
+    insert(&db, "'x'").await;
+    workers_become(&db, "woken", 1).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn cancelling_an_idle_process_does_nothing() {
+    let cluster = Cluster::start();
+    let db = cluster.database("cancelled").await;
+    insert(&db, "'x'").await;
+    workers_become(&db, "cancelled", 1).await;
+    let pids = "select array_agg(pid order by pid)::text from pg_stat_activity where backend_type like 'jobs %'";
+    let before: String = db.query_one(pids, &[]).await.unwrap().get(0);
+    db.batch_execute(
+        "select pg_cancel_backend(pid) from pg_stat_activity where backend_type like 'jobs %'",
+    )
+    .await
+    .unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let after: String = db.query_one(pids, &[]).await.unwrap().get(0);
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn ends_with_its_postmaster() {
+    let cluster = Cluster::start();
+    let db = cluster.database("orphans").await;
+    insert(&db, "'x'").await;
+    workers_become(&db, "orphans", 1).await;
+    cluster.kill9();
+    cluster.start_again();
+    let db = cluster.connect("orphans").await;
+    insert(&db, "'x'").await;
+    workers_become(&db, "orphans", 1).await;
+}
+
+#[tokio::test]
+async fn is_switched_off_while_it_has_work() {
+    let cluster = Cluster::builder()
+        .set("jobs.batch_size", 100)
+        .set("jobs.interval", "10ms")
+        .start();
+    let db = cluster.database("busy").await;
+    flood(&db, 50_000).await;
+    poll_until("it has begun", SOON, async || {
+        number(&db, "select count(*) from jobs.ready").await > 0
+    })
+    .await;
+    cluster.set("jobs.enabled", "off");
+    cluster.reload();
+    workers_become(&db, "busy", 0).await;
+    assert!(
+        number(&db, "select count(*) from jobs.scheduled").await > 0,
+        "it stopped half-way"
+    );
+}
+
+#[tokio::test]
+async fn databases_that_are_dropped_by_force_leave_room() {
+    let cluster = Cluster::start();
+    let postgres = cluster.connect("postgres").await;
+    cluster.allow(
+        u32::MAX,
+        "57P01 (jobs worker|client backend churn[0-9]+).*FATAL:  terminating",
+    );
+    cluster.allow(
+        u32::MAX,
+        "3D000 jobs worker .*FATAL:  database .* does not exist",
+    );
+    // More than there are slots in shared memory.
+    let template = cluster.database("pattern").await;
+    drop(template);
+    for n in 0..260 {
+        let name = format!("churn{n}");
+        let copy = format!("create database {name} template pattern strategy file_copy");
+        postgres.batch_execute(&copy).await.unwrap();
+        let db = cluster.connect(&name).await;
+        db.batch_execute("select jobs.installed()").await.unwrap();
+        drop(db);
+        postgres
+            .batch_execute(&format!("drop database {name} with (force)"))
+            .await
+            .unwrap();
+    }
+    let db = cluster.database("last").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.2 s'").await;
     becomes(&db, id, "available").await;
 }
 

@@ -53,6 +53,15 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
+/// A value as messages show it: cut where it is too long to help.
+pub fn shown(value: &str) -> String {
+    const LONGEST: usize = 40;
+    match value.char_indices().nth(LONGEST) {
+        None => value.to_string(),
+        Some((end, _)) => format!("{}...", &value[..end]),
+    }
+}
+
 /// The candidate that `word` is most likely a misspelling of, if any is near enough to be worth
 /// asking.
 ///

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::Invalid;
+use crate::error::shown;
 use crate::json;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -96,7 +97,10 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
     match value {
         Value::Number(seconds) => seconds.as_f64().and_then(from_seconds).ok_or_else(|| {
             Invalid::new(
-                format!("{field} is {seconds} seconds, which is out of range"),
+                format!(
+                    "{field} is {} seconds, which is out of range",
+                    shown(&seconds.to_string())
+                ),
                 "A duration is at most 9223372036854 seconds.",
             )
         }),

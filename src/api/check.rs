@@ -5,6 +5,7 @@ use pgrx::{FromDatum, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::array::{self, Array};
+use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
 /// The longest kind or queue, in characters.
@@ -21,6 +22,19 @@ pub fn writable() -> Result<()> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Refuses a database in which text is not UTF-8: keys are of UTF-8, and pgrx' strings are.
+pub fn encoding() -> Result<()> {
+    // SAFETY: reads a variable.
+    if unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32 {
+        Ok(())
+    } else {
+        Err(Error::unsupported(
+            "jobs works in databases with encoding UTF8 only",
+            "Create the database with ENCODING 'UTF8' TEMPLATE template0.",
+        ))
     }
 }
 
@@ -88,36 +102,34 @@ pub fn timeout(value: Interval) -> Result<Interval> {
         days: 0,
         micros: -1_000_000,
     };
-    if value == none || approximate(value) > 0 {
+    if value == none {
         Ok(value)
     } else {
-        Err(Error::invalid(
-            "timeout must be positive",
-            "A timeout is longer than 0, or -1 second for no limit.",
-        ))
+        positive("timeout", value).map_err(|error| error.hint("Use -1 second for no limit."))
     }
 }
 
 /// A duration that must not be negative.
 pub fn not_negative(parameter: &str, value: Interval) -> Result<Interval> {
-    if approximate(value) >= 0 {
-        Ok(value)
-    } else {
-        Err(Error::invalid(
-            format!("{parameter} must not be negative"),
-            format!("{parameter} is a duration from now, 0 or longer."),
-        ))
-    }
+    bounded(parameter, value, 0, "0 or longer")
 }
 
 /// A duration that must be longer than 0.
 pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
-    if approximate(value) > 0 {
+    bounded(parameter, value, 1, "longer than 0")
+}
+
+/// From now on, no duration may lead past the end of time: a job that nobody could
+/// fetch any more would be in everybody's way.
+const LONGEST_YEARS: i128 = 1000;
+
+fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<Interval> {
+    if (least..=LONGEST_YEARS * 12 * 30 * MICROS_PER_DAY).contains(&approximate(value)) {
         Ok(value)
     } else {
         Err(Error::invalid(
-            format!("{parameter} must be positive"),
-            format!("{parameter} is a duration longer than 0."),
+            format!("{parameter} {:?} is out of range", time::show(value)),
+            format!("{parameter} is a duration: {rule}, at most {LONGEST_YEARS} years."),
         ))
     }
 }
@@ -127,11 +139,22 @@ pub fn finite(parameter: &str, value: i64) -> Result<i64> {
     if time::is_finite(value) {
         Ok(value)
     } else {
+        let sign = if value < 0 { "-" } else { "" };
         Err(Error::invalid(
-            format!("{parameter} must be finite"),
+            format!("{parameter} {sign}infinity is out of range"),
             format!("{parameter} is a point in time, not an infinity."),
-        )
-        .hint("Leave it out, or insert with pending => true to wait without a time."))
+        ))
+    }
+}
+
+/// A JSON object; SQL null and JSON null both leave it out.
+pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
+    match value.filter(|value| !value.is_null()) {
+        Some(value) if !value.is_object() => Err(Error::invalid(
+            format!("{parameter} is not a JSON object"),
+            format!("{parameter} is an object of any members."),
+        )),
+        value => Ok(value),
     }
 }
 
@@ -182,8 +205,10 @@ pub fn interval(value: pgrx::datum::Interval) -> Interval {
     }
 }
 
-/// A length to compare with 0, months being 30 days, as Postgres compares intervals.
+const MICROS_PER_DAY: i128 = 86_400_000_000;
+
+/// A length to compare, months being 30 days, as Postgres compares intervals.
 fn approximate(value: Interval) -> i128 {
     let days = i128::from(value.months) * 30 + i128::from(value.days);
-    days * 86_400_000_000 + i128::from(value.micros)
+    days * MICROS_PER_DAY + i128::from(value.micros)
 }

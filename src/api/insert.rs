@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use jobs_core::error::nearest;
+use jobs_core::error::{nearest, shown};
 use jobs_core::interval::{self, Interval};
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
@@ -45,17 +45,8 @@ struct Options {
 impl Options {
     /// Checks everything that can be wrong about these options; what is left per job is its kind and args.
     fn checked(&self) -> Result<Checked<'_>> {
-        if let Some(retry) = self.retry {
-            check_retry(retry)?;
-        }
-        if let Some(meta) = self.meta
-            && meta.members().is_none()
-        {
-            return Err(Error::invalid(
-                "meta must be a JSON object",
-                "meta is an object of any members.",
-            ));
-        }
+        let meta = check::object("meta", self.meta)?;
+        let retry = check_retry(self.retry)?;
         Ok(Checked {
             queue: check::name(
                 "queue",
@@ -76,6 +67,8 @@ impl Options {
                 .max_attempts
                 .map_or(Ok(DEFAULT_MAX_ATTEMPTS), check::max_attempts)?,
             timeout: self.timeout.map(check::timeout).transpose()?,
+            meta,
+            retry,
             policy: policy::parse(self.unique)?,
             options: self,
         })
@@ -90,6 +83,8 @@ struct Checked<'a> {
     expires_at: Option<i64>,
     max_attempts: i32,
     timeout: Option<Interval>,
+    meta: Option<Jsonb>,
+    retry: Option<Jsonb>,
     policy: Option<Rc<Policy>>,
     options: &'a Options,
 }
@@ -109,7 +104,7 @@ impl<'a> Checked<'a> {
                 &Subject {
                     kind,
                     args,
-                    meta: self.options.meta,
+                    meta: self.meta,
                     queue: self.queue,
                     at: self.scheduled_at.unwrap_or(now),
                 },
@@ -127,9 +122,9 @@ impl<'a> Checked<'a> {
                 expires_at: self.expires_at,
                 max_attempts: self.max_attempts,
                 tags: self.options.tags.clone(),
-                meta: self.options.meta,
+                meta: self.meta,
                 timeout: self.timeout,
-                retry: self.options.retry,
+                retry: self.retry,
                 unique_key,
             },
             policy: self.policy.clone(),
@@ -303,16 +298,26 @@ fn numbered<'a, T, U>(elements: &'a [T], mut f: impl FnMut(&'a T) -> Result<U>) 
     elements
         .iter()
         .enumerate()
-        .map(|(index, element)| f(element).map_err(|error| error.at(index + 1)))
+        .map(|(index, element)| {
+            pgrx::check_for_interrupts!();
+            f(element).map_err(|error| error.at(index + 1))
+        })
         .collect()
 }
 
 /// Only the default policy is there so far.
-fn check_retry(retry: Jsonb) -> Result<()> {
-    match retry.to_value() {
-        Value::String(name) if name == "river" => Ok(()),
-        _ => Err(Error::invalid(
-            "retry policy is not supported by this version",
+fn check_retry(retry: Option<Jsonb>) -> Result<Option<Jsonb>> {
+    // A driver's JSON null is meant as the default, too.
+    let Some(retry) = retry.filter(|retry| !retry.is_null()) else {
+        return Ok(None);
+    };
+    match retry.to_value()? {
+        Value::String(name) if name == "river" => Ok(Some(retry)),
+        other => Err(Error::invalid(
+            format!(
+                "retry policy {} is not supported by this version",
+                shown(&other.to_string())
+            ),
             "retry is \"river\".",
         )),
     }
@@ -373,7 +378,7 @@ impl Element {
                 "meta" => options.meta = Some(value),
                 "timeout" => {
                     options.timeout = Some(interval::from_json(
-                        &value.to_value(),
+                        &value.to_value()?,
                         &name,
                         &time::read_interval,
                     )?);
@@ -413,7 +418,7 @@ fn wrong_type(field: &str, rule: &str) -> Error {
 }
 
 fn string(field: &str, value: Jsonb) -> Result<String> {
-    match value.to_value() {
+    match value.to_value()? {
         Value::String(text) => Ok(text),
         _ => Err(wrong_type(field, "a string")),
     }
@@ -430,7 +435,7 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
 }
 
 fn integer(field: &str, value: Jsonb) -> Result<i32> {
-    let number = match value.to_value() {
+    let number = match value.to_value()? {
         Value::Number(number) => number,
         _ => return Err(wrong_type(field, "a whole number")),
     };
@@ -443,21 +448,21 @@ fn integer(field: &str, value: Jsonb) -> Result<i32> {
     });
     whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
         Error::invalid(
-            format!("{field} {number} is out of range"),
+            format!("{field} {} is out of range", shown(&number.to_string())),
             format!("{field} is a whole number of 32 bits."),
         )
     })
 }
 
 fn boolean(field: &str, value: Jsonb) -> Result<bool> {
-    match value.to_value() {
+    match value.to_value()? {
         Value::Bool(flag) => Ok(flag),
         _ => Err(wrong_type(field, "true or false")),
     }
 }
 
 fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
-    match value.to_value() {
+    match value.to_value()? {
         Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
             Error::invalid(
                 format!("{field} {text:?} is not a timestamp"),

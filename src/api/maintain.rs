@@ -34,8 +34,9 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     rows
 }
 
-/// Tells the background worker that this database has work. See the COMMENT in sql/60_maintain.sql.
+/// The end of the install script. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
-fn wake_worker() {
+fn installed() {
+    check::encoding().or_raise();
     wake::at_commit();
 }

@@ -23,7 +23,7 @@ fn unique_key(
         let subject = Subject {
             kind: check::name("kind", kind)?,
             args: check::given("args", args)?,
-            meta,
+            meta: check::object("meta", meta)?,
             queue: check::name("queue", queue.or(Some("default")))?,
             at: match scheduled_at {
                 Some(at) => check::finite("scheduled_at", at.into())?,

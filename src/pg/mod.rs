@@ -1,9 +1,10 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows,
-//! arrays, times, subtransactions. All that is unsafe about it stays in here and
+//! arrays, times, subtransactions, uncommitted rows. All that is unsafe about it stays in here and
 //! in [`crate::store::spi`].
 
 pub mod answer;
 pub mod array;
+pub mod dirty;
 pub mod jsonb;
 pub mod subxact;
 pub mod time;

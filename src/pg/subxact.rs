@@ -8,6 +8,14 @@ use pgrx::{PgTryBuilder, pg_sys};
 
 /// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error returned.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
+    attempt_and_keep(work, |_| true)
+}
+
+/// The same, and everything is rolled back also where what `work` returned is not to `keep`.
+pub fn attempt_and_keep<T>(
+    work: impl FnOnce() -> T,
+    keep: impl FnOnce(&T) -> bool,
+) -> Result<T, Box<CaughtError>> {
     // SAFETY: the sequence of PL/pgSQL's exception blocks.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
@@ -15,12 +23,11 @@ pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
         let outcome = catch(work);
-        match outcome {
-            Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
-            Err(_) => {
-                pg_sys::MemoryContextSwitchTo(context);
-                pg_sys::RollbackAndReleaseCurrentSubTransaction();
-            }
+        pg_sys::MemoryContextSwitchTo(context);
+        if outcome.as_ref().is_ok_and(keep) {
+            pg_sys::ReleaseCurrentSubTransaction();
+        } else {
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;

@@ -1,6 +1,6 @@
 //! Times and durations: timestamps are microseconds since 2000-01-01 UTC, as the server counts.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{self, Datum};
@@ -37,6 +37,18 @@ pub fn interval_datum(duration: Interval) -> Datum {
             pg_sys::palloc(std::mem::size_of::<pg_sys::Interval>()).cast();
         *span = to_server(duration);
         Datum::from(span)
+    }
+}
+
+/// A duration as the session prints it.
+pub fn show(duration: Interval) -> String {
+    // SAFETY: the output function of the datum's type.
+    unsafe {
+        let text = pg_sys::OidOutputFunctionCall(
+            pg_sys::Oid::from(pg_sys::F_INTERVAL_OUT),
+            interval_datum(duration),
+        );
+        CStr::from_ptr(text).to_string_lossy().into_owned()
     }
 }
 

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::key::Key;
-use jobs_core::state::State;
+use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
-use pgrx::pg_sys::{self, Datum};
+use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::spi::{Arg, Plan, Tuples};
+use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
-use crate::pg::array;
+use crate::pg::{array, dirty};
 
 /// A job that was inserted under a key and still exists.
 #[derive(Clone, Debug)]
@@ -74,19 +74,61 @@ pub fn claim_or_lock(claims: &[(Key, i64)]) -> BTreeSet<Key> {
     })
 }
 
-/// Sets which jobs are under keys that the caller has locked: a row a pair. Always
-/// writes the claim, so that a rival with an older snapshot gets 40001.
-pub fn set_holders(pairs: &[(Key, i64)]) {
-    if !pairs.is_empty() {
-        let (keys, ids) = columns(pairs);
-        SET_HOLDERS.execute(&[Some(keys), Some(ids)]);
+/// Whether somebody else is at work on a key right now: its claim is locked, or is being
+/// inserted or deleted by a transaction that is still open. Call it in a subtransaction
+/// that is rolled back: it locks what it finds free.
+pub fn is_contended(key: Key) -> bool {
+    let value = bytes(key);
+    let (table, index) = CLAIM_TABLE.run(&[], |rows| {
+        let oid = |column| Oid::from(rows.datum(0, column).expect("they exist").value() as u32);
+        (oid(1), oid(2))
+    });
+    dirty::is_in_progress(table, index, value.expect("keys are not null"))
+        || IS_CLAIMED.execute(&[value]) > LOCK_FREE.execute(&[value])
+}
+
+/// Sets the lists of keys that the caller has locked, a pair a job, and puts other jobs
+/// aside. Always writes the claim, so that a rival with an older snapshot gets 40001.
+pub fn set_holders(listed: &[(Key, i64)], aside: &[(Key, i64)]) {
+    if !listed.is_empty() {
+        let (keys, ids) = columns(listed);
+        for plan in [&SET_HOLDERS, &LISTED_AGAIN, &RETURNED] {
+            plan.execute(&[Some(keys), Some(ids)]);
+        }
+    }
+    if !aside.is_empty() {
+        let (keys, ids) = columns(aside);
+        for plan in [&PUT_ASIDE, &RETURNED] {
+            plan.execute(&[Some(keys), Some(ids)]);
+        }
     }
 }
 
-/// Puts a job that comes back under its key again, in case it had been folded away.
-/// Never waits: while the claim is locked, another job is taking the key.
-pub fn rejoin(key: Key, id: i64) {
-    REJOIN.execute(&[bytes(key), Some(Datum::from(id))]);
+/// Of the jobs under a key that were put aside, the newest in each of these final states.
+/// The caller has locked the key.
+pub fn look_aside(key: Key, states: States) -> Vec<Holder> {
+    let names: Vec<Arg> = states.iter().map(|state| text(state.as_str())).collect();
+    LOOK_ASIDE.run(&[bytes(key), Some(array::build(TEXT, &names))], |rows| {
+        (0..rows.len())
+            .filter_map(|row| holder(rows, row))
+            .collect()
+    })
+}
+
+/// Says that a final job comes back: from now on it counts under its key also if it had
+/// been put aside. Never waits, whoever has locked the claim.
+pub fn come_back(key: Key, id: i64) {
+    COME_BACK.execute(&[bytes(key), Some(Datum::from(id))]);
+}
+
+/// Forgets jobs that are being deleted, wherever they stand beside the lists.
+pub fn forget(pairs: &[(Key, i64)]) {
+    if !pairs.is_empty() {
+        let (keys, ids) = columns(pairs);
+        for plan in [&LISTED_AGAIN, &RETURNED] {
+            plan.execute(&[Some(keys), Some(ids)]);
+        }
+    }
 }
 
 /// Notes that a key lost a job, for maintenance to look whether the claim can go.
@@ -128,7 +170,7 @@ fn columns(pairs: &[(Key, i64)]) -> (Datum, Datum) {
     (array::build(BYTEA, &keys), array::build(INT8, &ids))
 }
 
-/// A claim without any job left gives one row of nulls.
+/// A claim without any job left gives one row of nulls; a job in no place has no state.
 fn holder(rows: &Tuples, row: usize) -> Option<Holder> {
     Some(Holder {
         id: rows.big(row, 2)?,
@@ -140,21 +182,39 @@ fn holder(rows: &Tuples, row: usize) -> Option<Holder> {
     })
 }
 
-// A job in none of the three tables is available: one snapshot sees it in exactly one place.
-macro_rules! holders {
+// One snapshot sees a job in exactly one place. One that is in no place at all is not
+// there: its job row is left from something that went wrong, and it holds nothing.
+macro_rules! holder_places {
     () => {
-        "LEFT JOIN LATERAL (
-           SELECT j.id, j.queue, j.created_at, f.finalized_at,
-                  CASE WHEN r.job_id IS NOT NULL THEN 'running'
-                       ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
-                  COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, a.scheduled_at,
-                           j.scheduled_at, j.created_at) AS scheduled_at
-             FROM unnest(c.jobs) AS u(id)
-             JOIN jobs.job j ON j.id = u.id
-             LEFT JOIN jobs.running r ON r.job_id = j.id
+        "LEFT JOIN jobs.running r ON r.job_id = j.id
              LEFT JOIN jobs.scheduled s ON s.job_id = j.id
              LEFT JOIN jobs.finished f ON f.job_id = j.id
-             LEFT JOIN jobs.ready a ON a.job_id = j.id AND a.seq <> a.job_id) h ON true"
+             LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+             LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id"
+    };
+}
+macro_rules! holder_columns {
+    () => {
+        "j.id,
+                  CASE WHEN r.job_id IS NOT NULL THEN 'running'
+                       WHEN COALESCE(a.seq, b.seq) IS NOT NULL THEN 'available'
+                       ELSE COALESCE(s.state::text, f.state::text) END AS state,
+                  j.queue, j.created_at,
+                  COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, b.scheduled_at,
+                           j.scheduled_at, j.created_at) AS scheduled_at,
+                  f.finalized_at"
+    };
+}
+macro_rules! holders {
+    () => {
+        concat!(
+            "LEFT JOIN LATERAL (
+               SELECT ", holder_columns!(), "
+                 FROM (SELECT unnest(c.jobs)
+                        UNION ALL
+                       SELECT t.job_id FROM jobs.unique_return t WHERE t.key = c.key AND t.job_id <> ALL (c.jobs)) AS u(id)
+                 JOIN jobs.job j ON j.id = u.id ", holder_places!(), ") h ON true"
+        )
     };
 }
 macro_rules! look_columns {
@@ -164,6 +224,14 @@ macro_rules! look_columns {
 }
 
 static IS_CLAIMED: Plan = Plan::new("SELECT FROM jobs.unique_claim c WHERE c.key = $1", &[BYTEA]);
+static LOCK_FREE: Plan = Plan::new(
+    "SELECT FROM jobs.unique_claim c WHERE c.key = $1 FOR UPDATE SKIP LOCKED",
+    &[BYTEA],
+);
+static CLAIM_TABLE: Plan = Plan::new(
+    "SELECT 'jobs.unique_claim'::regclass::oid, 'jobs.unique_claim_pkey'::regclass::oid",
+    &[],
+);
 static LOOK_ONE: Plan = Plan::new(
     concat!(
         "SELECT 1::bigint",
@@ -201,10 +269,34 @@ static SET_HOLDERS: Plan = Plan::new(
     &[BYTEAS, INT8S],
 );
 
-static REJOIN: Plan = Plan::new(
-    "UPDATE jobs.unique_claim SET jobs = jobs || $2
-      WHERE key = (SELECT c.key FROM jobs.unique_claim c WHERE c.key = $1 AND $2 <> ALL (c.jobs) FOR UPDATE SKIP LOCKED)",
+static LOOK_ASIDE: Plan = Plan::new(
+    concat!(
+        "SELECT DISTINCT ON (f.state) 1::bigint, ",
+        holder_columns!(),
+        "
+           FROM jobs.unique_folded u JOIN jobs.job j ON j.id = u.job_id ",
+        holder_places!(),
+        "
+          WHERE u.key = $1 AND f.state::text = ANY ($2)
+          ORDER BY f.state, f.finalized_at DESC"
+    ),
+    &[BYTEA, TEXTS],
+);
+static PUT_ASIDE: Plan = Plan::new(
+    "INSERT INTO jobs.unique_folded (key, job_id) SELECT n.key, n.id FROM unnest($1, $2) AS n(key, id) ON CONFLICT DO NOTHING",
+    &[BYTEAS, INT8S],
+);
+static LISTED_AGAIN: Plan = Plan::new(
+    "DELETE FROM jobs.unique_folded u USING unnest($1, $2) AS n(key, id) WHERE u.key = n.key AND u.job_id = n.id",
+    &[BYTEAS, INT8S],
+);
+static COME_BACK: Plan = Plan::new(
+    "INSERT INTO jobs.unique_return (key, job_id) VALUES ($1, $2)",
     &[BYTEA, INT8],
+);
+static RETURNED: Plan = Plan::new(
+    "DELETE FROM jobs.unique_return u USING unnest($1, $2) AS n(key, id) WHERE u.key = n.key AND u.job_id = n.id",
+    &[BYTEAS, INT8S],
 );
 
 static NOTE_ORPHAN: Plan = Plan::new("INSERT INTO jobs.unique_orphan (key) VALUES ($1)", &[BYTEA]);

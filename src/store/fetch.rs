@@ -110,6 +110,7 @@ static PROMOTE_DUE: Plan = Plan::new(
        DELETE FROM jobs.scheduled
         WHERE ctid = ANY (ARRAY(
           SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2
+              AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
            ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
        RETURNING job_id, due_at, expires_at, attempt, queue)
      INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)

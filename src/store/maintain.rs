@@ -1,5 +1,6 @@
 //! What the maintenance tasks look for and clear away. Every statement takes a bounded
-//! number of rows and skips what somebody else has locked.
+//! number of rows, skips what somebody else has locked, and leaves rows alone whose job
+//! is not there: while a dump is being restored it may yet come.
 
 use std::collections::BTreeSet;
 
@@ -79,12 +80,17 @@ pub fn forget_answers(horizon: i64, limit: i64) -> usize {
     FORGET_ANSWERS.execute(&[big(horizon), big(limit)])
 }
 
-/// Which of these keys' claims could not be locked, because somebody is at work on them.
-/// The others are locked, or do not exist.
-pub fn lock_claims(keys: &BTreeSet<Key>) -> BTreeSet<Key> {
-    if keys.is_empty() {
-        return BTreeSet::new();
-    }
+/// Claims that were locked, and those that could not be, because somebody is at work on
+/// them. A key in neither has no claim.
+pub struct Claims {
+    /// locked until the end of the transaction
+    pub locked: BTreeSet<Key>,
+    /// somebody else's
+    pub busy: BTreeSet<Key>,
+}
+
+/// Locks the claims of these keys that nobody is at work on.
+pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     let list: Vec<Key> = keys.iter().copied().collect();
     let read = |plan: &Plan| -> BTreeSet<Key> {
         plan.run(&[Some(key_array(&list))], |rows| {
@@ -93,12 +99,21 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> BTreeSet<Key> {
                 .collect()
         })
     };
+    if keys.is_empty() {
+        return Claims {
+            locked: BTreeSet::new(),
+            busy: BTreeSet::new(),
+        };
+    }
     let locked = read(&LOCK_CLAIMS);
-    let existing = read(&EXISTING_CLAIMS);
-    existing.difference(&locked).copied().collect()
+    let busy = read(&EXISTING_CLAIMS)
+        .difference(&locked)
+        .copied()
+        .collect();
+    Claims { locked, busy }
 }
 
-/// Deletes those claims, locked by the caller, under which no job is left; how many.
+/// Deletes those claims under which no job is left; how many. The caller has locked all of them.
 ///
 /// It has to be a statement of its own, after the locking: it looks with a snapshot in
 /// which everything is visible that the lock waited out. In one statement with the
@@ -111,8 +126,8 @@ pub fn reap_claims(keys: &BTreeSet<Key>) -> usize {
     REAP_CLAIMS.execute(&[Some(key_array(&list))])
 }
 
-/// Keys that lost a job by delete; their notes are taken away.
-pub fn take_orphans(limit: i64) -> BTreeSet<Key> {
+/// Keys that lost a job by delete, a key a note; the notes are taken away.
+pub fn take_orphans(limit: i64) -> Vec<Key> {
     TAKE_ORPHANS.run(&[big(limit)], |rows| {
         (0..rows.len())
             .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
@@ -166,7 +181,8 @@ macro_rules! expire {
             "
                 WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM ",
             $table,
-            " t WHERE t.expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
+            " t WHERE t.expires_at <= $1
+                  AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id) LIMIT $2 FOR UPDATE SKIP LOCKED))
                RETURNING job_id, attempt, ",
             $scheduled_at,
             " AS scheduled_at),
@@ -185,15 +201,17 @@ static EXPIRE_SCHEDULED: Plan = Plan::new(
 );
 
 static EXPIRED_LEASES: Plan = Plan::new(
-    "SELECT job_id, token, COALESCE(lease_expires_at >= deadline_at, false)
-       FROM jobs.running WHERE lease_expires_at <= $1 ORDER BY job_id LIMIT $2 FOR UPDATE SKIP LOCKED",
+    "SELECT r.job_id, r.token, COALESCE(r.lease_expires_at >= r.deadline_at, false)
+       FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+      WHERE r.lease_expires_at <= $1 ORDER BY r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED",
     &[AT, INT8],
 );
 
 static PAST_RETENTION: Plan = Plan::new(
-    "SELECT f.job_id, (SELECT j.unique_key FROM jobs.job j WHERE j.id = f.job_id)
-       FROM jobs.finished f WHERE f.state = $1::jobs.state AND f.finalized_at <= $2
-      ORDER BY f.finalized_at LIMIT $3 FOR UPDATE SKIP LOCKED",
+    "SELECT f.job_id, j.unique_key
+       FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
+      WHERE f.state = $1::jobs.state AND f.finalized_at <= $2
+      ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED",
     &[TEXT, AT, INT8],
 );
 static ERASE_FINISHED: Plan = Plan::new(
@@ -219,7 +237,9 @@ static EXISTING_CLAIMS: Plan = Plan::new(
 );
 static REAP_CLAIMS: Plan = Plan::new(
     "DELETE FROM jobs.unique_claim c WHERE c.key = ANY ($1)
-        AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)",
+        AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)
+        AND NOT EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key)
+        AND NOT EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key)",
     &[BYTEAS],
 );
 static TAKE_ORPHANS: Plan = Plan::new(

@@ -171,51 +171,50 @@ impl Tuples {
 /// one plan: index scans and nested loops. The switches are plain variables; setting
 /// them directly costs nothing, and they are restored also when an error unwinds.
 struct PlannerPins {
-    seqscan: bool,
-    bitmapscan: bool,
-    hashjoin: bool,
-    mergejoin: bool,
-    memoize: bool,
-    jit: bool,
+    switches: [(*mut bool, bool); 11],
     mode: i32,
 }
 
 impl PlannerPins {
     fn set() -> PlannerPins {
-        // SAFETY: a backend has one thread.
+        // SAFETY: a backend has one thread, and the switches are its variables.
         unsafe {
-            let before = PlannerPins {
-                seqscan: pg_sys::enable_seqscan,
-                bitmapscan: pg_sys::enable_bitmapscan,
-                hashjoin: pg_sys::enable_hashjoin,
-                mergejoin: pg_sys::enable_mergejoin,
-                memoize: pg_sys::enable_memoize,
-                jit: pg_sys::jit_enabled,
+            let mut pins = PlannerPins {
+                switches: [
+                    (&raw mut pg_sys::enable_indexscan, true),
+                    (&raw mut pg_sys::enable_indexonlyscan, true),
+                    (&raw mut pg_sys::enable_tidscan, true),
+                    (&raw mut pg_sys::enable_nestloop, true),
+                    (&raw mut pg_sys::enable_sort, true),
+                    (&raw mut pg_sys::enable_seqscan, false),
+                    (&raw mut pg_sys::enable_bitmapscan, false),
+                    (&raw mut pg_sys::enable_hashjoin, false),
+                    (&raw mut pg_sys::enable_mergejoin, false),
+                    (&raw mut pg_sys::enable_memoize, false),
+                    (&raw mut pg_sys::jit_enabled, false),
+                ],
                 mode: pg_sys::plan_cache_mode,
             };
-            pg_sys::enable_seqscan = false;
-            pg_sys::enable_bitmapscan = false;
-            pg_sys::enable_hashjoin = false;
-            pg_sys::enable_mergejoin = false;
-            pg_sys::enable_memoize = false;
-            pg_sys::jit_enabled = false;
+            pins.swap();
             pg_sys::plan_cache_mode =
                 pg_sys::PlanCacheMode::PLAN_CACHE_MODE_FORCE_GENERIC_PLAN as i32;
-            before
+            pins
+        }
+    }
+
+    /// Exchanges what is set with what is kept.
+    unsafe fn swap(&mut self) {
+        for (switch, value) in &mut self.switches {
+            unsafe { std::ptr::swap(*switch, value) };
         }
     }
 }
 
 impl Drop for PlannerPins {
     fn drop(&mut self) {
-        // SAFETY: a backend has one thread; no call into Postgres.
+        // SAFETY: as above; no call into Postgres.
         unsafe {
-            pg_sys::enable_seqscan = self.seqscan;
-            pg_sys::enable_bitmapscan = self.bitmapscan;
-            pg_sys::enable_hashjoin = self.hashjoin;
-            pg_sys::enable_mergejoin = self.mergejoin;
-            pg_sys::enable_memoize = self.memoize;
-            pg_sys::jit_enabled = self.jit;
+            self.swap();
             pg_sys::plan_cache_mode = self.mode;
         }
     }

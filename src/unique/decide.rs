@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
-use jobs_core::state::State;
+use jobs_core::state::{State, States};
 use jobs_core::verdict::{self, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
 
-use super::lock::{self, Impatience, Lock};
+use super::lock::{self, Impatience};
 use crate::error::{Error, Result};
 use crate::pg::subxact;
 use crate::pg::time;
@@ -49,54 +49,96 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
-    let mut holders = claims::look(key);
-    if let Some(existing) = conflicting(policy, holders.as_deref()) {
+    let mut under = claims::look(key).map(Under::new);
+    if let Some(existing) = conflicting(policy, under.as_ref()) {
         return skip_or_reject(policy, existing);
     }
-    match lock::take(key, policy.wait) {
-        Lock::Free => {}
-        Lock::Busy => return Ok(Outcome::Busy),
-        Lock::Waited => {
-            holders = claims::look(key);
-            if let Some(existing) = conflicting(policy, holders.as_deref()) {
-                return skip_or_reject(policy, existing);
-            }
+    if !policy.wait {
+        return insert_at_once(candidate, key);
+    }
+    if lock::take(key) {
+        // Whoever had the lock has decided meanwhile.
+        under = claims::look(key).map(Under::new);
+        if let Some(existing) = conflicting(policy, under.as_ref()) {
+            return skip_or_reject(policy, existing);
         }
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
-    if holders.is_none()
-        && policy.wait
+    if under.is_none()
         && let Some(id) = insert::one_claiming(&candidate.job)
     {
         return Ok(Outcome::Inserted(id));
     }
-    insert_many(std::slice::from_ref(candidate)).map(|mut outcomes| outcomes.remove(0))
+    insert_all(Batch::new(std::slice::from_ref(candidate))).map(|mut outcomes| outcomes.remove(0))
+}
+
+/// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
+/// lock that it tried, so all of it is in a subtransaction.
+fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
+    let work = || {
+        if !lock::try_take(key) {
+            return Ok(Outcome::Busy);
+        }
+        let batch = Batch::new(std::slice::from_ref(candidate));
+        insert_all(batch).map(|mut outcomes| outcomes.remove(0))
+    };
+    let inserted =
+        |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
+    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| error.rethrow())
 }
 
 /// Inserts jobs in one go, as if one by one in their order.
 pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
-    let mut batch = Batch::new(candidates);
+    insert_all(Batch {
+        numbered: true,
+        ..Batch::new(candidates)
+    })
+}
+
+fn insert_all(mut batch: Batch) -> Result<Vec<Outcome>> {
     let keys: Vec<Key> = batch.groups.keys().copied().collect();
-    for (key, holders) in claims::look_many(&keys) {
-        batch.holders.insert(key, holders);
-    }
+    batch.look(&keys);
     batch.decide(&keys)?;
     let contested: Vec<Key> = keys.into_iter().filter(|key| batch.inserts(*key)).collect();
     batch.take_ids();
-    let fresh = batch.claim(&contested)?;
+    let fresh = batch.claim(&contested);
     // What was taken, or was not there to be looked at before, is looked at again now
     // that it is locked.
     let taken: Vec<Key> = contested
         .into_iter()
         .filter(|key| !fresh.contains(key))
         .collect();
-    if !taken.is_empty() {
-        batch.holders.extend(claims::look_many(&taken));
-        batch.decide(&taken)?;
-        batch.take_ids();
-    }
+    batch.look(&taken);
+    batch.look_aside(&taken);
+    batch.decide(&taken)?;
+    batch.take_ids();
     batch.write(&fresh, &taken);
     Ok(batch.outcomes())
+}
+
+/// The jobs under a key that has a claim.
+struct Under {
+    holders: Vec<Holder>,
+    members: Vec<Member>,
+}
+
+impl Under {
+    fn new(holders: Vec<Holder>) -> Under {
+        let retention = Retention::current();
+        let now = time::now();
+        let members = holders
+            .iter()
+            .map(|holder| Member {
+                id: holder.id,
+                state: holder.state,
+                expired: holder
+                    .finalized_at
+                    .zip(retention.of(holder.state))
+                    .is_some_and(|(at, kept)| at.saturating_add(kept) <= now),
+            })
+            .collect();
+        Under { holders, members }
+    }
 }
 
 /// What is decided of a candidate so far.
@@ -108,12 +150,22 @@ enum Decision {
     Busy,
 }
 
+/// The first candidate that its policy rejects, and what it duplicates: a job, or an
+/// earlier candidate.
+struct Rejected {
+    index: usize,
+    existing: Option<i64>,
+    state: State,
+}
+
 struct Batch<'a> {
     candidates: &'a [Candidate<'a>],
+    /// whether errors name an element
+    numbered: bool,
     /// the candidates of each key, in order
     groups: BTreeMap<Key, Vec<usize>>,
     /// the jobs under each key that has a claim
-    holders: BTreeMap<Key, Vec<Holder>>,
+    under: BTreeMap<Key, Under>,
     decisions: Vec<Decision>,
     ids: Vec<Option<i64>>,
 }
@@ -128,8 +180,9 @@ impl<'a> Batch<'a> {
         }
         Batch {
             candidates,
+            numbered: false,
             groups,
-            holders: BTreeMap::new(),
+            under: BTreeMap::new(),
             decisions: vec![Decision::Insert; candidates.len()],
             ids: vec![None; candidates.len()],
         }
@@ -142,52 +195,93 @@ impl<'a> Batch<'a> {
             .expect("only unique jobs have a key")
     }
 
+    /// Looks at the jobs under some keys, with a snapshot of now.
+    fn look(&mut self, keys: &[Key]) {
+        if !keys.is_empty() {
+            let found = claims::look_many(keys).into_iter();
+            self.under
+                .extend(found.map(|(key, holders)| (key, Under::new(holders))));
+        }
+    }
+
+    /// Looks also at jobs that were put aside under keys that are locked, where a
+    /// candidate asks for a final state of which the list has no job left: the one that
+    /// answered for them may have been deleted or retried.
+    fn look_aside(&mut self, keys: &[Key]) {
+        for &key in keys {
+            let Some(under) = self.under.get_mut(&key) else {
+                continue;
+            };
+            let mut missing = States::empty();
+            for &index in &self.groups[&key] {
+                let policy = self.candidates[index].policy.as_deref();
+                let asked = policy.into_iter().flat_map(|policy| policy.by_state.iter());
+                for state in asked.filter(|state| state.is_final()) {
+                    let listed = |member: &Member| member.state == state && !member.expired;
+                    if !under.members.iter().any(listed) {
+                        missing.insert(state);
+                    }
+                }
+            }
+            if !missing.is_empty() {
+                let aside = claims::look_aside(key, missing);
+                if !aside.is_empty() {
+                    under.holders.extend(aside);
+                    *under = Under::new(std::mem::take(&mut under.holders));
+                }
+            }
+        }
+    }
+
     /// Decides the candidates of some keys, by the jobs under the key and by those of
     /// the batch that come before them.
     fn decide(&mut self, keys: &[Key]) -> Result<()> {
-        let mut rejected: Option<(usize, Option<Holder>, State)> = None;
+        let mut rejected: Option<Rejected> = None;
         for key in keys {
-            check_for_interrupts!();
-            let mut inserted: Vec<usize> = Vec::new();
+            // The newest candidate to be inserted so far, in each state.
+            let mut inserted: BTreeMap<State, usize> = BTreeMap::new();
             for &index in &self.groups[key] {
+                check_for_interrupts!();
                 if matches!(self.decisions[index], Decision::Busy) {
                     continue;
                 }
                 let policy = self.policy(index);
-                let earlier =
-                    inserted.iter().rev().copied().find(|&earlier| {
-                        policy.by_state.contains(self.candidates[earlier].job.state)
-                    });
-                let existing = conflicting(policy, self.holders.get(key).map(Vec::as_slice));
-                self.decisions[index] = match (earlier, existing) {
-                    (Some(earlier), _) => Decision::Earlier(earlier),
-                    (None, Some(existing)) => Decision::Existing(existing),
-                    (None, None) => {
-                        inserted.push(index);
-                        Decision::Insert
-                    }
+                let earlier = inserted
+                    .iter()
+                    .filter(|(state, _)| policy.by_state.contains(**state))
+                    .map(|(_, earlier)| *earlier)
+                    .max();
+                let decision = match earlier {
+                    Some(earlier) => Decision::Earlier(earlier),
+                    None => conflicting(policy, self.under.get(key))
+                        .map_or(Decision::Insert, Decision::Existing),
                 };
-                if policy.on_conflict == OnConflict::Reject
-                    && rejected.as_ref().is_none_or(|(first, ..)| index < *first)
+                if matches!(decision, Decision::Insert) {
+                    inserted.insert(self.candidates[index].job.state, index);
+                } else if policy.on_conflict == OnConflict::Reject
+                    && rejected.as_ref().is_none_or(|first| index < first.index)
                 {
-                    match &self.decisions[index] {
-                        Decision::Existing(existing) => {
-                            rejected = Some((index, Some(existing.clone()), existing.state))
-                        }
-                        Decision::Earlier(earlier) => {
-                            rejected = Some((index, None, self.candidates[*earlier].job.state))
-                        }
-                        _ => {}
-                    }
+                    rejected = Some(self.rejected(index, &decision));
                 }
+                self.decisions[index] = decision;
             }
         }
-        match rejected {
-            None => Ok(()),
-            Some((index, existing, state)) => {
-                let index = (self.candidates.len() > 1).then_some(index + 1);
-                Err(Error::duplicate(existing.map(|e| e.id), state, index))
-            }
+        rejected.map_or(Ok(()), |rejected| {
+            let index = self.numbered.then_some(rejected.index + 1);
+            Err(Error::duplicate(rejected.existing, rejected.state, index))
+        })
+    }
+
+    fn rejected(&self, index: usize, decision: &Decision) -> Rejected {
+        let (existing, state) = match decision {
+            Decision::Existing(existing) => (Some(existing.id), existing.state),
+            Decision::Earlier(earlier) => (None, self.candidates[*earlier].job.state),
+            Decision::Insert | Decision::Busy => unreachable!("only duplicates are rejected"),
+        };
+        Rejected {
+            index,
+            existing,
+            state,
         }
     }
 
@@ -217,32 +311,25 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Inserts or locks the claims of some keys, in their order; those that were inserted.
+    /// Inserts or locks the claims of some keys; those that were inserted.
     ///
-    /// Keys of which a candidate does not want to wait go first, with a lock timeout:
-    /// whoever does not wait cannot deadlock.
-    fn claim(&mut self, keys: &[Key]) -> Result<BTreeSet<Key>> {
+    /// Keys that a candidate waits for come first, in their order, so that batches cannot
+    /// deadlock; then, with a lock timeout, those that no candidate waits for.
+    fn claim(&mut self, keys: &[Key]) -> BTreeSet<Key> {
         let (patient, impatient): (Vec<Key>, Vec<Key>) = keys.iter().copied().partition(|key| {
             self.groups[key]
                 .iter()
-                .all(|&index| self.policy(index).wait)
+                .any(|&index| self.policy(index).wait)
         });
-        let (mut fresh, mut late) = self.claim_impatiently(impatient);
-        for &key in &late {
+        let mut fresh = self.claim_or_lock(&patient);
+        let (more, busy) = self.claim_impatiently(impatient);
+        fresh.extend(more);
+        for key in busy {
             for &index in &self.groups[&key] {
-                if !self.policy(index).wait {
-                    self.decisions[index] = Decision::Busy;
-                }
+                self.decisions[index] = Decision::Busy;
             }
         }
-        // Without its impatient candidates a busy key may have some that do wait.
-        self.decide(&late)?;
-        late.retain(|key| self.inserts(*key));
-        self.take_ids();
-        let mut patient: Vec<Key> = patient.into_iter().chain(late).collect();
-        patient.sort_unstable();
-        fresh.extend(self.claim_or_lock(&patient));
-        Ok(fresh)
+        fresh
     }
 
     /// Inserts or locks claims without waiting: those that were inserted, and those that
@@ -251,15 +338,20 @@ impl<'a> Batch<'a> {
         if keys.is_empty() {
             return (BTreeSet::new(), Vec::new());
         }
-        if let Some(fresh) = impatiently(|| self.claim_or_lock(&keys)) {
+        if let Some(fresh) = impatiently(1, || self.claim_or_lock(&keys)) {
             return (fresh, Vec::new());
         }
         let (mut fresh, mut busy) = (BTreeSet::new(), Vec::new());
         for key in keys {
-            check_for_interrupts!();
-            match impatiently(|| self.claim_or_lock(&[key])) {
-                Some(inserted) => fresh.extend(inserted),
-                None => busy.push(key),
+            loop {
+                check_for_interrupts!();
+                match impatiently(1, || self.claim_or_lock(&[key])) {
+                    Some(inserted) => fresh.extend(inserted),
+                    None if is_contended(key) => busy.push(key),
+                    // It was the server that had to be waited for, as while the table grows.
+                    None => continue,
+                }
+                break;
             }
         }
         (fresh, busy)
@@ -289,24 +381,20 @@ impl<'a> Batch<'a> {
             })
             .collect();
         insert::many(&rows);
-        let mut under: Vec<(Key, i64)> = Vec::new();
+        let (mut listed, mut aside) = (Vec::new(), Vec::new());
         let more = fresh
             .iter()
             .filter(|key| self.inserted(**key).nth(1).is_some());
-        for &key in taken.iter().chain(more) {
-            if self.inserts(key) {
-                let kept = self
-                    .holders
-                    .get(&key)
-                    .map(|holders| verdict::fold(&members(holders)));
-                under.extend(kept.unwrap_or_default().into_iter().map(|id| (key, id)));
-                under.extend(
-                    self.inserted(key)
-                        .map(|index| (key, self.ids[index].expect("ids were taken"))),
-                );
+        for &key in taken.iter().chain(more).filter(|key| self.inserts(**key)) {
+            if let Some(under) = self.under.get(&key) {
+                let (kept, folded) = verdict::fold(&under.members);
+                listed.extend(kept.into_iter().map(|id| (key, id)));
+                aside.extend(folded.into_iter().map(|id| (key, id)));
             }
+            let new = self.inserted(key);
+            listed.extend(new.map(|index| (key, self.ids[index].expect("ids were taken"))));
         }
-        claims::set_holders(&under);
+        claims::set_holders(&listed, &aside);
     }
 
     fn outcomes(self) -> Vec<Outcome> {
@@ -331,33 +419,24 @@ fn skip_or_reject(policy: &Policy, existing: Holder) -> Result<Outcome> {
 }
 
 /// The newest job under a key that a policy conflicts with.
-fn conflicting(policy: &Policy, holders: Option<&[Holder]>) -> Option<Holder> {
-    let holders = holders?;
-    match verdict::decide(policy, &members(holders)) {
+fn conflicting(policy: &Policy, under: Option<&Under>) -> Option<Holder> {
+    let under = under?;
+    match verdict::decide(policy, &under.members) {
         Verdict::Insert => None,
-        Verdict::Duplicate { id, .. } => holders.iter().find(|holder| holder.id == id).cloned(),
+        Verdict::Duplicate { id, .. } => under.holders.iter().find(|h| h.id == id).cloned(),
     }
 }
 
-fn members(holders: &[Holder]) -> Vec<Member> {
-    let retention = Retention::current();
-    let now = time::now();
-    holders
-        .iter()
-        .map(|holder| Member {
-            id: holder.id,
-            state: holder.state,
-            expired: holder
-                .finalized_at
-                .zip(retention.of(holder.state))
-                .is_some_and(|(at, kept)| at.saturating_add(kept) <= now),
-        })
-        .collect()
+/// Whether somebody else is at work on a key.
+fn is_contended(key: Key) -> bool {
+    subxact::attempt_and_keep(|| claims::is_contended(key), |_| false)
+        .unwrap_or_else(|error| error.rethrow())
 }
 
-/// Runs `work` in a subtransaction that waits for no lock; `None` if it would have to.
-fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let _impatience = Impatience::begin();
+/// Runs `work` in a subtransaction in which no lock is waited for longer than that; `None`
+/// if it would have to be.
+fn impatiently<T>(milliseconds: i32, work: impl FnOnce() -> T) -> Option<T> {
+    let _impatience = Impatience::begin(milliseconds);
     match subxact::attempt(work) {
         Ok(done) => Some(done),
         Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,

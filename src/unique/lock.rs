@@ -18,45 +18,41 @@ thread_local! {
     static TAKEN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// How the lock was got.
-#[derive(PartialEq, Eq)]
-pub enum Lock {
-    /// at once, or it is not needed
-    Free,
-    /// after somebody else had it: what was looked at before is stale
-    Waited,
-    /// not at all, since the caller did not want to wait
-    Busy,
+/// Takes the lock on a key until the end of the transaction; whether somebody else had
+/// it, so that what was looked at before is stale.
+pub fn take(key: Key) -> bool {
+    counts() && !claims::advisory_lock(id(key), true)
 }
 
-/// Takes the lock on a key until the end of the transaction.
-pub fn take(key: Key, wait: bool) -> Lock {
+/// Takes the lock on a key if nobody else has it; whether it is free.
+pub fn try_take(key: Key) -> bool {
+    !counts() || claims::advisory_lock(id(key), false)
+}
+
+fn id(key: Key) -> i64 {
+    key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())
+}
+
+/// Counts one more insert of this transaction; whether it takes the lock.
+fn counts() -> bool {
     // SAFETY: a local transaction id is this session's counter of its transactions.
     let transaction = unsafe { (*pg_sys::MyProc).lxid };
     let (last, count) = TAKEN.get();
     let count = if last == transaction { count } else { 0 };
-    if count >= PER_TRANSACTION {
-        return Lock::Free;
-    }
     TAKEN.set((transaction, count + 1));
-    let id = key.lock_id(settings::ADVISORY_LOCK_PREFIX.get());
-    match (claims::advisory_lock(id, wait), wait) {
-        (true, _) => Lock::Free,
-        (false, true) => Lock::Waited,
-        (false, false) => Lock::Busy,
-    }
+    count < PER_TRANSACTION
 }
 
-/// While it lives, whoever waits for a lock gives up after a millisecond (55P03).
+/// While it lives, whoever waits for a lock gives up soon (55P03).
 pub struct Impatience(i32);
 
 impl Impatience {
-    /// Begins to be impatient.
-    pub fn begin() -> Impatience {
+    /// From now on for so long at most.
+    pub fn begin(milliseconds: i32) -> Impatience {
         // SAFETY: a plain variable of a backend with one thread.
         unsafe {
             let before = pg_sys::LockTimeout;
-            pg_sys::LockTimeout = 1;
+            pg_sys::LockTimeout = milliseconds;
             Impatience(before)
         }
     }

@@ -22,7 +22,8 @@ struct Parsed {
 
 /// The policy of some options; `None`: not unique.
 pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
-    let Some(options) = options else {
+    // A driver's JSON null is meant as no options, too.
+    let Some(options) = options.filter(|options| !options.is_null()) else {
         return Ok(None);
     };
     let cached = LAST.with_borrow(|last| match last {
@@ -32,7 +33,7 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     if let Some(policy) = cached {
         return Ok(policy);
     }
-    let policy = policy::parse(&options.to_value(), &time::read_interval)?.map(Rc::new);
+    let policy = policy::parse(&options.to_value()?, &time::read_interval)?.map(Rc::new);
     LAST.set(Some(Parsed {
         options: options.bytes().to_vec(),
         policy: policy.clone(),

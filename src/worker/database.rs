@@ -15,6 +15,8 @@ use crate::store::{extension, maintain};
 
 /// Without work for so long the worker goes; the launcher starts another one when it is needed.
 const LINGER: Duration = Duration::from_secs(5);
+/// A worker's turn where more databases have work than there are processes for workers.
+const TURN: Duration = Duration::from_secs(2);
 /// How long DROP DATABASE and the like wait for the worker at most.
 const YIELD: Duration = Duration::from_secs(1);
 
@@ -54,30 +56,31 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     if let Err(Leave::NoExtension) = work(slot) {
         slot.set_next_due(wake::NEVER);
     }
-    slot.leave();
 }
 
 /// Passes, until there is nothing to do for a while.
 fn work(slot: &Slot) -> Result<(), Leave> {
-    let mut idle_since = Instant::now();
+    let born = Instant::now();
+    let mut idle_since = born;
     loop {
         slot.begin_pass();
         let begun = Instant::now();
         let rows = pass()?;
         let next = in_extension(|| maintain::next_due(Retention::current()))?.unwrap_or(None);
         // A database with the extension has a next visit even if nothing is due.
-        slot.set_next_due(next.unwrap_or(wake::NEVER - 1));
+        slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));
         if rows > 0 {
             idle_since = Instant::now();
         }
         let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
         loop {
+            let crowded = wake::is_crowded() && born.elapsed() >= TURN;
+            if !is_wanted() || crowded || idle_since.elapsed() >= LINGER {
+                return Ok(());
+            }
             let pause = pause(slot, interval, begun, rows);
             if pause.is_zero() {
                 break;
-            }
-            if !settings::ENABLED.get() || idle_since.elapsed() >= LINGER {
-                return Ok(());
             }
             idle();
             process::sleep(pause.min(YIELD));
@@ -88,6 +91,11 @@ fn work(slot: &Slot) -> Result<(), Leave> {
             in_extension(|| ())?;
         }
     }
+}
+
+/// Whether the settings still want this worker.
+fn is_wanted() -> bool {
+    settings::ENABLED.get() && settings::covers(BackgroundWorker::get_extra())
 }
 
 /// How long until the next pass.
@@ -113,6 +121,9 @@ fn pass() -> Result<usize, Leave> {
         loop {
             busy(task);
             process::obey();
+            if !is_wanted() {
+                return Ok(rows);
+            }
             match in_extension(|| tasks::round(task))? {
                 Some(Round { rows: done, more }) => {
                     rows += done;

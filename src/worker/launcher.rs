@@ -60,10 +60,14 @@ pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
 
 /// Looks at every database once; how long until the next look.
 fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
-    let databases = databases();
+    let Some(mut databases) = databases() else {
+        return Duration::from_secs(1);
+    };
     let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();
     known.retain(|oid, _| oids.contains(oid));
     wake::keep_only(&oids);
+    // Where there are not enough processes for all, those come first that waited longest.
+    databases.sort_by_key(|(oid, _)| known.get(oid).and_then(|state| state.visited));
     let mut pause = LIST;
     let mut refused = false;
     for (oid, name) in databases {
@@ -88,7 +92,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
         };
         let asked = slot.is_some_and(|slot| slot.is_dirty()) || due <= now;
         if asked || state.visited.is_none_or(|at| at.elapsed() >= every) {
-            match start(oid) {
+            match start(oid, &name) {
                 Start::Started(worker) => {
                     state.worker = Some(worker);
                     state.visited = Some(Instant::now());
@@ -107,7 +111,12 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
         );
     }
     *starved = refused;
-    pause
+    wake::set_crowded(refused);
+    if refused {
+        pause.min(Duration::from_secs(1))
+    } else {
+        pause
+    }
 }
 
 fn is_running(worker: &DynamicBackgroundWorker) -> bool {
@@ -125,7 +134,7 @@ enum Start {
     Refused,
 }
 
-fn start(database: Oid) -> Start {
+fn start(database: Oid, name: &str) -> Start {
     if !process::transaction(|| process::database_is_free(database)).unwrap_or(false) {
         return Start::Locked;
     }
@@ -133,6 +142,7 @@ fn start(database: Oid) -> Start {
         .set_library("jobs")
         .set_function("jobs_database_main")
         .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
+        .set_extra(name)
         // SAFETY: this process' own id.
         .set_notify_pid(unsafe { pg_sys::MyProcPid })
         .set_restart_time(None)
@@ -141,8 +151,8 @@ fn start(database: Oid) -> Start {
         .map_or(Start::Refused, Start::Started)
 }
 
-/// The databases that can be connected to and are no templates.
-fn databases() -> Vec<(Oid, String)> {
+/// The databases that can be connected to and are no templates; `None` if they could not be read.
+fn databases() -> Option<Vec<(Oid, String)>> {
     process::transaction(|| {
         let mut found = Vec::new();
         // SAFETY: reads a shared catalog, which a process without a database may do.
@@ -168,5 +178,5 @@ fn databases() -> Vec<(Oid, String)> {
         }
         found
     })
-    .unwrap_or_default()
+    .ok()
 }

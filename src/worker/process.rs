@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::pg_sys::{self, Oid};
 
@@ -26,9 +25,23 @@ pub fn handle_signals() {
     }
 }
 
-/// Sleeps until woken, and then does what signals ask for: ends the process, reads the settings again.
+/// Sleeps until woken, and then does what signals ask for: ends the process, reads the
+/// settings again. Ends the process also when the postmaster is gone.
 pub fn sleep(at_most: Duration) {
-    BackgroundWorker::wait_latch(Some(at_most.max(Duration::from_millis(1))));
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    let milliseconds = at_most.as_millis().clamp(1, 3_600_000);
+    // SAFETY: this process' own latch.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            events as i32,
+            milliseconds as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+        // Outside a statement there is nothing to cancel.
+        pg_sys::QueryCancelPending = 0;
+    }
     obey();
 }
 

@@ -27,6 +27,8 @@ pub struct Slot {
 
 struct Shared {
     launcher: AtomicUsize,
+    /// more databases have work than there are processes for workers
+    crowded: AtomicBool,
     slots: [Slot; SLOTS],
 }
 
@@ -46,6 +48,7 @@ pub fn register() {
     pg_shmem_init!(
         SHARED = Shared {
             launcher: AtomicUsize::new(0),
+            crowded: AtomicBool::new(false),
             slots: std::array::from_fn(|_| Slot {
                 oid: AtomicU32::new(0),
                 dirty: AtomicBool::new(false),
@@ -113,19 +116,27 @@ pub fn slot(database: Oid) -> Option<&'static Slot> {
     })
 }
 
-/// Frees the slots of databases that are gone.
+/// Frees the slots of databases that are gone: nobody is connected to those.
 pub fn keep_only(databases: &[Oid]) {
     for slot in &SHARED.get().slots {
         let oid = slot.oid.load(Ordering::Acquire);
-        if oid != 0
-            && !databases.contains(&Oid::from(oid))
-            && slot.worker.load(Ordering::SeqCst) == 0
-        {
+        if oid != 0 && !databases.contains(&Oid::from(oid)) {
+            slot.worker.store(0, Ordering::SeqCst);
             slot.dirty.store(false, Ordering::SeqCst);
             slot.next_due.store(NEVER, Ordering::SeqCst);
             slot.oid.store(0, Ordering::Release);
         }
     }
+}
+
+/// Whether workers are asked to make room for those of other databases.
+pub fn is_crowded() -> bool {
+    SHARED.get().crowded.load(Ordering::Relaxed)
+}
+
+/// Asks workers to make room, or not any more.
+pub fn set_crowded(crowded: bool) {
+    SHARED.get().crowded.store(crowded, Ordering::Relaxed);
 }
 
 /// Makes this process the launcher that is woken.
@@ -134,13 +145,16 @@ pub fn attend_as_launcher() {
 }
 
 impl Slot {
-    /// Makes this process the worker that is woken.
-    pub fn attend(&self) {
+    /// Makes this process the worker that is woken, until it ends, however it does.
+    pub fn attend(&'static self) {
         attend(&self.worker);
+        let slot = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
+        // SAFETY: slots live as long as the server.
+        unsafe { pg_sys::before_shmem_exit(Some(on_worker_exit), slot) };
     }
 
-    /// Ends that. What came in at the last moment goes to the launcher.
-    pub fn leave(&self) {
+    /// What came in at the last moment goes to the launcher.
+    fn leave(&self) {
         self.worker.store(0, Ordering::SeqCst);
         if self.dirty.load(Ordering::SeqCst) {
             set_latch(&SHARED.get().launcher);
@@ -166,6 +180,12 @@ impl Slot {
     pub fn set_next_due(&self, at: i64) {
         self.next_due.store(at, Ordering::SeqCst);
     }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn on_worker_exit(_code: i32, slot: pg_sys::Datum) {
+    // SAFETY: the slot that attend() handed over.
+    unsafe { (*slot.cast_mut_ptr::<Slot>()).leave() };
 }
 
 fn attend(latch: &AtomicUsize) {

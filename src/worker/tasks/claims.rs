@@ -9,10 +9,10 @@ pub const TASK: Task = Task {
 };
 
 fn run(limit: i64) -> usize {
-    let keys = maintain::take_orphans(limit);
-    let busy = maintain::lock_claims(&keys);
+    let notes = maintain::take_orphans(limit);
+    let locks = maintain::lock_claims(&notes.iter().copied().collect());
     // Somebody is at work on these: they are looked at again.
-    busy.iter().for_each(|key| claims::note_orphan(*key));
-    maintain::reap_claims(&keys.difference(&busy).copied().collect());
-    keys.len() - busy.len()
+    locks.busy.iter().for_each(|key| claims::note_orphan(*key));
+    maintain::reap_claims(&locks.locked);
+    notes.iter().filter(|key| !locks.busy.contains(key)).count()
 }

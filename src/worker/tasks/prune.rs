@@ -9,7 +9,7 @@ use jobs_core::state::State;
 use super::Task;
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::maintain;
+use crate::store::{claims, maintain};
 
 pub const TASK: Task = Task { name: "prune", run };
 
@@ -19,13 +19,13 @@ const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
 fn run(limit: i64) -> usize {
     let now = time::now();
     let retention = Retention::current();
-    let mut pruned = maintain::forget_answers(now - ANSWERS_KEPT, limit);
+    let mut pruned = 0;
     for state in [State::Completed, State::Cancelled, State::Discarded] {
         if let Some(kept) = retention.of(state) {
             pruned += prune(state, now.saturating_sub(kept), limit);
         }
     }
-    pruned
+    pruned + maintain::forget_answers(now - ANSWERS_KEPT, limit)
 }
 
 /// The claims are locked first: a job whose claim somebody is at work on waits for the
@@ -36,13 +36,17 @@ fn prune(state: State, horizon: i64, limit: i64) -> usize {
         return 0;
     }
     let keys: BTreeSet<Key> = jobs.iter().filter_map(|(_, key)| *key).collect();
-    let busy = maintain::lock_claims(&keys);
-    let ids: Vec<i64> = jobs
-        .iter()
-        .filter(|(_, key)| key.is_none_or(|key| !busy.contains(&key)))
-        .map(|(id, _)| *id)
+    let locks = maintain::lock_claims(&keys);
+    let free: Vec<(i64, Option<Key>)> = jobs
+        .into_iter()
+        .filter(|(_, key)| key.is_none_or(|key| !locks.busy.contains(&key)))
         .collect();
-    maintain::erase_finished(&ids);
-    maintain::reap_claims(&keys.difference(&busy).copied().collect());
-    ids.len()
+    maintain::erase_finished(&free.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    let unique: Vec<(Key, i64)> = free
+        .iter()
+        .filter_map(|(id, key)| Some(((*key)?, *id)))
+        .collect();
+    claims::forget(&unique);
+    maintain::reap_claims(&locks.locked);
+    free.len()
 }

@@ -13,6 +13,7 @@ pub const TASK: Task = Task {
 fn run(limit: i64) -> usize {
     let now = time::now();
     let expired = maintain::expired_leases(now, limit);
+    let mut rescued = 0;
     for lease in &expired {
         pgrx::check_for_interrupts!();
         let (error, kind) = if lease.timed_out {
@@ -32,7 +33,8 @@ fn run(limit: i64) -> usize {
         };
         if let Some(stopped) = place::take_running(lease.id, lease.token) {
             attempt::failed(lease.id, stopped, &told, now);
+            rescued += 1;
         }
     }
-    expired.len()
+    rescued
 }

@@ -1,0 +1,43 @@
+//! A look at what no snapshot shows: rows that other transactions are just inserting.
+
+use pgrx::pg_sys::{self, Datum, Oid};
+
+/// Whether another transaction, still open, has inserted or deleted a row with this
+/// bytea as the first column of the index.
+pub fn is_in_progress(table: Oid, index: Oid, value: Datum) -> bool {
+    // SAFETY: the sequence of any index scan; an error unwinds and Postgres cleans up.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as i32;
+        let table = pg_sys::table_open(table, lock);
+        let index = pg_sys::index_open(index, lock);
+        let slot = pg_sys::table_slot_create(table, std::ptr::null_mut());
+        let mut snapshot = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..std::mem::zeroed()
+        };
+        let mut key: pg_sys::ScanKeyData = std::mem::zeroed();
+        pg_sys::ScanKeyInit(
+            &mut key,
+            1,
+            pg_sys::BTEqualStrategyNumber as u16,
+            pg_sys::Oid::from(pg_sys::F_BYTEAEQ),
+            value,
+        );
+        let scan = pg_sys::index_beginscan(table, index, &mut snapshot, 1, 0);
+        pg_sys::index_rescan(scan, &mut key, 1, std::ptr::null_mut(), 0);
+        let mut found = false;
+        // A dirty snapshot says of each row which open transaction, not our own, made or
+        // is deleting it.
+        while !found
+            && pg_sys::index_getnext_slot(scan, pg_sys::ScanDirection::ForwardScanDirection, slot)
+        {
+            found = snapshot.xmin != pg_sys::InvalidTransactionId
+                || snapshot.xmax != pg_sys::InvalidTransactionId;
+        }
+        pg_sys::index_endscan(scan);
+        pg_sys::ExecDropSingleTupleTableSlot(slot);
+        pg_sys::index_close(index, lock);
+        pg_sys::table_close(table, lock);
+        found
+    }
+}

@@ -1,0 +1,241 @@
+//! Crashes: what was committed is there afterwards, with its state, its token and its key; what was not is gone.
+
+use std::time::Duration;
+
+use jobs_tests::{Client, Cluster, Mode, poll_until, sqlstate};
+use tokio_postgres::NoTls;
+
+const POLICY: &str = "'{\"by_args\": true}'";
+
+/// Inserts a unique job; its id, and whether it was skipped.
+async fn insert(db: &Client, n: i32) -> (i64, bool) {
+    let row = db
+        .query_one(
+            &format!("select id, unique_skipped_as_duplicate from jobs.insert('k', jsonb_build_object('n', $1::integer), {POLICY})"),
+            &[&n],
+        )
+        .await
+        .unwrap();
+    (row.get(0), row.get(1))
+}
+
+async fn state(db: &Client, id: i64) -> Option<String> {
+    let row = db
+        .query_opt("select state::text from jobs.jobs where id = $1", &[&id])
+        .await
+        .unwrap();
+    row.map(|row| row.get(0))
+}
+
+async fn fetch(db: &Client) -> (i64, i64) {
+    let row = db
+        .query_one("select id, token from jobs.fetch()", &[])
+        .await
+        .unwrap();
+    (row.get(0), row.get(1))
+}
+
+async fn complete(db: &Client, id: i64, token: i64) -> Result<String, tokio_postgres::Error> {
+    let row = db
+        .query_one("select jobs.complete($1, $2)::text", &[&id, &token])
+        .await?;
+    Ok(row.get(0))
+}
+
+async fn pid(db: &Client) -> i32 {
+    let row = db.query_one("select pg_backend_pid()", &[]).await;
+    row.unwrap().get(0)
+}
+
+/// The claims and the jobs' places fit together: nothing is half there.
+async fn assert_whole(db: &Client) {
+    let row = db
+        .query_one(
+            "select (select count(*) from jobs.job) - (select count(*) from jobs.jobs),
+                    (select count(*) from jobs.unique_claim c where not exists
+                       (select from jobs.job j where j.id = any (c.jobs) and j.unique_key = c.key))",
+            &[],
+        )
+        .await
+        .unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 0));
+}
+
+#[tokio::test]
+async fn committed_jobs_survive_a_crash() {
+    let cluster = Cluster::start();
+    let db = cluster.database("crash").await;
+    // One of each: completed, running, completed but not committed, fetched but not committed, available.
+    let mut jobs = Vec::new();
+    for n in 1..=5 {
+        jobs.push(insert(&db, n).await.0);
+    }
+    let finished = fetch(&db).await;
+    assert_eq!(
+        complete(&db, finished.0, finished.1).await.unwrap(),
+        "completed"
+    );
+    let running = fetch(&db).await;
+    let finishing = fetch(&db).await;
+    let open = cluster.connect("crash").await;
+    open.batch_execute("begin").await.unwrap();
+    assert_eq!(
+        complete(&open, finishing.0, finishing.1).await.unwrap(),
+        "completed"
+    );
+    let fetching = fetch(&open).await;
+    let (uncommitted, skipped) = insert(&open, 6).await;
+    assert!(!skipped);
+    let batch = cluster.connect("crash").await;
+    batch.batch_execute("begin").await.unwrap();
+    batch
+        .query(
+            &format!("select * from jobs.insert_batch('k', array(select jsonb_build_object('n', n) from generate_series(7, 500) n), {POLICY})"),
+            &[],
+        )
+        .await
+        .unwrap();
+    assert_eq!([finished.0, running.0, finishing.0, fetching.0], jobs[..4]);
+
+    cluster.restart(Mode::Immediate);
+
+    let db = cluster.connect("crash").await;
+    let states = db
+        .query("select id, state::text from jobs.jobs order by id", &[])
+        .await
+        .unwrap();
+    let states: Vec<(i64, &str)> = states.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(
+        states,
+        [
+            (jobs[0], "completed"),
+            (jobs[1], "running"),
+            (jobs[2], "running"),
+            (jobs[3], "available"),
+            (jobs[4], "available"),
+        ]
+    );
+    assert_eq!(state(&db, uncommitted).await, None);
+    assert_whole(&db).await;
+
+    // The tokens are those from before; what was not committed did not happen, and is done again.
+    for (id, token) in [running, finishing] {
+        assert_eq!(sqlstate(complete(&db, id, token + 1).await), "55000");
+        assert_eq!(complete(&db, id, token).await.unwrap(), "completed");
+    }
+    assert_eq!(
+        complete(&db, finished.0, finished.1).await.unwrap(),
+        "completed"
+    );
+    assert_eq!(
+        sqlstate(complete(&db, fetching.0, fetching.1).await),
+        "55000"
+    );
+    let again = fetch(&db).await;
+    assert_eq!(again.0, fetching.0);
+    assert_ne!(again.1, fetching.1);
+
+    // Keys that were held still are, the others are free.
+    for n in 1..=5 {
+        assert_eq!(insert(&db, n).await, (jobs[n as usize - 1], true));
+    }
+    for n in [6, 7, 500] {
+        let (id, skipped) = insert(&db, n).await;
+        assert!(!skipped);
+        assert!(!jobs.contains(&id));
+    }
+    assert_whole(&db).await;
+}
+
+#[tokio::test]
+async fn a_killed_session_frees_its_keys() {
+    let cluster = Cluster::start();
+    // Whoever connects while the server recovers is turned away.
+    cluster.allow(u32::MAX, "57P03 .* FATAL: +the database system is");
+    let db = cluster.database("killed").await;
+    let (held, _) = insert(&db, 1).await;
+    let running = fetch(&db).await;
+    assert_eq!(running.0, held);
+
+    let victim = cluster.connect("killed").await;
+    victim.batch_execute("begin").await.unwrap();
+    let (lost, skipped) = insert(&victim, 2).await;
+    assert!(!skipped);
+    let victim_pid = pid(&victim).await;
+    // Somebody waits for it when it dies.
+    let waiter = cluster.connect("killed").await;
+    let waiter_pid = pid(&waiter).await;
+    let waiting = tokio::spawn(async move {
+        waiter
+            .query_one(
+                &format!("select id from jobs.insert('k', '{{\"n\": 2}}', {POLICY})"),
+                &[],
+            )
+            .await
+            .map(|_| ())
+    });
+    poll_until("the waiter waits", Duration::from_secs(10), || async {
+        let row = db
+            .query_one(
+                "select $1 = any (pg_blocking_pids($2))",
+                &[&victim_pid, &waiter_pid],
+            )
+            .await
+            .unwrap();
+        row.get(0)
+    })
+    .await;
+
+    cluster.kill9_backend(victim_pid);
+    assert!(waiting.await.unwrap().is_err(), "all sessions end");
+    poll_until("the server is back", Duration::from_secs(20), || async {
+        let config = cluster.config().dbname("killed").clone();
+        config.connect(NoTls).await.is_ok()
+    })
+    .await;
+
+    let db = cluster.connect("killed").await;
+    assert_eq!(state(&db, lost).await, None);
+    assert_eq!(state(&db, held).await.as_deref(), Some("running"));
+    assert_whole(&db).await;
+    let (again, skipped) = insert(&db, 2).await;
+    assert!(!skipped);
+    assert_eq!(insert(&db, 2).await, (again, true));
+    assert_eq!(insert(&db, 1).await, (held, true));
+    assert_eq!(
+        complete(&db, running.0, running.1).await.unwrap(),
+        "completed"
+    );
+    assert_whole(&db).await;
+}
+
+#[tokio::test]
+async fn a_killed_server_keeps_its_jobs() {
+    let cluster = Cluster::start();
+    let db = cluster.database("server").await;
+    let mut jobs = Vec::new();
+    for n in 1..=100 {
+        jobs.push(insert(&db, n).await.0);
+    }
+    let running = fetch(&db).await;
+    let open = cluster.connect("server").await;
+    open.batch_execute("begin").await.unwrap();
+    insert(&open, 101).await;
+
+    cluster.kill9();
+    cluster.start_again();
+
+    let db = cluster.connect("server").await;
+    let row = db
+        .query_one("select array_agg(id order by id) from jobs.jobs", &[])
+        .await
+        .unwrap();
+    assert_eq!(row.get::<_, Vec<i64>>(0), jobs);
+    assert_eq!(
+        complete(&db, running.0, running.1).await.unwrap(),
+        "completed"
+    );
+    assert_eq!(insert(&db, 50).await, (jobs[49], true));
+    assert!(!insert(&db, 101).await.1);
+    assert_whole(&db).await;
+}

@@ -1,0 +1,59 @@
+-- jobs.heartbeat: a sign of life renews the lease, never past the deadline.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+select count(*) from (values ('default', null), ('long', interval '1 hour'), ('none', '-1'), ('leased', '1 hour')) v(queue, timeout), lateral jobs.insert('k', queue => v.queue, timeout => v.timeout) i;
+select token as t1 from jobs.fetch() \gset
+select token as t2 from jobs.fetch('long', lease => '1 minute') \gset
+select token as t3 from jobs.fetch('none') \gset
+select token as t4 from jobs.fetch('leased', lease => '10 minutes') \gset
+-- How long from now, rounded up to 10 seconds.
+create function pg_temp.lease(t timestamptz) returns interval language sql as $$ select make_interval(secs => ceil(extract(epoch from t - clock_timestamp()) / 10)::int * 10) $$;
+
+-- Never past the deadline: one minute after the start, whatever is asked for.
+select lease_expires_at = deadline_at as at_the_deadline, pg_temp.lease(deadline_at) as left, cancel_requested from jobs.heartbeat(1, :t1);
+select lease_expires_at = deadline_at as at_the_deadline, cancel_requested from jobs.heartbeat(1, :t1, '1 hour');
+-- null: as long as the fetch asked for. Shorter and longer work too.
+select pg_temp.later('30 seconds');
+select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2);
+select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2, '5 minutes');
+select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2, '10 seconds');
+select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2);
+-- Without a timeout there is no deadline; the lease is 1 hour.
+select pg_temp.lease(lease_expires_at) as lease, deadline_at from jobs.heartbeat(3, :t3);
+select pg_temp.lease(lease_expires_at) as lease, deadline_at from jobs.heartbeat(3, :t3, '30 days');
+select pg_temp.lease(lease_expires_at) as lease from jobs.jobs where id = 3;
+-- A lease that ran out is renewed as long as nobody rescued the job, and the deadline is not past.
+select pg_temp.later('20 minutes');
+select lease_expires_at < clock_timestamp() as ran_out from jobs.jobs where id = 4;
+select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(4, :t4);
+
+-- Past the deadline it is refused.
+select pg_temp.try(format('select jobs.heartbeat(1, %s)', :t1));
+select pg_temp.try(format('select jobs.heartbeat(1, %s, %L)', :t1, '1 hour'));
+-- But the job is still its worker's until it is rescued.
+select jobs.complete(1, :t1);
+select pg_temp.try(format('select jobs.heartbeat(1, %s)', :t1));
+
+-- Progress: kept until another one is told; null leaves it.
+select cancel_requested from jobs.heartbeat(3, :t3, progress => '{"done": 5}');
+select progress from jobs.jobs where id = 3;
+select cancel_requested from jobs.heartbeat(3, :t3);
+select progress from jobs.jobs where id = 3;
+select cancel_requested from jobs.heartbeat(3, :t3, progress => 'null');
+select progress from jobs.jobs where id = 3;
+select cancel_requested from jobs.heartbeat(3, :t3, progress => (repeat('[', 5000) || repeat(']', 5000))::jsonb);
+select length(progress::text) from jobs.jobs where id = 3;
+
+-- A cancel request is told.
+select jobs.cancel(3);
+select cancel_requested, deadline_at from jobs.heartbeat(3, :t3);
+
+-- What is refused.
+select call, pg_temp.try(replace('select jobs.heartbeat(' || call || ')', ':t', (select token::text from jobs.jobs where id = 3))) from (values
+  ('null, 1'), ('3, null'), ('null, null'), ('99, 1'), ('3, 1'), ('3, :t, ''0'''), ('3, :t, ''-1 second'''), ('3, :t, ''-1 month''')) v(call);
+select pg_temp.code(format('select jobs.heartbeat(3, %s, %L)', :t3, '178000000 years')) in ('ok', '22023') as an_answer_of_ours;
+-- Cancelled by force: the worker's later calls are refused.
+select jobs.cancel(3, force => true);
+select pg_temp.try(format('select jobs.heartbeat(3, %s)', :t3));

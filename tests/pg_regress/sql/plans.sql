@@ -1,0 +1,48 @@
+-- Plans of jobs.jobs: by state it reads that state's table and job, by id indexes only, unless the statistics are those of empty tables:
+-- then a table is thought to be read in no time, and so is the plan of a prepared statement until the next ANALYZE.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+\pset tuples_only on
+
+-- What a plan touches.
+create function pg_temp.scans(query text) returns table (scan text) language plpgsql as $$
+declare line text;
+begin
+  for line in execute 'explain (costs off) ' || query loop
+    if line ~ '(Scan|Scan Backward) (using|on) ' then scan := regexp_replace(line, '^[ >-]*(.*?) *$', '\1'); return next; end if;
+  end loop;
+end $$;
+create function pg_temp.tables(query text) returns text language sql as $$
+  select string_agg(distinct name, ' ' order by name) from (select substring(scan from ' on (\w+)') as name from pg_temp.scans(query)) s join pg_class on relname = name and relkind = 'r' and relnamespace = 'jobs'::regnamespace $$;
+-- Of the tables, read from end to end.
+create function pg_temp.sequential(query text) returns bigint language sql as $$ select count(*) from pg_temp.scans(query) where scan ~ '^(Parallel )?Seq Scan' $$;
+
+create temp table queries (name text primary key, query text);
+insert into queries
+  select 'state ' || s, format('select * from jobs.jobs where state = %L', s) from unnest(enum_range(null::jobs.state)) s
+  union all values ('id', 'select * from jobs.jobs where id = 4711'), ('id and state', 'select * from jobs.jobs where id = 4711 and state = ''running'''),
+    ('queue', 'select * from jobs.jobs where queue = ''q'''), ('queues', 'select * from jobs.queues');
+prepare by_id (bigint) as select * from jobs.jobs where id = $1;
+insert into queries values ('id, prepared', 'execute by_id (4711)');
+set plan_cache_mode = force_generic_plan;
+create function pg_temp.report() returns setof text language sql as $$
+  select name || ': ' || pg_temp.tables(query) || case when name ~ '^id' then ', ' || pg_temp.sequential(query) || ' sequential' else '' end from queries order by name $$;
+
+\echo on new tables
+select pg_temp.report();
+\echo after vacuum analyze on empty tables
+vacuum analyze jobs.job, jobs.ready, jobs.scheduled, jobs.running, jobs.finished, jobs.error;
+select pg_temp.report();
+
+\echo with jobs
+select count(*) from jobs.insert_batch('k', array_fill('{}'::jsonb, array[5000]));
+select count(*) from jobs.insert_batch('k', array_fill('{}'::jsonb, array[2000]), scheduled_at => '2999-01-01 00:00Z');
+select count(*) from (select jobs.complete(id, token) from jobs.fetch(max_jobs => 2000)) x;
+select count(*) from (select jobs.fail(id, token, 'x', '1 day') from jobs.fetch(max_jobs => 1000)) x;
+select count(*) from jobs.fetch(max_jobs => 500);
+\echo before anybody analyses them
+select pg_temp.report();
+\echo after
+vacuum analyze jobs.job, jobs.ready, jobs.scheduled, jobs.running, jobs.finished, jobs.error;
+select pg_temp.report();

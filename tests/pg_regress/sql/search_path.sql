@@ -1,0 +1,119 @@
+-- No search_path, operator or temp table of a caller changes what a function does.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+-- Evil operators, functions, types and casts in a schema before pg_catalog, and temp tables with the names of the extension's and of the catalogue's.
+create schema evil;
+create table evil.log (what text);
+create function evil.eq(a bigint, b bigint) returns boolean language plpgsql as $$ begin insert into evil.log values ('bigint ='); return true; end $$;
+create function evil.eq(a text, b text) returns boolean language plpgsql as $$ begin insert into evil.log values ('text ='); return true; end $$;
+create function evil.eq(a bytea, b bytea) returns boolean language plpgsql as $$ begin insert into evil.log values ('bytea ='); return true; end $$;
+create function evil.eq(a jobs.state, b jobs.state) returns boolean language plpgsql as $$ begin insert into evil.log values ('state ='); return true; end $$;
+create function evil.le(a timestamptz, b timestamptz) returns boolean language plpgsql as $$ begin insert into evil.log values ('timestamptz <='); return true; end $$;
+create function evil.plus(a timestamptz, b interval) returns timestamptz language plpgsql as $$ begin insert into evil.log values ('timestamptz +'); return '-infinity'; end $$;
+create operator evil.= (function = evil.eq, leftarg = bigint, rightarg = bigint);
+create operator evil.= (function = evil.eq, leftarg = text, rightarg = text);
+create operator evil.= (function = evil.eq, leftarg = bytea, rightarg = bytea);
+create operator evil.= (function = evil.eq, leftarg = jobs.state, rightarg = jobs.state);
+create operator evil.<= (function = evil.le, leftarg = timestamptz, rightarg = timestamptz);
+create operator evil.> (function = evil.le, leftarg = timestamptz, rightarg = timestamptz);
+create operator evil.+ (function = evil.plus, leftarg = timestamptz, rightarg = interval);
+create function evil.nextval(regclass) returns bigint language plpgsql as $$ begin insert into evil.log values ('nextval'); return 666; end $$;
+create function evil.unnest(anyarray) returns setof anyelement language plpgsql as $$ begin insert into evil.log values ('unnest'); end $$;
+create function evil.clock_timestamp() returns timestamptz language plpgsql as $$ begin insert into evil.log values ('clock_timestamp'); return '-infinity'; end $$;
+create function evil.count("any") returns bigint language internal as 'int8inc';
+create type evil.state as enum ('evil');
+create type evil.jsonb as (x int);
+create temp table job (id bigint, kind text);
+create temp table ready (job_id bigint, seq bigint);
+create temp table scheduled (job_id bigint);
+create temp table running (job_id bigint, token bigint);
+create temp table finished (job_id bigint);
+create temp table error (job_id bigint);
+create temp table unique_claim (key bytea);
+create temp sequence job_seq start 666;
+create temp table pg_class (relname text);
+create temp table jobs (id bigint);
+
+create function pg_temp.life() returns table (step text, answer text) language plpgsql as $$
+declare i record; f record; n bigint;
+begin
+  select * into i from jobs.insert('a', pg_catalog.jsonb_build_object('n', 1), '{"by_args": true}', 'q');
+  step := 'insert'; answer := pg_catalog.concat_ws(' ', i.id, i.state, i.unique_skipped_as_duplicate, i.queue); return next;
+  select * into i from jobs.insert('a', '{"n": 2}', '{"by_args": true}', 'q', 0::int);
+  step := 'insert another'; answer := pg_catalog.concat_ws(' ', i.id, i.state, i.unique_skipped_as_duplicate, i.queue); return next;
+  select * into i from jobs.insert('a', '{"n": 1}', '{"by_args": true}', 'q');
+  step := 'insert a duplicate'; answer := pg_catalog.concat_ws(' ', i.id, i.state, i.unique_skipped_as_duplicate, i.queue); return next;
+  select * into i from jobs.insert('later', scheduled_at => '2999-01-01 00:00Z');
+  step := 'schedule'; answer := pg_catalog.concat_ws(' ', i.id, i.state); return next;
+  for i in select * from jobs.insert_batch('b', array['1', '2', '1']::pg_catalog.jsonb[], '{"by_args": true}', 'b') loop
+    step := 'batch'; answer := pg_catalog.concat_ws(' ', i.ord, i.id, i.unique_skipped_as_duplicate); return next;
+  end loop;
+  select * into f from jobs.fetch('q', worker => 'w');
+  step := 'fetch'; answer := pg_catalog.concat_ws(' ', f.id, f.attempt, f.kind, f.args, f.lease_expires_at operator(pg_catalog.-) f.attempted_at); return next;
+  step := 'complete'; answer := jobs.complete(f.id, f.token); return next;
+  select * into f from jobs.fetch('q', worker => 'w');
+  step := 'fetch'; answer := pg_catalog.concat_ws(' ', f.id, f.attempt); return next;
+  select * into i from jobs.heartbeat(f.id, f.token);
+  step := 'heartbeat'; answer := i.cancel_requested; return next;
+  select * into i from jobs.fail(f.id, f.token, 'x', '1 hour');
+  step := 'fail'; answer := i.state; return next;
+  step := 'cancel'; answer := jobs.cancel(f.id); return next;
+  step := 'retry'; answer := jobs.retry(f.id); return next;
+  select * into f from jobs.fetch_any('{default,q}', 10);
+  step := 'fetch_any'; answer := pg_catalog.concat_ws(' ', f.id, f.attempt); return next;
+  select * into i from jobs.snooze(f.id, f.token, '1 hour');
+  step := 'snooze'; answer := i.state; return next;
+  step := 'delete'; answer := jobs.delete(f.id); return next;
+  for i in select * from jobs.maintain() loop
+    step := 'maintain'; answer := pg_catalog.concat_ws(' ', i.task, i.rows, i.error); return next;
+  end loop;
+  step := 'key'; answer := jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'); return next;
+end $$;
+-- As a caller with a clean path sees it.
+create temp table clean as select row_number() over () as n, step, answer from pg_temp.life();
+select step, case when step = 'key' then left(answer, 8) else answer end as answer from clean order by n;
+set client_min_messages = warning;
+drop extension jobs cascade;
+create extension jobs;
+create function evil.eq(a jobs.state, b jobs.state) returns boolean language plpgsql as $$ begin insert into evil.log values ('state ='); return true; end $$;
+create operator evil.= (function = evil.eq, leftarg = jobs.state, rightarg = jobs.state);
+-- And with the evil one. Plans of the session are made again.
+set search_path = pg_temp, evil, pg_catalog, public;
+create temp table dirty as select pg_catalog.row_number() over () as n, step, answer from pg_temp.life();
+reset search_path;
+select n, c.step, c.answer as clean, d.answer as dirty from clean c full join dirty d using (n) where (c.step, c.answer) is distinct from (d.step, d.answer) order by n;
+select * from evil.log;
+-- A session whose first call is made with the evil path.
+\c -
+set client_min_messages = warning;
+set search_path = evil, pg_catalog, public;
+select pg_catalog.concat_ws(' ', id, state, unique_skipped_as_duplicate) from jobs.insert('first', unique_opts => '{"by_kind": true}', queue => 'first');
+select kind, attempt from jobs.fetch('first', 10);
+select kind, attempt from jobs.fetch('first', 10);
+reset search_path;
+select * from evil.log;
+-- The views keep what they were made with.
+select count(*) filter (where definition ~ 'evil') as evil from (select pg_get_viewdef(oid) as definition from pg_catalog.pg_class where relnamespace = 'jobs'::regnamespace and relkind = 'v') v;
+set search_path = evil, pg_catalog, public;
+select pg_catalog.concat_ws(' ', id, state) from jobs.jobs where queue operator(pg_catalog.=) 'first';
+reset search_path;
+select * from evil.log;
+-- Made while such things stand in the path, the extension is the same.
+create temp table views as select relname, pg_get_viewdef(oid) as definition from pg_catalog.pg_class where relnamespace = 'jobs'::regnamespace and relkind = 'v';
+drop extension jobs cascade;
+set search_path = evil, public;
+create extension jobs;
+reset search_path;
+select relname as differs from pg_temp.views v join pg_catalog.pg_class c using (relname) where relnamespace = 'jobs'::regnamespace and pg_get_viewdef(c.oid) <> v.definition;
+select id, state from jobs.insert('k');
+select id, kind from jobs.fetch();
+select * from evil.log;
+select extnamespace::regnamespace from pg_extension where extname = 'jobs';
+-- Control: whoever is not careful is caught.
+set search_path = evil, pg_catalog, public;
+select 1::bigint = 2::bigint as equal;
+reset search_path;
+select * from evil.log;
+drop schema evil cascade;

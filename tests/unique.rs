@@ -1,0 +1,302 @@
+//! Uniqueness against what once broke it, or could: each test names the case.
+
+use std::time::Duration;
+
+use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A cluster whose background worker leaves everything to the tests.
+fn quiet() -> Cluster {
+    Cluster::builder().set("jobs.enabled", "off").start()
+}
+
+async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+/// Inserts a job of a kind that is unique by its kind: its id, and whether that was a duplicate.
+async fn insert(db: &Client, kind: &str, by_state: &str) -> (i64, bool) {
+    let row = db
+        .query_one(
+            "select id, unique_skipped_as_duplicate
+               from jobs.insert($1, unique_opts => jsonb_build_object('by_state', $2::text::jsonb))",
+            &[&kind, &by_state],
+        )
+        .await
+        .unwrap();
+    (row.get(0), row.get(1))
+}
+
+async fn complete(db: &Client, id: i64) {
+    let row = db
+        .query_one("select id, token from jobs.fetch(max_jobs => 1)", &[])
+        .await
+        .unwrap();
+    assert_eq!(row.get::<_, i64>(0), id);
+    db.execute(
+        "select jobs.complete($1, $2)",
+        &[&id, &row.get::<_, i64>(1)],
+    )
+    .await
+    .unwrap();
+}
+
+/// Waits until so many sessions wait for a lock.
+async fn blocked(db: &Client, count: i64) {
+    poll_until(&format!("{count} sessions wait"), SOON, async || {
+        scalar::<i64>(
+            db,
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
+        )
+        .await
+            == count
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_that_was_put_aside_counts_again_when_the_newer_ones_are_gone() {
+    let cluster = quiet();
+    let db = cluster.database("aside").await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let (id, skipped) = insert(&db, "k", r#"["available"]"#).await;
+        assert!(!skipped);
+        complete(&db, id).await;
+        ids.push(id);
+    }
+    for id in &ids[1..] {
+        db.execute("select jobs.delete($1)", &[id]).await.unwrap();
+    }
+    db.batch_execute("select jobs.maintain()").await.unwrap();
+    assert_eq!(
+        insert(&db, "k", r#"["completed", "available"]"#).await,
+        (ids[0], true),
+        "the oldest is completed, and still there"
+    );
+    db.execute("select jobs.retry($1)", &[&ids[0]])
+        .await
+        .unwrap();
+    assert_eq!(insert(&db, "k", r#"["available"]"#).await, (ids[0], true));
+    db.execute("select jobs.delete($1)", &[&ids[0]])
+        .await
+        .unwrap();
+    db.batch_execute("select jobs.maintain()").await.unwrap();
+    for table in [
+        "unique_claim",
+        "unique_folded",
+        "unique_return",
+        "unique_orphan",
+    ] {
+        assert_eq!(
+            scalar::<i64>(&db, &format!("select count(*) from jobs.{table}")).await,
+            0,
+            "nothing is left in {table}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_retry_while_the_key_is_locked_waits_for_nobody_and_is_known_after_a_rollback() {
+    let cluster = quiet();
+    let db = cluster.database("locked").await;
+    let rival = cluster.connect("locked").await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let (id, _) = insert(&db, "k", r#"["available"]"#).await;
+        complete(&db, id).await;
+        ids.push(id);
+    }
+    for isolation in ["read committed", "repeatable read"] {
+        rival.batch_execute("begin").await.unwrap();
+        assert!(!insert(&rival, "k", r#"["available"]"#).await.1);
+        db.batch_execute(&format!(
+            "begin isolation level {isolation}; set lock_timeout = '2s'"
+        ))
+        .await
+        .unwrap();
+        assert_eq!(
+            sqlstate(db.execute("select jobs.retry($1)", &[&ids[0]]).await),
+            "00000",
+            "a retry never fails because of a key"
+        );
+        db.batch_execute("commit").await.unwrap();
+        rival.batch_execute("rollback").await.unwrap();
+        assert_eq!(insert(&db, "k", r#"["available"]"#).await, (ids[0], true));
+        complete(&db, ids[0]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reaper_does_not_touch_a_claim_that_it_has_not_locked() {
+    let cluster = quiet();
+    let db = cluster.database("reaper").await;
+    let (old, _) = insert(&db, "k", r#"["available"]"#).await;
+    complete(&db, old).await;
+    // However it came to that: the job is past its retention, and has no claim.
+    db.batch_execute(
+        "delete from jobs.unique_claim; update jobs.finished set finalized_at = now() - interval '2 days'",
+    )
+    .await
+    .unwrap();
+    let holder = cluster.connect("reaper").await;
+    holder
+        .batch_execute(&format!(
+            "begin; select from jobs.job where id = {old} for update"
+        ))
+        .await
+        .unwrap();
+    let maintainer = cluster.connect("reaper").await;
+    let maintaining =
+        tokio::spawn(async move { maintainer.batch_execute("select jobs.maintain()").await });
+    blocked(&db, 1).await;
+    // Between its look and its reaping the key gets a claim, and a rival holds it.
+    let (gone, _) = insert(&db, "k", r#"["available"]"#).await;
+    db.execute("select jobs.delete($1)", &[&gone])
+        .await
+        .unwrap();
+    let rival = cluster.connect("reaper").await;
+    rival.batch_execute("begin").await.unwrap();
+    let (winner, skipped) = insert(&rival, "k", r#"["available"]"#).await;
+    assert!(!skipped);
+    holder.batch_execute("commit").await.unwrap();
+    maintaining.await.unwrap().unwrap();
+    rival.batch_execute("commit").await.unwrap();
+    assert_eq!(insert(&db, "k", r#"["available"]"#).await, (winner, true));
+}
+
+#[tokio::test]
+async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
+    let cluster = quiet();
+    let db = cluster.database("mixed").await;
+    // Kinds in the order of their keys.
+    let kinds: Vec<String> = db
+        .query(
+            "select k from unnest(array['a', 'b']) k order by jobs.unique_key(k, unique_opts => '{\"by_kind\": true}')",
+            &[],
+        )
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    let (first, second) = (kinds[0].as_str(), kinds[1].as_str());
+    let element = |kind: &str, wait: bool| {
+        format!(r#"{{"kind": "{kind}", "unique_opts": {{"by_kind": true, "wait": {wait}}}}}"#)
+    };
+    for round in 0..5 {
+        let holder = cluster.connect("mixed").await;
+        holder
+            .batch_execute(&format!(
+                "begin; select jobs.insert('{first}', unique_opts => '{{\"by_kind\": true}}')"
+            ))
+            .await
+            .unwrap();
+        let batches = [
+            format!(
+                "select jobs.insert_many('[{}, {}]')",
+                element(first, true),
+                element(second, true)
+            ),
+            format!(
+                "select jobs.insert_many('[{}, {}]')",
+                element(second, false),
+                element(first, true)
+            ),
+        ];
+        let mut tasks = Vec::new();
+        for batch in batches {
+            let session = cluster.connect("mixed").await;
+            tasks.push(tokio::spawn(async move {
+                sqlstate(session.batch_execute(&batch).await)
+            }));
+            blocked(&db, tasks.len() as i64).await;
+        }
+        holder.batch_execute("rollback").await.unwrap();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), "00000", "round {round}");
+        }
+        assert_eq!(
+            scalar::<i64>(&db, "select count(*) from jobs.jobs").await,
+            2
+        );
+        db.batch_execute("select jobs.delete(id) from jobs.jobs; select jobs.maintain()")
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() {
+    let cluster = quiet();
+    let db = cluster.database("many").await;
+    let batch = |n: u32| {
+        format!(
+            "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, {n}) n),
+               '{{\"by_kind\": true, \"by_state\": [\"running\"]}}')"
+        )
+    };
+    assert_eq!(scalar::<i64>(&db, &batch(20_000)).await, 20_000);
+    db.batch_execute("set statement_timeout = '100ms'")
+        .await
+        .unwrap();
+    let begun = std::time::Instant::now();
+    assert_eq!(sqlstate(db.batch_execute(&batch(200_000)).await), "57014");
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn rows_whose_job_is_not_there_are_left_alone() {
+    // As while a dump is being restored, table by table.
+    let cluster = quiet();
+    let db = cluster.database("restored").await;
+    let (key, _) = insert(&db, "k", r#"["completed"]"#).await;
+    db.batch_execute(&format!(
+        "select jobs.insert('later', scheduled_at => clock_timestamp() + '0.1 s'),
+                jobs.insert('expiring', queue => 'other', expires_at => clock_timestamp() + '0.1 s'),
+                jobs.insert('running', queue => 'run');
+         select jobs.fetch('run', lease => '0.1 s');
+         select jobs.cancel({key});
+         update jobs.finished set finalized_at = now() - interval '9 days';
+         create table aside as select * from jobs.job; delete from jobs.job;
+         select pg_sleep(0.3)"
+    ))
+    .await
+    .unwrap();
+    assert_eq!(
+        scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
+        0
+    );
+    db.batch_execute("insert into jobs.job select * from aside")
+        .await
+        .unwrap();
+    assert_eq!(
+        scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
+        4,
+        "control: with their jobs they are dealt with"
+    );
+    // A job in no place holds no key.
+    db.batch_execute("insert into jobs.job select * from aside on conflict do nothing")
+        .await
+        .unwrap();
+    assert!(!insert(&db, "k", r#"["available"]"#).await.1);
+}
+
+#[tokio::test]
+async fn a_database_in_another_encoding_is_refused() {
+    let cluster = quiet();
+    let db = cluster.connect("postgres").await;
+    db.batch_execute("create database latin encoding 'LATIN1' locale 'C' template template0")
+        .await
+        .unwrap();
+    let latin = cluster.connect("latin").await;
+    assert_eq!(
+        sqlstate(latin.batch_execute("create extension jobs").await),
+        "0A000"
+    );
+}
