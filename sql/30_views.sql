@@ -79,3 +79,11 @@ SELECT s.queue,
   ) s
  GROUP BY s.queue;
 COMMENT ON VIEW jobs.queues IS 'Queues that have jobs: how many in each state (counted), and since when the oldest available one waits.';
+
+CREATE VIEW jobs.unique_claims AS
+SELECT encode(c.key, 'hex') AS key,
+       ARRAY(SELECT j.id FROM (SELECT unnest(c.jobs) UNION SELECT r.job_id FROM jobs.unique_return r WHERE r.key = c.key) AS u(id)
+               JOIN jobs.job j ON j.id = u.id ORDER BY j.id) AS holders
+  FROM jobs.unique_claim c;
+COMMENT ON VIEW jobs.unique_claims IS
+  'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key.';

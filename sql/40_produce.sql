@@ -50,3 +50,14 @@ AS 'MODULE_PATHNAME', 'unique_key_wrapper';
 COMMENT ON FUNCTION jobs.unique_key(text, jsonb, jsonb, text, jsonb, timestamptz) IS
 $$The key (64 hex digits) that jobs.insert with the same arguments would hold: SHA-256 of the canonical text (RFC 8785 JSON of the members args, key, meta, period, queue, type that apply). Null: not unique.
 Volatile because by_period without scheduled_at takes the clock. Errors as jobs.insert; writes nothing, works on a standby.$$;
+
+CREATE FUNCTION jobs.explain_unique(
+  kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
+  meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
+  OUT canonical text, OUT unique_key text, OUT lock_id bigint, OUT policy jsonb,
+  OUT holder bigint, OUT holder_state jobs.state, OUT would text)
+LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
+COMMENT ON FUNCTION jobs.explain_unique(text, jsonb, jsonb, text, jsonb, timestamptz) IS
+$$What jobs.insert with the same arguments would be unique by, and what would happen now: the canonical text and its key, the advisory lock's id, the policy in the native form with everything that was left out filled in (also where it was given in another system's form), the newest job that conflicts, and insert, skip or reject. All null but would: not unique.
+Errors as jobs.insert; writes nothing, locks nothing, works on a standby.$$;

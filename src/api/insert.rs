@@ -266,7 +266,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             Cell::Null,
             Cell::Text(job.queue.to_string()),
             Cell::At(job.created_at),
-            Cell::At(job.scheduled_at.unwrap_or(job.created_at)),
+            Cell::At(job.scheduled_at()),
         ]
     };
     match &outcomes[index] {

@@ -1,13 +1,16 @@
-//! Section 3 of the contract: the key.
+//! Section 3 of the contract: the key, and what it would lead to.
 
+use jobs_core::key::Key;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use super::check;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Result};
+use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::unique::policy::{self, Subject};
+use crate::settings;
+use crate::unique::{self, policy, policy::Subject};
 
 /// The key that an insert with the same arguments would hold. See the COMMENT in sql/40_produce.sql.
 #[pg_extern(sql = false)]
@@ -20,20 +23,65 @@ fn unique_key(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Option<String> {
     let run = || {
-        let subject = Subject {
-            kind: check::name("kind", kind)?,
-            args: check::given("args", args)?,
-            meta: check::object("meta", meta)?,
-            queue: check::name("queue", queue.or(Some("default")))?,
-            at: match scheduled_at {
-                Some(at) => check::finite("scheduled_at", at.into())?,
-                None => time::now(),
-            },
-        };
+        let subject = subject(kind, args, queue, meta, scheduled_at)?;
         let policy = policy::parse(unique_opts)?;
         policy
             .map(|policy| policy::key(&policy, &subject))
             .transpose()
     };
     run().or_raise().map(|key| key.hex())
+}
+
+/// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in sql/40_produce.sql.
+#[pg_extern(sql = false)]
+fn explain_unique(
+    kind: Option<&str>,
+    args: Option<Jsonb>,
+    unique_opts: Option<Jsonb>,
+    queue: Option<&str>,
+    meta: Option<Jsonb>,
+    scheduled_at: Option<TimestampWithTimeZone>,
+) -> Record {
+    let run = || {
+        let subject = subject(kind, args, queue, meta, scheduled_at)?;
+        let Some(policy) = policy::parse(unique_opts)? else {
+            let mut cells = vec![Cell::Null; 7];
+            cells[6] = Cell::Text("insert".into());
+            return Ok(Record(cells));
+        };
+        let canonical = policy::canonical(&policy, &subject)?;
+        let key = Key::of(&canonical);
+        let (holder, would) = unique::foresee(&policy, key);
+        Ok(Record(vec![
+            Cell::Text(canonical),
+            Cell::Text(key.hex()),
+            Cell::Big(key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())),
+            Cell::Json(policy.to_json().to_string()),
+            holder
+                .as_ref()
+                .map_or(Cell::Null, |holder| Cell::Big(holder.id)),
+            holder.map_or(Cell::Null, |holder| Cell::State(holder.state)),
+            Cell::Text(would.into()),
+        ]))
+    };
+    run().or_raise()
+}
+
+fn subject<'a>(
+    kind: Option<&'a str>,
+    args: Option<Jsonb>,
+    queue: Option<&'a str>,
+    meta: Option<Jsonb>,
+    scheduled_at: Option<TimestampWithTimeZone>,
+) -> Result<Subject<'a>> {
+    Ok(Subject {
+        kind: check::name("kind", kind)?,
+        args: check::given("args", args)?,
+        meta: check::object("meta", meta)?,
+        queue: check::name("queue", queue.or(Some("default")))?,
+        at: match scheduled_at {
+            Some(at) => check::finite("scheduled_at", at.into())?,
+            None => time::now(),
+        },
+    })
 }

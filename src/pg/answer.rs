@@ -29,6 +29,8 @@ pub enum Cell {
     State(State),
     /// interval of this many microseconds
     Span(i64),
+    /// jsonb
+    Json(String),
 }
 
 impl<T: Into<Cell>> From<Option<T>> for Cell {
@@ -89,7 +91,7 @@ impl Builder {
             let attrs = (*desc).attrs.as_slice((*desc).natts as usize);
             attrs
                 .iter()
-                .find(|a| pgrx::name_data_to_str(&a.attname) == "state")
+                .find(|a| pgrx::name_data_to_str(&a.attname).ends_with("state"))
                 .map_or(pg_sys::InvalidOid, |a| a.atttypid)
         };
         Builder {
@@ -107,6 +109,7 @@ impl Builder {
             Cell::Big(n) | Cell::At(n) => Datum::from(n),
             Cell::Text(text) => return text.into_datum(),
             Cell::State(state) => self.state.datum(state),
+            Cell::Json(text) => super::jsonb::Jsonb::from_text(&text).datum(),
             Cell::Span(micros) => super::time::interval_datum(jobs_core::interval::Interval {
                 months: 0,
                 days: 0,

@@ -1,7 +1,7 @@
 //! jsonb arguments, walked in place instead of being turned into text and parsed.
 
 use std::borrow::Cow;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use jobs_core::canonical::{Event, Events};
 use pgrx::pg_sys::{self, Datum, JsonbIteratorToken as Token, jbvType};
@@ -71,11 +71,17 @@ impl Jsonb {
 
     /// The value `{}`.
     pub fn empty_object() -> Jsonb {
-        // SAFETY: the input function of jsonb, given valid JSON.
+        Jsonb::from_text("{}")
+    }
+
+    /// The value of a text that is valid JSON.
+    pub fn from_text(text: &str) -> Jsonb {
+        let text = CString::new(text).expect("JSON has no zero byte");
+        // SAFETY: the input function of jsonb.
         Jsonb::from_datum(unsafe {
             pg_sys::OidInputFunctionCall(
                 pg_sys::Oid::from(pg_sys::F_JSONB_IN),
-                c"{}".as_ptr().cast_mut(),
+                text.as_ptr().cast_mut(),
                 pg_sys::JSONBOID,
                 -1,
             )

@@ -29,6 +29,27 @@ pub fn add(at: i64, duration: Interval) -> i64 {
     }
 }
 
+/// A timestamp earlier by a duration, calendar arithmetic likewise; `None` if that is before
+/// any time that a job can have.
+pub fn ago(at: i64, duration: Interval) -> Option<i64> {
+    const LONGEST_DAYS: i128 = 2000 * 366;
+    const MICROS_PER_DAY: i128 = 86_400_000_000;
+    let days = i128::from(duration.months) * 31
+        + i128::from(duration.days)
+        + i128::from(duration.micros) / MICROS_PER_DAY;
+    let mut span = to_server(duration);
+    // SAFETY: both arguments have the types of the function called, and the difference fits.
+    (days <= LONGEST_DAYS).then(|| unsafe {
+        let difference = pg_sys::OidFunctionCall2Coll(
+            pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_MI_INTERVAL),
+            pg_sys::InvalidOid,
+            Datum::from(at),
+            Datum::from(&raw mut span),
+        );
+        difference.value() as i64
+    })
+}
+
 /// An interval datum to hand to a statement, allocated in the memory of the call.
 pub fn interval_datum(duration: Interval) -> Datum {
     // SAFETY: palloc'd and fully written.

@@ -104,7 +104,8 @@ pub fn set_holders(listed: &[(Key, i64)], aside: &[(Key, i64)]) {
     }
 }
 
-/// Of the jobs under a key that were put aside, the newest in each of these final states.
+/// Of the jobs under a key that were put aside, in each of these final states those of the
+/// latest insertion, end and schedule: if none of them counts, no other one does.
 /// The caller has locked the key.
 pub fn look_aside(key: Key, states: States) -> Vec<Holder> {
     let names: Vec<Arg> = states.iter().map(|state| text(state.as_str())).collect();
@@ -271,14 +272,16 @@ static SET_HOLDERS: Plan = Plan::new(
 
 static LOOK_ASIDE: Plan = Plan::new(
     concat!(
-        "SELECT DISTINCT ON (f.state) 1::bigint, ",
+        "SELECT h.*
+           FROM (SELECT 1::bigint, ",
         holder_columns!(),
-        "
-           FROM jobs.unique_folded u JOIN jobs.job j ON j.id = u.job_id ",
+        ", row_number() OVER (PARTITION BY f.state ORDER BY j.id DESC) AS by_age,
+              row_number() OVER (PARTITION BY f.state ORDER BY f.finalized_at DESC) AS by_end,
+              row_number() OVER (PARTITION BY f.state ORDER BY COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) DESC) AS by_schedule
+                   FROM jobs.unique_folded u JOIN jobs.job j ON j.id = u.job_id ",
         holder_places!(),
-        "
-          WHERE u.key = $1 AND f.state::text = ANY ($2)
-          ORDER BY f.state, f.finalized_at DESC"
+        "         WHERE u.key = $1 AND f.state::text = ANY ($2)) h
+          WHERE 1 IN (h.by_age, h.by_end, h.by_schedule)"
     ),
     &[BYTEA, TEXTS],
 );

@@ -46,11 +46,16 @@ pub struct NewJob<'a> {
 }
 
 impl NewJob<'_> {
+    /// When it is due, once it is not pending.
+    pub fn scheduled_at(&self) -> i64 {
+        self.scheduled_at.unwrap_or(self.created_at)
+    }
+
     /// When a job that is not available is due.
     fn due_at(&self) -> i64 {
         match self.state {
             State::Pending => i64::MAX,
-            _ => self.scheduled_at.unwrap_or(self.created_at),
+            _ => self.scheduled_at(),
         }
     }
 

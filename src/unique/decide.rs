@@ -11,7 +11,7 @@ use std::rc::Rc;
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
 use jobs_core::state::{State, States};
-use jobs_core::verdict::{self, Member, Verdict};
+use jobs_core::verdict::{self, Job, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
 
@@ -29,6 +29,22 @@ pub struct Candidate<'a> {
     pub job: NewJob<'a>,
     /// `None`: not unique
     pub policy: Option<Rc<Policy>>,
+}
+
+impl Candidate<'_> {
+    /// As later candidates of its batch see it, once it is to be inserted.
+    fn as_member(&self, index: usize) -> Member {
+        Member {
+            id: index as i64,
+            job: Some(Job {
+                state: self.job.state,
+                created_at: self.job.created_at,
+                scheduled_at: self.job.scheduled_at(),
+                kept_until: i64::MAX,
+            }),
+            holds: false,
+        }
+    }
 }
 
 /// What became of a candidate.
@@ -50,7 +66,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
     let mut under = claims::look(key).map(Under::new);
-    if let Some(existing) = conflicting(policy, under.as_ref()) {
+    if let Some(existing) = conflicting(policy, under.as_ref(), candidate.job.created_at) {
         return skip_or_reject(policy, existing);
     }
     if !policy.wait {
@@ -59,7 +75,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     if lock::take(key) {
         // Whoever had the lock has decided meanwhile.
         under = claims::look(key).map(Under::new);
-        if let Some(existing) = conflicting(policy, under.as_ref()) {
+        if let Some(existing) = conflicting(policy, under.as_ref(), candidate.job.created_at) {
             return skip_or_reject(policy, existing);
         }
     }
@@ -128,13 +144,21 @@ impl Under {
         let now = time::now();
         let members = holders
             .iter()
-            .map(|holder| Member {
-                id: holder.id,
-                state: holder.state,
-                expired: holder
-                    .finalized_at
-                    .zip(retention.of(holder.state))
-                    .is_some_and(|(at, kept)| at.saturating_add(kept) <= now),
+            .map(|holder| {
+                let kept = retention.of(holder.state);
+                let kept_until = holder.finalized_at.zip(kept);
+                let kept_until = kept_until.map_or(i64::MAX, |(at, kept)| at.saturating_add(kept));
+                let job = Job {
+                    state: holder.state,
+                    created_at: holder.created_at,
+                    scheduled_at: holder.scheduled_at,
+                    kept_until,
+                };
+                Member {
+                    id: holder.id,
+                    job: (kept_until > now).then_some(job),
+                    holds: false,
+                }
             })
             .collect();
         Under { holders, members }
@@ -217,7 +241,7 @@ impl<'a> Batch<'a> {
                 let policy = self.candidates[index].policy.as_deref();
                 let asked = policy.into_iter().flat_map(|policy| policy.by_state.iter());
                 for state in asked.filter(|state| state.is_final()) {
-                    let listed = |member: &Member| member.state == state && !member.expired;
+                    let listed = |member: &Member| member.job.is_some_and(|job| job.state == state);
                     if !under.members.iter().any(listed) {
                         missing.insert(state);
                     }
@@ -238,26 +262,35 @@ impl<'a> Batch<'a> {
     fn decide(&mut self, keys: &[Key]) -> Result<()> {
         let mut rejected: Option<Rejected> = None;
         for key in keys {
-            // The newest candidate to be inserted so far, in each state.
-            let mut inserted: BTreeMap<State, usize> = BTreeMap::new();
+            // Of the candidates to be inserted so far, in each state the newest and the one
+            // that is due last: if none of these conflicts, no other one does.
+            let mut inserted: BTreeMap<State, [usize; 2]> = BTreeMap::new();
             for &index in &self.groups[key] {
                 check_for_interrupts!();
                 if matches!(self.decisions[index], Decision::Busy) {
                     continue;
                 }
                 let policy = self.policy(index);
-                let earlier = inserted
-                    .iter()
-                    .filter(|(state, _)| policy.by_state.contains(**state))
-                    .map(|(_, earlier)| *earlier)
-                    .max();
-                let decision = match earlier {
-                    Some(earlier) => Decision::Earlier(earlier),
-                    None => conflicting(policy, self.under.get(key))
+                let now = self.candidates[index].job.created_at;
+                let predecessors: Vec<Member> = inserted
+                    .values()
+                    .flatten()
+                    .map(|&earlier| self.candidates[earlier].as_member(earlier))
+                    .collect();
+                let decision = match verdict::decide(policy, &predecessors, cutoff(policy, now)) {
+                    Verdict::Skip(earlier) | Verdict::Reject(earlier) => {
+                        Decision::Earlier(earlier.id as usize)
+                    }
+                    _ => conflicting(policy, self.under.get(key), now)
                         .map_or(Decision::Insert, Decision::Existing),
                 };
                 if matches!(decision, Decision::Insert) {
-                    inserted.insert(self.candidates[index].job.state, index);
+                    let job = &self.candidates[index].job;
+                    let [newest, last] = inserted.entry(job.state).or_insert([index; 2]);
+                    *newest = index;
+                    if job.scheduled_at() >= self.candidates[*last].job.scheduled_at() {
+                        *last = index;
+                    }
                 } else if policy.on_conflict == OnConflict::Reject
                     && rejected.as_ref().is_none_or(|first| index < first.index)
                 {
@@ -387,9 +420,13 @@ impl<'a> Batch<'a> {
             .filter(|key| self.inserted(**key).nth(1).is_some());
         for &key in taken.iter().chain(more).filter(|key| self.inserts(**key)) {
             if let Some(under) = self.under.get(&key) {
-                let (kept, folded) = verdict::fold(&under.members);
+                let kept = verdict::fold(&under.members);
+                let folded = under
+                    .members
+                    .iter()
+                    .filter(|member| !kept.contains(&member.id));
+                aside.extend(folded.map(|member| (key, member.id)));
                 listed.extend(kept.into_iter().map(|id| (key, id)));
-                aside.extend(folded.into_iter().map(|id| (key, id)));
             }
             let new = self.inserted(key);
             listed.extend(new.map(|index| (key, self.ids[index].expect("ids were taken"))));
@@ -412,19 +449,42 @@ impl<'a> Batch<'a> {
 }
 
 fn skip_or_reject(policy: &Policy, existing: Holder) -> Result<Outcome> {
-    match policy.on_conflict {
-        OnConflict::Skip => Ok(Outcome::Existing(existing)),
-        OnConflict::Reject => Err(Error::duplicate(Some(existing.id), existing.state, None)),
+    if policy.on_conflict == OnConflict::Reject {
+        Err(Error::duplicate(Some(existing.id), existing.state, None))
+    } else {
+        Ok(Outcome::Existing(existing))
     }
 }
 
-/// The newest job under a key that a policy conflicts with.
-fn conflicting(policy: &Policy, under: Option<&Under>) -> Option<Holder> {
+/// The newest job under a key that a policy conflicts with, for a job inserted `now`.
+fn conflicting(policy: &Policy, under: Option<&Under>, now: i64) -> Option<Holder> {
     let under = under?;
-    match verdict::decide(policy, &under.members) {
-        Verdict::Insert => None,
-        Verdict::Duplicate { id, .. } => under.holders.iter().find(|h| h.id == id).cloned(),
+    match verdict::decide(policy, &under.members, cutoff(policy, now)) {
+        Verdict::Skip(existing) | Verdict::Reject(existing) => {
+            let holder = under.holders.iter().find(|holder| holder.id == existing.id);
+            holder.cloned()
+        }
+        _ => None,
     }
+}
+
+/// Where a policy's window begins; `None` if it has none, or one that goes back further
+/// than time does.
+fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
+    policy
+        .window
+        .and_then(|window| time::ago(now, window.length))
+}
+
+/// What an insert with a key would be told now: the job that conflicts, if one does, and
+/// the word for what would happen.
+pub fn foresee(policy: &Policy, key: Key) -> (Option<Holder>, &'static str) {
+    let now = time::now();
+    let Some(under) = claims::look(key).map(Under::new) else {
+        return (None, Verdict::Insert.as_str());
+    };
+    let would = verdict::decide(policy, &under.members, cutoff(policy, now)).as_str();
+    (conflicting(policy, Some(&under), now), would)
 }
 
 /// Whether somebody else is at work on a key.

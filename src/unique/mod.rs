@@ -4,4 +4,4 @@ pub mod decide;
 pub mod lock;
 pub mod policy;
 
-pub use decide::{Candidate, Outcome, insert_many, insert_one};
+pub use decide::{Candidate, Outcome, foresee, insert_many, insert_one};

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use jobs_core::key::{self, Key, Parts};
-use jobs_core::policy::{self, Policy};
+use jobs_core::policy::{self, OnConflict, Policy};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pg::jsonb::{Jsonb, JsonbEvents};
 use crate::pg::time;
 
@@ -33,12 +33,28 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     if let Some(policy) = cached {
         return Ok(policy);
     }
-    let policy = policy::parse(&options.to_value()?, &time::read_interval)?.map(Rc::new);
+    let policy = policy::parse(&options.to_value()?, &time::read_interval)?;
+    policy.as_ref().map_or(Ok(()), check_supported)?;
+    let policy = policy.map(Rc::new);
     LAST.set(Some(Parsed {
         options: options.bytes().to_vec(),
         policy: policy.clone(),
     }));
     Ok(policy)
+}
+
+/// What the policy says but the store cannot do yet.
+fn check_supported(policy: &Policy) -> Result<()> {
+    let what = match policy.on_conflict {
+        _ if policy.hold.is_some() => "holding a key for a time",
+        OnConflict::Replace(_) => "replacing jobs",
+        OnConflict::Update(_) => "updating jobs",
+        OnConflict::Skip | OnConflict::Reject => return Ok(()),
+    };
+    Err(Error::invalid(
+        format!("{what} on conflict is not supported by this version"),
+        "This version skips or rejects duplicates; it has no holds (hold_for, faktory).",
+    ))
 }
 
 /// What of a job its key can be made of.
@@ -57,6 +73,11 @@ pub struct Subject<'a> {
 
 /// The key of a job under a policy.
 pub fn key(policy: &Policy, subject: &Subject) -> Result<Key> {
+    canonical(policy, subject).map(|text| Key::of(&text))
+}
+
+/// The text that the key is the hash of.
+pub fn canonical(policy: &Policy, subject: &Subject) -> Result<String> {
     let parts = Parts {
         kind: subject.kind,
         queue: subject.queue,
@@ -67,6 +88,10 @@ pub fn key(policy: &Policy, subject: &Subject) -> Result<Key> {
             .meta
             .map_or_else(JsonbEvents::of_nothing, Jsonb::events)
     };
-    let canonical = key::canonical(policy, &parts, || subject.args.events(), meta)?;
-    Ok(Key::of(&canonical))
+    Ok(key::canonical(
+        policy,
+        &parts,
+        || subject.args.events(),
+        meta,
+    )?)
 }
