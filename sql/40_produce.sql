@@ -13,8 +13,8 @@ COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, 
 $$Inserts one job; part of the caller's transaction.
 Defaults: queue 'default', priority 1 (lower runs first), max_attempts 25, timeout 1 minute (-1 second: none), retry 'river'.
 A scheduled_at in the future makes it scheduled, pending => true pending, otherwise it is available.
-unique_opts is a uniqueness policy (River's names); a duplicate is skipped, or rejected with 23505.
-Returns the job with the id: the new one, or the existing one with unique_skipped_as_duplicate.
+unique_opts is a uniqueness policy (River's names; {"oban": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.
+Returns the job with the id: the new one (replaced_id: the newest of those that it replaces), or the existing one with unique_skipped_as_duplicate.
 Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
 
 CREATE FUNCTION jobs.insert_many(
@@ -59,5 +59,5 @@ CREATE FUNCTION jobs.explain_unique(
 LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
 COMMENT ON FUNCTION jobs.explain_unique(text, jsonb, jsonb, text, jsonb, timestamptz) IS
-$$What jobs.insert with the same arguments would be unique by, and what would happen now: the canonical text and its key, the advisory lock's id, the policy in the native form with everything that was left out filled in (also where it was given in another system's form), the newest job that conflicts, and insert, skip or reject. All null but would: not unique.
+$$What jobs.insert with the same arguments would be unique by, and what would happen now: the canonical text and its key, the advisory lock's id, the policy in the native form with everything that was left out filled in (also where it was given in another system's form), the newest job that conflicts, and insert, skip, reject, replace or update. All null but would: not unique.
 Errors as jobs.insert; writes nothing, locks nothing, works on a standby.$$;

@@ -3,11 +3,11 @@
 use pgrx::prelude::*;
 
 mod api;
-mod attempt;
 mod error;
 mod pg;
 mod settings;
 mod store;
+mod transition;
 mod unique;
 mod worker;
 

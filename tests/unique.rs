@@ -300,3 +300,114 @@ async fn a_database_in_another_encoding_is_refused() {
         "0A000"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
+    let cluster = quiet();
+    let db = cluster.database("replace").await;
+    let policy = r#"'{"by_kind": true, "on_conflict": "replace"}'"#;
+    let insert = format!("select replaced_id from jobs.insert('k', unique_opts => {policy})");
+    db.batch_execute(&insert).await.unwrap();
+    let mut tasks = Vec::new();
+    for session in 0..6 {
+        let client = cluster.connect("replace").await;
+        let insert = insert.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut replaced = Vec::new();
+            for round in 0..60 {
+                // Some are rolled back, and some of what is replaced is running.
+                if session == 0 {
+                    client.batch_execute("select jobs.fetch()").await.unwrap();
+                }
+                client.batch_execute("begin").await.unwrap();
+                let id: Option<i64> = client.query_one(&insert, &[]).await.unwrap().get(0);
+                if round % 5 == 4 {
+                    client.batch_execute("rollback").await.unwrap();
+                } else {
+                    client.batch_execute("commit").await.unwrap();
+                    replaced.extend(id);
+                }
+            }
+            replaced
+        }));
+    }
+    let mut samples = 0;
+    while !tasks.iter().all(|task| task.is_finished()) {
+        let live: i64 = scalar(
+            &db,
+            "select count(*) from jobs.jobs where finalized_at is null",
+        )
+        .await;
+        assert_eq!(live, 1, "neither or both");
+        samples += 1;
+    }
+    assert!(samples > 50, "only {samples} samples");
+    let mut replaced = Vec::new();
+    for task in tasks {
+        replaced.extend(task.await.unwrap());
+    }
+    let all = replaced.len();
+    replaced.sort_unstable();
+    replaced.dedup();
+    assert_eq!(replaced.len(), all, "each job is replaced once");
+    assert_eq!(
+        scalar::<i64>(
+            &db,
+            "select count(*) from jobs.jobs where state = 'cancelled'"
+        )
+        .await,
+        all as i64
+    );
+}
+
+#[tokio::test]
+async fn a_replacement_chases_what_moves() {
+    let cluster = quiet();
+    let db = cluster.database("chase").await;
+    let worker = cluster.connect("chase").await;
+    let policy = r#"{"by_kind": true, "on_conflict": "replace"}"#;
+    // It is being fetched: once it runs it is cancelled at once. It is being completed:
+    // then only a final job conflicts, and the new one is skipped.
+    for (step, replaces) in [
+        ("select jobs.fetch()", true),
+        (
+            "select jobs.complete(id, token) from jobs.jobs where state = 'running'",
+            false,
+        ),
+    ] {
+        let kind = if replaces { "fetched" } else { "completed" };
+        let first: i64 = scalar(&db, &format!("select id from jobs.insert('{kind}')")).await;
+        db.batch_execute(&format!("select jobs.delete({first})"))
+            .await
+            .unwrap();
+        let first: i64 = scalar(
+            &db,
+            &format!("select id from jobs.insert('{kind}', unique_opts => '{policy}')"),
+        )
+        .await;
+        if !replaces {
+            db.batch_execute("select jobs.fetch()").await.unwrap();
+        }
+        worker
+            .batch_execute(&format!("begin; {step}"))
+            .await
+            .unwrap();
+        let other = cluster.connect("chase").await;
+        let sql = format!(
+            "select replaced_id, unique_skipped_as_duplicate, id from jobs.insert('{kind}', unique_opts => '{policy}')"
+        );
+        let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
+        blocked(&db, 1).await;
+        worker.batch_execute("commit").await.unwrap();
+        let row = waiting.await.unwrap();
+        let answer: (Option<i64>, bool) = (row.get(0), row.get(1));
+        if replaces {
+            assert_eq!(answer, (Some(first), false));
+            db.batch_execute(&format!("select jobs.cancel({})", row.get::<_, i64>(2)))
+                .await
+                .unwrap();
+        } else {
+            assert_eq!((answer, row.get::<_, i64>(2)), ((None, true), first));
+        }
+    }
+}

@@ -7,13 +7,13 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::check;
-use crate::attempt::{self, Told};
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::{Cell, Record, Rows, StateAnswer};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::{finish, place};
+use crate::transition::{self, Told};
 use crate::worker::wake;
 
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
@@ -93,7 +93,7 @@ fn fail(
         };
         wake::at_commit();
         match place::take_running(id, token) {
-            Some(stopped) => Ok(attempt::failed(id, stopped, &told, time::now())),
+            Some(stopped) => Ok(transition::failed(id, stopped, &told, time::now())),
             None => answered(id, token, "fail"),
         }
     };
@@ -109,7 +109,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
         wake::at_commit();
         let now = time::now();
         match place::take_running(id, token) {
-            Some(stopped) => Ok(attempt::given_back(
+            Some(stopped) => Ok(transition::given_back(
                 id,
                 token,
                 stopped,
@@ -129,7 +129,13 @@ fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
         let (id, token) = held(id, token)?;
         wake::at_commit();
         match place::take_running(id, token) {
-            Some(stopped) => Ok(attempt::given_back(id, token, stopped, time::now(), None)),
+            Some(stopped) => Ok(transition::given_back(
+                id,
+                token,
+                stopped,
+                time::now(),
+                None,
+            )),
             None => answered(id, token, "release"),
         }
     };

@@ -280,6 +280,13 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             Cell::At(job.created_at),
             Cell::At(job.scheduled_at),
         ],
+        Outcome::Replaced(replacement) => {
+            let mut cells = new(replacement.id, &candidates[index].job);
+            cells[1] = Cell::State(replacement.state);
+            cells[3] = Cell::Big(replacement.replaced);
+            cells[6] = Cell::At(replacement.scheduled_at);
+            cells
+        }
         Outcome::Earlier(earlier) => {
             let mut cells = row(*earlier, candidates, outcomes);
             cells[2] = Cell::Bool(true);

@@ -10,6 +10,7 @@ use crate::pg::answer::StateAnswer;
 use crate::pg::time;
 use crate::store::claims;
 use crate::store::place::{self, Place};
+use crate::transition;
 use crate::worker::wake;
 
 /// Cancels a job. See the COMMENT in sql/50_work.sql.
@@ -25,12 +26,7 @@ fn cancel(id: Option<i64>, reason: Option<&str>, force: Option<bool>) -> StateAn
                 .request_cancel(time::now(), reason)
                 .then_some(Ok(State::Running));
         }
-        let mut luggage = place.take()?;
-        let now = time::now();
-        luggage.cancel_requested_at.get_or_insert(now);
-        luggage.cancel_reason = reason.map(str::to_string).or(luggage.cancel_reason);
-        place::put_finished(place.id, State::Cancelled, now, &luggage);
-        Some(Ok(State::Cancelled))
+        transition::cancelled(place, reason).then_some(Ok(State::Cancelled))
     })
 }
 

@@ -14,6 +14,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
 /// A validated job, all defaults filled in.
+#[derive(Clone)]
 pub struct NewJob<'a> {
     /// what to do
     pub kind: &'a str,
@@ -46,6 +47,22 @@ pub struct NewJob<'a> {
 }
 
 impl NewJob<'_> {
+    /// With the schedule of a job that it replaces, if there is one to take over.
+    pub fn rescheduled(mut self, at: Option<i64>) -> Self {
+        if let Some(at) = at {
+            self.scheduled_at = Some(at);
+            if self.state != State::Pending {
+                let due = at <= self.created_at;
+                self.state = if due {
+                    State::Available
+                } else {
+                    State::Scheduled
+                };
+            }
+        }
+        self
+    }
+
     /// When it is due, once it is not pending.
     pub fn scheduled_at(&self) -> i64 {
         self.scheduled_at.unwrap_or(self.created_at)

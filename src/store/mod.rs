@@ -14,6 +14,7 @@ pub mod spi;
 pub(crate) mod types {
     use pgrx::pg_sys::{self, Oid};
 
+    pub const BOOL: Oid = pg_sys::BOOLOID;
     pub const TEXT: Oid = pg_sys::TEXTOID;
     pub const INT2: Oid = pg_sys::INT2OID;
     pub const INT4: Oid = pg_sys::INT4OID;

@@ -3,9 +3,12 @@
 //! transitions are made of. The two hot ones are one statement each, in `fetch` and `finish`.
 
 use jobs_core::key::Key;
+use jobs_core::policy::{Field, Fields};
 use jobs_core::state::State;
+use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
+use super::insert::NewJob;
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
@@ -253,6 +256,26 @@ pub fn answered(id: i64, token: i64) -> Option<(State, Option<i64>)> {
     })
 }
 
+/// Gives a job's row the listed values of a new one.
+pub fn rewrite(id: i64, fields: Fields, new: &NewJob) {
+    let when = |field: Field, value: Arg| if fields.contains(field) { value } else { None };
+    let is = |field: Field| Some(Datum::from(fields.contains(field)));
+    REWRITE.execute(&[
+        big(id),
+        when(Field::Kind, text(new.kind)),
+        when(Field::Args, Some(new.args.datum())),
+        when(Field::Queue, text(new.queue)),
+        when(Field::Priority, Some(Datum::from(new.priority))),
+        when(Field::MaxAttempts, Some(Datum::from(new.max_attempts))),
+        is(Field::Meta),
+        new.meta.map(Jsonb::datum),
+        is(Field::Tags),
+        new.tags.clone().and_then(IntoDatum::into_datum),
+        is(Field::ScheduledAt),
+        Some(Datum::from(new.scheduled_at())),
+    ]);
+}
+
 /// One more try for a job that has none left.
 pub fn grant_attempt(id: i64) {
     GRANT_ATTEMPT.execute(&[big(id)]);
@@ -348,6 +371,17 @@ static ANSWERED: Plan = Plan::new(
     &[INT8, INT8],
 );
 
+static REWRITE: Plan = Plan::new(
+    "UPDATE jobs.job
+        SET kind = COALESCE($2, kind), args = COALESCE($3, args), queue = COALESCE($4, queue),
+            priority = COALESCE($5, priority), max_attempts = COALESCE($6, max_attempts),
+            meta = CASE WHEN $7 THEN $8 ELSE meta END, tags = CASE WHEN $9 THEN $10 ELSE tags END,
+            scheduled_at = CASE WHEN $11 THEN $12 ELSE scheduled_at END
+      WHERE id = $1",
+    &[
+        INT8, TEXT, JSONB, TEXT, INT2, INT4, BOOL, JSONB, BOOL, TEXTS, BOOL, AT,
+    ],
+);
 static GRANT_ATTEMPT: Plan = Plan::new(
     "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1",
     &[INT8],

@@ -22,6 +22,7 @@ use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::{self, NewJob};
+use crate::transition;
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate<'a> {
@@ -58,6 +59,21 @@ pub enum Outcome {
     Earlier(usize),
     /// skipped: the key is being inserted elsewhere and the policy does not wait
     Busy,
+    /// inserted in the place of others
+    Replaced(Box<Replacement>),
+}
+
+/// A job that was inserted in the place of others.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// its id
+    pub id: i64,
+    /// the newest of those that it replaces
+    pub replaced: i64,
+    /// where it is: it may have taken over a schedule
+    pub state: State,
+    /// when it is due
+    pub scheduled_at: i64,
 }
 
 /// Inserts one job.
@@ -65,9 +81,10 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
+    let now = candidate.job.created_at;
     let mut under = claims::look(key).map(Under::new);
-    if let Some(existing) = conflicting(policy, under.as_ref(), candidate.job.created_at) {
-        return skip_or_reject(policy, existing);
+    if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
+        return Ok(answer);
     }
     if !policy.wait {
         return insert_at_once(candidate, key);
@@ -75,8 +92,8 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     if lock::take(key) {
         // Whoever had the lock has decided meanwhile.
         under = claims::look(key).map(Under::new);
-        if let Some(existing) = conflicting(policy, under.as_ref(), candidate.job.created_at) {
-            return skip_or_reject(policy, existing);
+        if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
+            return Ok(answer);
         }
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
@@ -117,10 +134,18 @@ fn insert_all(mut batch: Batch) -> Result<Vec<Outcome>> {
     batch.decide(&keys)?;
     let contested: Vec<Key> = keys.into_iter().filter(|key| batch.inserts(*key)).collect();
     batch.take_ids();
-    let fresh = batch.claim(&contested);
+    let mut fresh = batch.claim(&contested);
+    // A candidate that may touch other jobs is dealt with for itself, unless it is the
+    // only one of a key that nobody had.
+    let (singly, together): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
+        let alone = fresh.contains(key) && batch.groups[key].len() == 1;
+        batch.touches_others(*key) && (!alone || batch.has_single(*key))
+    });
+    batch.set_aside(&singly);
+    fresh.retain(|key| !singly.contains(key));
     // What was taken, or was not there to be looked at before, is looked at again now
     // that it is locked.
-    let taken: Vec<Key> = contested
+    let taken: Vec<Key> = together
         .into_iter()
         .filter(|key| !fresh.contains(key))
         .collect();
@@ -129,8 +154,14 @@ fn insert_all(mut batch: Batch) -> Result<Vec<Outcome>> {
     batch.decide(&taken)?;
     batch.take_ids();
     batch.write(&fresh, &taken);
+    for key in singly {
+        batch.insert_singly(key)?;
+    }
     Ok(batch.outcomes())
 }
+
+/// Jobs with the key that they are under.
+type Pairs = Vec<(Key, i64)>;
 
 /// The jobs under a key that has a claim.
 struct Under {
@@ -163,6 +194,19 @@ impl Under {
             .collect();
         Under { holders, members }
     }
+
+    /// A job that was decided by.
+    fn holder(&self, id: i64) -> Holder {
+        let holder = self.holders.iter().find(|holder| holder.id == id);
+        holder.expect("decisions are of these jobs").clone()
+    }
+
+    /// The jobs that stay in the key's list, and those that are put aside.
+    fn folded(&self, key: Key) -> (Pairs, Pairs) {
+        let kept = verdict::fold(&self.members);
+        let ids = self.members.iter().map(|member| (key, member.id));
+        ids.partition(|(_, id)| kept.contains(id))
+    }
 }
 
 /// What is decided of a candidate so far.
@@ -172,6 +216,9 @@ enum Decision {
     Existing(Holder),
     Earlier(usize),
     Busy,
+    /// it may touch other jobs: to be decided under the lock
+    Singly,
+    Replaced(Box<Replacement>),
 }
 
 /// The first candidate that its policy rejects, and what it duplicates: a job, or an
@@ -281,17 +328,23 @@ impl<'a> Batch<'a> {
                     Verdict::Skip(earlier) | Verdict::Reject(earlier) => {
                         Decision::Earlier(earlier.id as usize)
                     }
-                    _ => conflicting(policy, self.under.get(key), now)
-                        .map_or(Decision::Insert, Decision::Existing),
+                    Verdict::Replace { .. } | Verdict::Update { .. } => Decision::Singly,
+                    Verdict::Insert => match decide(policy, self.under.get(key), now) {
+                        Verdict::Insert => Decision::Insert,
+                        Verdict::Skip(existing) | Verdict::Reject(existing) => {
+                            Decision::Existing(self.under[key].holder(existing.id))
+                        }
+                        Verdict::Replace { .. } | Verdict::Update { .. } => Decision::Singly,
+                    },
                 };
-                if matches!(decision, Decision::Insert) {
+                if matches!(decision, Decision::Insert | Decision::Singly) {
                     let job = &self.candidates[index].job;
                     let [newest, last] = inserted.entry(job.state).or_insert([index; 2]);
                     *newest = index;
                     if job.scheduled_at() >= self.candidates[*last].job.scheduled_at() {
                         *last = index;
                     }
-                } else if policy.on_conflict == OnConflict::Reject
+                } else if rejects(policy)
                     && rejected.as_ref().is_none_or(|first| index < first.index)
                 {
                     rejected = Some(self.rejected(index, &decision));
@@ -309,7 +362,7 @@ impl<'a> Batch<'a> {
         let (existing, state) = match decision {
             Decision::Existing(existing) => (Some(existing.id), existing.state),
             Decision::Earlier(earlier) => (None, self.candidates[*earlier].job.state),
-            Decision::Insert | Decision::Busy => unreachable!("only duplicates are rejected"),
+            _ => unreachable!("only duplicates are rejected"),
         };
         Rejected {
             index,
@@ -326,8 +379,114 @@ impl<'a> Batch<'a> {
             .filter(|&index| matches!(self.decisions[index], Decision::Insert))
     }
 
+    /// Whether a candidate of a key needs its claim.
     fn inserts(&self, key: Key) -> bool {
-        self.inserted(key).next().is_some()
+        self.inserted(key).next().is_some() || self.has_single(key)
+    }
+
+    /// Whether a candidate of a key is to be decided under the lock.
+    fn has_single(&self, key: Key) -> bool {
+        self.groups[&key]
+            .iter()
+            .any(|&index| matches!(self.decisions[index], Decision::Singly))
+    }
+
+    /// Whether a candidate of a key may replace or update other jobs.
+    fn touches_others(&self, key: Key) -> bool {
+        self.groups[&key].iter().any(|&index| {
+            let policy = self.policy(index);
+            matches!(
+                policy.on_conflict,
+                OnConflict::Replace(_) | OnConflict::Update(_)
+            )
+        })
+    }
+
+    /// Leaves the candidates of some keys, which are locked, to be inserted singly.
+    fn set_aside(&mut self, keys: &[Key]) {
+        for key in keys {
+            for &index in &self.groups[key] {
+                if !matches!(self.decisions[index], Decision::Busy) {
+                    self.decisions[index] = Decision::Singly;
+                }
+            }
+        }
+    }
+
+    /// Inserts the candidates of a key that is locked, one after the other.
+    fn insert_singly(&mut self, key: Key) -> Result<()> {
+        for index in self.groups[&key].clone() {
+            if !matches!(self.decisions[index], Decision::Busy) {
+                self.decisions[index] = self.insert_next(key, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides a candidate by what is there now, and does it. What it wants to touch may
+    /// move meanwhile: then it looks again.
+    fn insert_next(&mut self, key: Key, index: usize) -> Result<Decision> {
+        let policy = self.policy(index);
+        let job = &self.candidates[index].job;
+        loop {
+            check_for_interrupts!();
+            self.look(&[key]);
+            self.look_aside(&[key]);
+            match decide(policy, self.under.get(&key), job.created_at) {
+                Verdict::Insert => {
+                    self.insert_under(key, index, job);
+                    return Ok(Decision::Insert);
+                }
+                Verdict::Skip(existing) => {
+                    return Ok(Decision::Existing(self.under[&key].holder(existing.id)));
+                }
+                Verdict::Reject(existing) => {
+                    let existing = self.under[&key].holder(existing.id);
+                    let index = self.numbered.then_some(index + 1);
+                    return Err(Error::duplicate(Some(existing.id), existing.state, index));
+                }
+                Verdict::Replace {
+                    cancel,
+                    schedule_of,
+                } => {
+                    let schedule = schedule_of.map(|id| self.under[&key].holder(id).scheduled_at);
+                    let cancelled = cancel.into_iter().filter(|id| transition::replaced(*id));
+                    if let Some(replaced) = cancelled.max() {
+                        let job = job.clone().rescheduled(schedule);
+                        return Ok(Decision::Replaced(Box::new(Replacement {
+                            id: self.insert_under(key, index, &job),
+                            replaced,
+                            state: job.state,
+                            scheduled_at: job.scheduled_at(),
+                        })));
+                    }
+                }
+                Verdict::Update { id, .. } => {
+                    let OnConflict::Update(updates) = policy.on_conflict else {
+                        unreachable!("only such a policy updates");
+                    };
+                    let before = self.under[&key].holder(id);
+                    if transition::updated(id, &updates, job) {
+                        self.look(&[key]);
+                        let mut now = self.under[&key].holders.iter();
+                        let holder = now.find(|holder| holder.id == id).cloned();
+                        return Ok(Decision::Existing(holder.unwrap_or(before)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Inserts one job under a key that is locked; its id.
+    fn insert_under(&mut self, key: Key, index: usize, job: &NewJob) -> i64 {
+        let id = *self.ids[index].get_or_insert_with(|| insert::ids(1)[0]);
+        insert::many(&[(id, job)]);
+        self.look(&[key]);
+        let under = &self.under[&key];
+        let (mut listed, aside) = under.folded(key);
+        listed.push((key, id));
+        claims::set_holders(&listed, &aside);
+        id
     }
 
     /// Takes ids for those that are to be inserted and have none.
@@ -391,9 +550,12 @@ impl<'a> Batch<'a> {
     }
 
     fn claim_or_lock(&self, keys: &[Key]) -> BTreeSet<Key> {
+        // What is decided under the lock has no id yet; until then no job has id 0.
+        let first = |key| self.inserted(key).next().and_then(|index| self.ids[index]);
         let claims: Vec<(Key, i64)> = keys
             .iter()
-            .filter_map(|&key| Some((key, self.ids[self.inserted(key).next()?]?)))
+            .filter(|key| self.inserts(**key))
+            .map(|&key| (key, first(key).unwrap_or(0)))
             .collect();
         if claims.is_empty() {
             BTreeSet::new()
@@ -420,13 +582,9 @@ impl<'a> Batch<'a> {
             .filter(|key| self.inserted(**key).nth(1).is_some());
         for &key in taken.iter().chain(more).filter(|key| self.inserts(**key)) {
             if let Some(under) = self.under.get(&key) {
-                let kept = verdict::fold(&under.members);
-                let folded = under
-                    .members
-                    .iter()
-                    .filter(|member| !kept.contains(&member.id));
-                aside.extend(folded.map(|member| (key, member.id)));
-                listed.extend(kept.into_iter().map(|id| (key, id)));
+                let (kept, folded) = under.folded(key);
+                listed.extend(kept);
+                aside.extend(folded);
             }
             let new = self.inserted(key);
             listed.extend(new.map(|index| (key, self.ids[index].expect("ids were taken"))));
@@ -443,28 +601,42 @@ impl<'a> Batch<'a> {
                 Decision::Existing(holder) => Outcome::Existing(holder),
                 Decision::Earlier(index) => Outcome::Earlier(index),
                 Decision::Busy => Outcome::Busy,
+                Decision::Replaced(replacement) => Outcome::Replaced(replacement),
+                Decision::Singly => unreachable!("it was decided under the lock"),
             })
             .collect()
     }
 }
 
-fn skip_or_reject(policy: &Policy, existing: Holder) -> Result<Outcome> {
-    if policy.on_conflict == OnConflict::Reject {
-        Err(Error::duplicate(Some(existing.id), existing.state, None))
-    } else {
-        Ok(Outcome::Existing(existing))
+/// The answer that a committed job gives without any lock, if one does.
+fn answer_at_once(policy: &Policy, under: Option<&Under>, now: i64) -> Result<Option<Outcome>> {
+    let holder = |id| {
+        under
+            .map(|under| under.holder(id))
+            .expect("it was decided by")
+    };
+    match decide(policy, under, now) {
+        Verdict::Skip(existing) => Ok(Some(Outcome::Existing(holder(existing.id)))),
+        Verdict::Reject(existing) => {
+            let existing = holder(existing.id);
+            Err(Error::duplicate(Some(existing.id), existing.state, None))
+        }
+        _ => Ok(None),
     }
 }
 
-/// The newest job under a key that a policy conflicts with, for a job inserted `now`.
-fn conflicting(policy: &Policy, under: Option<&Under>, now: i64) -> Option<Holder> {
-    let under = under?;
-    match verdict::decide(policy, &under.members, cutoff(policy, now)) {
-        Verdict::Skip(existing) | Verdict::Reject(existing) => {
-            let holder = under.holders.iter().find(|holder| holder.id == existing.id);
-            holder.cloned()
-        }
-        _ => None,
+/// Decides a job inserted `now` by the jobs under its key.
+fn decide(policy: &Policy, under: Option<&Under>, now: i64) -> Verdict {
+    let members = under.map_or(&[][..], |under| &under.members);
+    verdict::decide(policy, members, cutoff(policy, now))
+}
+
+/// Whether a policy lets an insert fail because of another job.
+fn rejects(policy: &Policy) -> bool {
+    match policy.on_conflict {
+        OnConflict::Reject => true,
+        OnConflict::Replace(replace) => replace.reject_final,
+        OnConflict::Skip | OnConflict::Update(_) => false,
     }
 }
 
@@ -476,15 +648,19 @@ fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
         .and_then(|window| time::ago(now, window.length))
 }
 
-/// What an insert with a key would be told now: the job that conflicts, if one does, and
-/// the word for what would happen.
+/// What an insert with a key would be told now: the newest job that conflicts, if one
+/// does, and the word for what would happen.
 pub fn foresee(policy: &Policy, key: Key) -> (Option<Holder>, &'static str) {
-    let now = time::now();
-    let Some(under) = claims::look(key).map(Under::new) else {
-        return (None, Verdict::Insert.as_str());
+    let under = claims::look(key).map(Under::new);
+    let verdict = decide(policy, under.as_ref(), time::now());
+    let id = match &verdict {
+        Verdict::Insert => None,
+        Verdict::Skip(existing) | Verdict::Reject(existing) => Some(existing.id),
+        Verdict::Replace { cancel, .. } => cancel.last().copied(),
+        Verdict::Update { id, .. } => Some(*id),
     };
-    let would = verdict::decide(policy, &under.members, cutoff(policy, now)).as_str();
-    (conflicting(policy, Some(&under), now), would)
+    let holder = id.zip(under.as_ref()).map(|(id, under)| under.holder(id));
+    (holder, verdict.as_str())
 }
 
 /// Whether somebody else is at work on a key.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use jobs_core::key::{self, Key, Parts};
-use jobs_core::policy::{self, OnConflict, Policy};
+use jobs_core::policy::{self, Policy};
 
 use crate::error::{Error, Result};
 use crate::pg::jsonb::{Jsonb, JsonbEvents};
@@ -45,15 +45,12 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
 
 /// What the policy says but the store cannot do yet.
 fn check_supported(policy: &Policy) -> Result<()> {
-    let what = match policy.on_conflict {
-        _ if policy.hold.is_some() => "holding a key for a time",
-        OnConflict::Replace(_) => "replacing jobs",
-        OnConflict::Update(_) => "updating jobs",
-        OnConflict::Skip | OnConflict::Reject => return Ok(()),
-    };
+    if policy.hold.is_none() {
+        return Ok(());
+    }
     Err(Error::invalid(
-        format!("{what} on conflict is not supported by this version"),
-        "This version skips or rejects duplicates; it has no holds (hold_for, faktory).",
+        "holding a key for a time is not supported by this version",
+        "This version has no holds: neither hold_for nor the options of faktory.",
     ))
 }
 

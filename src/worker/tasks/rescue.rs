@@ -1,9 +1,9 @@
 //! Attempts whose lease ran out are failed for their workers.
 
 use super::Task;
-use crate::attempt::{self, Told};
 use crate::pg::time;
 use crate::store::{maintain, place};
+use crate::transition::{self, Told};
 
 pub const TASK: Task = Task {
     name: "rescue",
@@ -32,7 +32,7 @@ fn run(limit: i64) -> usize {
             retryable: true,
         };
         if let Some(stopped) = place::take_running(lease.id, lease.token) {
-            attempt::failed(lease.id, stopped, &told, now);
+            transition::failed(lease.id, stopped, &told, now);
             rescued += 1;
         }
     }

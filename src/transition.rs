@@ -1,13 +1,16 @@
-//! The end of an attempt that did not complete: what becomes of the job. Used by the
-//! worker's own calls and by the rescue of expired leases, which must not differ.
+//! Moves of a job that several callers make: what becomes of it when an attempt did not
+//! complete (the worker's own calls and the rescue of expired leases must not differ),
+//! and how it is cancelled and changed by id.
 
 use jobs_core::interval::Interval;
+use jobs_core::policy::{Field, Updates};
 use jobs_core::retry;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use crate::pg::time;
-use crate::store::place::{self, Failure, Stopped};
+use crate::store::insert::NewJob;
+use crate::store::place::{self, Failure, Place, Stopped};
 
 /// What is told of a failed attempt.
 pub struct Told<'a> {
@@ -98,6 +101,75 @@ pub fn given_back(
     };
     place::note_answer(id, token, now, state, due_at);
     (state, due_at)
+}
+
+/// Cancels a job where it was seen, a running one at once; whether it was still there.
+pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
+    let Some(mut luggage) = place.take() else {
+        return false;
+    };
+    let now = time::now();
+    luggage.cancel_requested_at.get_or_insert(now);
+    luggage.cancel_reason = reason.map(str::to_string).or(luggage.cancel_reason);
+    place::put_finished(place.id, State::Cancelled, now, &luggage);
+    true
+}
+
+/// Cancels a job that another one replaces, wherever it is by now; whether it was not final yet.
+pub fn replaced(id: i64) -> bool {
+    loop {
+        pgrx::check_for_interrupts!();
+        match place::locate(id) {
+            Some(place) if place.state.is_final() => return false,
+            Some(place) if cancelled(&place, Some("replaced")) => return true,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+}
+
+/// Gives a job those values of a new one that its state lets it take, wherever it is by
+/// now; false if that is none any more.
+pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> bool {
+    loop {
+        pgrx::check_for_interrupts!();
+        let Some(place) = place::locate(id) else {
+            return false;
+        };
+        let fields = updates.of(place.state);
+        if fields.is_empty() {
+            return false;
+        }
+        let lane = [Field::Queue, Field::Priority, Field::ScheduledAt];
+        let waits = !place.state.is_final() && place.state != State::Running;
+        if !waits || !lane.into_iter().any(|field| fields.contains(field)) {
+            place::rewrite(id, fields, new);
+            return true;
+        }
+        // Where it waits depends on what changes: it is taken out and put in again.
+        let Some(mut luggage) = place.take() else {
+            continue;
+        };
+        place::rewrite(id, fields, new);
+        let now = time::now();
+        let reschedule = fields
+            .contains(Field::ScheduledAt)
+            .then(|| new.scheduled_at());
+        match (place.state, reschedule) {
+            (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &luggage),
+            (_, Some(at)) if at > now => place::put_scheduled(id, State::Scheduled, at, &luggage),
+            (State::Available, None) => place::put_ready(id, &luggage),
+            (_, Some(at)) => {
+                luggage.scheduled_at = Some(at);
+                place::put_ready(id, &luggage);
+            }
+            (state, None) => {
+                let due_at = luggage.scheduled_at.unwrap_or(now);
+                place::put_scheduled(id, state, due_at, &luggage);
+            }
+        }
+        return true;
+    }
 }
 
 /// A random number in [0, 1), for jitter.
