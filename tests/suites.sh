@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest regress isolation server examples)
+ALL_SUITES=(harness core pgtest regress isolation server examples doc)
 
 declare -gA PASSED FAILED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -25,10 +25,9 @@ test_suites() {
   local wanted=("$@") suite
   if [[ $# == 0 ]]; then
     wanted=("${ALL_SUITES[@]}")
-    if has_sql_blocks; then wanted+=(doc); else echo "README.md has no sql blocks yet: no suite doc"; fi
   fi
   for suite in "${wanted[@]}"; do
-    declare -F "suite_${suite%%:*}" >/dev/null || die "there is no suite ${suite%%:*}; there are: ${ALL_SUITES[*]} doc"
+    declare -F "suite_${suite%%:*}" >/dev/null || die "there is no suite ${suite%%:*}; there are: ${ALL_SUITES[*]}"
   done
   TMP=$(short_directory)
   exec {OUTPUT}>&1
@@ -271,33 +270,32 @@ checksums_match() { # TREE
     <(cd "$1" && sha256sum "$1"/sub/* | sort)
 }
 
-# --- doc: the examples in README.md ----------------------------------------------------------------------------------------
+# --- doc: the examples in README.md and docs/ --------------------------------------------------------------------------------
 
-has_sql_blocks() { grep -q '^```sql' README.md 2>/dev/null; }
-
-# Every ```sql block of README.md runs, in order, in one fresh database. A ```text or ```output block behind it is what psql
-# must print; `...` in it stands for anything within a line, as for a time. A block with no output behind it must not fail.
-# The line `<!-- not run -->` before a block leaves it out.
+# Every ```sql block of a document runs, in order, in one fresh database of the document's own. A ```text or ```output block
+# behind it is what psql must print; `...` in it stands for anything within a line, as for a time. A block with no output
+# behind it must not fail. The line `<!-- not run -->` before a block leaves it out.
 suite_doc() {
-  local dir=$TMP/doc blocks block
-  if ! has_sql_blocks; then
-    check doc "README.md has no sql block" false
-    return
-  fi
+  local dir=$TMP/doc document block
   begin_server doc
-  as_pg "$PG_BIN/psql" -X -q -h "$dir" -U postgres -d postgres -c "create database doc"
-  mkdir "$dir/blocks"
-  doc_blocks README.md "$dir/blocks"
-  for block in "$dir"/blocks/*.sql; do
-    check doc "README.md line $((10#$(basename "$block" .sql)))" doc_block "$block"
-  done
-  for block in "$dir"/blocks/*.expected; do
-    [[ -f $block ]] || break
+  for document in $(grep -l '^```sql' README.md docs/*.md); do doc_document "$document" "$dir"; done
+  for block in "$dir"/README.md/*.expected; do
     echo "this must not be there" >>"$block"
     check doc "control: a wrong output is found" refuses doc_compare "${block%.expected}" >/dev/null
     break
   done
   end_server doc
+}
+
+doc_document() { # DOCUMENT DIRECTORY
+  local name block
+  name=$(basename "$1")
+  mkdir "$2/$name"
+  as_pg "$PG_BIN/psql" -X -q -h "$2" -U postgres -d postgres -c "create database \"$name\""
+  doc_blocks "$1" "$2/$name"
+  for block in "$2/$name"/*.sql; do
+    check doc "$1 line $((10#$(basename "$block" .sql)))" doc_block "$block"
+  done
 }
 
 # Writes LINE.sql and, where there is one, LINE.expected for each block.
@@ -315,7 +313,7 @@ doc_blocks() { # FILE DIRECTORY
 
 doc_block() { # SQL_FILE
   local base=${1%.sql}
-  as_pg "$PG_BIN/psql" -X -q -h "$TMP/doc" -U postgres -d doc <"$1" >"$base.actual" 2>&1 || true
+  as_pg "$PG_BIN/psql" -X -q -h "$TMP/doc" -U postgres -d "$(basename "$(dirname "$1")")" <"$1" >"$base.actual" 2>&1 || true
   if [[ -f $base.expected ]]; then doc_compare "$base"; else refuses grep -E '^(ERROR|FATAL|PANIC|psql):' "$base.actual"; fi
 }
 
@@ -335,4 +333,4 @@ doc_compare() { # BASE; line by line
 # The width of a column depends on what `...` stands for, so it does not count; nor do empty lines.
 doc_normal() { sed -e 's/  */ /g' -e 's/---*/-/g' -e 's/ $//' -e '/^$/d'; }
 
-doc_difference() { diff -u --label README.md --label psql "$1.expected" "$1.actual" || true; }
+doc_difference() { diff -u --label document --label psql "$1.expected" "$1.actual" || true; }

@@ -1,7 +1,10 @@
 //! Uniqueness: from options to a policy and a key, and from a key to a decision.
 
-pub mod decide;
-pub mod lock;
+mod batch;
+mod insert;
+mod lock;
 pub mod policy;
+mod under;
 
-pub use decide::{Candidate, Outcome, foresee, insert_many, insert_one};
+pub use insert::{Candidate, Outcome, insert_many, insert_one};
+pub use under::foresee;

@@ -1,213 +1,22 @@
-//! Inserting jobs, the unique ones at most once.
-//!
-//! First a look without any lock: where a committed job conflicts, that is the answer.
-//! Otherwise the claim is inserted or, if the key has one, locked; then, in a statement
-//! of its own, with a snapshot that sees what the lock waited for, the jobs under it
-//! are looked at again, and the job is inserted or not.
+//! Jobs that are inserted in one go: what is decided of each, and how it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
 use jobs_core::state::{State, States};
-use jobs_core::verdict::{self, Job, Member, Verdict};
+use jobs_core::verdict::{self, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
 
-use super::lock::{self, Impatience};
+use super::insert::{Candidate, Outcome, Replacement};
+use super::lock::Impatience;
+use super::under::{Under, cutoff, decide};
 use crate::error::{Error, Result};
 use crate::pg::subxact;
-use crate::pg::time;
-use crate::settings::Retention;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::{self, NewJob};
 use crate::transition;
-
-/// A validated job with the policy that its key was made by.
-pub struct Candidate<'a> {
-    /// the job; its `unique_key` is set if it has a policy
-    pub job: NewJob<'a>,
-    /// `None`: not unique
-    pub policy: Option<Rc<Policy>>,
-}
-
-impl Candidate<'_> {
-    /// As later candidates of its batch see it, once it is to be inserted.
-    fn as_member(&self, index: usize) -> Member {
-        Member {
-            id: index as i64,
-            job: Some(Job {
-                state: self.job.state,
-                created_at: self.job.created_at,
-                scheduled_at: self.job.scheduled_at(),
-                kept_until: i64::MAX,
-            }),
-            holds: false,
-        }
-    }
-}
-
-/// What became of a candidate.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// inserted under this id
-    Inserted(i64),
-    /// skipped: this job exists
-    Existing(Holder),
-    /// skipped: this earlier element of the same batch was inserted
-    Earlier(usize),
-    /// skipped: the key is being inserted elsewhere and the policy does not wait
-    Busy,
-    /// inserted in the place of others
-    Replaced(Box<Replacement>),
-}
-
-/// A job that was inserted in the place of others.
-#[derive(Clone, Debug)]
-pub struct Replacement {
-    /// its id
-    pub id: i64,
-    /// the newest of those that it replaces
-    pub replaced: i64,
-    /// where it is: it may have taken over a schedule
-    pub state: State,
-    /// when it is due
-    pub scheduled_at: i64,
-}
-
-/// Inserts one job.
-pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
-    let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
-        return Ok(Outcome::Inserted(insert::one(&candidate.job)));
-    };
-    let now = candidate.job.created_at;
-    let mut under = claims::look(key).map(Under::new);
-    if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
-        return Ok(answer);
-    }
-    if !policy.wait {
-        return insert_at_once(candidate, key);
-    }
-    if lock::take(key) {
-        // Whoever had the lock has decided meanwhile.
-        under = claims::look(key).map(Under::new);
-        if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
-            return Ok(answer);
-        }
-    }
-    // A key that nobody has, or had a moment ago, is claimed together with the insert.
-    if under.is_none()
-        && let Some(id) = insert::one_claiming(&candidate.job)
-    {
-        return Ok(Outcome::Inserted(id));
-    }
-    insert_all(Batch::new(std::slice::from_ref(candidate))).map(|mut outcomes| outcomes.remove(0))
-}
-
-/// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
-/// lock that it tried, so all of it is in a subtransaction.
-fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
-    let work = || {
-        if !lock::try_take(key) {
-            return Ok(Outcome::Busy);
-        }
-        let batch = Batch::new(std::slice::from_ref(candidate));
-        insert_all(batch).map(|mut outcomes| outcomes.remove(0))
-    };
-    let inserted =
-        |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
-    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| error.rethrow())
-}
-
-/// Inserts jobs in one go, as if one by one in their order.
-pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
-    insert_all(Batch {
-        numbered: true,
-        ..Batch::new(candidates)
-    })
-}
-
-fn insert_all(mut batch: Batch) -> Result<Vec<Outcome>> {
-    let keys: Vec<Key> = batch.groups.keys().copied().collect();
-    batch.look(&keys);
-    batch.decide(&keys)?;
-    let contested: Vec<Key> = keys.into_iter().filter(|key| batch.inserts(*key)).collect();
-    batch.take_ids();
-    let mut fresh = batch.claim(&contested);
-    // A candidate that may touch other jobs is dealt with for itself, unless it is the
-    // only one of a key that nobody had.
-    let (singly, together): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
-        let alone = fresh.contains(key) && batch.groups[key].len() == 1;
-        batch.touches_others(*key) && (!alone || batch.has_single(*key))
-    });
-    batch.set_aside(&singly);
-    fresh.retain(|key| !singly.contains(key));
-    // What was taken, or was not there to be looked at before, is looked at again now
-    // that it is locked.
-    let taken: Vec<Key> = together
-        .into_iter()
-        .filter(|key| !fresh.contains(key))
-        .collect();
-    batch.look(&taken);
-    batch.look_aside(&taken);
-    batch.decide(&taken)?;
-    batch.take_ids();
-    batch.write(&fresh, &taken);
-    for key in singly {
-        batch.insert_singly(key)?;
-    }
-    Ok(batch.outcomes())
-}
-
-/// Jobs with the key that they are under.
-type Pairs = Vec<(Key, i64)>;
-
-/// The jobs under a key that has a claim.
-struct Under {
-    holders: Vec<Holder>,
-    members: Vec<Member>,
-}
-
-impl Under {
-    fn new(holders: Vec<Holder>) -> Under {
-        let retention = Retention::current();
-        let now = time::now();
-        let members = holders
-            .iter()
-            .map(|holder| {
-                let kept = retention.of(holder.state);
-                let kept_until = holder.finalized_at.zip(kept);
-                let kept_until = kept_until.map_or(i64::MAX, |(at, kept)| at.saturating_add(kept));
-                let job = Job {
-                    state: holder.state,
-                    created_at: holder.created_at,
-                    scheduled_at: holder.scheduled_at,
-                    kept_until,
-                };
-                Member {
-                    id: holder.id,
-                    job: (kept_until > now).then_some(job),
-                    holds: false,
-                }
-            })
-            .collect();
-        Under { holders, members }
-    }
-
-    /// A job that was decided by.
-    fn holder(&self, id: i64) -> Holder {
-        let holder = self.holders.iter().find(|holder| holder.id == id);
-        holder.expect("decisions are of these jobs").clone()
-    }
-
-    /// The jobs that stay in the key's list, and those that are put aside.
-    fn folded(&self, key: Key) -> (Pairs, Pairs) {
-        let kept = verdict::fold(&self.members);
-        let ids = self.members.iter().map(|member| (key, member.id));
-        ids.partition(|(_, id)| kept.contains(id))
-    }
-}
 
 /// What is decided of a candidate so far.
 #[derive(Clone)]
@@ -229,7 +38,8 @@ struct Rejected {
     state: State,
 }
 
-struct Batch<'a> {
+/// Jobs that are inserted in one go.
+pub(super) struct Batch<'a> {
     candidates: &'a [Candidate<'a>],
     /// whether errors name an element
     numbered: bool,
@@ -242,7 +52,17 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(candidates: &'a [Candidate<'a>]) -> Batch<'a> {
+    /// One job, of which errors name no element.
+    pub(super) fn of_one(candidate: &'a Candidate<'a>) -> Batch<'a> {
+        Batch::new(std::slice::from_ref(candidate), false)
+    }
+
+    /// Jobs of which errors name the element.
+    pub(super) fn of_many(candidates: &'a [Candidate<'a>]) -> Batch<'a> {
+        Batch::new(candidates, true)
+    }
+
+    fn new(candidates: &'a [Candidate<'a>], numbered: bool) -> Batch<'a> {
         let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
         for (index, candidate) in candidates.iter().enumerate() {
             if let Some(key) = candidate.job.unique_key {
@@ -251,12 +71,45 @@ impl<'a> Batch<'a> {
         }
         Batch {
             candidates,
-            numbered: false,
+            numbered,
             groups,
             under: BTreeMap::new(),
             decisions: vec![Decision::Insert; candidates.len()],
             ids: vec![None; candidates.len()],
         }
+    }
+
+    /// Inserts all of them: the protocol.
+    pub(super) fn insert(mut self) -> Result<Vec<Outcome>> {
+        let keys: Vec<Key> = self.groups.keys().copied().collect();
+        self.look(&keys);
+        self.decide(&keys)?;
+        let contested: Vec<Key> = keys.into_iter().filter(|key| self.inserts(*key)).collect();
+        self.take_ids();
+        let mut fresh = self.claim(&contested);
+        // A candidate that may touch other jobs is dealt with for itself, unless it is the
+        // only one of a key that nobody had.
+        let (singly, together): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
+            let alone = fresh.contains(key) && self.groups[key].len() == 1;
+            self.touches_others(*key) && (!alone || self.has_single(*key))
+        });
+        self.set_aside(&singly);
+        fresh.retain(|key| !singly.contains(key));
+        // What was taken, or was not there to be looked at before, is looked at again now
+        // that it is locked.
+        let taken: Vec<Key> = together
+            .into_iter()
+            .filter(|key| !fresh.contains(key))
+            .collect();
+        self.look(&taken);
+        self.look_aside(&taken);
+        self.decide(&taken)?;
+        self.take_ids();
+        self.write(&fresh, &taken);
+        for key in singly {
+            self.insert_singly(key)?;
+        }
+        Ok(self.outcomes())
     }
 
     fn policy(&self, index: usize) -> &'a Policy {
@@ -608,29 +461,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The answer that a committed job gives without any lock, if one does.
-fn answer_at_once(policy: &Policy, under: Option<&Under>, now: i64) -> Result<Option<Outcome>> {
-    let holder = |id| {
-        under
-            .map(|under| under.holder(id))
-            .expect("it was decided by")
-    };
-    match decide(policy, under, now) {
-        Verdict::Skip(existing) => Ok(Some(Outcome::Existing(holder(existing.id)))),
-        Verdict::Reject(existing) => {
-            let existing = holder(existing.id);
-            Err(Error::duplicate(Some(existing.id), existing.state, None))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Decides a job inserted `now` by the jobs under its key.
-fn decide(policy: &Policy, under: Option<&Under>, now: i64) -> Verdict {
-    let members = under.map_or(&[][..], |under| &under.members);
-    verdict::decide(policy, members, cutoff(policy, now))
-}
-
 /// Whether a policy lets an insert fail because of another job.
 fn rejects(policy: &Policy) -> bool {
     match policy.on_conflict {
@@ -638,29 +468,6 @@ fn rejects(policy: &Policy) -> bool {
         OnConflict::Replace(replace) => replace.reject_final,
         OnConflict::Skip | OnConflict::Update(_) => false,
     }
-}
-
-/// Where a policy's window begins; `None` if it has none, or one that goes back further
-/// than time does.
-fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
-    policy
-        .window
-        .and_then(|window| time::ago(now, window.length))
-}
-
-/// What an insert with a key would be told now: the newest job that conflicts, if one
-/// does, and the word for what would happen.
-pub fn foresee(policy: &Policy, key: Key) -> (Option<Holder>, &'static str) {
-    let under = claims::look(key).map(Under::new);
-    let verdict = decide(policy, under.as_ref(), time::now());
-    let id = match &verdict {
-        Verdict::Insert => None,
-        Verdict::Skip(existing) | Verdict::Reject(existing) => Some(existing.id),
-        Verdict::Replace { cancel, .. } => cancel.last().copied(),
-        Verdict::Update { id, .. } => Some(*id),
-    };
-    let holder = id.zip(under.as_ref()).map(|(id, under)| under.holder(id));
-    (holder, verdict.as_str())
 }
 
 /// Whether somebody else is at work on a key.
@@ -677,92 +484,5 @@ fn impatiently<T>(milliseconds: i32, work: impl FnOnce() -> T) -> Option<T> {
         Ok(done) => Some(done),
         Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
         Err(error) => error.rethrow(),
-    }
-}
-
-#[cfg(any(test, feature = "pg_test"))]
-#[pgrx::pg_schema]
-mod tests {
-    use pgrx::prelude::*;
-
-    fn one<T: FromDatum + IntoDatum>(sql: &str) -> T {
-        Spi::get_one(sql).expect(sql).expect(sql)
-    }
-
-    /// Jobs under the key of kind `k`.
-    fn holders() -> Vec<i64> {
-        one("SELECT jobs FROM jobs.unique_claim")
-    }
-
-    fn insert(by_state: &str) -> (i64, bool) {
-        let row = Spi::get_two_with_args::<i64, bool>(
-            "SELECT id, unique_skipped_as_duplicate
-               FROM jobs.insert('k', unique_opts => jsonb_build_object('by_state', $1::jsonb))",
-            &[by_state.into()],
-        )
-        .expect("inserted");
-        (row.0.expect("id"), row.1.expect("flag"))
-    }
-
-    #[pg_test]
-    fn a_key_used_over_and_over_keeps_its_list_short() {
-        for _ in 0..50 {
-            let (id, skipped) = insert(r#"["available", "running"]"#);
-            assert!(!skipped);
-            assert!(insert(r#"["available"]"#).1, "while it is available");
-            Spi::run(&format!("SELECT jobs.cancel({id})")).expect("cancel");
-        }
-        assert!(holders().len() <= 2, "{:?}", holders());
-    }
-
-    #[pg_test]
-    fn a_folded_job_that_is_retried_is_known_again() {
-        let (first, _) = insert(r#"["available"]"#);
-        Spi::run(&format!("SELECT jobs.cancel({first})")).expect("cancel");
-        let (second, _) = insert(r#"["available"]"#);
-        Spi::run(&format!("SELECT jobs.cancel({second})")).expect("cancel");
-        let (third, _) = insert(r#"["available"]"#);
-        assert!(!holders().contains(&first), "folded away");
-        Spi::run(&format!("SELECT jobs.cancel({third}), jobs.retry({first})")).expect("retry");
-        assert_eq!(insert(r#"["available"]"#), (first, true));
-    }
-
-    #[pg_test]
-    fn duplicates_cost_no_ids() {
-        let (id, _) = insert(r#"["available"]"#);
-        for _ in 0..10 {
-            assert_eq!(insert(r#"["available"]"#), (id, true));
-        }
-        assert_eq!(one::<i64>("SELECT last_value FROM jobs.job_seq"), id);
-    }
-
-    #[pg_test]
-    fn single_inserts_take_sixteen_locks_and_batches_none() {
-        let locks = || {
-            one::<i64>(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
-            )
-        };
-        Spi::run(
-            "SELECT jobs.insert_batch('b', array(SELECT to_jsonb(n) FROM generate_series(1, 100) n), '{\"by_args\": true}')",
-        )
-        .expect("batch");
-        assert_eq!(locks(), 0);
-        Spi::run("SELECT jobs.insert('s', to_jsonb(n), '{\"by_args\": true}') FROM generate_series(1, 100) n")
-            .expect("singles");
-        assert_eq!(locks(), 16);
-        assert_eq!(one::<i64>("SELECT count(*) FROM jobs.jobs"), 200);
-    }
-
-    #[pg_test]
-    fn the_lock_is_on_the_first_bytes_of_the_key() {
-        Spi::run("SELECT jobs.insert('s', unique_opts => '{\"by_kind\": true}')").expect("insert");
-        let lock = one::<String>(
-            "SELECT lpad(to_hex(classid::bigint), 8, '0') || lpad(to_hex(objid::bigint), 8, '0')
-               FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
-        );
-        let key =
-            one::<String>("SELECT jobs.unique_key('s', unique_opts => '{\"by_kind\": true}')");
-        assert_eq!(lock, key[..16]);
     }
 }

@@ -1,0 +1,229 @@
+//! Inserting jobs, the unique ones at most once.
+//!
+//! First a look without any lock: where a committed job conflicts, that is the answer.
+//! Otherwise the claim is inserted or, if the key has one, locked; then, in a statement
+//! of its own, with a snapshot that sees what the lock waited for, the jobs under it
+//! are looked at again, and the job is inserted or not.
+
+use std::rc::Rc;
+
+use jobs_core::key::Key;
+use jobs_core::policy::Policy;
+use jobs_core::state::State;
+use jobs_core::verdict::{Job, Member, Verdict};
+
+use super::batch::Batch;
+use super::lock;
+use super::under::{Under, decide};
+use crate::error::{Error, Result};
+use crate::pg::subxact;
+use crate::store::claims::{self, Holder};
+use crate::store::insert::{self, NewJob};
+
+/// A validated job with the policy that its key was made by.
+pub struct Candidate<'a> {
+    /// the job; its `unique_key` is set if it has a policy
+    pub job: NewJob<'a>,
+    /// `None`: not unique
+    pub policy: Option<Rc<Policy>>,
+}
+
+impl Candidate<'_> {
+    /// As later candidates of its batch see it, once it is to be inserted.
+    pub(super) fn as_member(&self, index: usize) -> Member {
+        Member {
+            id: index as i64,
+            job: Some(Job {
+                state: self.job.state,
+                created_at: self.job.created_at,
+                scheduled_at: self.job.scheduled_at(),
+                kept_until: i64::MAX,
+            }),
+            holds: false,
+        }
+    }
+}
+
+/// What became of a candidate.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// inserted under this id
+    Inserted(i64),
+    /// skipped: this job exists
+    Existing(Holder),
+    /// skipped: this earlier element of the same batch was inserted
+    Earlier(usize),
+    /// skipped: the key is being inserted elsewhere and the policy does not wait
+    Busy,
+    /// inserted in the place of others
+    Replaced(Box<Replacement>),
+}
+
+/// A job that was inserted in the place of others.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// its id
+    pub id: i64,
+    /// the newest of those that it replaces
+    pub replaced: i64,
+    /// where it is: it may have taken over a schedule
+    pub state: State,
+    /// when it is due
+    pub scheduled_at: i64,
+}
+
+/// Inserts one job.
+pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
+    let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
+        return Ok(Outcome::Inserted(insert::one(&candidate.job)));
+    };
+    let now = candidate.job.created_at;
+    let mut under = claims::look(key).map(Under::new);
+    if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
+        return Ok(answer);
+    }
+    if !policy.wait {
+        return insert_at_once(candidate, key);
+    }
+    if lock::take(key) {
+        // Whoever had the lock has decided meanwhile.
+        under = claims::look(key).map(Under::new);
+        if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
+            return Ok(answer);
+        }
+    }
+    // A key that nobody has, or had a moment ago, is claimed together with the insert.
+    if under.is_none()
+        && let Some(id) = insert::one_claiming(&candidate.job)
+    {
+        return Ok(Outcome::Inserted(id));
+    }
+    Batch::of_one(candidate)
+        .insert()
+        .map(|mut outcomes| outcomes.remove(0))
+}
+
+/// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
+/// lock that it tried, so all of it is in a subtransaction.
+fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
+    let work = || {
+        if !lock::try_take(key) {
+            return Ok(Outcome::Busy);
+        }
+        Batch::of_one(candidate)
+            .insert()
+            .map(|mut outcomes| outcomes.remove(0))
+    };
+    let inserted =
+        |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
+    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| error.rethrow())
+}
+
+/// Inserts jobs in one go, as if one by one in their order.
+pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
+    Batch::of_many(candidates).insert()
+}
+
+/// The answer that a committed job gives without any lock, if one does.
+fn answer_at_once(policy: &Policy, under: Option<&Under>, now: i64) -> Result<Option<Outcome>> {
+    let holder = |id| {
+        under
+            .map(|under| under.holder(id))
+            .expect("it was decided by")
+    };
+    match decide(policy, under, now) {
+        Verdict::Skip(existing) => Ok(Some(Outcome::Existing(holder(existing.id)))),
+        Verdict::Reject(existing) => {
+            let existing = holder(existing.id);
+            Err(Error::duplicate(Some(existing.id), existing.state, None))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    fn one<T: FromDatum + IntoDatum>(sql: &str) -> T {
+        Spi::get_one(sql).expect(sql).expect(sql)
+    }
+
+    /// Jobs under the key of kind `k`.
+    fn holders() -> Vec<i64> {
+        one("SELECT jobs FROM jobs.unique_claim")
+    }
+
+    fn insert(by_state: &str) -> (i64, bool) {
+        let row = Spi::get_two_with_args::<i64, bool>(
+            "SELECT id, unique_skipped_as_duplicate
+               FROM jobs.insert('k', unique_opts => jsonb_build_object('by_state', $1::jsonb))",
+            &[by_state.into()],
+        )
+        .expect("inserted");
+        (row.0.expect("id"), row.1.expect("flag"))
+    }
+
+    #[pg_test]
+    fn a_key_used_over_and_over_keeps_its_list_short() {
+        for _ in 0..50 {
+            let (id, skipped) = insert(r#"["available", "running"]"#);
+            assert!(!skipped);
+            assert!(insert(r#"["available"]"#).1, "while it is available");
+            Spi::run(&format!("SELECT jobs.cancel({id})")).expect("cancel");
+        }
+        assert!(holders().len() <= 2, "{:?}", holders());
+    }
+
+    #[pg_test]
+    fn a_folded_job_that_is_retried_is_known_again() {
+        let (first, _) = insert(r#"["available"]"#);
+        Spi::run(&format!("SELECT jobs.cancel({first})")).expect("cancel");
+        let (second, _) = insert(r#"["available"]"#);
+        Spi::run(&format!("SELECT jobs.cancel({second})")).expect("cancel");
+        let (third, _) = insert(r#"["available"]"#);
+        assert!(!holders().contains(&first), "folded away");
+        Spi::run(&format!("SELECT jobs.cancel({third}), jobs.retry({first})")).expect("retry");
+        assert_eq!(insert(r#"["available"]"#), (first, true));
+    }
+
+    #[pg_test]
+    fn duplicates_cost_no_ids() {
+        let (id, _) = insert(r#"["available"]"#);
+        for _ in 0..10 {
+            assert_eq!(insert(r#"["available"]"#), (id, true));
+        }
+        assert_eq!(one::<i64>("SELECT last_value FROM jobs.job_seq"), id);
+    }
+
+    #[pg_test]
+    fn single_inserts_take_sixteen_locks_and_batches_none() {
+        let locks = || {
+            one::<i64>(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+            )
+        };
+        Spi::run(
+            "SELECT jobs.insert_batch('b', array(SELECT to_jsonb(n) FROM generate_series(1, 100) n), '{\"by_args\": true}')",
+        )
+        .expect("batch");
+        assert_eq!(locks(), 0);
+        Spi::run("SELECT jobs.insert('s', to_jsonb(n), '{\"by_args\": true}') FROM generate_series(1, 100) n")
+            .expect("singles");
+        assert_eq!(locks(), 16);
+        assert_eq!(one::<i64>("SELECT count(*) FROM jobs.jobs"), 200);
+    }
+
+    #[pg_test]
+    fn the_lock_is_on_the_first_bytes_of_the_key() {
+        Spi::run("SELECT jobs.insert('s', unique_opts => '{\"by_kind\": true}')").expect("insert");
+        let lock = one::<String>(
+            "SELECT lpad(to_hex(classid::bigint), 8, '0') || lpad(to_hex(objid::bigint), 8, '0')
+               FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+        );
+        let key =
+            one::<String>("SELECT jobs.unique_key('s', unique_opts => '{\"by_kind\": true}')");
+        assert_eq!(lock, key[..16]);
+    }
+}
