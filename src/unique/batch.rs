@@ -380,23 +380,25 @@ impl<'a> Batch<'a> {
     /// Inserts or locks claims without waiting: those that were inserted, and those that
     /// somebody is at work on.
     fn claim_impatiently(&self, keys: Vec<Key>) -> (BTreeSet<Key>, Vec<Key>) {
-        if keys.is_empty() {
-            return (BTreeSet::new(), Vec::new());
-        }
-        if let Some(fresh) = impatiently(1, || self.claim_or_lock(&keys)) {
+        if keys.len() > FEW
+            && let Some(fresh) = impatiently(|| self.claim_or_lock(&keys))
+        {
             return (fresh, Vec::new());
         }
         let (mut fresh, mut busy) = (BTreeSet::new(), Vec::new());
         for key in keys {
             loop {
                 check_for_interrupts!();
-                match impatiently(1, || self.claim_or_lock(&[key])) {
-                    Some(inserted) => fresh.extend(inserted),
-                    None if is_contended(key) => busy.push(key),
-                    // It was the server that had to be waited for, as while the table grows.
-                    None => continue,
+                if is_contended(key) {
+                    busy.push(key);
+                    break;
                 }
-                break;
+                // If that takes too long somebody has come in between, or it was the server
+                // that had to be waited for, as while the table grows: look again.
+                if let Some(inserted) = impatiently(|| self.claim_or_lock(&[key])) {
+                    fresh.extend(inserted);
+                    break;
+                }
             }
         }
         (fresh, busy)
@@ -476,10 +478,13 @@ fn is_contended(key: Key) -> bool {
         .unwrap_or_else(|error| error.rethrow())
 }
 
-/// Runs `work` in a subtransaction in which no lock is waited for longer than that; `None`
-/// if it would have to be.
-fn impatiently<T>(milliseconds: i32, work: impl FnOnce() -> T) -> Option<T> {
-    let _impatience = Impatience::begin(milliseconds);
+/// Up to so many keys are looked at one by one right away, instead of being tried all at once.
+const FEW: usize = 16;
+
+/// Runs `work` in a subtransaction in which no lock is waited for longer than a
+/// millisecond; `None` if one would have to be.
+fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let _impatience = Impatience::begin();
     match subxact::attempt(work) {
         Ok(done) => Some(done),
         Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,

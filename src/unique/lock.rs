@@ -43,16 +43,16 @@ fn counts() -> bool {
     count < PER_TRANSACTION
 }
 
-/// While it lives, whoever waits for a lock gives up soon (55P03).
+/// While it lives, whoever waits for a lock gives up after a millisecond (55P03).
 pub struct Impatience(i32);
 
 impl Impatience {
-    /// From now on for so long at most.
-    pub fn begin(milliseconds: i32) -> Impatience {
+    /// Begins to be impatient.
+    pub fn begin() -> Impatience {
         // SAFETY: a plain variable of a backend with one thread.
         unsafe {
             let before = pg_sys::LockTimeout;
-            pg_sys::LockTimeout = milliseconds;
+            pg_sys::LockTimeout = 1;
             Impatience(before)
         }
     }

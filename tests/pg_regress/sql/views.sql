@@ -45,6 +45,6 @@ begin read only;
 select count(*) > 0 as readable from jobs.jobs, jobs.queues, jobs.errors;
 commit;
 -- Each object of the schema explains itself.
-select count(*) as functions, count(*) filter (where obj_description(oid, 'pg_proc') is null) as silent from pg_proc where pronamespace = 'jobs'::regnamespace;
+select proname as silent from pg_proc where pronamespace = 'jobs'::regnamespace and obj_description(oid, 'pg_proc') is null;
 select relname as silent from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'v', 'S', 'p') and obj_description(oid, 'pg_class') is null;
 select obj_description('jobs'::regnamespace, 'pg_namespace') is not null as schema, obj_description('jobs.state'::regtype, 'pg_type') is not null as state, (select obj_description(oid, 'pg_extension') from pg_extension where extname = 'jobs') is not null as extension;
