@@ -94,7 +94,9 @@ impl<'a> Batch<'a> {
             self.touches_others(*key) && (!alone || self.has_single(*key))
         });
         self.set_aside(&singly);
-        fresh.retain(|key| !singly.contains(key));
+        for key in &singly {
+            fresh.remove(key);
+        }
         // What was taken, or was not there to be looked at before, is looked at again now
         // that it is locked.
         let taken: Vec<Key> = together
@@ -106,9 +108,7 @@ impl<'a> Batch<'a> {
         self.decide(&taken)?;
         self.take_ids();
         self.write(&fresh, &taken);
-        for key in singly {
-            self.insert_singly(key)?;
-        }
+        self.insert_singly(&singly)?;
         Ok(self.outcomes())
     }
 
@@ -190,7 +190,12 @@ impl<'a> Batch<'a> {
                         Verdict::Replace { .. } | Verdict::Update { .. } => Decision::Singly,
                     },
                 };
-                if matches!(decision, Decision::Insert | Decision::Singly) {
+                if matches!(decision, Decision::Singly) {
+                    // Those behind it depend on what it does.
+                    self.set_aside(std::slice::from_ref(key));
+                    break;
+                }
+                if matches!(decision, Decision::Insert) {
                     let job = &self.candidates[index].job;
                     let [newest, last] = inserted.entry(job.state).or_insert([index; 2]);
                     *newest = index;
@@ -266,9 +271,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Inserts the candidates of a key that is locked, one after the other.
-    fn insert_singly(&mut self, key: Key) -> Result<()> {
-        for index in self.groups[&key].clone() {
+    /// Inserts the candidates of keys that are locked, one after the other in their order.
+    fn insert_singly(&mut self, keys: &[Key]) -> Result<()> {
+        let candidates = keys.iter().flat_map(|&key| {
+            let indexes = self.groups[&key].iter();
+            indexes.map(move |&index| (index, key))
+        });
+        let in_order: BTreeMap<usize, Key> = candidates.collect();
+        for (index, key) in in_order {
             if !matches!(self.decisions[index], Decision::Busy) {
                 self.decisions[index] = self.insert_next(key, index)?;
             }

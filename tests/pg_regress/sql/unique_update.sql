@@ -45,5 +45,11 @@ select args, priority, state from jobs.jobs where kind = 'o';
 select ord, id = min(id) over () as the_first, unique_skipped_as_duplicate as skipped from jobs.insert_many(
   '[{"kind": "m", "args": 1, "unique_opts": {"by_kind": true}}, {"kind": "m", "args": 2, "unique_opts": {"by_kind": true, "on_conflict": {"update": {"available": ["args"]}}}}]');
 select args, state from jobs.jobs where kind = 'm';
+-- What comes behind an update is decided after it: the job that runs is updated, and none waits.
+select id from jobs.insert('w', '1', '{"by_kind": true}', 'w');
+select count(*) as fetched from jobs.fetch('w');
+select ord, unique_skipped_as_duplicate as skipped, state from jobs.insert_many(
+  '[{"kind": "w", "args": 2, "unique_opts": {"by_kind": true, "on_conflict": {"update": {"running": ["args"]}}}}, {"kind": "w", "args": 3, "unique_opts": {"by_state": ["available"], "on_conflict": "reject"}}]');
+select args, state from jobs.jobs where kind = 'w' order by id;
 select would, holder_state from jobs.explain_unique('m', unique_opts => '{"by_kind": true, "on_conflict": {"update": {"available": ["args"]}}}');
 select count(*) from jobs.ready r where not exists (select from jobs.job j where j.id = r.job_id);
