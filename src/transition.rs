@@ -140,16 +140,17 @@ pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> bool {
         if fields.is_empty() {
             return false;
         }
-        let lane = [Field::Queue, Field::Priority, Field::ScheduledAt];
-        let waits = !place.state.is_final() && place.state != State::Running;
-        if !waits || !lane.into_iter().any(|field| fields.contains(field)) {
+        if place.state.is_final() || place.state == State::Running {
             place::rewrite(id, fields, new);
             return true;
         }
-        // Where it waits depends on what changes: it is taken out and put in again.
+        // One that waits is taken out and put in again: a fetch must get all of the new
+        // values or none, and where it waits depends on them.
         let Some(mut luggage) = place.take() else {
             continue;
         };
+        let lane = [Field::Queue, Field::Priority];
+        let stays = !lane.into_iter().any(|field| fields.contains(field));
         place::rewrite(id, fields, new);
         let now = time::now();
         let reschedule = fields
@@ -158,6 +159,7 @@ pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> bool {
         match (place.state, reschedule) {
             (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &luggage),
             (_, Some(at)) if at > now => place::put_scheduled(id, State::Scheduled, at, &luggage),
+            (State::Available, None) if stays => place::put_back(&place, &luggage),
             (State::Available, None) => place::put_ready(id, &luggage),
             (_, Some(at)) => {
                 luggage.scheduled_at = Some(at);

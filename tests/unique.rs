@@ -411,3 +411,56 @@ async fn a_replacement_chases_what_moves() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_update_meets_a_job_on_its_way() {
+    let cluster = quiet();
+    let db = cluster.database("moving").await;
+    let other = cluster.connect("moving").await;
+    let update = |fields: &str| {
+        format!(
+            "select id, unique_skipped_as_duplicate from jobs.insert('k', '\"new\"', '{{\"by_kind\": true, \"on_conflict\": {{\"update\": {fields}}}}}', 'q2')"
+        )
+    };
+    // It is being released while another queue is written for it: it can still be managed.
+    let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
+    other
+        .batch_execute("select jobs.fetch(); begin")
+        .await
+        .unwrap();
+    db.batch_execute("set statement_timeout = '5s'")
+        .await
+        .unwrap();
+    other
+        .batch_execute("select jobs.release(id, token) from jobs.jobs where state = 'running'")
+        .await
+        .unwrap();
+    db.batch_execute(&update(r#"{"running": ["queue"]}"#))
+        .await
+        .unwrap();
+    other.batch_execute("commit").await.unwrap();
+    assert_eq!(
+        scalar::<String>(&db, &format!("select jobs.cancel({id})::text")).await,
+        "cancelled"
+    );
+    // It is being fetched while new args are written for it: its worker gets the old ones,
+    // and as it runs by then the update does not touch it.
+    let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
+    other.batch_execute("begin").await.unwrap();
+    let fetched: i64 = scalar(&other, "select id from jobs.fetch()").await;
+    assert_eq!(fetched, id);
+    let updater = cluster.connect("moving").await;
+    let sql = update(r#"{"available": ["args"]}"#);
+    let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
+    blocked(&db, 1).await;
+    other.batch_execute("commit").await.unwrap();
+    assert_eq!(waiting.await.unwrap(), "00000");
+    assert_eq!(
+        scalar::<String>(
+            &db,
+            &format!("select args::text from jobs.jobs where id = {id}")
+        )
+        .await,
+        "{}"
+    );
+}

@@ -171,6 +171,18 @@ pub fn put_ready(id: i64, luggage: &Luggage) {
     ]);
 }
 
+/// Puts a job that was taken out of `ready` back where it was.
+pub fn put_back(place: &Place, luggage: &Luggage) {
+    PUT_BACK.execute(&[
+        big(place.id),
+        Some(Datum::from(luggage.attempt)),
+        luggage.scheduled_at.map(Datum::from),
+        text(&place.queue),
+        Some(Datum::from(place.priority)),
+        place.seq.map(Datum::from),
+    ]);
+}
+
 /// Makes a job wait until `due_at`, as scheduled or retryable.
 pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) {
     PUT_SCHEDULED.execute(&[
@@ -295,7 +307,7 @@ fn big(value: i64) -> Arg {
 static LOCATE: Plan = Plan::new(
     "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END,
-            COALESCE(a.seq, b.seq), j.queue, j.priority::integer, COALESCE(r.token, f.token),
+            COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority)::integer, COALESCE(r.token, f.token),
             j.max_attempts, j.unique_key
        FROM jobs.job j
        LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
@@ -337,6 +349,11 @@ static PUT_READY: Plan = Plan::new(
      SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), j.expires_at, $2, j.priority, j.queue
        FROM jobs.job j WHERE j.id = $1",
     &[INT8, INT4, AT],
+);
+static PUT_BACK: Plan = Plan::new(
+    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
+     SELECT $6, j.id, $3, j.expires_at, $2, $5, $4 FROM jobs.job j WHERE j.id = $1",
+    &[INT8, INT4, AT, TEXT, INT2, INT8],
 );
 static PUT_SCHEDULED: Plan = Plan::new(
     "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
