@@ -477,7 +477,7 @@ impl Worker {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_job_is_completed_once_by_its_last_worker() {
-    const JOBS: i64 = 4000;
+    const JOBS: i64 = 10_000;
     const WORKERS: usize = 8;
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
     cluster.allow(1, "terminating connection due to administrator command");
@@ -515,7 +515,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
         !db.query(cut, &[&pids[0]]).await.unwrap().is_empty()
     })
     .await;
-    poll_until("the queue is drained", Duration::from_secs(40), || async {
+    poll_until("the queue is drained", Duration::from_secs(90), || async {
         let left = "select count(*) from jobs.jobs where state <> 'completed'";
         db.query_one(left, &[]).await.unwrap().get::<_, i64>(0) == 0
     })
