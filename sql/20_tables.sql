@@ -13,6 +13,7 @@ CREATE TABLE jobs.job (
   created_at   timestamptz NOT NULL,
   scheduled_at timestamptz,
   expires_at   timestamptz,
+  hold_ends_at timestamptz,
   timeout      interval,
   max_attempts integer     NOT NULL,
   priority     smallint    NOT NULL,
@@ -23,6 +24,7 @@ CREATE TABLE jobs.job (
   tags         text[],
   retry        jsonb,
   unique_key   bytea,
+  hold_until   text        CONSTRAINT job_hold_until CHECK (hold_until IN ('success', 'start')),
   CONSTRAINT job_pkey PRIMARY KEY (id)
 );
 COMMENT ON TABLE jobs.job IS 'What to do: one row a job, written once, changed only by update and conflict updates.';
@@ -32,6 +34,8 @@ COMMENT ON COLUMN jobs.job.meta IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.tags IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.retry IS 'Retry policy; null: river.';
 COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; null: inserted without uniqueness.';
+COMMENT ON COLUMN jobs.job.hold_ends_at IS 'Until when the job holds its key by itself, whatever becomes of it; null: it does not.';
+COMMENT ON COLUMN jobs.job.hold_until IS 'What gives the key back before that: success or start.';
 
 CREATE TABLE jobs.ready (
   seq          bigint      NOT NULL,
@@ -69,6 +73,7 @@ CREATE TABLE jobs.running (
   lease_expires_at    timestamptz NOT NULL,
   deadline_at         timestamptz,
   scheduled_at        timestamptz,
+  hold_ends_at        timestamptz,
   cancel_requested_at timestamptz,
   attempt             integer     NOT NULL,
   lease               interval,
@@ -78,6 +83,7 @@ CREATE TABLE jobs.running (
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
+COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job gives its key back; else null.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
 
 CREATE TABLE jobs.finished (
@@ -127,12 +133,14 @@ COMMENT ON TABLE jobs.answer IS
 
 -- Room on the page keeps the update of a taken key in place (HOT).
 CREATE TABLE jobs.unique_claim (
-  key  bytea    NOT NULL,
-  jobs bigint[] NOT NULL,
+  key          bytea         NOT NULL,
+  jobs         bigint[]      NOT NULL,
+  hold_ends_at timestamptz[],
   CONSTRAINT unique_claim_pkey PRIMARY KEY (key)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.unique_claim IS
   'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
+COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_hold_release says otherwise; null: none of them does.';
 
 -- Every job that was inserted under a key is in its claim's list or here, until it is deleted.
 CREATE TABLE jobs.unique_folded (
@@ -152,5 +160,20 @@ CREATE INDEX unique_return_by_key ON jobs.unique_return (key);
 COMMENT ON TABLE jobs.unique_return IS
   'Jobs that came back by a retry: they count for their key as if they were in its claim''s list, until the next job under the key puts them there.';
 
-CREATE TABLE jobs.unique_orphan (key bytea NOT NULL);
-COMMENT ON TABLE jobs.unique_orphan IS 'Keys that lost a job by delete: maintenance looks whether their claims can go.';
+-- Appended only, so that fetching and finishing a job waits for nobody who is at work on its key.
+CREATE TABLE jobs.unique_hold_release (
+  job_id       bigint      NOT NULL,
+  hold_ends_at timestamptz NOT NULL
+);
+CREATE INDEX unique_hold_release_by_job ON jobs.unique_hold_release (job_id);
+CREATE INDEX unique_hold_release_by_end ON jobs.unique_hold_release (hold_ends_at);
+COMMENT ON TABLE jobs.unique_hold_release IS
+  'Jobs that gave their key back before their hold ran out. Of no use once it would have.';
+
+CREATE TABLE jobs.unique_orphan (
+  key    bytea       NOT NULL,
+  due_at timestamptz NOT NULL
+);
+CREATE INDEX unique_orphan_due ON jobs.unique_orphan (due_at);
+COMMENT ON TABLE jobs.unique_orphan IS
+  'Keys that lost a job by delete, or have no job left but a hold: maintenance looks from due_at on whether their claims can go.';

@@ -81,9 +81,15 @@ SELECT s.queue,
 COMMENT ON VIEW jobs.queues IS 'Queues that have jobs: how many in each state (counted), and since when the oldest available one waits.';
 
 CREATE VIEW jobs.unique_claims AS
-SELECT encode(c.key, 'hex') AS key,
-       ARRAY(SELECT j.id FROM (SELECT unnest(c.jobs) UNION SELECT r.job_id FROM jobs.unique_return r WHERE r.key = c.key) AS u(id)
-               JOIN jobs.job j ON j.id = u.id ORDER BY j.id) AS holders
-  FROM jobs.unique_claim c;
+SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until
+  FROM jobs.unique_claim c, LATERAL (
+    SELECT array_agg(u.id ORDER BY u.id) FILTER (WHERE u.exists OR u.hold_ends_at IS NOT NULL) AS holders,
+           max(u.hold_ends_at) AS until
+      FROM (SELECT l.id, EXISTS (SELECT FROM jobs.job j WHERE j.id = l.id) AS exists,
+                   CASE WHEN l.hold_ends_at > clock_timestamp()
+                         AND NOT EXISTS (SELECT FROM jobs.unique_hold_release r WHERE r.job_id = l.id) THEN l.hold_ends_at END AS hold_ends_at
+              FROM (SELECT * FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
+                    UNION ALL
+                    SELECT r.job_id, NULL FROM jobs.unique_return r WHERE r.key = c.key AND r.job_id <> ALL (c.jobs)) l) u) h;
 COMMENT ON VIEW jobs.unique_claims IS
-  'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key.';
+  'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key. until: when the last hold on it runs out; null: no job holds it by itself.';

@@ -13,6 +13,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.answer', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_claim', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_folded', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_return', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.unique_hold_release', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_orphan', '');
 
 SELECT jobs.installed();

@@ -93,13 +93,13 @@ impl Error {
     }
 
     /// 23505: the policy rejects duplicates. The key stays out of it: it is derived from args.
-    pub fn duplicate(existing: Option<i64>, state: State, index: Option<usize>) -> Error {
+    pub fn duplicate(existing: Option<i64>, state: Option<State>, index: Option<usize>) -> Error {
         let id = existing.map_or("null".into(), |id| id.to_string());
+        let state = state.map_or("null".into(), |state| format!("\"{}\"", state.as_str()));
         let index = index.map_or(String::new(), |index| format!(",\"index\":{index}"));
         Error {
             detail: Some(format!(
-                "{{\"existing_job_id\":{id},\"existing_job_state\":\"{}\"{index}}}",
-                state.as_str()
+                "{{\"existing_job_id\":{id},\"existing_job_state\":{state}{index}}}"
             )),
             ..Error::new(
                 Code::ERRCODE_UNIQUE_VIOLATION,

@@ -3,12 +3,15 @@
 //! and how it is cancelled and changed by id.
 
 use jobs_core::interval::Interval;
-use jobs_core::policy::{Field, Updates};
+use jobs_core::policy::{Field, Fields, Updates};
 use jobs_core::retry;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
+use pgrx::{check_for_interrupts, pg_sys};
 
+use crate::error::{Error, Result};
 use crate::pg::time;
+use crate::store::claims;
 use crate::store::insert::NewJob;
 use crate::store::place::{self, Failure, Place, Stopped};
 
@@ -116,61 +119,95 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
 }
 
 /// Cancels a job that another one replaces, wherever it is by now; whether it was not final yet.
-pub fn replaced(id: i64) -> bool {
-    loop {
-        pgrx::check_for_interrupts!();
-        match place::locate(id) {
-            Some(place) if place.state.is_final() => return false,
-            Some(place) if cancelled(&place, Some("replaced")) => return true,
-            Some(_) => {}
-            None => return false,
+pub fn replaced(id: i64) -> Result<bool> {
+    let cancelled = chase(id, |place| {
+        if place.state.is_final() {
+            return Some(false);
         }
-    }
+        cancelled(place, Some("replaced")).then_some(true)
+    })?;
+    Ok(cancelled.unwrap_or(false))
 }
 
 /// Gives a job those values of a new one that its state lets it take, wherever it is by
 /// now; false if that is none any more.
-pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> bool {
-    loop {
-        pgrx::check_for_interrupts!();
-        let Some(place) = place::locate(id) else {
-            return false;
-        };
+pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> Result<bool> {
+    let updated = chase(id, |place| {
         let fields = updates.of(place.state);
         if fields.is_empty() {
-            return false;
+            return Some(false);
         }
         if place.state.is_final() || place.state == State::Running {
-            place::rewrite(id, fields, new);
-            return true;
+            rewritten(place, fields, new).then_some(true)
+        } else {
+            requeued(place, fields, new).then_some(true)
         }
-        // One that waits is taken out and put in again: a fetch must get all of the new
-        // values or none, and where it waits depends on them.
-        let Some(mut luggage) = place.take() else {
-            continue;
+    })?;
+    Ok(updated.unwrap_or(false))
+}
+
+/// Changes a job that is running or final; whether it was still there.
+fn rewritten(place: &Place, fields: Fields, new: &NewJob) -> bool {
+    if !place.pin() {
+        return false;
+    }
+    place::rewrite(place.id, fields, new);
+    // A final job may have been what others under its key were put aside for, by its schedule.
+    if let Some(key) = place.unique_key
+        && place.state.is_final()
+        && fields.contains(Field::ScheduledAt)
+    {
+        claims::come_back(key, place.id);
+    }
+    true
+}
+
+/// Changes a job that waits; whether it was still there. It is taken out and put in again: a
+/// fetch must get all of the new values or none, and where it waits depends on them.
+fn requeued(place: &Place, fields: Fields, new: &NewJob) -> bool {
+    let Some(mut luggage) = place.take() else {
+        return false;
+    };
+    let id = place.id;
+    let lane = [Field::Queue, Field::Priority];
+    let stays = !lane.into_iter().any(|field| fields.contains(field));
+    place::rewrite(id, fields, new);
+    let now = time::now();
+    let reschedule = fields
+        .contains(Field::ScheduledAt)
+        .then(|| new.scheduled_at());
+    match (place.state, reschedule) {
+        (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &luggage),
+        (_, Some(at)) if at > now => place::put_scheduled(id, State::Scheduled, at, &luggage),
+        (State::Available, None) if stays => place::put_back(place, &luggage),
+        (State::Available, None) => place::put_ready(id, &luggage),
+        (_, Some(at)) => {
+            luggage.scheduled_at = Some(at);
+            place::put_ready(id, &luggage);
+        }
+        (state, None) => {
+            let due_at = luggage.scheduled_at.unwrap_or(now);
+            place::put_scheduled(id, state, due_at, &luggage);
+        }
+    }
+    true
+}
+
+/// Acts on a job where it is seen, and when it has moved meanwhile (`None`) looks again, until
+/// it is caught, or is not there at all (then that is the answer: `None`).
+pub fn chase<T>(id: i64, act: impl Fn(&Place) -> Option<T>) -> Result<Option<T>> {
+    loop {
+        check_for_interrupts!();
+        let Some(place) = place::locate(id) else {
+            return Ok(None);
         };
-        let lane = [Field::Queue, Field::Priority];
-        let stays = !lane.into_iter().any(|field| fields.contains(field));
-        place::rewrite(id, fields, new);
-        let now = time::now();
-        let reschedule = fields
-            .contains(Field::ScheduledAt)
-            .then(|| new.scheduled_at());
-        match (place.state, reschedule) {
-            (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &luggage),
-            (_, Some(at)) if at > now => place::put_scheduled(id, State::Scheduled, at, &luggage),
-            (State::Available, None) if stays => place::put_back(&place, &luggage),
-            (State::Available, None) => place::put_ready(id, &luggage),
-            (_, Some(at)) => {
-                luggage.scheduled_at = Some(at);
-                place::put_ready(id, &luggage);
-            }
-            (state, None) => {
-                let due_at = luggage.scheduled_at.unwrap_or(now);
-                place::put_scheduled(id, state, due_at, &luggage);
-            }
+        if let Some(done) = act(&place) {
+            return Ok(Some(done));
         }
-        return true;
+        // SAFETY: reads a variable. One snapshot would show the same place for ever.
+        if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
+            return Err(Error::serialization(id));
+        }
     }
 }
 
@@ -178,6 +215,6 @@ pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> bool {
 fn unit_random() -> f64 {
     let mut bytes = [0u8; 8];
     // SAFETY: fills exactly the buffer; without random numbers there is no jitter, which is no harm.
-    unsafe { pgrx::pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
     (u64::from_ne_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -100,6 +100,13 @@ pub enum HoldUntil {
     Start,
 }
 
+impl HoldUntil {
+    /// The word for it: `success` or `start`.
+    pub fn as_str(self) -> &'static str {
+        word_for(self, &HOLD_UNTIL)
+    }
+}
+
 impl Default for Policy {
     /// One job of its kind, everything else as it is when it is left out.
     fn default() -> Self {
@@ -204,7 +211,7 @@ impl Policy {
             "window": self.window.map(|window| duration(window.length)),
             "window_from": self.window.map(|window| word_for(window.from, &WINDOW_FROM)),
             "hold_for": self.hold.map(|hold| duration(hold.length)),
-            "hold_until": self.hold.map(|hold| word_for(hold.until, &HOLD_UNTIL)),
+            "hold_until": self.hold.map(|hold| hold.until.as_str()),
             "on_conflict": self.on_conflict.to_json(),
             "wait": self.wait,
         });

@@ -81,7 +81,7 @@ fn claim(
             fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
         left -= fetch::claim(queue, &fetch, &tokens(left), |claimed| {
-            (0..claimed.len()).for_each(|row| rows.push_tuple(claimed.tuple(row)));
+            (0..claimed.len()).for_each(|row| rows.push_datums(claimed.datums(row)));
             claimed.len()
         });
         if left == 0 {

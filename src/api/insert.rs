@@ -126,6 +126,7 @@ impl<'a> Checked<'a> {
                 timeout: self.timeout,
                 retry: self.retry,
                 unique_key,
+                hold: self.policy.as_ref().and_then(|policy| policy.hold),
             },
             policy: self.policy.clone(),
         })
@@ -269,17 +270,24 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             Cell::At(job.scheduled_at()),
         ]
     };
+    let duplicate = || {
+        let mut cells = vec![Cell::Null; 7];
+        cells[2] = Cell::Bool(true);
+        cells
+    };
     match &outcomes[index] {
         Outcome::Inserted(id) => new(*id, &candidates[index].job),
-        Outcome::Existing(job) => vec![
-            Cell::Big(job.id),
-            Cell::State(job.state),
-            Cell::Bool(true),
-            Cell::Null,
-            Cell::Text(job.queue.clone()),
-            Cell::At(job.created_at),
-            Cell::At(job.scheduled_at),
-        ],
+        Outcome::Existing(holder) => {
+            let mut cells = duplicate();
+            cells[0] = Cell::Big(holder.id);
+            if let Some(job) = &holder.job {
+                cells[1] = Cell::State(job.state);
+                cells[4] = Cell::Text(job.queue.clone());
+                cells[5] = Cell::At(job.created_at);
+                cells[6] = Cell::At(job.scheduled_at);
+            }
+            cells
+        }
         Outcome::Replaced(replacement) => {
             let mut cells = new(replacement.id, &candidates[index].job);
             cells[1] = Cell::State(replacement.state);
@@ -292,11 +300,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             cells[2] = Cell::Bool(true);
             cells
         }
-        Outcome::Busy => {
-            let mut cells = vec![Cell::Null; 7];
-            cells[2] = Cell::Bool(true);
-            cells
-        }
+        Outcome::Busy => duplicate(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use jobs_core::state::State;
 use pgrx::prelude::*;
-use pgrx::{check_for_interrupts, pg_sys};
 
 use super::check;
 use crate::error::{Error, OrRaise, Result};
@@ -71,29 +70,18 @@ fn delete(id: Option<i64>) -> StateAnswer {
         place::erase(place.id);
         if let Some(key) = place.unique_key {
             claims::forget(&[(key, place.id)]);
-            claims::note_orphan(key);
+            claims::note_orphan(key, time::now());
         }
         Some(Ok(place.state))
     })
 }
 
-/// Chases a job: acts on it where it is seen, and when it has moved meanwhile (`None`)
-/// looks again, until it is caught or gone.
+/// Does something to a job wherever it is by now.
 fn manage(id: Option<i64>, act: impl Fn(&Place) -> Option<Result<State>>) -> StateAnswer {
     let run = || {
         check::writable()?;
         let id = check::given("id", id)?;
-        loop {
-            check_for_interrupts!();
-            let place = place::locate(id).ok_or_else(|| Error::unknown_job(id))?;
-            if let Some(answer) = act(&place) {
-                return answer;
-            }
-            // SAFETY: reads a variable. One snapshot would show the same place for ever.
-            if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
-                return Err(Error::serialization(id));
-            }
-        }
+        transition::chase(id, act)?.unwrap_or_else(|| Err(Error::unknown_job(id)))
     };
     wake::at_commit();
     StateAnswer(run().or_raise())

@@ -60,7 +60,7 @@ fn explain_unique(
             holder
                 .as_ref()
                 .map_or(Cell::Null, |holder| Cell::Big(holder.id)),
-            holder.map_or(Cell::Null, |holder| Cell::State(holder.state)),
+            holder.and_then(|holder| holder.state()).into(),
             Cell::Text(would.into()),
         ]))
     };

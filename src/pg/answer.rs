@@ -190,13 +190,19 @@ impl Rows {
     /// Appends a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
         let tuple = self.builder.tuple(cells);
-        self.push_tuple(tuple);
-    }
-
-    /// Appends a row that a statement returned in the declared columns.
-    pub fn push_tuple(&mut self, tuple: pg_sys::HeapTuple) {
         // SAFETY: the store copies the tuple.
         unsafe { pg_sys::tuplestore_puttuple(self.store, tuple) };
+    }
+
+    /// Appends a row that a statement returned: its first columns are the declared ones.
+    pub fn push_datums(&mut self, (mut values, mut nulls): (Vec<Datum>, Vec<bool>)) {
+        let desc = self.builder.desc;
+        // SAFETY: there are as many columns as the store reads, and it copies them.
+        unsafe {
+            assert!(values.len() >= (*desc).natts as usize);
+            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+            pg_sys::tuplestore_putvalues(self.store, desc, values, nulls);
+        }
     }
 }
 

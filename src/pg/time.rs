@@ -14,8 +14,18 @@ pub fn now() -> i64 {
     unsafe { pg_sys::GetCurrentTimestamp() }
 }
 
+/// The end of time, as the server has it.
+const END: i64 = 9_223_371_331_200_000_000;
+/// Longer than any duration that is taken: 2000 years.
+const LONGEST_DAYS: i128 = 2000 * 366;
+const MICROS_PER_DAY: i128 = 86_400_000_000;
+
 /// A timestamp later by a duration; days and months are calendar arithmetic in the session's time zone.
+/// Infinity if that would be near the end of time.
 pub fn add(at: i64, duration: Interval) -> i64 {
+    if i128::from(at) + LONGEST_DAYS * MICROS_PER_DAY > i128::from(END) {
+        return i64::MAX;
+    }
     let mut span = to_server(duration);
     // SAFETY: both arguments have the types of the function called.
     unsafe {
@@ -32,8 +42,6 @@ pub fn add(at: i64, duration: Interval) -> i64 {
 /// A timestamp earlier by a duration, calendar arithmetic likewise; `None` if that is before
 /// any time that a job can have.
 pub fn ago(at: i64, duration: Interval) -> Option<i64> {
-    const LONGEST_DAYS: i128 = 2000 * 366;
-    const MICROS_PER_DAY: i128 = 86_400_000_000;
     let days = i128::from(duration.months) * 31
         + i128::from(duration.days)
         + i128::from(duration.micros) / MICROS_PER_DAY;

@@ -4,19 +4,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::key::Key;
-use jobs_core::state::{State, States};
+use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::spi::{Arg, Plan, Tuples, text};
+use super::spi::{Arg, Plan, Tuples};
 use super::types::*;
 use crate::pg::{array, dirty};
 
-/// A job that was inserted under a key and still exists.
+/// A job that was inserted under a key: it still exists, or still holds the key.
 #[derive(Clone, Debug)]
 pub struct Holder {
     /// its id
     pub id: i64,
+    /// the job; `None`: it is gone, only its hold is left
+    pub job: Option<HolderJob>,
+    /// until when it holds the key by itself, if it has not given it back
+    pub hold_ends_at: Option<i64>,
+}
+
+/// What counts of a holder that exists.
+#[derive(Clone, Debug)]
+pub struct HolderJob {
     /// where it is now
     pub state: State,
     /// its queue
@@ -29,42 +38,108 @@ pub struct Holder {
     pub finalized_at: Option<i64>,
 }
 
-/// The jobs under a key; `None` if the key has no claim. Takes no lock.
-pub fn look(key: Key) -> Option<Vec<Holder>> {
+impl Holder {
+    /// The state of the job, if it exists.
+    pub fn state(&self) -> Option<State> {
+        self.job.as_ref().map(|job| job.state)
+    }
+}
+
+/// What stands under a key that has a claim.
+#[derive(Default)]
+pub struct Found {
+    /// a row a job, by id
+    holders: BTreeMap<i64, Holder>,
+    /// A job of the list is gone, or one has come back: it may be what a job that was put
+    /// aside was put aside for.
+    pub is_outdated: bool,
+}
+
+impl Found {
+    /// The jobs, in the order of their ids.
+    pub fn into_holders(self) -> Vec<Holder> {
+        self.holders.into_values().collect()
+    }
+
+    /// A claim without any job gives one row of nulls. A job in no place at all is not
+    /// there: its row is left from something that went wrong.
+    fn read(&mut self, rows: &Tuples, row: usize) {
+        let Some(id) = rows.big(row, 2) else {
+            return;
+        };
+        let hold_ends_at = rows.big(row, 8);
+        let job = rows.state(row, 3).map(|state| HolderJob {
+            state,
+            queue: rows.text(row, 4).expect("queues are not null"),
+            created_at: rows.big(row, 5).expect("it is not null"),
+            scheduled_at: rows.big(row, 6).expect("it has a default"),
+            finalized_at: rows.big(row, 7),
+        });
+        self.is_outdated |= job.is_none() || rows.bool(row, 9) == Some(true);
+        if job.is_none() && hold_ends_at.is_none() {
+            return;
+        }
+        // One that came back may be in the list as well; only there is its hold.
+        let holder = self.holders.entry(id).or_insert(Holder {
+            id,
+            job,
+            hold_ends_at,
+        });
+        holder.hold_ends_at = holder.hold_ends_at.max(hold_ends_at);
+    }
+}
+
+/// A job in the list of a key.
+pub struct Listed {
+    /// the key
+    pub key: Key,
+    /// the job
+    pub id: i64,
+    /// until when it holds the key by itself
+    pub hold_ends_at: Option<i64>,
+}
+
+/// What a claim lists; `None` if the key has no claim. Takes no lock.
+pub fn look(key: Key) -> Option<Found> {
     // Most keys are new: the small question first, before the join over all places.
     if IS_CLAIMED.execute(&[bytes(key)]) == 0 {
         return None;
     }
     LOOK_ONE.run(&[bytes(key)], |rows| {
         (!rows.is_empty()).then(|| {
-            (0..rows.len())
-                .filter_map(|row| holder(rows, row))
-                .collect()
+            let mut found = Found::default();
+            (0..rows.len()).for_each(|row| found.read(rows, row));
+            found
         })
     })
 }
 
-/// The jobs under each key that has a claim. Takes no lock.
-pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Vec<Holder>> {
-    let mut found: BTreeMap<Key, Vec<Holder>> = BTreeMap::new();
-    LOOK_MANY.run(&[Some(key_array(keys))], |rows| {
+/// What the claims of some keys list; keys without a claim are left out. Takes no lock.
+pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
+    look_by(&LOOK_MANY, keys)
+}
+
+/// All that stands under some keys, also what was put aside. Takes no lock.
+pub fn look_at_all(keys: &[Key]) -> BTreeMap<Key, Found> {
+    look_by(&LOOK_AT_ALL, keys)
+}
+
+fn look_by(plan: &Plan, keys: &[Key]) -> BTreeMap<Key, Found> {
+    let mut found: BTreeMap<Key, Found> = BTreeMap::new();
+    plan.run(&[Some(key_array(keys))], |rows| {
         for row in 0..rows.len() {
             let ord = rows.big(row, 1).expect("ordinality") as usize;
-            found
-                .entry(keys[ord - 1])
-                .or_default()
-                .extend(holder(rows, row));
+            found.entry(keys[ord - 1]).or_default().read(rows, row);
         }
     });
     found
 }
 
-/// For each key in the order given: inserts a claim held by the job beside it, or,
-/// where there is one already, locks it. Waits for rivals. The keys that were
+/// In the order given: inserts a claim with the job beside the key, or, where there is
+/// one already, locks it. Waits for rivals. The keys that were
 /// inserted. All sessions give keys in ascending order, so that they cannot deadlock.
-pub fn claim_or_lock(claims: &[(Key, i64)]) -> BTreeSet<Key> {
-    let (keys, ids) = columns(claims);
-    CLAIM_OR_LOCK.run(&[Some(keys), Some(ids)], |rows| {
+pub fn claim_or_lock(claims: &[Listed]) -> BTreeSet<Key> {
+    CLAIM_OR_LOCK.run(&listed_columns(claims), |rows| {
         (0..rows.len())
             .map(|row| {
                 Key::from_bytes(&rows.bytes(row, 1).expect("keys are not null"))
@@ -87,13 +162,13 @@ pub fn is_contended(key: Key) -> bool {
         || IS_CLAIMED.execute(&[value]) > LOCK_FREE.execute(&[value])
 }
 
-/// Sets the lists of keys that the caller has locked, a pair a job, and puts other jobs
-/// aside. Always writes the claim, so that a rival with an older snapshot gets 40001.
-pub fn set_holders(listed: &[(Key, i64)], aside: &[(Key, i64)]) {
+/// Sets the lists of keys that the caller has locked, and puts other jobs aside. Always writes the claim, so that a rival with an older snapshot gets 40001.
+pub fn set_holders(listed: &[Listed], aside: &[(Key, i64)]) {
     if !listed.is_empty() {
-        let (keys, ids) = columns(listed);
-        for plan in [&SET_HOLDERS, &LISTED_AGAIN, &RETURNED] {
-            plan.execute(&[Some(keys), Some(ids)]);
+        let columns = listed_columns(listed);
+        SET_HOLDERS.execute(&columns);
+        for plan in [&LISTED_AGAIN, &RETURNED] {
+            plan.execute(&columns[..2]);
         }
     }
     if !aside.is_empty() {
@@ -102,18 +177,6 @@ pub fn set_holders(listed: &[(Key, i64)], aside: &[(Key, i64)]) {
             plan.execute(&[Some(keys), Some(ids)]);
         }
     }
-}
-
-/// Of the jobs under a key that were put aside, in each of these final states those of the
-/// latest insertion, end and schedule: if none of them counts, no other one does.
-/// The caller has locked the key.
-pub fn look_aside(key: Key, states: States) -> Vec<Holder> {
-    let names: Vec<Arg> = states.iter().map(|state| text(state.as_str())).collect();
-    LOOK_ASIDE.run(&[bytes(key), Some(array::build(TEXT, &names))], |rows| {
-        (0..rows.len())
-            .filter_map(|row| holder(rows, row))
-            .collect()
-    })
 }
 
 /// Says that a final job comes back: from now on it counts under its key also if it had
@@ -132,9 +195,14 @@ pub fn forget(pairs: &[(Key, i64)]) {
     }
 }
 
-/// Notes that a key lost a job, for maintenance to look whether the claim can go.
-pub fn note_orphan(key: Key) {
-    NOTE_ORPHAN.execute(&[bytes(key)]);
+/// Ends the hold of a job before it runs out. Never waits, whoever has locked the claim.
+pub fn release_hold(id: i64, hold_ends_at: i64) {
+    RELEASE_HOLD.execute(&[Some(Datum::from(id)), Some(Datum::from(hold_ends_at))]);
+}
+
+/// Notes a key for maintenance to look, from `due_at` on, whether its claim can go.
+pub fn note_orphan(key: Key, due_at: i64) {
+    NOTE_ORPHAN.execute(&[bytes(key), Some(Datum::from(due_at))]);
 }
 
 /// Takes the transaction-level advisory lock; whether it was free. Waits only with `wait`.
@@ -171,56 +239,60 @@ fn columns(pairs: &[(Key, i64)]) -> (Datum, Datum) {
     (array::build(BYTEA, &keys), array::build(INT8, &ids))
 }
 
-/// A claim without any job left gives one row of nulls; a job in no place has no state.
-fn holder(rows: &Tuples, row: usize) -> Option<Holder> {
-    Some(Holder {
-        id: rows.big(row, 2)?,
-        state: rows.state(row, 3)?,
-        queue: rows.text(row, 4)?,
-        created_at: rows.big(row, 5)?,
-        scheduled_at: rows.big(row, 6)?,
-        finalized_at: rows.big(row, 7),
-    })
+fn listed_columns(listed: &[Listed]) -> [Arg; 3] {
+    let pairs: Vec<(Key, i64)> = listed.iter().map(|job| (job.key, job.id)).collect();
+    let ends: Vec<Arg> = listed
+        .iter()
+        .map(|job| job.hold_ends_at.map(Datum::from))
+        .collect();
+    let (keys, ids) = columns(&pairs);
+    [Some(keys), Some(ids), Some(array::build(AT, &ends))]
 }
 
-// One snapshot sees a job in exactly one place. One that is in no place at all is not
-// there: its job row is left from something that went wrong, and it holds nothing.
-macro_rules! holder_places {
-    () => {
-        "LEFT JOIN jobs.running r ON r.job_id = j.id
-             LEFT JOIN jobs.scheduled s ON s.job_id = j.id
-             LEFT JOIN jobs.finished f ON f.job_id = j.id
-             LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
-             LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id"
-    };
-}
-macro_rules! holder_columns {
-    () => {
-        "j.id,
-                  CASE WHEN r.job_id IS NOT NULL THEN 'running'
-                       WHEN COALESCE(a.seq, b.seq) IS NOT NULL THEN 'available'
-                       ELSE COALESCE(s.state::text, f.state::text) END AS state,
-                  j.queue, j.created_at,
-                  COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, b.scheduled_at,
-                           j.scheduled_at, j.created_at) AS scheduled_at,
-                  f.finalized_at"
-    };
-}
+// One snapshot sees a job in exactly one place.
 macro_rules! holders {
-    () => {
+    ($more:literal) => {
         concat!(
             "LEFT JOIN LATERAL (
-               SELECT ", holder_columns!(), "
-                 FROM (SELECT unnest(c.jobs)
+               SELECT u.id,
+                      CASE WHEN r.job_id IS NOT NULL THEN 'running'
+                           WHEN COALESCE(a.seq, b.seq) IS NOT NULL THEN 'available'
+                           ELSE COALESCE(s.state::text, f.state::text) END AS state,
+                      j.queue, j.created_at,
+                      COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, b.scheduled_at,
+                               j.scheduled_at, j.created_at) AS scheduled_at,
+                      f.finalized_at,
+                      CASE WHEN (SELECT true FROM jobs.unique_hold_release x WHERE x.job_id = u.id LIMIT 1) IS NULL
+                           THEN u.hold_ends_at END AS hold_ends_at,
+                      u.came_back
+                 FROM (SELECT l.id, l.hold_ends_at, false AS came_back FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
                         UNION ALL
-                       SELECT t.job_id FROM jobs.unique_return t WHERE t.key = c.key AND t.job_id <> ALL (c.jobs)) AS u(id)
-                 JOIN jobs.job j ON j.id = u.id ", holder_places!(), ") h ON true"
+                       SELECT t.job_id, NULL, true FROM jobs.unique_return t WHERE t.key = c.key",
+            $more,
+            "         ) u
+                 LEFT JOIN jobs.job j ON j.id = u.id
+                 LEFT JOIN jobs.running r ON r.job_id = j.id
+                 LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+                 LEFT JOIN jobs.finished f ON f.job_id = j.id
+                 LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+                 LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id) h ON true"
         )
     };
 }
 macro_rules! look_columns {
     () => {
-        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at FROM "
+        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.came_back FROM "
+    };
+}
+macro_rules! look_many {
+    ($more:literal) => {
+        concat!(
+            "SELECT k.ord",
+            look_columns!(),
+            "unnest($1) WITH ORDINALITY AS k(key, ord)
+             JOIN jobs.unique_claim c ON c.key = k.key ",
+            holders!($more)
+        )
     };
 }
 
@@ -238,53 +310,38 @@ static LOOK_ONE: Plan = Plan::new(
         "SELECT 1::bigint",
         look_columns!(),
         "jobs.unique_claim c ",
-        holders!(),
+        holders!(""),
         " WHERE c.key = $1"
     ),
     &[BYTEA],
 );
-static LOOK_MANY: Plan = Plan::new(
-    concat!(
-        "SELECT k.ord",
-        look_columns!(),
-        "unnest($1) WITH ORDINALITY AS k(key, ord)
-         JOIN jobs.unique_claim c ON c.key = k.key ",
-        holders!()
+static LOOK_MANY: Plan = Plan::new(look_many!(""), &[BYTEAS]);
+static LOOK_AT_ALL: Plan = Plan::new(
+    look_many!(
+        " UNION ALL SELECT p.job_id, NULL, false FROM jobs.unique_folded p WHERE p.key = c.key"
     ),
     &[BYTEAS],
 );
 
 // An update that its WHERE forbids locks the taken row and writes no new version.
 static CLAIM_OR_LOCK: Plan = Plan::new(
-    "INSERT INTO jobs.unique_claim AS c (key, jobs)
-     SELECT n.key, ARRAY[n.id] FROM unnest($1, $2) AS n(key, id)
+    "INSERT INTO jobs.unique_claim AS c (key, jobs, hold_ends_at)
+     SELECT n.key, ARRAY[n.id], CASE WHEN n.hold_ends_at IS NOT NULL THEN ARRAY[n.hold_ends_at] END
+       FROM unnest($1, $2, $3) AS n(key, id, hold_ends_at)
      ON CONFLICT (key) DO UPDATE SET jobs = c.jobs WHERE false
      RETURNING c.key",
-    &[BYTEAS, INT8S],
+    &[BYTEAS, INT8S, ATS],
 );
 
 static SET_HOLDERS: Plan = Plan::new(
-    "UPDATE jobs.unique_claim c SET jobs = n.jobs
-       FROM (SELECT u.key, array_agg(u.id ORDER BY u.id) AS jobs FROM unnest($1, $2) AS u(key, id) GROUP BY u.key) n
+    "UPDATE jobs.unique_claim c SET jobs = n.jobs, hold_ends_at = n.hold_ends_at
+       FROM (SELECT u.key, array_agg(u.id ORDER BY u.id) AS jobs,
+                    CASE WHEN count(u.hold_ends_at) > 0 THEN array_agg(u.hold_ends_at ORDER BY u.id) END AS hold_ends_at
+               FROM unnest($1, $2, $3) AS u(key, id, hold_ends_at) GROUP BY u.key) n
       WHERE c.key = n.key",
-    &[BYTEAS, INT8S],
+    &[BYTEAS, INT8S, ATS],
 );
 
-static LOOK_ASIDE: Plan = Plan::new(
-    concat!(
-        "SELECT h.*
-           FROM (SELECT 1::bigint, ",
-        holder_columns!(),
-        ", row_number() OVER (PARTITION BY f.state ORDER BY j.id DESC) AS by_age,
-              row_number() OVER (PARTITION BY f.state ORDER BY f.finalized_at DESC) AS by_end,
-              row_number() OVER (PARTITION BY f.state ORDER BY COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) DESC) AS by_schedule
-                   FROM jobs.unique_folded u JOIN jobs.job j ON j.id = u.job_id ",
-        holder_places!(),
-        "         WHERE u.key = $1 AND f.state::text = ANY ($2)) h
-          WHERE 1 IN (h.by_age, h.by_end, h.by_schedule)"
-    ),
-    &[BYTEA, TEXTS],
-);
 static PUT_ASIDE: Plan = Plan::new(
     "INSERT INTO jobs.unique_folded (key, job_id) SELECT n.key, n.id FROM unnest($1, $2) AS n(key, id) ON CONFLICT DO NOTHING",
     &[BYTEAS, INT8S],
@@ -302,4 +359,11 @@ static RETURNED: Plan = Plan::new(
     &[BYTEAS, INT8S],
 );
 
-static NOTE_ORPHAN: Plan = Plan::new("INSERT INTO jobs.unique_orphan (key) VALUES ($1)", &[BYTEA]);
+static RELEASE_HOLD: Plan = Plan::new(
+    "INSERT INTO jobs.unique_hold_release (job_id, hold_ends_at) VALUES ($1, $2)",
+    &[INT8, AT],
+);
+static NOTE_ORPHAN: Plan = Plan::new(
+    "INSERT INTO jobs.unique_orphan (key, due_at) VALUES ($1, $2)",
+    &[BYTEA, AT],
+);

@@ -3,6 +3,7 @@
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
+use super::claims;
 use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
 use crate::pg::array;
@@ -20,9 +21,11 @@ pub struct Fetch<'a> {
     pub kinds: Option<&'a [String]>,
 }
 
-/// Claims up to as many jobs of a queue as there are tokens; hands the rows, in the
-/// columns of `jobs.fetch`, to `read`.
+/// Claims up to as many jobs of a queue as there are tokens, and gives back the keys that
+/// they held until their start. Hands the rows to `read`: the columns of `jobs.fetch`, and
+/// one more.
 pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&Tuples) -> T) -> T {
+    const HOLD_ENDS_AT: i32 = 16;
     let token_array: Vec<Arg> = tokens
         .iter()
         .map(|token| Some(Datum::from(*token)))
@@ -35,14 +38,24 @@ pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&T
         fetch.lease.map(time::interval_datum),
         text(fetch.worker),
     ];
-    match fetch.kinds {
-        None => CLAIM.run(&args, read),
+    let plan = match fetch.kinds {
+        None => &CLAIM,
         Some(kinds) => {
             let kinds: Vec<Arg> = kinds.iter().map(|kind| text(kind)).collect();
             args.push(Some(array::build(TEXT, &kinds)));
-            CLAIM_KINDS.run(&args, read)
+            &CLAIM_KINDS
         }
+    };
+    let (answer, held) = plan.run(&args, |rows| {
+        let held: Vec<(i64, i64)> = (0..rows.len())
+            .filter_map(|row| Some((rows.big(row, 1)?, rows.big(row, HOLD_ENDS_AT)?)))
+            .collect();
+        (read(rows), held)
+    });
+    for (id, hold_ends_at) in held {
+        claims::release_hold(id, hold_ends_at);
     }
+    answer
 }
 
 /// Whether a queue has jobs that are due but not yet ready.
@@ -76,6 +89,7 @@ macro_rules! claim {
                RETURNING seq, job_id, scheduled_at, attempt + 1 AS attempt),
              job AS (
                SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, j.*,
+                      CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
                       $2 + CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END AS deadline_at
                  FROM picked p JOIN jobs.job j ON j.id = p.job_id),
              lease AS MATERIALIZED (
@@ -84,11 +98,13 @@ macro_rules! claim {
                         AS lease_expires_at
                  FROM job j),
              started AS (
-               INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, attempt, lease, worker)
-               SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at, attempt, $5, $6 FROM lease)
+               INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, attempt, lease, worker)
+               SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at,
+                      CASE WHEN holds_until = 'success' THEN hold_ends_at END, attempt, $5, $6 FROM lease)
              SELECT id, token, attempt, kind, args, COALESCE(meta, '{}'), queue, priority::integer,
                     COALESCE(tags, '{}'), max_attempts, created_at,
-                    COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at
+                    COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at,
+                    CASE WHEN holds_until = 'start' THEN hold_ends_at END
                FROM lease ORDER BY n"
         )
     };

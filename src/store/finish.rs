@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
+use super::claims;
 use super::spi::{Arg, Plan};
 use super::types::*;
 use crate::pg::array;
@@ -13,12 +14,31 @@ use crate::pg::time;
 
 /// Completes a job; whether the token was current.
 pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
-    COMPLETE.execute(&[
+    let args = [
         Some(Datum::from(id)),
         Some(Datum::from(token)),
         Some(Datum::from(now)),
         output.map(Jsonb::datum),
-    ]) > 0
+    ];
+    !completed(&COMPLETE, &args).is_empty()
+}
+
+/// Completes jobs, and gives back the keys that they held until then; their ids and tokens.
+fn completed(plan: &Plan, args: &[Arg]) -> BTreeSet<(i64, i64)> {
+    let (completed, held) = plan.run(args, |rows| {
+        let mut completed = BTreeSet::new();
+        let mut held = Vec::new();
+        for row in 0..rows.len() {
+            let id = rows.big(row, 1).expect("id");
+            completed.insert((id, rows.big(row, 2).expect("token")));
+            held.extend(rows.big(row, 3).map(|ends_at| (id, ends_at)));
+        }
+        (completed, held)
+    });
+    for (id, hold_ends_at) in held {
+        claims::release_hold(id, hold_ends_at);
+    }
+    completed
 }
 
 /// Completes the jobs whose tokens are current; their ids and tokens. Pairs come sorted
@@ -27,23 +47,12 @@ pub fn complete_many(pairs: &BTreeSet<(i64, i64)>, now: i64) -> BTreeSet<(i64, i
     let column = |f: fn(&(i64, i64)) -> i64| -> Vec<Arg> {
         pairs.iter().map(|p| Some(Datum::from(f(p)))).collect()
     };
-    COMPLETE_MANY.run(
-        &[
-            Some(array::build(INT8, &column(|p| p.0))),
-            Some(array::build(INT8, &column(|p| p.1))),
-            Some(Datum::from(now)),
-        ],
-        |rows| {
-            (0..rows.len())
-                .map(|row| {
-                    (
-                        rows.big(row, 1).expect("id"),
-                        rows.big(row, 2).expect("token"),
-                    )
-                })
-                .collect()
-        },
-    )
+    let args = [
+        Some(array::build(INT8, &column(|p| p.0))),
+        Some(array::build(INT8, &column(|p| p.1))),
+        Some(Datum::from(now)),
+    ];
+    completed(&COMPLETE_MANY, &args)
 }
 
 /// A lease after a heartbeat.
@@ -83,16 +92,18 @@ pub fn heartbeat(
 }
 
 macro_rules! into_completed {
-    ($output:literal, $returning:literal) => {
+    ($output:literal) => {
         concat!(
-            " RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason)
+            " RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
+                       r.hold_ends_at),
+             finished AS (
              INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
                                         attempt, state, worker, cancel_reason, output)
              SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
                     attempt, 'completed', worker, cancel_reason, ",
             $output,
-            " FROM done ",
-            $returning
+            " FROM done)
+             SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END FROM done"
         )
     };
 }
@@ -100,14 +111,14 @@ macro_rules! into_completed {
 static COMPLETE: Plan = Plan::new(
     concat!(
         "WITH done AS (DELETE FROM jobs.running r WHERE r.job_id = $1 AND r.token = $2",
-        into_completed!("$4", "")
+        into_completed!("$4")
     ),
     &[INT8, INT8, AT, JSONB],
 );
 static COMPLETE_MANY: Plan = Plan::new(
     concat!(
         "WITH done AS (DELETE FROM jobs.running r USING unnest($1, $2) AS p(id, token) WHERE r.job_id = p.id AND r.token = p.token",
-        into_completed!("NULL", "RETURNING job_id, token")
+        into_completed!("NULL")
     ),
     &[INT8S, INT8S, AT],
 );

@@ -3,6 +3,7 @@
 
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
+use jobs_core::policy::Hold;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
@@ -44,6 +45,8 @@ pub struct NewJob<'a> {
     pub retry: Option<Jsonb>,
     /// `None`: not unique
     pub unique_key: Option<Key>,
+    /// `None`: it does not hold its key by itself
+    pub hold: Option<Hold>,
 }
 
 impl NewJob<'_> {
@@ -68,6 +71,12 @@ impl NewJob<'_> {
         self.scheduled_at.unwrap_or(self.created_at)
     }
 
+    /// When its hold runs out, if it has one.
+    pub fn hold_ends_at(&self) -> Option<i64> {
+        let begins_at = self.created_at.max(self.scheduled_at());
+        self.hold.map(|hold| time::add(begins_at, hold.length))
+    }
+
     /// When a job that is not available is due.
     fn due_at(&self) -> i64 {
         match self.state {
@@ -76,7 +85,7 @@ impl NewJob<'_> {
         }
     }
 
-    fn args(&self) -> [Arg; 15] {
+    fn args(&self) -> [Arg; 17] {
         [
             Some(Datum::from(self.created_at)),
             self.scheduled_at.map(Datum::from),
@@ -94,6 +103,8 @@ impl NewJob<'_> {
                 .and_then(|key| key.0.as_slice().into_datum()),
             text(self.state.as_str()),
             Some(Datum::from(self.due_at())),
+            self.hold_ends_at().map(Datum::from),
+            self.hold.and_then(|hold| text(hold.until.as_str())),
         ]
     }
 }
@@ -134,10 +145,11 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
     if jobs.is_empty() {
         return;
     }
-    const COLUMNS: [Oid; 15] = [
-        AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXT, JSONB, BYTEA, TEXT, AT,
+    const COLUMNS: [Oid; 17] = [
+        AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXT, JSONB, BYTEA, TEXT, AT, AT,
+        TEXT,
     ];
-    let mut columns: [Vec<Arg>; 15] = std::array::from_fn(|_| Vec::with_capacity(jobs.len()));
+    let mut columns: [Vec<Arg>; 17] = std::array::from_fn(|_| Vec::with_capacity(jobs.len()));
     for (_, job) in jobs {
         for (column, arg) in columns.iter_mut().zip(job.args()) {
             column.push(arg);
@@ -165,12 +177,12 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
 
 macro_rules! columns {
     () => {
-        "created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta, tags, retry, unique_key"
+        "created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta, tags, retry, unique_key, hold_ends_at, hold_until"
     };
 }
 macro_rules! values {
     () => {
-        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
+        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $16, $17"
     };
 }
 macro_rules! into_ready {
@@ -201,7 +213,8 @@ macro_rules! plain {
 macro_rules! claiming {
     () => {
         concat!(
-            "WITH c AS (INSERT INTO jobs.unique_claim (key, jobs) VALUES ($13, ARRAY[nextval('jobs.job_seq')])
+            "WITH c AS (INSERT INTO jobs.unique_claim (key, jobs, hold_ends_at)
+                        VALUES ($13, ARRAY[nextval('jobs.job_seq')], CASE WHEN $16 IS NOT NULL THEN ARRAY[$16] END)
                         ON CONFLICT (key) DO NOTHING RETURNING jobs[1] AS id),
                   j AS (INSERT INTO jobs.job (id, ", columns!(), ") SELECT c.id, ", values!(), " FROM c RETURNING id)"
         )
@@ -209,7 +222,7 @@ macro_rules! claiming {
 }
 
 const ONE: &[Oid] = &[
-    AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT, AT,
+    AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT, AT, AT, TEXT,
 ];
 static ONE_READY: Plan = Plan::new(concat!(plain!(), into_ready!()), ONE);
 static ONE_SCHEDULED: Plan = Plan::new(concat!(plain!(), into_scheduled!()), ONE);
@@ -224,17 +237,17 @@ static IDS: Plan = Plan::new(
 static MANY: Plan = Plan::new(
     concat!(
         "WITH new AS MATERIALIZED (
-           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
              AS n(id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue,
-                  args, meta, tags, retry, unique_key, state, due_at)),
+                  args, meta, tags, retry, unique_key, state, due_at, hold_ends_at, hold_until)),
          j AS (INSERT INTO jobs.job (id, ", columns!(), ")
                SELECT id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta,
                       CASE WHEN tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(tags::jsonb)) END,
-                      retry, unique_key FROM new),
+                      retry, unique_key, hold_ends_at, hold_until FROM new),
          r AS (INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue)
                SELECT id, id, expires_at, 0, priority, queue FROM new WHERE state = 'available')
          INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
          SELECT id, due_at, expires_at, 0, state::jobs.state, queue FROM new WHERE state <> 'available'"
     ),
-    &[INT8S, ATS, ATS, ATS, SPANS, INT4S, INT2S, TEXTS, TEXTS, JSONBS, JSONBS, TEXTS, JSONBS, BYTEAS, TEXTS, ATS],
+    &[INT8S, ATS, ATS, ATS, SPANS, INT4S, INT2S, TEXTS, TEXTS, JSONBS, JSONBS, TEXTS, JSONBS, BYTEAS, TEXTS, ATS, ATS, TEXTS],
 );

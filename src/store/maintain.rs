@@ -113,26 +113,34 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     Claims { locked, busy }
 }
 
-/// Deletes those claims under which no job is left; how many. The caller has locked all of them.
+/// Deletes those claims under which neither a job nor a hold is left; how many. Those that
+/// have a hold left are noted for when it runs out. The caller has locked all of them.
 ///
 /// It has to be a statement of its own, after the locking: it looks with a snapshot in
 /// which everything is visible that the lock waited out. In one statement with the
 /// locking it would look with the older snapshot and delete the claim of a live job.
-pub fn reap_claims(keys: &BTreeSet<Key>) -> usize {
+pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) -> usize {
     if keys.is_empty() {
         return 0;
     }
     let list: Vec<Key> = keys.iter().copied().collect();
-    REAP_CLAIMS.execute(&[Some(key_array(&list))])
+    let args = [Some(key_array(&list)), big(now)];
+    NOTE_HELD.execute(&args);
+    REAP_CLAIMS.execute(&args)
 }
 
-/// Keys that lost a job by delete, a key a note; the notes are taken away.
-pub fn take_orphans(limit: i64) -> Vec<Key> {
-    TAKE_ORPHANS.run(&[big(limit)], |rows| {
+/// Keys that maintenance was to look at by now, a key a note; the notes are taken away.
+pub fn take_orphans(now: i64, limit: i64) -> Vec<Key> {
+    TAKE_ORPHANS.run(&[big(now), big(limit)], |rows| {
         (0..rows.len())
             .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
             .collect()
     })
+}
+
+/// Deletes what tells that holds were given back which would have run out before `horizon`; how many.
+pub fn forget_releases(horizon: i64, limit: i64) -> usize {
+    FORGET_RELEASES.execute(&[big(horizon), big(limit)])
 }
 
 /// When something will be due next, of all that maintenance cares for.
@@ -235,18 +243,44 @@ static EXISTING_CLAIMS: Plan = Plan::new(
     "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1)",
     &[BYTEAS],
 );
+macro_rules! without_job {
+    () => {
+        " FROM jobs.unique_claim c
+           CROSS JOIN LATERAL (
+             SELECT max(u.ends_at) AS ends_at FROM unnest(c.jobs, c.hold_ends_at) AS u(id, ends_at)
+              WHERE u.ends_at > $2 AND NOT EXISTS (SELECT FROM jobs.unique_hold_release r WHERE r.job_id = u.id)) hold
+          WHERE c.key = ANY ($1)
+            AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)
+            AND NOT EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key)
+            AND NOT EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key)"
+    };
+}
+static NOTE_HELD: Plan = Plan::new(
+    concat!(
+        "INSERT INTO jobs.unique_orphan (key, due_at) SELECT c.key, hold.ends_at",
+        without_job!(),
+        " AND hold.ends_at IS NOT NULL"
+    ),
+    &[BYTEAS, AT],
+);
 static REAP_CLAIMS: Plan = Plan::new(
-    "DELETE FROM jobs.unique_claim c WHERE c.key = ANY ($1)
-        AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)
-        AND NOT EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key)
-        AND NOT EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key)",
-    &[BYTEAS],
+    concat!(
+        "DELETE FROM jobs.unique_claim WHERE key IN (SELECT c.key",
+        without_job!(),
+        " AND hold.ends_at IS NULL)"
+    ),
+    &[BYTEAS, AT],
 );
 static TAKE_ORPHANS: Plan = Plan::new(
     "DELETE FROM jobs.unique_orphan WHERE ctid = ANY (ARRAY(
-       SELECT o.ctid FROM jobs.unique_orphan o LIMIT $1 FOR UPDATE SKIP LOCKED))
+       SELECT o.ctid FROM jobs.unique_orphan o WHERE o.due_at <= $1 ORDER BY o.due_at LIMIT $2 FOR UPDATE SKIP LOCKED))
      RETURNING key",
-    &[INT8],
+    &[AT, INT8],
+);
+static FORGET_RELEASES: Plan = Plan::new(
+    "DELETE FROM jobs.unique_hold_release WHERE ctid = ANY (ARRAY(
+       SELECT r.ctid FROM jobs.unique_hold_release r WHERE r.hold_ends_at <= $1 ORDER BY r.hold_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
 );
 
 static NEXT_DUE: Plan = Plan::new(

@@ -132,6 +132,17 @@ impl Place {
         }
     }
 
+    /// Keeps a running or final job where it was seen until the end of the transaction; whether it
+    /// still is there. Only who wants to move it waits.
+    pub fn pin(&self) -> bool {
+        let pinned = if self.state == State::Running {
+            PIN_RUNNING.execute(&[big(self.id), self.token.map(Datum::from)])
+        } else {
+            PIN_FINISHED.execute(&[big(self.id), text(self.state.as_str())])
+        };
+        pinned > 0
+    }
+
     /// Asks the worker of a running job to stop; whether it still is where it was seen.
     pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
         REQUEST_CANCEL.execute(&[
@@ -337,6 +348,14 @@ static TAKE_RUNNING: Plan = Plan::new(
 static TAKE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = $1 RETURNING attempt, scheduled_at, token",
     &[INT8],
+);
+static PIN_RUNNING: Plan = Plan::new(
+    "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
+    &[INT8, INT8],
+);
+static PIN_FINISHED: Plan = Plan::new(
+    "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE",
+    &[INT8, TEXT],
 );
 static REQUEST_CANCEL: Plan = Plan::new(
     "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)

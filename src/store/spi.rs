@@ -111,11 +111,23 @@ impl Tuples {
         self.processed == 0
     }
 
-    /// A row as a tuple.
-    pub fn tuple(&self, row: usize) -> pg_sys::HeapTuple {
+    fn tuple(&self, row: usize) -> pg_sys::HeapTuple {
         assert!(row < self.processed);
         // SAFETY: the table has that many rows.
         unsafe { *(*self.table).vals.add(row) }
+    }
+
+    /// A row's columns as they are, and which of them are null; valid only while the rows are.
+    pub fn datums(&self, row: usize) -> (Vec<Datum>, Vec<bool>) {
+        // SAFETY: the buffers have room for a row of that descriptor.
+        unsafe {
+            let desc = (*self.table).tupdesc;
+            let columns = (*desc).natts as usize;
+            let (mut values, mut nulls) = (vec![Datum::null(); columns], vec![false; columns]);
+            let tuple = self.tuple(row);
+            pg_sys::heap_deform_tuple(tuple, desc, values.as_mut_ptr(), nulls.as_mut_ptr());
+            (values, nulls)
+        }
     }
 
     /// A column (from 1) as it is; valid only while the rows are.

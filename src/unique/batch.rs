@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
-use jobs_core::state::{State, States};
+use jobs_core::state::State;
 use jobs_core::verdict::{self, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
 
 use super::insert::{Candidate, Outcome, Replacement};
 use super::lock::Impatience;
-use super::under::{Under, cutoff, decide};
+use super::under::{self, Under, cutoff, decide};
 use crate::error::{Error, Result};
 use crate::pg::subxact;
-use crate::store::claims::{self, Holder};
+use crate::store::claims::{self, Holder, Listed};
 use crate::store::insert::{self, NewJob};
 use crate::transition;
 
@@ -35,7 +35,7 @@ enum Decision {
 struct Rejected {
     index: usize,
     existing: Option<i64>,
-    state: State,
+    state: Option<State>,
 }
 
 /// Jobs that are inserted in one go.
@@ -104,7 +104,6 @@ impl<'a> Batch<'a> {
             .filter(|key| !fresh.contains(key))
             .collect();
         self.look(&taken);
-        self.look_aside(&taken);
         self.decide(&taken)?;
         self.take_ids();
         self.write(&fresh, &taken);
@@ -122,38 +121,7 @@ impl<'a> Batch<'a> {
     /// Looks at the jobs under some keys, with a snapshot of now.
     fn look(&mut self, keys: &[Key]) {
         if !keys.is_empty() {
-            let found = claims::look_many(keys).into_iter();
-            self.under
-                .extend(found.map(|(key, holders)| (key, Under::new(holders))));
-        }
-    }
-
-    /// Looks also at jobs that were put aside under keys that are locked, where a
-    /// candidate asks for a final state of which the list has no job left: the one that
-    /// answered for them may have been deleted or retried.
-    fn look_aside(&mut self, keys: &[Key]) {
-        for &key in keys {
-            let Some(under) = self.under.get_mut(&key) else {
-                continue;
-            };
-            let mut missing = States::empty();
-            for &index in &self.groups[&key] {
-                let policy = self.candidates[index].policy.as_deref();
-                let asked = policy.into_iter().flat_map(|policy| policy.by_state.iter());
-                for state in asked.filter(|state| state.is_final()) {
-                    let listed = |member: &Member| member.job.is_some_and(|job| job.state == state);
-                    if !under.members.iter().any(listed) {
-                        missing.insert(state);
-                    }
-                }
-            }
-            if !missing.is_empty() {
-                let aside = claims::look_aside(key, missing);
-                if !aside.is_empty() {
-                    under.holders.extend(aside);
-                    *under = Under::new(std::mem::take(&mut under.holders));
-                }
-            }
+            self.under.extend(under::look_many(keys));
         }
     }
 
@@ -185,7 +153,7 @@ impl<'a> Batch<'a> {
                     Verdict::Insert => match decide(policy, self.under.get(key), now) {
                         Verdict::Insert => Decision::Insert,
                         Verdict::Skip(existing) | Verdict::Reject(existing) => {
-                            Decision::Existing(self.under[key].holder(existing.id))
+                            Decision::Existing(self.under[key].holder(existing.id).clone())
                         }
                         Verdict::Replace { .. } | Verdict::Update { .. } => Decision::Singly,
                     },
@@ -218,8 +186,8 @@ impl<'a> Batch<'a> {
 
     fn rejected(&self, index: usize, decision: &Decision) -> Rejected {
         let (existing, state) = match decision {
-            Decision::Existing(existing) => (Some(existing.id), existing.state),
-            Decision::Earlier(earlier) => (None, self.candidates[*earlier].job.state),
+            Decision::Existing(existing) => (Some(existing.id), existing.state()),
+            Decision::Earlier(earlier) => (None, Some(self.candidates[*earlier].job.state)),
             _ => unreachable!("only duplicates are rejected"),
         };
         Rejected {
@@ -294,27 +262,38 @@ impl<'a> Batch<'a> {
         loop {
             check_for_interrupts!();
             self.look(&[key]);
-            self.look_aside(&[key]);
             match decide(policy, self.under.get(&key), job.created_at) {
                 Verdict::Insert => {
                     self.insert_under(key, index, job);
                     return Ok(Decision::Insert);
                 }
                 Verdict::Skip(existing) => {
-                    return Ok(Decision::Existing(self.under[&key].holder(existing.id)));
+                    let existing = self.under[&key].holder(existing.id);
+                    return Ok(Decision::Existing(existing.clone()));
                 }
                 Verdict::Reject(existing) => {
-                    let existing = self.under[&key].holder(existing.id);
+                    // What this batch inserted is rolled back with it.
+                    let id = Some(existing.id).filter(|id| !self.ids.contains(&Some(*id)));
                     let index = self.numbered.then_some(index + 1);
-                    return Err(Error::duplicate(Some(existing.id), existing.state, index));
+                    return Err(Error::duplicate(id, existing.state, index));
                 }
                 Verdict::Replace {
                     cancel,
                     schedule_of,
                 } => {
-                    let schedule = schedule_of.map(|id| self.under[&key].holder(id).scheduled_at);
-                    let cancelled = cancel.into_iter().filter(|id| transition::replaced(*id));
-                    if let Some(replaced) = cancelled.max() {
+                    let under = &self.under[&key];
+                    let schedule = schedule_of.and_then(|id| under.holder(id).job.as_ref());
+                    let schedule = schedule.map(|job| job.scheduled_at);
+                    let mut replaced = None;
+                    for id in cancel {
+                        if transition::replaced(id)? {
+                            if let Some(hold_ends_at) = under.holder(id).hold_ends_at {
+                                claims::release_hold(id, hold_ends_at);
+                            }
+                            replaced = Some(id);
+                        }
+                    }
+                    if let Some(replaced) = replaced {
                         let job = job.clone().rescheduled(schedule);
                         return Ok(Decision::Replaced(Box::new(Replacement {
                             id: self.insert_under(key, index, &job),
@@ -328,12 +307,11 @@ impl<'a> Batch<'a> {
                     let OnConflict::Update(updates) = policy.on_conflict else {
                         unreachable!("only such a policy updates");
                     };
-                    let before = self.under[&key].holder(id);
-                    if transition::updated(id, &updates, job) {
+                    let before = self.under[&key].holder(id).clone();
+                    if transition::updated(id, &updates, job)? {
                         self.look(&[key]);
-                        let mut now = self.under[&key].holders.iter();
-                        let holder = now.find(|holder| holder.id == id).cloned();
-                        return Ok(Decision::Existing(holder.unwrap_or(before)));
+                        let after = self.under[&key].find(id).cloned();
+                        return Ok(Decision::Existing(after.unwrap_or(before)));
                     }
                 }
             }
@@ -342,12 +320,12 @@ impl<'a> Batch<'a> {
 
     /// Inserts one job under a key that is locked; its id.
     fn insert_under(&mut self, key: Key, index: usize, job: &NewJob) -> i64 {
+        // Also of what was replaced: it is final by now.
+        self.look(&[key]);
+        let (mut listed, aside) = self.under[&key].folded(key);
         let id = *self.ids[index].get_or_insert_with(|| insert::ids(1)[0]);
         insert::many(&[(id, job)]);
-        self.look(&[key]);
-        let under = &self.under[&key];
-        let (mut listed, aside) = under.folded(key);
-        listed.push((key, id));
+        listed.push(listing(key, id, job));
         claims::set_holders(&listed, &aside);
         id
     }
@@ -415,12 +393,18 @@ impl<'a> Batch<'a> {
     }
 
     fn claim_or_lock(&self, keys: &[Key]) -> BTreeSet<Key> {
-        // What is decided under the lock has no id yet; until then no job has id 0.
-        let first = |key| self.inserted(key).next().and_then(|index| self.ids[index]);
-        let claims: Vec<(Key, i64)> = keys
+        let claims: Vec<Listed> = keys
             .iter()
             .filter(|key| self.inserts(**key))
-            .map(|&key| (key, first(key).unwrap_or(0)))
+            .map(|&key| match self.inserted(key).next() {
+                Some(index) => self.listing(key, index),
+                // What is decided under the lock has no id yet; until then no job has id 0.
+                None => Listed {
+                    key,
+                    id: 0,
+                    hold_ends_at: None,
+                },
+            })
             .collect();
         if claims.is_empty() {
             BTreeSet::new()
@@ -452,9 +436,15 @@ impl<'a> Batch<'a> {
                 aside.extend(folded);
             }
             let new = self.inserted(key);
-            listed.extend(new.map(|index| (key, self.ids[index].expect("ids were taken"))));
+            listed.extend(new.map(|index| self.listing(key, index)));
         }
         claims::set_holders(&listed, &aside);
+    }
+
+    /// A candidate that is to be inserted, as its key's claim lists it.
+    fn listing(&self, key: Key, index: usize) -> Listed {
+        let id = self.ids[index].expect("ids were taken");
+        listing(key, id, &self.candidates[index].job)
     }
 
     fn outcomes(self) -> Vec<Outcome> {
@@ -470,6 +460,14 @@ impl<'a> Batch<'a> {
                 Decision::Singly => unreachable!("it was decided under the lock"),
             })
             .collect()
+    }
+}
+
+fn listing(key: Key, id: i64, job: &NewJob) -> Listed {
+    Listed {
+        key,
+        id,
+        hold_ends_at: job.hold_ends_at(),
     }
 }
 

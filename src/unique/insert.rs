@@ -14,10 +14,10 @@ use jobs_core::verdict::{Job, Member, Verdict};
 
 use super::batch::Batch;
 use super::lock;
-use super::under::{Under, decide};
+use super::under::{self, Under, decide};
 use crate::error::{Error, Result};
 use crate::pg::subxact;
-use crate::store::claims::{self, Holder};
+use crate::store::claims::Holder;
 use crate::store::insert::{self, NewJob};
 
 /// A validated job with the policy that its key was made by.
@@ -39,7 +39,7 @@ impl Candidate<'_> {
                 scheduled_at: self.job.scheduled_at(),
                 kept_until: i64::MAX,
             }),
-            holds: false,
+            holds: self.job.hold.is_some(),
         }
     }
 }
@@ -78,7 +78,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
     let now = candidate.job.created_at;
-    let mut under = claims::look(key).map(Under::new);
+    let mut under = under::look(key);
     if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
         return Ok(answer);
     }
@@ -87,7 +87,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     }
     if lock::take(key) {
         // Whoever had the lock has decided meanwhile.
-        under = claims::look(key).map(Under::new);
+        under = under::look(key);
         if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
             return Ok(answer);
         }
@@ -126,17 +126,12 @@ pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
 
 /// The answer that a committed job gives without any lock, if one does.
 fn answer_at_once(policy: &Policy, under: Option<&Under>, now: i64) -> Result<Option<Outcome>> {
-    let holder = |id| {
-        under
-            .map(|under| under.holder(id))
-            .expect("it was decided by")
-    };
     match decide(policy, under, now) {
-        Verdict::Skip(existing) => Ok(Some(Outcome::Existing(holder(existing.id)))),
-        Verdict::Reject(existing) => {
-            let existing = holder(existing.id);
-            Err(Error::duplicate(Some(existing.id), existing.state, None))
+        Verdict::Skip(existing) => {
+            let holder = under.map(|under| under.holder(existing.id).clone());
+            Ok(holder.map(Outcome::Existing))
         }
+        Verdict::Reject(existing) => Err(Error::duplicate(Some(existing.id), existing.state, None)),
         _ => Ok(None),
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use jobs_core::key::{self, Key, Parts};
 use jobs_core::policy::{self, Policy};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, JsonbEvents};
 use crate::pg::time;
 
@@ -34,24 +34,12 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
         return Ok(policy);
     }
     let policy = policy::parse(&options.to_value()?, &time::read_interval)?;
-    policy.as_ref().map_or(Ok(()), check_supported)?;
     let policy = policy.map(Rc::new);
     LAST.set(Some(Parsed {
         options: options.bytes().to_vec(),
         policy: policy.clone(),
     }));
     Ok(policy)
-}
-
-/// What the policy says but the store cannot do yet.
-fn check_supported(policy: &Policy) -> Result<()> {
-    if policy.hold.is_none() {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        "holding a key for a time is not supported by this version",
-        "This version has no holds: neither hold_for nor the options of faktory.",
-    ))
 }
 
 /// What of a job its key can be made of.

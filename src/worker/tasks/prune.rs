@@ -47,6 +47,6 @@ fn prune(state: State, horizon: i64, limit: i64) -> usize {
         .filter_map(|(id, key)| Some(((*key)?, *id)))
         .collect();
     claims::forget(&unique);
-    maintain::reap_claims(&locks.locked);
+    maintain::reap_claims(&locks.locked, time::now());
     free.len()
 }

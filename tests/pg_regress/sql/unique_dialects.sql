@@ -39,5 +39,5 @@ select o as opts, pg_temp.code(format('select jobs.insert(%L, %L, %L, meta => %L
   '{"oban": true, "by_args": true}', '{"oban": true, "ojs": {}}', '{"oban": 5}',
   '{"ojs": {"nosuch": 1}}', '{"ojs": {"states": ["executing"]}}', '{"ojs": {"keys": ["meta"]}}', '{"ojs": {"keys": ["args"], "args_keys": ["absent"]}}',
   '{"ojs": {"period": "15 minutes"}}', '{"ojs": {"period": 900}}',
-  '{"faktory": {"unique_for": 600}}', '{"oban": {"replace": ["nosuch"]}}', '{"ojs": {"on_conflict": "update"}}']) o;
+  '{"oban": {"replace": ["nosuch"]}}', '{"ojs": {"on_conflict": "update"}}']) o;
 select count(*) from jobs.jobs where kind = 'k';

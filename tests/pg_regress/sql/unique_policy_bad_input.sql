@@ -29,9 +29,9 @@ insert into cases (opts) values
   -- a key stands for itself
   ('{"key": "k", "by_args": true}'), ('{"key": "k", "by_args": ["a"]}'), ('{"key": "k", "by_meta": ["a"]}'), ('{"key": "k", "by_queue": true}'), ('{"key": "k", "by_period": 60}'),
   -- not in this version
-  ('{"by_args": true, "window": 60}'), ('{"by_args": true, "window_from": "created_at"}'), ('{"by_args": true, "hold_for": 60}'), ('{"by_args": true, "hold_until": "success"}'),
+  ('{"by_args": true, "window": 60}'), ('{"by_args": true, "window_from": "created_at"}'), ('{"by_args": true, "hold_until": "success"}'),
   ('{"by_args": true, "on_conflict": "replace"}'), ('{"by_args": true, "on_conflict": "replace_except_schedule"}'), ('{"by_args": true, "on_conflict": {"update": {"*": ["priority"]}}}'),
-  ('{"oban": true}'), ('{"faktory": {"unique_for": 600}}'), ('{"ojs": {"keys": ["type"]}}');
+  ('{"oban": true}'), ('{"ojs": {"keys": ["type"]}}');
 select n, opts, pg_temp.try(format('select jobs.insert(%L, unique_opts => %L)', 'k', opts)) from cases order by n;
 -- Every one is 22023, from each way in.
 select n, opts, a, b, c, d from cases,

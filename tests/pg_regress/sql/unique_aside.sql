@@ -1,0 +1,49 @@
+-- A key that is used over and over keeps the list of its claim short: final jobs that a newer one covers are put aside. They count again when the newer one is gone.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+-- Inserts a job of a kind whatever is there, and cancels it.
+create function pg_temp.cancelled(kind text, at timestamptz = null) returns bigint language sql as $$
+  select i.id from jobs.insert(kind, '{}', '{"by_state": ["pending"]}', scheduled_at => at) i, lateral jobs.cancel(i.id) $$;
+create function pg_temp.aside(kind text) returns bigint[] language sql as $$
+  select array_agg(job_id order by job_id) from jobs.unique_folded where key = decode(jobs.unique_key(kind, '{}', '{"by_kind": true}'), 'hex') $$;
+create function pg_temp.listed(kind text) returns bigint[] language sql as $$
+  select jobs from jobs.unique_claim where key = decode(jobs.unique_key(kind, '{}', '{"by_kind": true}'), 'hex') $$;
+
+-- 1 is due later than all others and stays in the list. 2 is covered by 3; then 3 and 4 are deleted.
+select pg_temp.cancelled('a', clock_timestamp() + interval '10 days'), pg_temp.cancelled('a'), pg_temp.cancelled('a'), pg_temp.cancelled('a');
+select pg_temp.listed('a'), pg_temp.aside('a');
+select pg_temp.later('1 minute');
+select jobs.delete(3), jobs.delete(4);
+-- 2 is the newest that is cancelled, whoever asks: it is known again, although 1 would do.
+select holder, would from jobs.explain_unique('a', '{}', '{"by_state": ["cancelled"]}');
+select holder, would from jobs.explain_unique('a', '{}', '{"by_state": ["cancelled"], "window": "2 minutes"}');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["cancelled"]}');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["cancelled"], "window": "2 minutes"}');
+select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_batch('a', array['{}']::jsonb[], '{"by_state": ["cancelled"], "window": "2 minutes"}');
+-- The next job that joins brings it back into the list.
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["pending"]}');
+select pg_temp.listed('a'), pg_temp.aside('a');
+
+-- The one that covers comes back by a retry, and what it covered counts.
+select pg_temp.cancelled('b'), pg_temp.cancelled('b'), pg_temp.cancelled('b');
+select pg_temp.listed('b'), pg_temp.aside('b');
+select jobs.retry(8), jobs.delete(7);
+select holder, would from jobs.explain_unique('b', '{}', '{"by_state": ["cancelled"]}');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_state": ["cancelled"]}');
+
+-- Or it is given another schedule by an update, so that it no longer covers by that.
+select pg_temp.cancelled('c', clock_timestamp() - interval '1 hour') as first, pg_temp.cancelled('c', clock_timestamp() - interval '30 minutes') as second \gset
+select unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["pending"]}');
+select pg_temp.aside('c') = array[:first]::bigint[] as first;
+select id = :second as second, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["cancelled"], "on_conflict": {"update": {"cancelled": ["scheduled_at"]}}}', scheduled_at => '2001-01-01Z');
+select id = :first as first, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["cancelled"], "window": "2 hours", "window_from": "scheduled_at"}');
+select unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["pending"]}');
+select pg_temp.listed('c') @> array[:first, :second]::bigint[] as both;
+
+-- A batch of jobs that replace each other names each job once.
+select ord, unique_skipped_as_duplicate as skipped, replaced_id - min(id) over () as replaced from jobs.insert_many(
+  (select jsonb_agg(jsonb_build_object('kind', 'd', 'unique_opts', jsonb '{"by_kind": true, "on_conflict": "replace"}')) from generate_series(1, 3)));
+select array_length(pg_temp.listed('d'), 1) as listed, (select count(distinct id) from unnest(pg_temp.listed('d')) id) as different;
+-- One of them that is rejected because of another one: that one is rolled back as well, so its id says nothing.
+select pg_temp.ask($$select jobs.insert_many('[{"kind": "e", "unique_opts": {"by_kind": true}}, {"kind": "e", "unique_opts": {"by_kind": true, "on_conflict": "replace"}}, {"kind": "e", "unique_opts": {"by_kind": true, "on_conflict": "reject"}}]')$$);

@@ -1,0 +1,144 @@
+-- A hold: the job holds its key by itself, until the hold runs out or is given back, whatever becomes of the job.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+-- The job of a kind that was inserted last, and whether what is fetched is it.
+create function pg_temp.job(text) returns bigint language sql as $$ select max(id) from jobs.jobs where kind = $1 $$;
+create function pg_temp.fetched(text) returns boolean language sql as $$ select id = pg_temp.job($1) from jobs.fetch(worker => 'w') $$;
+create function pg_temp.complete(text) returns jobs.state language sql as $$ select jobs.complete(pg_temp.job($1), pg_temp.token(pg_temp.job($1))) $$;
+create function pg_temp.fail(text) returns jobs.state language sql as $$ select state from jobs.fail(pg_temp.job($1), pg_temp.token(pg_temp.job($1)), 'no', retry_in => '0') $$;
+
+-- Held for as long as it says, also against jobs that look for other states, or only at young ones. Refused inserts do not extend it.
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
+select pg_temp.later('40 minutes');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["running"], "window": 1}');
+select pg_temp.later('30 minutes');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
+-- Beside a hold, states count as ever.
+select jobs.cancel(2);
+select pg_temp.later('2 hours');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["cancelled"]}');
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["running"]}');
+
+-- It outlives the job: deleted, the id is answered, and nothing else is known.
+select id, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_kind": true, "hold_for": "1 hour"}');
+select jobs.delete(4);
+select * from jobs.insert('b', '{}', '{"by_kind": true}');
+select ord, id, state, unique_skipped_as_duplicate as skipped from jobs.insert_many('[{"kind": "b", "unique_opts": {"by_kind": true}}, {"kind": "b"}]');
+select holder, holder_state, would from jobs.explain_unique('b', '{}', '{"by_kind": true}');
+-- There is nothing to replace and nothing to update: skipped. Rejected, without a state.
+select id, state, unique_skipped_as_duplicate as skipped, replaced_id from jobs.insert('b', '{}', '{"by_kind": true, "on_conflict": "replace"}');
+select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_kind": true, "on_conflict": {"update": {"*": ["args"]}}}');
+select pg_temp.ask($$select jobs.insert('b', '{}', '{"by_kind": true, "on_conflict": "reject"}')$$);
+select pg_temp.ask($$select jobs.insert('b', '{}', '{"ojs": {"on_conflict": "replace"}}')$$);
+-- unique_claims shows it. Its claim goes when the hold has run out, not before.
+select holders, until > clock_timestamp() as held from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
+select task, rows from jobs.maintain() where task = 'claims';
+select count(*) from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
+select pg_temp.later('2 hours');
+select would from jobs.explain_unique('b', '{}', '{"by_kind": true}');
+select task, rows from jobs.maintain() where task = 'claims';
+select count(*) from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
+
+-- Cancelled, discarded and pruned jobs hold on. Past its retention a job counts as gone, pruned or not.
+truncate jobs.ready;
+select id from jobs.insert('c', '{}', '{"by_state": [], "hold_for": "60 days"}');
+select jobs.cancel(6);
+select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}');
+select pg_temp.later('25 hours');
+select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}');
+select task, rows from jobs.maintain() where task in ('prune', 'claims');
+select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}');
+select pg_temp.later('60 days');
+select task, rows from jobs.maintain() where task in ('prune', 'claims');
+select count(*) from jobs.unique_claims where key = jobs.unique_key('c', '{}', '{"by_kind": true}');
+
+-- success: completed, it gives the key back, once: a retry does not take it again. A failure does not.
+select unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{"by_state": [], "hold_for": "1 hour"}', max_attempts => 2);
+select pg_temp.fetched('d');
+select pg_temp.fail('d');
+select id = pg_temp.job('d') as it, state, unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{"by_state": [], "hold_for": 5}');
+select pg_temp.fetched('d');
+select pg_temp.fail('d');
+select id = pg_temp.job('d') as it, state, unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{"by_state": ["running"]}');
+select jobs.retry(pg_temp.job('d'));
+select pg_temp.fetched('d');
+select pg_temp.complete('d');
+select holders = array[pg_temp.job('d')] as it, until from jobs.unique_claims where key = jobs.unique_key('d', '{}', '{"by_kind": true}');
+select jobs.retry(pg_temp.job('d'));
+select would from jobs.explain_unique('d', '{}', '{"by_state": ["running"]}');
+select pg_temp.fetched('d');
+select would from jobs.explain_unique('d', '{}', '{"by_state": ["completed"]}');
+-- With complete_many as well.
+select unique_skipped_as_duplicate as skipped from jobs.insert('e', '{}', '{"by_state": [], "hold_for": "1 hour"}');
+select pg_temp.fetched('e');
+select would from jobs.explain_unique('e', '{}', '{"by_state": ["cancelled"]}');
+select state from jobs.complete_many(array[pg_temp.job('e')], array[pg_temp.token(pg_temp.job('e'))]);
+select would from jobs.explain_unique('e', '{}', '{"by_state": ["running"]}');
+
+-- start: its first fetch gives the key back, once.
+select unique_skipped_as_duplicate as skipped from jobs.insert('f', '{}', '{"by_state": [], "hold_for": "1 hour", "hold_until": "start"}');
+select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
+select pg_temp.fetched('f');
+select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
+select jobs.release(pg_temp.job('f'), pg_temp.token(pg_temp.job('f')));
+select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
+select jobs.cancel(pg_temp.job('f'));
+select jobs.retry(pg_temp.job('f'));
+select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
+-- A job gives back its own hold only, not that of another one under the key.
+select pg_temp.fetched('f');
+select pg_temp.job('f') as first, pg_temp.token(pg_temp.job('f')) as token \gset
+select unique_skipped_as_duplicate as skipped from jobs.insert('f', '{}', '{"by_state": [], "hold_for": "1 hour"}');
+select jobs.complete(:first, :token);
+select id = pg_temp.job('f') as it, unique_skipped_as_duplicate as skipped from jobs.insert('f', '{}', '{"by_state": ["running"]}');
+-- What a transaction gave back and rolled back is not given back.
+begin;
+select pg_temp.fetched('f');
+select pg_temp.complete('f');
+select would from jobs.explain_unique('f', '{}', '{"by_state": ["running"]}');
+rollback;
+select would from jobs.explain_unique('f', '{}', '{"by_state": ["running"]}');
+
+-- It counts from scheduled_at where that is later, and months are those of the calendar. Past the end of time it is for ever.
+select unique_skipped_as_duplicate as skipped from jobs.insert('g', '{}', '{"by_state": [], "hold_for": "1 hour"}', scheduled_at => clock_timestamp() + interval '1 day');
+select unique_skipped_as_duplicate as skipped from jobs.insert('h', '{}', '{"by_state": [], "hold_for": "1 hour"}', scheduled_at => clock_timestamp() - interval '1 day');
+select unique_skipped_as_duplicate as skipped from jobs.insert('i', '{}', '{"by_state": [], "hold_for": "1 month"}', scheduled_at => '2999-02-01 12:00Z');
+select unique_skipped_as_duplicate as skipped from jobs.insert('j', '{}', '{"by_state": [], "hold_for": "1000 years"}', scheduled_at => '294000-01-01Z');
+create function pg_temp.until(text) returns timestamptz language sql as $$ select until from jobs.unique_claims where key = jobs.unique_key($1, '{}', '{"by_kind": true}') $$;
+select pg_temp.until('g') - clock_timestamp() between '24 hours 59 minutes' and '25 hours' as a_day_and_an_hour, pg_temp.until('h') - clock_timestamp() between '59 minutes' and '1 hour' as an_hour;
+select pg_temp.until('i'), pg_temp.until('j');
+
+-- Replaced, a job loses its hold.
+select unique_skipped_as_duplicate as skipped from jobs.insert('k', '{}', '{"by_state": ["available"], "hold_for": "1 hour"}');
+select id = pg_temp.job('k') as it, replaced_id is not null as replaces from jobs.insert('k', '{}', '{"by_state": ["available"], "on_conflict": "replace"}');
+select array_length(holders, 1) as holders, until from jobs.unique_claims where key = jobs.unique_key('k', '{}', '{"by_kind": true}');
+select jobs.cancel(pg_temp.job('k'));
+select would from jobs.explain_unique('k', '{}', '{"by_state": ["available"]}');
+-- One that conflicts only by its hold is replaced as well, unless it is final.
+select unique_skipped_as_duplicate as skipped from jobs.insert('l', '{}', '{"by_state": [], "hold_for": "1 hour"}');
+select replaced_id is not null as replaces from jobs.insert('l', '{}', '{"by_state": ["running"], "hold_for": "1 hour", "on_conflict": "replace"}');
+select jobs.cancel(pg_temp.job('l'));
+select id = pg_temp.job('l') as it, unique_skipped_as_duplicate as skipped, replaced_id is not null as replaces from jobs.insert('l', '{}', '{"by_state": ["running"], "on_conflict": "replace"}');
+select state from jobs.jobs where kind = 'l' order by id;
+
+-- In a batch earlier elements hold, too.
+select ord, unique_skipped_as_duplicate as skipped, id - min(id) over () as id from jobs.insert_many(
+  '[{"kind": "m", "unique_opts": {"by_state": [], "hold_for": 60}}, {"kind": "m", "unique_opts": {"by_state": ["running"]}},
+    {"kind": "n", "unique_opts": {"by_state": ["running"]}}, {"kind": "n", "unique_opts": {"by_state": ["running"], "hold_for": 60}}, {"kind": "n", "unique_opts": {"by_state": ["running"]}}]');
+select array_length(holders, 1) as holders, until is not null as held from jobs.unique_claims where key in (jobs.unique_key('m', '{}', '{"by_kind": true}'), jobs.unique_key('n', '{}', '{"by_kind": true}')) order by 1;
+
+-- Faktory: kind, args and queue; only the hold counts; success by default.
+select policy -> 'by_state' as by_state, policy ->> 'hold_for' as hold_for, policy ->> 'hold_until' as hold_until, canonical from jobs.explain_unique('o', '[1]', '{"faktory": {"unique_for": 600.0}}');
+select policy ->> 'hold_for' as hold_for, policy ->> 'hold_until' as hold_until from jobs.explain_unique('o', '[1]', '{"faktory": {"unique_for": 0.5, "unique_until": "start"}}');
+select unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": 600.0}}');
+select id = pg_temp.job('o') as it, unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": 600.0}}');
+select unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": 600.0}}', queue => 'other');
+select pg_temp.code($$select jobs.insert('o', '[1]', '{"faktory": {"unique_for": 600.0}, "on_conflict": "reject"}')$$);
+select unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": null}}');
+-- What tells that holds were given back goes when they would have run out.
+select count(*) > 0 as some from jobs.unique_hold_release;
+select pg_temp.later('2 hours');
+select rows > 0 as some from jobs.maintain() where task = 'claims';
+select count(*) from jobs.unique_hold_release;
