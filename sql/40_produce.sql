@@ -61,3 +61,11 @@ AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
 COMMENT ON FUNCTION jobs.explain_unique(text, jsonb, jsonb, text, jsonb, timestamptz) IS
 $$What jobs.insert with the same arguments would be unique by, and what would happen now: the canonical text and its key, the advisory lock's id, the policy in the native form with everything that was left out filled in (also where it was given in another system's form), the newest job that conflicts, and insert, skip, reject, replace or update. All null but would: not unique.
 Errors as jobs.insert; writes nothing, locks nothing, works on a standby.$$;
+
+CREATE FUNCTION jobs.ojs_manifest()
+RETURNS jsonb
+LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'ojs_manifest_wrapper';
+COMMENT ON FUNCTION jobs.ojs_manifest() IS
+$$What a server of the Open Job Spec that keeps its jobs here can declare in its conformance manifest (ojs-unique-jobs, section 8.3): the strength of uniqueness, strong, its mechanism, and what else this queue is capable of.
+conformance_level and protocols are the server's own to add. No errors; works on a standby.$$;

@@ -1,7 +1,7 @@
 //! Section 3 of the contract: the key, and what it would lead to.
 
 use jobs_core::key::Key;
-use pgrx::datum::TimestampWithTimeZone;
+use pgrx::datum::{JsonB, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
 use super::check;
@@ -65,6 +65,26 @@ fn explain_unique(
         ]))
     };
     run().or_raise()
+}
+
+/// What a server of the Open Job Spec can declare of this queue. See the COMMENT in sql/40_produce.sql.
+#[pg_extern(sql = false)]
+fn ojs_manifest() -> JsonB {
+    JsonB(serde_json::json!({
+        "ojs_version": "1.0.0-rc.1",
+        "implementation": {"name": "jobs", "version": env!("CARGO_PKG_VERSION"), "language": "rust"},
+        "backend": "postgres",
+        "capabilities": {
+            "batch_enqueue": true,
+            "delayed_jobs": true,
+            "job_ttl": true,
+            "priority_queues": true,
+            "unique_jobs": {
+                "strength": "strong",
+                "mechanism": "the primary key of a table of keys, locked while the jobs under the key are looked at",
+            },
+        },
+    }))
 }
 
 fn subject<'a>(

@@ -25,3 +25,6 @@ select count(*) as locks from pg_locks where locktype = 'advisory' and pid = pg_
 select pg_temp.try($$select jobs.explain_unique(null)$$);
 select pg_temp.try($$select jobs.explain_unique('k', unique_opts => '{"by_arg": true}')$$);
 select count(*) from jobs.jobs;
+
+-- What a server of the Open Job Spec can declare: strong.
+select manifest - 'capabilities' as manifest, manifest -> 'capabilities' -> 'unique_jobs' ->> 'strength' as strength, (manifest -> 'capabilities') - 'unique_jobs' as others from jobs.ojs_manifest() manifest;
