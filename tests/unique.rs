@@ -422,23 +422,29 @@ async fn an_update_meets_a_job_on_its_way() {
             "select id, unique_skipped_as_duplicate from jobs.insert('k', '\"new\"', '{{\"by_kind\": true, \"on_conflict\": {{\"update\": {fields}}}}}', 'q2')"
         )
     };
-    // It is being released while another queue is written for it: it can still be managed.
+    // It is being released while another queue is to be written for it: as it waits by then the
+    // update does not touch it.
     let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
-    other
-        .batch_execute("select jobs.fetch(); begin")
-        .await
-        .unwrap();
-    db.batch_execute("set statement_timeout = '5s'")
-        .await
-        .unwrap();
+    other.batch_execute("select jobs.fetch()").await.unwrap();
+    other.batch_execute("begin").await.unwrap();
     other
         .batch_execute("select jobs.release(id, token) from jobs.jobs where state = 'running'")
         .await
         .unwrap();
-    db.batch_execute(&update(r#"{"running": ["queue"]}"#))
-        .await
-        .unwrap();
+    let updater = cluster.connect("moving").await;
+    let sql = update(r#"{"running": ["queue"]}"#);
+    let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
+    blocked(&db, 1).await;
     other.batch_execute("commit").await.unwrap();
+    assert_eq!(waiting.await.unwrap(), "00000");
+    assert_eq!(
+        scalar::<String>(
+            &db,
+            &format!("select queue from jobs.jobs where id = {id} and state = 'available'")
+        )
+        .await,
+        "default"
+    );
     assert_eq!(
         scalar::<String>(&db, &format!("select jobs.cancel({id})::text")).await,
         "cancelled"
@@ -462,5 +468,57 @@ async fn an_update_meets_a_job_on_its_way() {
         )
         .await,
         "{}"
+    );
+}
+
+#[tokio::test]
+async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
+    let cluster = quiet();
+    let db = cluster.database("lock_order").await;
+    let job = |n: i32| {
+        format!(
+            r#"{{"kind": "k", "args": {n}, "unique_opts": {{"by_args": true, "on_conflict": "replace"}}}}"#
+        )
+    };
+    for n in 1..=2 {
+        db.batch_execute(&format!("select jobs.insert_many('[{}]')", job(n)))
+            .await
+            .unwrap();
+    }
+    db.batch_execute("create table held as select id, token from jobs.fetch(max_jobs => 2)")
+        .await
+        .unwrap();
+    // Somebody has the first job; a completion of both waits for it, then a batch that
+    // replaces the second one first.
+    let blocker = cluster.connect("lock_order").await;
+    blocker.batch_execute("begin").await.unwrap();
+    let sql = "select jobs.heartbeat(min(id), min(token)) from held where id = (select min(id) from held)";
+    blocker.batch_execute(sql).await.unwrap();
+    let mut tasks = Vec::new();
+    for (count, sql) in [
+        "select jobs.complete_many(array_agg(id order by id), array_agg(token order by id)) from held"
+            .to_string(),
+        format!("select jobs.insert_many('[{}, {}]')", job(2), job(1)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let client = cluster.connect("lock_order").await;
+        tasks.push(tokio::spawn(async move {
+            sqlstate(client.batch_execute(&sql).await)
+        }));
+        blocked(&db, count as i64 + 1).await;
+    }
+    blocker.batch_execute("rollback").await.unwrap();
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), "00000");
+    }
+    assert_eq!(
+        scalar::<i64>(
+            &db,
+            "select count(*) from jobs.jobs where state = 'completed'"
+        )
+        .await,
+        2
     );
 }

@@ -2,6 +2,8 @@
 //! state of a job is the table its row lives in; these are the moves that the rarer
 //! transitions are made of. The two hot ones are one statement each, in `fetch` and `finish`.
 
+use std::collections::BTreeSet;
+
 use jobs_core::key::Key;
 use jobs_core::policy::{Field, Fields};
 use jobs_core::state::State;
@@ -11,6 +13,7 @@ use pgrx::pg_sys::Datum;
 use super::insert::NewJob;
 use super::spi::{Arg, Plan, text};
 use super::types::*;
+use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 
 /// A job as one snapshot shows it.
@@ -171,6 +174,14 @@ pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
             errors: rows.big(0, 8).expect("count"),
         })
     })
+}
+
+/// Locks those of these jobs that are running, in the order of their ids.
+pub fn lock_running(ids: &BTreeSet<i64>) {
+    if !ids.is_empty() {
+        let ids: Vec<Arg> = ids.iter().map(|id| big(*id)).collect();
+        LOCK_RUNNING.execute(&[Some(array::build(INT8, &ids))]);
+    }
 }
 
 /// Makes a job available, at the end of its lane.
@@ -352,6 +363,10 @@ static TAKE_FINISHED: Plan = Plan::new(
 static PIN_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
     &[INT8, INT8],
+);
+static LOCK_RUNNING: Plan = Plan::new(
+    "SELECT FROM jobs.running WHERE job_id = ANY ($1) ORDER BY job_id FOR UPDATE",
+    &[INT8S],
 );
 static PIN_FINISHED: Plan = Plan::new(
     "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE",

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::pg::subxact;
 use crate::store::claims::{self, Holder, Listed};
 use crate::store::insert::{self, NewJob};
+use crate::store::place;
 use crate::transition;
 
 /// What is decided of a candidate so far.
@@ -246,12 +247,37 @@ impl<'a> Batch<'a> {
             indexes.map(move |&index| (index, key))
         });
         let in_order: BTreeMap<usize, Key> = candidates.collect();
+        self.lock_running(&in_order);
         for (index, key) in in_order {
             if !matches!(self.decisions[index], Decision::Busy) {
                 self.decisions[index] = self.insert_next(key, index)?;
             }
         }
         Ok(())
+    }
+
+    /// Locks the running jobs that candidates of several keys will take the place of, in the order
+    /// in which a completion of many jobs takes them: neither waits for the other with something
+    /// that the other one needs.
+    fn lock_running(&mut self, candidates: &BTreeMap<usize, Key>) {
+        let keys: BTreeSet<Key> = candidates.values().copied().collect();
+        if keys.len() < 2 {
+            return;
+        }
+        self.look(&keys.into_iter().collect::<Vec<_>>());
+        let mut running = BTreeSet::new();
+        for (&index, key) in candidates {
+            let under = self.under.get(key);
+            let created_at = self.candidates[index].job.created_at;
+            if let Some(under) = under
+                && let Verdict::Replace { cancel, .. } =
+                    decide(self.policy(index), Some(under), created_at)
+            {
+                let runs = |id: &i64| under.holder(*id).state() == Some(State::Running);
+                running.extend(cancel.into_iter().filter(runs));
+            }
+        }
+        place::lock_running(&running);
     }
 
     /// Decides a candidate by what is there now, and does it. What it wants to touch may
