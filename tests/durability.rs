@@ -239,3 +239,61 @@ async fn a_killed_server_keeps_its_jobs() {
     assert!(!insert(&db, 101).await.1);
     assert_whole(&db).await;
 }
+
+#[tokio::test]
+async fn a_dump_takes_keys_and_holds_along() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("before").await;
+    // Held by a deleted job; given back by its start; held by one that runs; put aside.
+    db.batch_execute(
+        r#"select jobs.delete(id) from jobs.insert('deleted', unique_opts => '{"by_state": [], "hold_for": 3600}');
+           select jobs.insert('started', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start"}', queue => 'q');
+           select jobs.insert('running', unique_opts => '{"by_state": [], "hold_for": 3600}', queue => 'q');
+           create table public.held as select id, token from jobs.fetch('q', 2);
+           select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
+           select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
+           select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}')"#,
+    )
+    .await
+    .unwrap();
+    let file = cluster.directory().join("dump");
+    for (program, args) in [
+        (
+            "pg_dump",
+            vec!["-Fc", "-f", file.to_str().unwrap(), "before"],
+        ),
+        ("createdb", vec!["after"]),
+        (
+            "pg_restore",
+            vec!["-e", "-d", "after", file.to_str().unwrap()],
+        ),
+    ] {
+        let output = cluster.bin(program).args(args).output().unwrap();
+        assert!(output.status.success(), "{program}: {output:?}");
+    }
+    let db = cluster.connect("after").await;
+    let would = async |kind: &str| -> (String, bool) {
+        let sql = r#"select would, holder is not null and holder_state is null
+                       from jobs.explain_unique($1, unique_opts => '{"by_state": ["cancelled"]}')"#;
+        let row = db.query_one(sql, &[&kind]).await.unwrap();
+        (row.get(0), row.get(1))
+    };
+    assert_eq!(would("deleted").await, ("skip".into(), true));
+    assert_eq!(would("started").await, ("insert".into(), false));
+    assert_eq!(would("running").await, ("skip".into(), false));
+    db.batch_execute("select jobs.complete(id, token) from public.held")
+        .await
+        .unwrap();
+    assert_eq!(
+        would("running").await,
+        ("insert".into(), false),
+        "given back"
+    );
+    // Both newer ones go, and the one that was put aside is known again.
+    db.batch_execute(
+        "select jobs.delete(id) from jobs.jobs where kind = 'aside' and id > (select min(id) from jobs.jobs where kind = 'aside')",
+    )
+    .await
+    .unwrap();
+    assert_eq!(would("aside").await, ("skip".into(), false));
+}
