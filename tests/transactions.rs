@@ -1,0 +1,894 @@
+//! The guarantee of uniqueness inside every kind of transaction: savepoints, exception blocks, triggers, cursors, prepared
+//! transactions, and very large ones.
+
+use std::time::{Duration, Instant};
+
+use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+use tokio::task::JoinHandle;
+use tokio_postgres::Error;
+
+const SOON: Duration = Duration::from_secs(20);
+const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+
+/// A cluster whose background worker leaves everything to the tests.
+fn quiet() -> Cluster {
+    Cluster::builder().set("jobs.enabled", "off").start()
+}
+
+async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+async fn count(db: &Client, of: &str) -> i64 {
+    scalar(db, &format!("select count(*) from {of}")).await
+}
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+/// The two ways to insert job `n` of kind `k` that is unique by its args.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// With the advisory lock.
+    Single,
+    /// Without it: whoever wants the key waits for the claim alone.
+    Batch,
+}
+
+const WAYS: [Way; 2] = [Way::Single, Way::Batch];
+
+impl Way {
+    fn sql(self, n: i32, more: &str) -> String {
+        let options = format!(r#"'{{"by_args": true{more}}}'"#);
+        let call = match self {
+            Way::Single => format!("jobs.insert('k', '{n}', {options})"),
+            Way::Batch => format!("jobs.insert_batch('k', '{{{n}}}', {options})"),
+        };
+        format!("select id, unique_skipped_as_duplicate from {call}")
+    }
+
+    /// Its id, and whether it was a duplicate.
+    async fn insert(self, db: &Client, n: i32) -> (i64, bool) {
+        let row = db.query_one(&self.sql(n, ""), &[]).await.unwrap();
+        (row.get(0), row.get(1))
+    }
+
+    /// The same, without waiting for rivals: no id where there is one.
+    async fn insert_or_leave(self, db: &Client, n: i32) -> (Option<i64>, bool) {
+        let sql = self.sql(n, r#", "wait": false"#);
+        let row = db.query_one(&sql, &[]).await.unwrap();
+        (row.get(0), row.get(1))
+    }
+}
+
+/// Another session that inserts at an isolation level, in a transaction of its own.
+struct Rival {
+    pid: i32,
+    task: JoinHandle<Result<(i64, bool), Error>>,
+}
+
+impl Rival {
+    /// Begins to insert, and is seen waiting.
+    async fn waiting(cluster: &Cluster, db: &Client, level: &str, way: Way, n: i32) -> Rival {
+        let database: String = scalar(db, "select current_database()::text").await;
+        let client = cluster.connect(&database).await;
+        run(
+            &client,
+            &format!("set default_transaction_isolation = '{level}'"),
+        )
+        .await;
+        let pid = scalar(&client, "select pg_backend_pid()").await;
+        let task = tokio::spawn(async move {
+            let row = client.query_one(&way.sql(n, ""), &[]).await?;
+            Ok((row.get(0), row.get(1)))
+        });
+        let rival = Rival { pid, task };
+        poll_until("the rival waits", SOON, async || rival.waits(db).await).await;
+        rival
+    }
+
+    async fn waits(&self, db: &Client) -> bool {
+        let sql = format!(
+            "select count(*) from pg_stat_activity where pid = {} and wait_event_type = 'Lock'",
+            self.pid
+        );
+        scalar::<i64>(db, &sql).await == 1
+    }
+
+    /// Panics if it does not wait any more, also a while later.
+    async fn keeps_waiting(&self, db: &Client) {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        assert!(!self.task.is_finished() && self.waits(db).await);
+    }
+
+    /// What it was answered; it must come soon.
+    async fn answer(self) -> Result<(i64, bool), Error> {
+        tokio::time::timeout(SOON, self.task)
+            .await
+            .expect("the rival still waits")
+            .unwrap()
+    }
+
+    /// Panics unless it inserts a job.
+    async fn inserts(self) -> i64 {
+        let (id, skipped) = self.answer().await.unwrap();
+        assert!(!skipped);
+        id
+    }
+
+    /// Panics unless it is told the job that exists, or, where its snapshot is older
+    /// than that job, to try again.
+    async fn comes_too_late(self, level: &str, existing: i64) {
+        let answer = self.answer().await;
+        if level == LEVELS[0] {
+            assert_eq!(answer.unwrap(), (existing, true));
+        } else {
+            assert_eq!(sqlstate(answer), "40001");
+        }
+    }
+}
+
+/// What is wrong with the jobs and claims of a database, each of whose keys must have one job, `jobs` in all.
+async fn faults(db: &Client, jobs: i64) -> Vec<String> {
+    let checks = [
+        ("jobs too few or too many", format!("select abs({jobs} - count(*)) from jobs.job")),
+        (
+            "keys with another number of jobs than one",
+            "select count(*) from (select from jobs.job where unique_key is not null group by unique_key having count(*) <> 1) k".into(),
+        ),
+        (
+            "jobs without a claim",
+            "select count(*) from jobs.job j where unique_key is not null
+                and not exists (select from jobs.unique_claim c where c.key = j.unique_key and j.id = any (c.jobs))"
+                .into(),
+        ),
+        (
+            "claims without a job",
+            "select count(*) from jobs.unique_claim c where not exists (select from jobs.job j where j.id = any (c.jobs) and j.unique_key = c.key)".into(),
+        ),
+        ("jobs in no place", "select (select count(*) from jobs.job) - (select count(*) from jobs.jobs)".into()),
+        ("locks left behind", "select count(*) from pg_locks where locktype = 'advisory'".into()),
+    ];
+    let mut faults = Vec::new();
+    for (what, sql) in checks {
+        let number: i64 = scalar(db, &sql).await;
+        if number != 0 {
+            faults.push(format!("{number} {what}"));
+        }
+    }
+    faults
+}
+
+async fn assert_one_job_a_key(db: &Client, jobs: i64) {
+    assert_eq!(faults(db, jobs).await, Vec::<String>::new());
+}
+
+async fn forget_all(db: &Client) {
+    run(
+        db,
+        "select jobs.delete(id) from jobs.jobs; select jobs.maintain()",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn control_every_fault_is_found() {
+    let cluster = quiet();
+    let db = cluster.database("faults").await;
+    run(
+        &db,
+        "select jobs.insert('k', to_jsonb(n), '{\"by_args\": true}') from generate_series(1, 3) n",
+    )
+    .await;
+    assert_one_job_a_key(&db, 3).await;
+    for (doctored, found) in [
+        ("select jobs.insert('other')", "1 jobs too few or too many"),
+        (
+            "update jobs.job set unique_key = (select unique_key from jobs.job limit 1)",
+            "1 keys with another number of jobs than one",
+        ),
+        ("delete from jobs.unique_claim", "3 jobs without a claim"),
+        (
+            "update jobs.unique_claim set jobs = '{7}'",
+            "3 claims without a job",
+        ),
+        ("delete from jobs.ready", "3 jobs in no place"),
+        ("select pg_advisory_xact_lock(1)", "1 locks left behind"),
+    ] {
+        run(&db, "begin").await;
+        run(&db, doctored).await;
+        let faults = faults(&db, 3).await;
+        assert!(
+            faults.contains(&found.to_string()),
+            "{doctored}: {faults:?}"
+        );
+        run(&db, "rollback").await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_savepoint_rolled_back_is_no_duplicate_in_its_own_session() {
+    let cluster = quiet();
+    let db = cluster.database("own").await;
+    for level in LEVELS {
+        for way in WAYS {
+            run(&db, &format!("begin isolation level {level}; savepoint a")).await;
+            let (first, skipped) = way.insert(&db, 1).await;
+            assert!(!skipped);
+            assert_eq!(way.insert(&db, 1).await, (first, true));
+            run(&db, "rollback to a").await;
+            assert_eq!(count(&db, "jobs.jobs").await, 0);
+            let (second, skipped) = way.insert(&db, 1).await;
+            assert!(!skipped, "{level}, {way:?}");
+            // Nested: only the inner one goes.
+            run(&db, "savepoint b; savepoint c").await;
+            assert!(!way.insert(&db, 2).await.1);
+            run(&db, "release c; savepoint d").await;
+            assert!(!way.insert(&db, 3).await.1);
+            run(&db, "rollback to d").await;
+            assert!(way.insert(&db, 2).await.1);
+            assert!(!way.insert(&db, 3).await.1);
+            run(&db, "rollback to b").await;
+            assert!(!way.insert(&db, 2).await.1);
+            assert!(!way.insert(&db, 3).await.1);
+            assert_eq!(way.insert(&db, 1).await, (second, true));
+            run(&db, "commit").await;
+            assert_one_job_a_key(&db, 3).await;
+            forget_all(&db).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rival_gets_the_key_as_soon_as_the_savepoint_that_has_it_is_rolled_back() {
+    let cluster = quiet();
+    let db = cluster.database("soon").await;
+    let holder = cluster.connect("soon").await;
+    for level in LEVELS {
+        for way in WAYS {
+            let insert = way.sql(1, "");
+            for insert in [
+                insert.clone(),
+                format!("savepoint b; {insert}"),
+                format!("savepoint b; {insert}; rollback to b; {insert}"),
+            ] {
+                run(&holder, &format!("begin; savepoint a; {insert}")).await;
+                let rival = Rival::waiting(&cluster, &db, level, way, 1).await;
+                rival.keeps_waiting(&db).await;
+                run(&holder, "rollback to a").await;
+                let id = rival.inserts().await;
+                // The holder's transaction is still open, and comes too late now.
+                assert_eq!(way.insert(&holder, 1).await, (id, true));
+                run(&holder, "commit").await;
+                assert_one_job_a_key(&db, 1).await;
+                forget_all(&db).await;
+            }
+        }
+    }
+}
+
+/// Whoever waits for the claim alone then waits for the whole transaction, since the server knows of no other end of a
+/// released savepoint; whoever waits for the advisory lock gets it at once.
+#[tokio::test]
+async fn a_rival_gets_the_key_of_a_released_savepoint_inside_a_rolled_back_one() {
+    let cluster = quiet();
+    let db = cluster.database("inside").await;
+    let holder = cluster.connect("inside").await;
+    for level in LEVELS {
+        for way in WAYS {
+            let insert = way.sql(1, "");
+            for end in ["commit", "rollback"] {
+                run(
+                    &holder,
+                    &format!("begin; savepoint a; savepoint b; {insert}; release b"),
+                )
+                .await;
+                let rival = Rival::waiting(&cluster, &db, level, way, 1).await;
+                run(&holder, "rollback to a").await;
+                let id = match way {
+                    Way::Single => {
+                        let id = rival.inserts().await;
+                        run(&holder, end).await;
+                        id
+                    }
+                    Way::Batch => {
+                        run(&holder, end).await;
+                        rival.inserts().await
+                    }
+                };
+                assert_eq!(way.insert(&db, 1).await, (id, true));
+                assert_one_job_a_key(&db, 1).await;
+                forget_all(&db).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
+    let cluster = quiet();
+    let db = cluster.database("released").await;
+    let holder = cluster.connect("released").await;
+    for level in LEVELS {
+        for way in WAYS {
+            for end in ["commit", "rollback"] {
+                run(&holder, "begin; savepoint a; savepoint b").await;
+                let (id, _) = way.insert(&holder, 1).await;
+                run(&holder, "release b; release a").await;
+                let rival = Rival::waiting(&cluster, &db, level, way, 1).await;
+                // A savepoint that did not take the key gives it to nobody.
+                run(&holder, "savepoint other; rollback to other").await;
+                rival.keeps_waiting(&db).await;
+                run(&holder, end).await;
+                if end == "commit" {
+                    rival.comes_too_late(level, id).await;
+                } else {
+                    rival.inserts().await;
+                }
+                assert_one_job_a_key(&db, 1).await;
+                forget_all(&db).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_duplicate_that_is_caught_leaves_the_transaction_as_it_was() {
+    let cluster = quiet();
+    let db = cluster.database("caught").await;
+    run(
+        &db,
+        r#"create function insert_or_detail(n int) returns jsonb language plpgsql as $$
+           declare detail text;
+           begin
+             perform jobs.insert('k', to_jsonb(n), '{"by_args": true, "on_conflict": "reject"}');
+             return null;
+           exception when unique_violation then
+             get stacked diagnostics detail = pg_exception_detail;
+             return detail::jsonb;
+           end $$;
+           create table log (n int, detail jsonb)"#,
+    )
+    .await;
+    for level in LEVELS {
+        run(&db, &format!("begin isolation level {level}")).await;
+        run(
+            &db,
+            "insert into log select n, insert_or_detail(n % 10) from generate_series(1, 30) n",
+        )
+        .await;
+        // The duplicate is of this transaction: it says so with the id, and the work before and after it stays.
+        let right: i64 = scalar(
+            &db,
+            "select count(*) from log l where case when n <= 10 then detail is null
+               else detail = (select jsonb_build_object('existing_job_id', j.id, 'existing_job_state', 'available') from jobs.jobs j where j.args = to_jsonb(l.n % 10)) end",
+        )
+        .await;
+        assert_eq!(right, 30, "{level}");
+        run(&db, "commit").await;
+        assert_one_job_a_key(&db, 10).await;
+        // And of a committed one.
+        let detail: serde_json::Value = scalar(&db, "select insert_or_detail(3)").await;
+        let id: i64 = scalar(&db, "select id from jobs.jobs where args = '3'").await;
+        assert_eq!(
+            detail,
+            serde_json::json!({"existing_job_id": id, "existing_job_state": "available"})
+        );
+        run(&db, "delete from log").await;
+        forget_all(&db).await;
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
+    let cluster = quiet();
+    let db = cluster.database("block").await;
+    let holder = cluster.connect("block").await;
+    for level in LEVELS {
+        for way in WAYS {
+            let insert = way
+                .sql(1, "")
+                .replace("select id, unique_skipped_as_duplicate", "perform");
+            run(&holder, &format!("begin isolation level {level}")).await;
+            run(
+                &holder,
+                &format!(
+                    "do $$ begin
+                       for n in 1..50 loop
+                         begin {insert}; perform 1 / 0; exception when division_by_zero then null; end;
+                       end loop;
+                     end $$"
+                ),
+            )
+            .await;
+            assert_eq!(count(&holder, "jobs.jobs").await, 0);
+            assert_eq!(count(&holder, "jobs.unique_claim").await, 0);
+            // Not even a lock: somebody else inserts meanwhile, without waiting.
+            let (id, skipped) = way.insert_or_leave(&db, 1).await;
+            assert!(id.is_some() && !skipped, "{level}, {way:?}");
+            run(&holder, "commit").await;
+            assert_one_job_a_key(&db, 1).await;
+            forget_all(&db).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn triggers_insert_one_job_a_key_and_a_rolled_back_statement_none() {
+    let cluster = quiet();
+    let db = cluster.database("triggers").await;
+    run(
+        &db,
+        r#"create table orders (id int, customer int, total int check (total >= 0));
+           create function one() returns trigger language plpgsql as $$
+           begin
+             perform jobs.insert('bill', jsonb_build_object('customer', new.customer), '{"by_args": true}');
+             return null;
+           end $$;
+           create function many() returns trigger language plpgsql as $$
+           begin
+             perform jobs.insert_batch('bill', array(select jsonb_build_object('customer', customer) from added), '{"by_args": true}');
+             return null;
+           end $$"#,
+    )
+    .await;
+    let orders = "insert into orders select n, n % 300, case n when 1000 then $last else n end from generate_series(1, 1000) n";
+    let good = orders.replace("$last", "1");
+    let bad = orders.replace("$last", "-1");
+    for trigger in [
+        "create trigger t after insert on orders for each row execute function one()",
+        "create trigger t after insert on orders referencing new table as added for each statement execute function many()",
+        "create constraint trigger t after insert on orders deferrable initially deferred for each row execute function one()",
+    ] {
+        run(&db, trigger).await;
+        for level in LEVELS {
+            run(&db, &format!("begin isolation level {level}")).await;
+            run(&db, "savepoint a").await;
+            assert_eq!(sqlstate(db.batch_execute(&bad).await), "23514", "{trigger}");
+            run(&db, "rollback to a; set constraints all immediate").await;
+            assert_eq!(count(&db, "jobs.jobs").await, 0, "{trigger}");
+            run(&db, "set constraints all deferred").await;
+            run(&db, &good).await;
+            run(&db, "commit").await;
+            assert_one_job_a_key(&db, 300).await;
+            run(&db, &good).await;
+            assert_one_job_a_key(&db, 300).await;
+            forget_all(&db).await;
+            // A transaction that does not commit.
+            run(
+                &db,
+                &format!("begin; {good}; set constraints all immediate"),
+            )
+            .await;
+            assert_eq!(count(&db, "jobs.jobs").await, 300);
+            run(&db, "rollback").await;
+            assert_one_job_a_key(&db, 0).await;
+        }
+        run(&db, "drop trigger t on orders").await;
+    }
+}
+
+#[tokio::test]
+async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
+    let cluster = quiet();
+    let db = cluster.database("deferred").await;
+    run(
+        &db,
+        r#"create table orders (id int);
+           create function reject() returns trigger language plpgsql as $$
+           begin
+             perform jobs.insert('bill', to_jsonb(new.id), '{"by_args": true, "on_conflict": "reject"}');
+             return null;
+           end $$;
+           create constraint trigger t after insert on orders deferrable initially deferred for each row execute function reject()"#,
+    )
+    .await;
+    run(&db, "begin; insert into orders values (1), (2), (1)").await;
+    assert_eq!(sqlstate(db.batch_execute("commit").await), "23505");
+    assert_one_job_a_key(&db, 0).await;
+    assert_eq!(count(&db, "orders").await, 0);
+    run(&db, "begin; insert into orders values (1), (2); commit").await;
+    assert_one_job_a_key(&db, 2).await;
+    // It decides at the commit, and waits there for a rival if it must.
+    let holder = cluster.connect("deferred").await;
+    run(
+        &holder,
+        "begin; select jobs.insert('bill', '3', '{\"by_args\": true}')",
+    )
+    .await;
+    let waiter = cluster.connect("deferred").await;
+    run(&waiter, "begin; insert into orders values (3)").await;
+    let committing = tokio::spawn(async move { sqlstate(waiter.batch_execute("commit").await) });
+    poll_until("the commit waits", SOON, async || {
+        count(
+            &db,
+            "pg_stat_activity where wait_event_type = 'Lock' and query = 'commit'",
+        )
+        .await
+            == 1
+    })
+    .await;
+    run(&holder, "commit").await;
+    assert_eq!(committing.await.unwrap(), "23505");
+    assert_one_job_a_key(&db, 3).await;
+}
+
+#[tokio::test]
+async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() {
+    let cluster = quiet();
+    let db = cluster.database("prepared").await;
+    for level in LEVELS {
+        for way in WAYS {
+            for end in ["commit", "rollback"] {
+                run(&db, &format!("begin isolation level {level}")).await;
+                let (id, _) = way.insert(&db, 1).await;
+                run(&db, "prepare transaction 'p'").await;
+                assert_eq!(count(&db, "jobs.jobs").await, 0);
+                for other in WAYS {
+                    assert_eq!(other.insert_or_leave(&db, 1).await, (None, true), "busy");
+                }
+                // Another key is nobody's business.
+                let (other, skipped) = way.insert_or_leave(&db, 2).await;
+                assert!(!skipped && other.is_some());
+                let rival = Rival::waiting(&cluster, &db, level, way, 1).await;
+                rival.keeps_waiting(&db).await;
+                run(&db, &format!("{end} prepared 'p'")).await;
+                if end == "commit" {
+                    rival.comes_too_late(level, id).await;
+                    assert_eq!(way.insert(&db, 1).await, (id, true));
+                } else {
+                    let id = rival.inserts().await;
+                    assert_eq!(way.insert(&db, 1).await, (id, true));
+                }
+                assert_one_job_a_key(&db, 2).await;
+                forget_all(&db).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prepared_insert_holds_its_key_over_a_crash() {
+    let cluster = quiet();
+    let db = cluster.database("crashed").await;
+    for (name, n, way) in [
+        ("single", 1, Way::Single),
+        ("batch", 2, Way::Batch),
+        ("gone", 3, Way::Single),
+    ] {
+        run(&db, "begin").await;
+        way.insert(&db, n).await;
+        run(&db, &format!("prepare transaction '{name}'")).await;
+    }
+    // One that was prepared and committed before the crash, and one that never was.
+    run(&db, "begin").await;
+    let (committed, _) = Way::Single.insert(&db, 4).await;
+    run(&db, "prepare transaction 'q'").await;
+    run(&db, "commit prepared 'q'").await;
+    run(&db, "begin").await;
+    Way::Single.insert(&db, 5).await;
+
+    cluster.kill9();
+    cluster.start_again();
+
+    let db = cluster.connect("crashed").await;
+    assert_eq!(count(&db, "pg_prepared_xacts").await, 3);
+    assert_eq!(Way::Single.insert(&db, 4).await, (committed, true));
+    assert!(!Way::Single.insert(&db, 5).await.1);
+    for n in 1..=3 {
+        for way in WAYS {
+            assert_eq!(way.insert_or_leave(&db, n).await, (None, true), "busy");
+        }
+    }
+    let rivals = [
+        Rival::waiting(&cluster, &db, LEVELS[0], Way::Single, 1).await,
+        Rival::waiting(&cluster, &db, LEVELS[1], Way::Single, 2).await,
+        Rival::waiting(&cluster, &db, LEVELS[2], Way::Batch, 3).await,
+    ];
+    for end in [
+        "commit prepared 'single'",
+        "commit prepared 'batch'",
+        "rollback prepared 'gone'",
+    ] {
+        run(&db, end).await;
+    }
+    let [first, second, third] = rivals;
+    let id: i64 = scalar(&db, "select id from jobs.jobs where args = '1'").await;
+    first.comes_too_late(LEVELS[0], id).await;
+    second.comes_too_late(LEVELS[1], 0).await;
+    third.inserts().await;
+    assert_one_job_a_key(&db, 5).await;
+}
+
+/// As shipped: nothing about locks is set.
+async fn many(name: &str) -> (Cluster, Client) {
+    let cluster = quiet();
+    let db = cluster.database(name).await;
+    let limits: String = scalar(
+        &db,
+        "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')",
+    )
+    .await;
+    assert_eq!(limits, "64 100", "the defaults");
+    (cluster, db)
+}
+
+/// Runs an insert of 100,000 jobs in one transaction, given how many of them it inserts, and again.
+async fn insert_100_000(db: &Client, level: &str, sql: &str) {
+    for expected in [100_000, 0] {
+        let begun = Instant::now();
+        run(db, &format!("begin isolation level {level}")).await;
+        assert_eq!(scalar::<i64>(db, sql).await, expected, "{sql}");
+        let locks = count(db, "pg_locks where pid = pg_backend_pid()").await;
+        assert!(locks < 64, "{locks} locks");
+        run(db, "commit").await;
+        println!("{:?} for {expected} at {level}", begun.elapsed());
+        assert_one_job_a_key(db, 100_000).await;
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_inserts_100_000_unique_jobs_in_one_batch() {
+    for level in [LEVELS[0], LEVELS[2]] {
+        let (_cluster, db) = many("whole").await;
+        insert_100_000(
+            &db,
+            level,
+            "select count(*) filter (where not unique_skipped_as_duplicate)
+               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 100000) n), '{\"by_args\": true}')",
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_inserts_100_000_unique_jobs_in_batches_of_10_000() {
+    let (_cluster, db) = many("parts").await;
+    insert_100_000(
+        &db,
+        LEVELS[0],
+        "select count(*) filter (where not i.unique_skipped_as_duplicate)
+           from generate_series(0, 9) part,
+                lateral jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'args', n, 'unique_opts', '{\"by_args\": true}'::jsonb))
+                                            from generate_series(part * 10000 + 1, part * 10000 + 10000) n)) i",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_inserts_100_000_unique_jobs_one_by_one() {
+    let (_cluster, db) = many("singles").await;
+    insert_100_000(
+        &db,
+        LEVELS[0],
+        "select count(*) filter (where not i.unique_skipped_as_duplicate)
+           from generate_series(1, 100000) n, lateral jobs.insert('k', to_jsonb(n), '{\"by_args\": true}') i",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_inserts_5_000_unique_jobs_in_a_subtransaction_each() {
+    let (_cluster, db) = many("blocks").await;
+    let sql = r#"do $$
+        declare skipped bool;
+        begin
+          for n in 1..5000 loop
+            begin
+              select unique_skipped_as_duplicate into skipped from jobs.insert('k', to_jsonb(n), '{"by_args": true}');
+              if n % 3 = 0 and not skipped then raise exception using errcode = 'ZZ000'; end if;
+            exception when sqlstate 'ZZ000' then null;
+            end;
+          end loop;
+        end $$"#;
+    // Those that a third of the blocks takes back are not there to be found by the second run.
+    for _ in 0..2 {
+        run(&db, "begin").await;
+        run(&db, sql).await;
+        let locks = count(
+            &db,
+            "pg_locks where pid = pg_backend_pid() and locktype = 'advisory'",
+        )
+        .await;
+        assert!(locks <= 16, "{locks} advisory locks");
+        run(&db, "commit").await;
+        assert_one_job_a_key(&db, 5000 - 5000 / 3).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_the_same_keys_in_opposite_orders_do_not_deadlock() {
+    let cluster = quiet();
+    let db = cluster.database("orders").await;
+    let mut sessions = Vec::new();
+    for order in ["asc", "desc", "asc", "desc"] {
+        sessions.push((cluster.connect("orders").await, order));
+    }
+    const KEYS: i64 = 2000;
+    const ROUNDS: i64 = 12;
+    for round in 0..ROUNDS {
+        let mut tasks = Vec::new();
+        for (client, order) in sessions {
+            let sql = format!(
+                "select count(*) filter (where not unique_skipped_as_duplicate)
+                   from jobs.insert_batch('k', array(select jsonb_build_array({round}, n) from generate_series(1, {KEYS}) n order by n {order}), '{{\"by_args\": true}}')"
+            );
+            tasks.push(tokio::spawn(async move {
+                let inserted = client
+                    .query_one(&sql, &[])
+                    .await
+                    .map(|row| row.get::<_, i64>(0));
+                (client, order, inserted)
+            }));
+        }
+        let mut inserted: i64 = 0;
+        sessions = Vec::new();
+        for task in tasks {
+            let (client, order, answer) = task.await.unwrap();
+            inserted += answer.unwrap_or_else(|error| panic!("round {round}, {order}: {error:?}"));
+            sessions.push((client, order));
+        }
+        assert_eq!(inserted, KEYS, "round {round}");
+    }
+    assert_one_job_a_key(&db, KEYS * ROUNDS).await;
+    let deadlocks: i64 = scalar(
+        &db,
+        "select deadlocks from pg_stat_database where datname = current_database()",
+    )
+    .await;
+    assert_eq!(deadlocks, 0);
+}
+
+#[tokio::test]
+async fn a_cursor_sees_what_was_inserted_since_it_was_opened() {
+    let cluster = quiet();
+    let db = cluster.database("cursor").await;
+    for level in LEVELS {
+        run(
+            &db,
+            &format!(
+                "begin isolation level {level};
+                 declare c cursor for select n, unique_skipped_as_duplicate
+                   from generate_series(1, 10) n, lateral jobs.insert('k', to_jsonb(n), '{{\"by_args\": true}}') i"
+            ),
+        )
+        .await;
+        assert_eq!(count(&db, "jobs.jobs").await, 0, "it has not begun");
+        let fetch = async |many: &str| -> Vec<(i32, bool)> {
+            let rows = db.query(&format!("fetch {many} c"), &[]).await.unwrap();
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+        };
+        assert_eq!(fetch("3").await, [(1, false), (2, false), (3, false)]);
+        assert_eq!(count(&db, "jobs.jobs").await, 3);
+        assert!(Way::Single.insert(&db, 2).await.1);
+        assert!(!Way::Single.insert(&db, 4).await.1);
+        assert!(!Way::Batch.insert(&db, 5).await.1);
+        assert_eq!(fetch("3").await, [(4, true), (5, true), (6, false)]);
+        run(&db, "savepoint a").await;
+        assert_eq!(fetch("1").await, [(7, false)]);
+        run(&db, "rollback to a").await;
+        assert_eq!(
+            count(&db, "jobs.jobs").await,
+            6,
+            "the seventh is rolled back, the cursor is not"
+        );
+        assert!(!Way::Single.insert(&db, 7).await.1);
+        run(&db, "close c; commit").await;
+        assert_one_job_a_key(&db, 7).await;
+        forget_all(&db).await;
+    }
+}
+
+#[tokio::test]
+async fn a_portal_that_is_fetched_in_parts_inserts_one_job_a_key() {
+    let cluster = quiet();
+    let mut db = cluster.database("portal").await;
+    let transaction = db.transaction().await.unwrap();
+    let sql = "select i.unique_skipped_as_duplicate from generate_series(0, 99) n, lateral jobs.insert('k', to_jsonb(n % 60), '{\"by_args\": true}') i";
+    let portal = transaction.bind(sql, &[]).await.unwrap();
+    let mut skipped = Vec::new();
+    loop {
+        let rows = transaction.query_portal(&portal, 7).await.unwrap();
+        if rows.is_empty() {
+            break;
+        }
+        skipped.extend(rows.iter().map(|row| row.get::<_, bool>(0)));
+        // Another statement in the midst of it.
+        transaction
+            .execute("select jobs.insert('k', '59', '{\"by_args\": true}')", &[])
+            .await
+            .unwrap();
+    }
+    let expected: Vec<bool> = (0..100).map(|n| n >= 59).collect();
+    assert_eq!(skipped, expected);
+    transaction.commit().await.unwrap();
+    assert_one_job_a_key(&db, 60).await;
+}
+
+#[tokio::test]
+async fn the_second_call_in_one_statement_is_a_duplicate_of_the_first() {
+    let cluster = quiet();
+    let db = cluster.database("statement").await;
+    let insert = |n: &str| format!("jobs.insert('k', to_jsonb({n}), '{{\"by_args\": true}}')");
+    let batch =
+        |n: &str| format!("jobs.insert_batch('k', array[to_jsonb({n})], '{{\"by_args\": true}}')");
+    run(&db, "create table orders (id int); create function one(n int) returns bool language sql as 'select unique_skipped_as_duplicate from jobs.insert(''k'', to_jsonb(n), ''{\"by_args\": true}'')'").await;
+    for level in LEVELS {
+        for (sql, jobs) in [
+            // Twice in a select list, and in a from list.
+            (
+                format!("select not (a).unique_skipped_as_duplicate and (b).unique_skipped_as_duplicate and (a).id = (b).id from (select {} as a, {} as b offset 0) x", insert("1"), insert("1")),
+                1,
+            ),
+            (
+                format!("select not a.unique_skipped_as_duplicate and b.unique_skipped_as_duplicate and a.id = b.id from {} a, lateral (select * from {} where a.id is not null offset 0) b", insert("1"), batch("1")),
+                1,
+            ),
+            // Written out for each column, as Postgres does it with a function's `.*`: still one job.
+            (
+                format!("select count(distinct id) = 1 from (select ({}).*) x", insert("1")),
+                1,
+            ),
+            // In a common table expression, with the rows that another one writes.
+            (
+                format!(
+                    "with added as (insert into orders select n % 40 from generate_series(1, 100) n returning id),
+                          queued as (select i.* from added, lateral {} i)
+                     select count(*) filter (where not unique_skipped_as_duplicate) = 40 and count(*) = 100 from queued",
+                    insert("id")
+                ),
+                40,
+            ),
+            // In two of them.
+            (
+                format!(
+                    "with a as materialized (select * from {}), b as materialized (select i.* from a, lateral {} i)
+                     select bool_or(a.unique_skipped_as_duplicate) <> bool_or(b.unique_skipped_as_duplicate) and max(a.id) = max(b.id) from a, b",
+                    batch("1"),
+                    insert("1")
+                ),
+                1,
+            ),
+            // Inside another function.
+            ("select array_agg(one(n % 5) order by n) = array_fill(false, array[5]) || array_fill(true, array[15]) from generate_series(1, 20) n".into(), 5),
+            // In a condition, and in the returning list of an update.
+            (format!("select count(*) = 7 from generate_series(1, 20) n where not ({}).unique_skipped_as_duplicate", insert("n % 7")), 7),
+        ] {
+            run(&db, &format!("begin isolation level {level}")).await;
+            assert!(scalar::<bool>(&db, &sql).await, "{level}: {sql}");
+            run(&db, "commit").await;
+            assert_one_job_a_key(&db, jobs).await;
+            forget_all(&db).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_insert_select_fails_to_write_leaves_no_job() {
+    let cluster = quiet();
+    let db = cluster.database("copy").await;
+    run(&db, "create table sent (job bigint primary key)").await;
+    let sql = |keys: i32| {
+        format!(
+            "insert into sent select i.id from generate_series(1, 500) n, lateral jobs.insert('k', to_jsonb(n % {keys}), '{{\"by_args\": true}}') i"
+        )
+    };
+    // The second job under a key has the first one's id.
+    assert_eq!(sqlstate(db.batch_execute(&sql(499)).await), "23505");
+    assert_one_job_a_key(&db, 0).await;
+    run(&db, &sql(500)).await;
+    assert_one_job_a_key(&db, 500).await;
+    run(&db, "create table copied (job bigint, skipped bool)").await;
+    let row = db
+        .query_one(
+            "with copied as (insert into copied select i.id, i.unique_skipped_as_duplicate
+                               from generate_series(1, 1500) n, lateral jobs.insert('k', to_jsonb(n % 1000), '{\"by_args\": true}') i returning *)
+             select count(*) filter (where not skipped), count(distinct job) from copied",
+            &[],
+        )
+        .await
+        .unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 1000));
+    assert_one_job_a_key(&db, 1000).await;
+}
