@@ -33,11 +33,59 @@ select id, unique_skipped_as_duplicate as skipped from jobs.insert('s', '{"id": 
 select pg_temp.code($$select jobs.insert('s', '{"id": 1}', '{"ojs": {"keys": ["args"]}}')$$);
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('s', '{"id": 1}', '{"ojs": {"keys": ["args"], "on_conflict": "ignore"}}');
 
--- Refused.
-select o as opts, pg_temp.code(format('select jobs.insert(%L, %L, %L, meta => %L)', 'k', '{"id": 1}', o, '{"t": 1}')) from unnest(array[
-  '{"oban": {"period": -1}}', '{"oban": {"fields": []}}', '{"oban": {"fields": ["nosuch"]}}', '{"oban": {"states": ["nosuch"]}}', '{"oban": {"nosuch": 1}}',
-  '{"oban": true, "by_args": true}', '{"oban": true, "ojs": {}}', '{"oban": 5}',
-  '{"ojs": {"nosuch": 1}}', '{"ojs": {"states": ["executing"]}}', '{"ojs": {"keys": ["meta"]}}', '{"ojs": {"keys": ["args"], "args_keys": ["absent"]}}',
-  '{"ojs": {"period": "15 minutes"}}', '{"ojs": {"period": 900}}',
-  '{"oban": {"replace": ["nosuch"]}}', '{"ojs": {"on_conflict": "update"}}']) o;
-select count(*) from jobs.jobs where kind = 'k';
+-- Refused: 22023 with the value, the rule and, where one is likely, the fix.
+create temp table cases (n int generated always as identity, opts text);
+insert into cases (opts) values
+  -- beside each other, and beside the native fields
+  ('{"oban": true, "by_args": true}'), ('{"oban": {}, "window": 60}'), ('{"oban": true, "key": "k"}'), ('{"faktory": {}, "by_queue": true}'), ('{"ojs": {}, "by_meta": ["t"]}'),
+  ('{"ojs": {}, "exclude_kind": true}'), ('{"ojs": {}, "by_state": ["running"]}'), ('{"oban": true, "faktory": {}}'), ('{"oban": true, "ojs": {}}'), ('{"ojs": {}, "faktory": {}}'),
+  ('{"oban": {"replace": ["args"]}, "on_conflict": "skip"}'), ('{"ojs": {"on_conflict": "ignore"}, "on_conflict": "skip"}'), ('{"oban": true, "on_conflict": "ignore"}'),
+  ('{"ojs": {}, "wait": "no"}'), ('{"obon": true}'), ('{"OJS": {}}'),
+  -- oban
+  ('{"oban": 5}'), ('{"oban": "true"}'), ('{"oban": []}'), ('{"oban": {"nosuch": 1}}'), ('{"oban": {"perod": 1}}'), ('{"oban": {"state": 1}}'), ('{"oban": {"Keys": 1}}'),
+  ('{"oban": {"by_args": 1}}'), ('{"oban": {"unique_for": 1}}'), ('{"oban": {"period": true}}'), ('{"oban": {"period": "60"}}'), ('{"oban": {"period": "Infinity"}}'),
+  ('{"oban": {"period": "15 minutes"}}'), ('{"oban": {"period": "PT15M"}}'), ('{"oban": {"period": []}}'), ('{"oban": {"period": [2]}}'), ('{"oban": {"period": [2,"parsecs"]}}'),
+  ('{"oban": {"period": ["2","minutes"]}}'), ('{"oban": {"period": [2,"minutes",1]}}'), ('{"oban": {"period": {}}}'), ('{"oban": {"period": 10000000000000}}'), ('{"oban": {"fields": []}}'),
+  ('{"oban": {"fields": true}}'), ('{"oban": {"fields": "args"}}'), ('{"oban": {"fields": {}}}'), ('{"oban": {"fields": [5]}}'), ('{"oban": {"fields": ["nosuch"]}}'),
+  ('{"oban": {"fields": ["kind"]}}'), ('{"oban": {"fields": ["arg"]}}'), ('{"oban": {"fields": ["Worker"]}}'), ('{"oban": {"keys": true}}'), ('{"oban": {"keys": "id"}}'), ('{"oban": {"keys": {}}}'),
+  ('{"oban": {"keys": [5]}}'), ('{"oban": {"keys": [["id"]]}}'), ('{"oban": {"keys": [""]}}'), ('{"oban": {"fields": ["worker", "queue"], "keys": ["id"]}}'), ('{"oban": {"states": []}}'),
+  ('{"oban": {"states": true}}'), ('{"oban": {"states": 5}}'), ('{"oban": {"states": {}}}'), ('{"oban": {"states": [5]}}'), ('{"oban": {"states": ["nosuch"]}}'),
+  ('{"oban": {"states": ["running"]}}'), ('{"oban": {"states": ["pending"]}}'), ('{"oban": {"states": ["excuting"]}}'), ('{"oban": {"states": ["all"]}}'), ('{"oban": {"states": "nosuch"}}'),
+  ('{"oban": {"states": "succesful"}}'), ('{"oban": {"states": "All"}}'), ('{"oban": {"states": ""}}'), ('{"oban": {"timestamp": true}}'), ('{"oban": {"timestamp": "created_at"}}'),
+  ('{"oban": {"timestamp": "insertedat"}}'), ('{"oban": {"replace": []}}'), ('{"oban": {"replace": true}}'), ('{"oban": {"replace": "args"}}'), ('{"oban": {"replace": [5]}}'),
+  ('{"oban": {"replace": ["nosuch"]}}'), ('{"oban": {"replace": ["kind"]}}'), ('{"oban": {"replace": ["arg"]}}'), ('{"oban": {"replace": ["prioritty"]}}'), ('{"oban": {"replace": {}}}'),
+  ('{"oban": {"replace": {"nosuch": ["args"]}}}'), ('{"oban": {"replace": {"running": ["args"]}}}'), ('{"oban": {"replace": {"*": ["args"]}}}'), ('{"oban": {"replace": {"Executing": ["args"]}}}'),
+  ('{"oban": {"replace": {"executing": true}}}'), ('{"oban": {"replace": {"executing": []}}}'), ('{"oban": {"replace": {"executing": ["arg"]}}}'),
+  -- faktory
+  ('{"faktory": true}'), ('{"faktory": 600}'), ('{"faktory": []}'), ('{"faktory": {"unique": 1}}'), ('{"faktory": {"unique_fo": 1}}'), ('{"faktory": {"uniqueUntil": 1}}'),
+  ('{"faktory": {"unique_for": true}}'), ('{"faktory": {"unique_for": "600"}}'), ('{"faktory": {"unique_for": "PT10M"}}'), ('{"faktory": {"unique_for": [600]}}'), ('{"faktory": {"unique_for": {}}}'),
+  ('{"faktory": {"unique_for": 0}}'), ('{"faktory": {"unique_for": -5}}'), ('{"faktory": {"unique_for": 1e30}}'), ('{"faktory": {"unique_for": 600, "unique_until": true}}'),
+  ('{"faktory": {"unique_for": 600, "unique_until": 5}}'), ('{"faktory": {"unique_for": 600, "unique_until": "done"}}'), ('{"faktory": {"unique_for": 600, "unique_until": "Start"}}'),
+  ('{"faktory": {"unique_for": 600, "unique_until": "sucess"}}'),
+  -- ojs
+  ('{"ojs": true}'), ('{"ojs": 5}'), ('{"ojs": "type"}'), ('{"ojs": []}'), ('{"ojs": {"nosuch": 1}}'), ('{"ojs": {"key": 1}}'), ('{"ojs": {"arg_keys": 1}}'), ('{"ojs": {"metaKeys": 1}}'),
+  ('{"ojs": {"onConflict": 1}}'), ('{"ojs": {"keys": true}}'), ('{"ojs": {"keys": "args"}}'), ('{"ojs": {"keys": {}}}'), ('{"ojs": {"keys": [5]}}'), ('{"ojs": {"keys": ["kind"]}}'),
+  ('{"ojs": {"keys": ["arg"]}}'), ('{"ojs": {"keys": ["Type"]}}'), ('{"ojs": {"keys": ["args"], "args_keys": true}}'), ('{"ojs": {"keys": ["args"], "args_keys": "id"}}'),
+  ('{"ojs": {"keys": ["args"], "args_keys": {}}}'), ('{"ojs": {"keys": ["args"], "args_keys": [5]}}'), ('{"ojs": {"keys": ["meta"], "meta_keys": true}}'),
+  ('{"ojs": {"keys": ["meta"], "meta_keys": "id"}}'), ('{"ojs": {"keys": ["meta"], "meta_keys": {}}}'), ('{"ojs": {"keys": ["meta"], "meta_keys": [5]}}'),
+  ('{"ojs": {"keys": ["args"], "args_keys": [""]}}'), ('{"ojs": {"args_keys": ["id"]}}'), ('{"ojs": {"meta_keys": ["id"]}}'), ('{"ojs": {"keys": ["meta"]}}'),
+  ('{"ojs": {"keys": ["type", "meta"], "meta_keys": []}}'), ('{"ojs": {"period": 900}}'), ('{"ojs": {"period": true}}'), ('{"ojs": {"period": ["PT15M"]}}'), ('{"ojs": {"period": {}}}'),
+  ('{"ojs": {"period": "15 minutes"}}'), ('{"ojs": {"period": "15"}}'), ('{"ojs": {"period": ""}}'), ('{"ojs": {"period": "P"}}'), ('{"ojs": {"period": "PT"}}'), ('{"ojs": {"period": "pt15m"}}'),
+  ('{"ojs": {"period": "-PT15M"}}'), ('{"ojs": {"period": "PT-15M"}}'), ('{"ojs": {"period": "PT15M "}}'), ('{"ojs": {"period": "@ 1 hour"}}'), ('{"ojs": {"period": "PT0S"}}'),
+  ('{"ojs": {"states": []}}'), ('{"ojs": {"states": true}}'), ('{"ojs": {"states": "all"}}'), ('{"ojs": {"states": {}}}'), ('{"ojs": {"states": [5]}}'), ('{"ojs": {"states": ["executing"]}}'),
+  ('{"ojs": {"states": ["running"]}}'), ('{"ojs": {"states": ["actve"]}}'), ('{"ojs": {"states": ["Completed"]}}'), ('{"ojs": {"on_conflict": true}}'), ('{"ojs": {"on_conflict": ["ignore"]}}'),
+  ('{"ojs": {"on_conflict": {"update": {"*": ["args"]}}}}'), ('{"ojs": {"on_conflict": "update"}}'), ('{"ojs": {"on_conflict": "skip"}}'), ('{"ojs": {"on_conflict": "Reject"}}'),
+  ('{"ojs": {"on_conflict": "replace_except_schedul"}}');
+create temp table before as select (select count(*) from jobs.job) as jobs, (select count(*) from jobs.unique_claim) as claims, last_value, is_called from jobs.job_seq;
+select n, opts, pg_temp.try(format('select jobs.insert(%L, %L, %L, meta => %L)', 'k', '{"id": 1}', opts, '{"t": 1}')) from cases order by n;
+-- A period that is none, whose fix depends on the default; members that args must have and have not, in each form of args.
+select opts, pg_temp.code(format('select jobs.insert(%L, %L, %L)', 'k', args, opts)) from (values
+  ('{"oban": {"period": 0}}', '{"id": 1}'), ('{"oban": {"period": -1}}', '{"id": 1}'), ('{"oban": {"period": 0.0000004}}', '{"id": 1}'), ('{"oban": {"period": [0, "minutes"]}}', '{"id": 1}'), ('{"oban": {"period": [-2, "days"]}}', '{"id": 1}'),
+  ('{"oban": {"period": 1e400}}', '{"id": 1}'), ('{"oban": {"period": [1e400, "days"]}}', '{"id": 1}'), ('{"faktory": {"unique_for": 1e400}}', '{"id": 1}')) v(opts, args);
+select args, pg_temp.try(format('select jobs.insert(%L, %L, %L)', 'k', args, '{"ojs": {"keys": ["args"], "args_keys": ["id", "absent"]}}')) from unnest(array['{"id": 1}', '[]', '[1]', '[{"id": 1}, {"absent": 2}]', '5', 'null']) args;
+-- Every one is 22023, from each way in, and nothing is written, not even an id.
+select n, opts, a, b, c, d from cases,
+  lateral (select pg_temp.code(format('select jobs.insert_batch(%L, %L, %L)', 'k', '{"{}"}', opts)) a, pg_temp.code(format('select jobs.insert_many(%L)', jsonb_build_array(jsonb_build_object('kind', 'k', 'unique_opts', opts::jsonb)))) b,
+                  pg_temp.code(format('select jobs.unique_key(%L, unique_opts => %L)', 'k', opts)) c, pg_temp.code(format('select jobs.explain_unique(%L, unique_opts => %L)', 'k', opts)) d) x
+ where (a, b, c, d) <> ('22023', '22023', '22023', '22023') order by n;
+select b.* from before b join (select (select count(*) from jobs.job) as jobs, (select count(*) from jobs.unique_claim) as claims, last_value, is_called from jobs.job_seq) a using (jobs, claims, last_value, is_called);
