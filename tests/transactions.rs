@@ -334,6 +334,54 @@ async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
 }
 
 #[tokio::test]
+async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
+    let cluster = quiet();
+    let db = cluster.database("undone").await;
+    let other = cluster.connect("undone").await;
+    let insert = |policy: &str| {
+        format!(
+            "select id, unique_skipped_as_duplicate, replaced_id from jobs.insert('k', '1', '{{\"by_kind\": true{policy}}}', meta => '{{\"new\": true}}')"
+        )
+    };
+    let seen = "select jsonb_agg(to_jsonb(j) order by id) from jobs.jobs j";
+    for level in LEVELS {
+        for policy in [
+            r#", "on_conflict": "replace""#,
+            r#", "on_conflict": {"update": {"*": ["args", "meta", "priority", "queue", "scheduled_at"]}}"#,
+        ] {
+            for running in [false, true] {
+                run(
+                    &db,
+                    "select jobs.insert('k', unique_opts => '{\"by_kind\": true}')",
+                )
+                .await;
+                if running {
+                    run(&db, "select jobs.fetch()").await;
+                }
+                let id: i64 = scalar(&db, "select id from jobs.jobs").await;
+                let before: serde_json::Value = scalar(&db, seen).await;
+                run(&db, &format!("begin isolation level {level}; savepoint a")).await;
+                let row = db.query_one(&insert(policy), &[]).await.unwrap();
+                let answer: (bool, Option<i64>) = (row.get(1), row.get(2));
+                let replaces = policy.contains("replace");
+                assert_eq!(answer, (!replaces, replaces.then_some(id)));
+                assert_ne!(scalar::<serde_json::Value>(&db, seen).await, before);
+                run(&db, "rollback to a").await;
+                assert_eq!(scalar::<serde_json::Value>(&db, seen).await, before);
+                // The transaction is still open, and another one has its way with the job.
+                run(&other, "set lock_timeout = '2s'").await;
+                let row = other.query_one(&insert(policy), &[]).await.unwrap();
+                assert_eq!((row.get(1), row.get(2)), answer, "{level}: {policy}");
+                run(&db, "rollback").await;
+                assert_eq!(count(&db, "jobs.jobs where finalized_at is null").await, 1);
+                run(&db, "select jobs.cancel(id, force => true) from jobs.jobs").await;
+                forget_all(&db).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_rejected_duplicate_that_is_caught_leaves_the_transaction_as_it_was() {
     let cluster = quiet();
     let db = cluster.database("caught").await;
@@ -528,6 +576,11 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
                 for other in WAYS {
                     assert_eq!(other.insert_or_leave(&db, 1).await, (None, true), "busy");
                 }
+                // Maintenance goes round it.
+                run(&db, "set lock_timeout = '2s'").await;
+                let failing = "jobs.maintain() where error is not null";
+                assert_eq!(count(&db, failing).await, 0);
+                run(&db, "reset lock_timeout").await;
                 // Another key is nobody's business.
                 let (other, skipped) = way.insert_or_leave(&db, 2).await;
                 assert!(!skipped && other.is_some());
