@@ -251,6 +251,8 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
                 .execute("select jobs.release($1, $2)", &[&id, &job.get::<_, i64>(1)])
                 .await
                 .unwrap();
+            // What the server counts of its work is not to come up later.
+            run(&worker, "select pg_stat_force_next_flush()").await;
             run(&db, "rollback").await;
         }
         // And finishes it, also when it was fetched before.
@@ -930,29 +932,25 @@ async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
         (row.get(0), row.get(1))
     };
     let (today, _) = insert("null").await;
-    let noon = |days: i32| format!("date_trunc('day', now()) + '{days} days 12 hours'::interval");
-    let (in_5, skipped) = insert(&noon(5)).await;
+    let (fifth, skipped) = insert("'2999-01-05 12:00Z'").await;
     assert!(!skipped, "another period, though it is inserted now");
-    let (in_6, skipped) = insert(&noon(6)).await;
+    let (sixth, skipped) = insert("'2999-01-06 12:00Z'").await;
     assert!(!skipped);
-    assert_eq!(
-        insert(&format!("{} + '11:59:59.999999'::interval", noon(5))).await,
-        (in_5, true)
+    assert_eq!(insert("'2999-01-05 23:59:59.999999Z'").await, (fifth, true));
+    assert_eq!(insert("'2999-01-06 00:00Z'").await, (sixth, true));
+    let (past, skipped) = insert("'2001-01-05 12:00Z'").await;
+    assert!(
+        !skipped && past != today,
+        "also one that was due long since"
     );
-    assert_eq!(
-        insert(&format!("{} - '12 hours'::interval", noon(6))).await,
-        (in_6, true)
-    );
-    let (past, skipped) = insert(&noon(-5)).await;
-    assert!(!skipped && past != today, "also one that is due long since");
+    assert_eq!(insert("'2001-01-05 00:00Z'").await, (past, true));
     // The elements of a batch each have their own.
     let rows = db
         .query(
-            &format!(
-                "select unique_skipped_as_duplicate from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'unique_opts', '{{\"by_period\": \"1 day\"}}'::jsonb, 'scheduled_at', at))
-                   from unnest(array[{}, {}, {}, {}]) at)) order by ord",
-                noon(6), noon(7), noon(8), noon(7)
-            ),
+            "select unique_skipped_as_duplicate
+               from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'unique_opts', '{\"by_period\": \"1 day\"}'::jsonb, 'scheduled_at', day))
+                                        from unnest(array['2999-01-06', '2999-01-07', '2999-01-08', '2999-01-07']) day))
+              order by ord",
             &[],
         )
         .await
