@@ -333,6 +333,46 @@ async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
     }
 }
 
+/// The server remembers 64 subtransactions of a session where others see them, and looks the others up.
+#[tokio::test]
+async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
+    let cluster = quiet();
+    let db = cluster.database("overflow").await;
+    let holder = cluster.connect("overflow").await;
+    for level in LEVELS {
+        for way in WAYS {
+            for end in ["commit", "rollback"] {
+                run(
+                    &holder,
+                    "begin;
+                     do $$ begin
+                       for n in 1..300 loop
+                         begin
+                           perform jobs.insert('k', to_jsonb(n), '{\"by_args\": true}');
+                         exception when division_by_zero then null;
+                         end;
+                       end loop;
+                     end $$",
+                )
+                .await;
+                // The last key was taken without an advisory lock, so that the claim alone says who has it.
+                let id: i64 = scalar(&holder, "select max(id) from jobs.jobs").await;
+                assert_eq!(way.insert_or_leave(&db, 300).await, (None, true));
+                let rival = Rival::waiting(&cluster, &db, level, way, 300).await;
+                run(&holder, end).await;
+                if end == "commit" {
+                    rival.comes_too_late(level, id).await;
+                    assert_one_job_a_key(&db, 300).await;
+                } else {
+                    rival.inserts().await;
+                    assert_one_job_a_key(&db, 1).await;
+                }
+                forget_all(&db).await;
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
     let cluster = quiet();
