@@ -142,7 +142,7 @@ COMMENT ON TABLE jobs.unique_claim IS
   'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
 COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_hold_release says otherwise; null: none of them does.';
 
--- Every job that was inserted under a key is in its claim's list or here, until it is deleted.
+-- Every job that was inserted under a key is in its claim's list or here. Written only by who has the claim locked, so that nobody waits for it.
 CREATE TABLE jobs.unique_folded (
   key    bytea  NOT NULL,
   job_id bigint NOT NULL,
@@ -151,12 +151,13 @@ CREATE TABLE jobs.unique_folded (
 COMMENT ON TABLE jobs.unique_folded IS
   'Final jobs that are left out of their claim''s list, because the list has a newer one in the same state. Keeps the list of a key short that is used over and over.';
 
--- Appended only, and without a constraint that could wait for another transaction.
+-- Appended to by whoever retries a job; deleted only by who has the key's claim locked.
 CREATE TABLE jobs.unique_return (
   key    bytea  NOT NULL,
-  job_id bigint NOT NULL
+  seq    bigint NOT NULL,
+  job_id bigint NOT NULL,
+  CONSTRAINT unique_return_pkey PRIMARY KEY (key, seq)
 );
-CREATE INDEX unique_return_by_key ON jobs.unique_return (key);
 COMMENT ON TABLE jobs.unique_return IS
   'Jobs that came back by a retry: they count for their key as if they were in its claim''s list, until the next job under the key puts them there.';
 

@@ -152,12 +152,15 @@ fn rewritten(place: &Place, fields: Fields, new: &NewJob) -> bool {
         return false;
     }
     place::rewrite(place.id, fields, new);
+    if fields.contains(Field::ScheduledAt) {
+        place.forget_schedule();
+    }
     // A final job may have been what others under its key were put aside for, by its schedule.
     if let Some(key) = place.unique_key
         && place.state.is_final()
         && fields.contains(Field::ScheduledAt)
     {
-        claims::come_back(key, place.id);
+        claims::come_back(key, place.id, time::now());
     }
     true
 }

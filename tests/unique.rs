@@ -522,3 +522,182 @@ async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
         2
     );
 }
+
+/// A claim under which nothing is left is gone after maintenance, with all that stood beside it.
+async fn assert_reaped(db: &Client) {
+    db.batch_execute("select jobs.delete(id) from jobs.jobs; select jobs.maintain()")
+        .await
+        .unwrap();
+    for table in ["claim", "folded", "return", "orphan", "hold_release"] {
+        let left = format!("select count(*) from jobs.unique_{table}");
+        assert_eq!(scalar::<i64>(db, &left).await, 0, "{table}");
+    }
+}
+
+const AVAILABLE: &str = r#"["available"]"#;
+
+/// Inserts a job that nothing stops but a held key, and cancels it.
+async fn cancelled(db: &Client) -> i64 {
+    let (id, skipped) = insert(db, "k", AVAILABLE).await;
+    assert!(!skipped);
+    db.batch_execute(&format!("select jobs.cancel({id})"))
+        .await
+        .unwrap();
+    id
+}
+
+/// Calls `meanwhile` while an insert of a scheduled job has looked at its key and not yet written.
+async fn between_look_and_write(cluster: &Cluster, db: &Client, database: &str, meanwhile: &str) {
+    let blocker = cluster.connect(database).await;
+    blocker
+        .batch_execute("begin; lock table jobs.scheduled in share mode")
+        .await
+        .unwrap();
+    let inserter = cluster.connect(database).await;
+    let sql = format!(
+        r#"select jobs.insert('k', unique_opts => '{{"by_state": {AVAILABLE}}}', scheduled_at => '2999-01-01Z')"#
+    );
+    let inserting = tokio::spawn(async move { sqlstate(inserter.batch_execute(&sql).await) });
+    blocked(db, 1).await;
+    db.batch_execute(meanwhile).await.unwrap();
+    blocker.batch_execute("commit").await.unwrap();
+    assert_eq!(inserting.await.unwrap(), "00000");
+}
+
+#[tokio::test]
+async fn a_job_that_comes_back_while_another_one_is_inserted_is_known() {
+    let cluster = quiet();
+    // It is in the list and is put aside by that insert; or what it was put aside for comes back.
+    let db = cluster.database("listed").await;
+    let first = cancelled(&db).await;
+    cancelled(&db).await;
+    between_look_and_write(
+        &cluster,
+        &db,
+        "listed",
+        &format!("select jobs.retry({first})"),
+    )
+    .await;
+    assert_eq!(insert(&db, "k", AVAILABLE).await, (first, true));
+    assert_reaped(&db).await;
+
+    let db = cluster.database("covering").await;
+    let first = cancelled(&db).await;
+    let second = cancelled(&db).await;
+    let third = cancelled(&db).await;
+    let retry = format!("select jobs.retry({second}), jobs.retry({third})");
+    between_look_and_write(&cluster, &db, "covering", &retry).await;
+    assert_eq!(
+        insert(&db, "k", r#"["cancelled"]"#).await,
+        (first, true),
+        "the one that it covered counts again"
+    );
+    assert_reaped(&db).await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_deleted_while_another_one_is_inserted_leaves_nothing() {
+    let cluster = quiet();
+    let db = cluster.database("between").await;
+    let first = cancelled(&db).await;
+    cancelled(&db).await;
+    let delete = format!("select jobs.delete({first})");
+    between_look_and_write(&cluster, &db, "between", &delete).await;
+    assert_reaped(&db).await;
+
+    // By an old snapshot it is still there.
+    let first = cancelled(&db).await;
+    cancelled(&db).await;
+    let old = cluster.connect("between").await;
+    old.batch_execute("begin isolation level repeatable read; select count(*) from jobs.job")
+        .await
+        .unwrap();
+    db.batch_execute(&format!("select jobs.delete({first}); select jobs.maintain()"))
+        .await
+        .unwrap();
+    assert!(!insert(&old, "k", AVAILABLE).await.1);
+    old.batch_execute("commit").await.unwrap();
+    assert_reaped(&db).await;
+}
+
+#[tokio::test]
+async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
+    let cluster = quiet();
+    let db = cluster.database("busy").await;
+    let policy = |more: &str| {
+        format!(
+            r#"'{{"by_args": true, "by_state": ["available", "running"], "on_conflict": "replace"{more}}}'"#
+        )
+    };
+    let batch = |more: &str| {
+        format!(
+            "select count(id) from jobs.insert_batch('k', array['1', '2', '3']::jsonb[], {})",
+            policy(more)
+        )
+    };
+    assert_eq!(scalar::<i64>(&db, &batch("")).await, 3);
+    db.batch_execute("select jobs.fetch(max_jobs => 3)")
+        .await
+        .unwrap();
+    let rival = cluster.connect("busy").await;
+    rival
+        .batch_execute(&format!(
+            "begin; select jobs.insert('k', '1', {})",
+            policy("")
+        ))
+        .await
+        .unwrap();
+    db.batch_execute("set statement_timeout = '10s'")
+        .await
+        .unwrap();
+    assert_eq!(scalar::<i64>(&db, &batch(r#", "wait": false"#)).await, 2);
+    rival.batch_execute("rollback").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_no_insert_and_no_insert_waits_for_it() {
+    let cluster = quiet();
+    let db = cluster.database("deletion").await;
+    let other = cluster.connect("deletion").await;
+    for client in [&db, &other] {
+        client
+            .batch_execute("set statement_timeout = '10s'")
+            .await
+            .unwrap();
+    }
+    // It came back once, and is cancelled again.
+    let first = cancelled(&db).await;
+    db.batch_execute(&format!("select jobs.retry({first})"))
+        .await
+        .unwrap();
+    db.batch_execute(&format!("select jobs.cancel({first})"))
+        .await
+        .unwrap();
+    other
+        .batch_execute(&format!("begin; select jobs.delete({first})"))
+        .await
+        .unwrap();
+    let (second, skipped) = insert(&db, "k", AVAILABLE).await;
+    assert!(!skipped);
+    assert_eq!(insert(&other, "k", AVAILABLE).await, (second, true));
+    other.batch_execute("commit").await.unwrap();
+
+    // The other way round.
+    db.batch_execute(&format!("select jobs.cancel({second})"))
+        .await
+        .unwrap();
+    db.batch_execute(&format!("select jobs.retry({second})"))
+        .await
+        .unwrap();
+    db.batch_execute(&format!("select jobs.cancel({second})"))
+        .await
+        .unwrap();
+    db.batch_execute("begin").await.unwrap();
+    assert!(!insert(&db, "k", AVAILABLE).await.1);
+    other
+        .batch_execute(&format!("select jobs.delete({second})"))
+        .await
+        .unwrap();
+    db.batch_execute("commit").await.unwrap();
+    assert_reaped(&db).await;
+}

@@ -23,8 +23,8 @@ pub struct Job {
     pub created_at: i64,
     /// When it is or was due.
     pub scheduled_at: i64,
-    /// If it is final: when its retention ends; the latest time there is if it is kept for ever.
-    pub kept_until: i64,
+    /// If it is final: when it became so, which is what its retention counts from.
+    pub finalized_at: i64,
 }
 
 impl Member {
@@ -61,7 +61,7 @@ impl Job {
         self.state == other.state
             && self.created_at >= other.created_at
             && self.scheduled_at >= other.scheduled_at
-            && self.kept_until >= other.kept_until
+            && self.finalized_at >= other.finalized_at
     }
 }
 
@@ -164,7 +164,7 @@ pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdi
 
 /// Which of the jobs under a key still have to be known there, now that another one joins them:
 /// those that hold the key, those on their way, and of each final state those that no newer one
-/// covers, whatever window is looked through. Usually that is one of each; one that comes back by a
+/// covers, whatever window is looked through and whichever retention ends. Usually that is one of each; one that comes back by a
 /// retry joins again.
 ///
 /// This is what keeps the list short, however often a key is used within its retention.

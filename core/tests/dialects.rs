@@ -708,6 +708,16 @@ mod ojs {
             json!("PT"),
             json!("pt1h"),
             json!("P 1 day"),
+            json!("P1H"),
+            json!("P1"),
+            json!("PT15"),
+            json!("P1DT"),
+            json!("PTT1S"),
+            json!("P1Y1Y"),
+            json!("P1M2Y"),
+            json!("PT1S1M"),
+            json!("PT1.2.3S"),
+            json!("PT.S"),
             json!("-PT1H"),
             json!("P-1D"),
             json!("PT1H "),
@@ -723,11 +733,6 @@ mod ojs {
         refused(
             json!({ "ojs": { "period": "PT0S" } }),
             "ojs.period \"PT0S\" is too short",
-            None,
-        );
-        refused(
-            json!({ "ojs": { "period": "P1H" } }),
-            "ojs.period \"P1H\" is not a duration",
             None,
         );
     }

@@ -19,7 +19,7 @@ fn member(id: i64, state: State) -> Member {
             state,
             created_at: id,
             scheduled_at: id,
-            kept_until: i64::MAX,
+            finalized_at: i64::MAX,
         }),
         holds: false,
     }
@@ -115,7 +115,7 @@ fn only_younger_jobs_conflict() {
             state: State::Running,
             created_at,
             scheduled_at,
-            kept_until: i64::MAX,
+            finalized_at: i64::MAX,
         }),
         holds: false,
     };
@@ -366,13 +366,13 @@ fn folding_keeps_live_jobs_holds_and_the_newest_of_each_final_state() {
 
 #[test]
 fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
-    let job = |id, created_at, scheduled_at, kept_until| Member {
+    let job = |id, created_at, scheduled_at, finalized_at| Member {
         id,
         job: Some(Job {
             state: State::Completed,
             created_at,
             scheduled_at,
-            kept_until,
+            finalized_at,
         }),
         holds: false,
     };
@@ -408,11 +408,11 @@ fn any_state() -> impl Strategy<Value = State> {
 
 fn any_members() -> impl Strategy<Value = Vec<Member>> {
     let job = (any_state(), 0..6_i64, 0..6_i64, 0..6_i64).prop_map(
-        |(state, created_at, scheduled_at, kept_until)| Job {
+        |(state, created_at, scheduled_at, finalized_at)| Job {
             state,
             created_at,
             scheduled_at,
-            kept_until,
+            finalized_at,
         },
     );
     let member = (prop::option::weighted(0.9, job), prop::bool::weighted(0.1));
@@ -505,7 +505,7 @@ proptest! {
     ) {
         let at = |members: &[Member]| -> Vec<Member> {
             members.iter().map(|member| Member {
-                job: member.job.filter(|job| !job.state.is_final() || job.kept_until > now),
+                job: member.job.filter(|job| !job.state.is_final() || job.finalized_at > now),
                 ..*member
             }).collect()
         };

@@ -52,7 +52,7 @@ fn retry(id: Option<i64>, reset: Option<bool>) -> StateAnswer {
         luggage.scheduled_at = Some(now);
         place::put_ready(place.id, &luggage);
         if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
-            claims::come_back(key, place.id);
+            claims::come_back(key, place.id, now);
         }
         Some(Ok(State::Available))
     })
@@ -69,7 +69,6 @@ fn delete(id: Option<i64>) -> StateAnswer {
         place.take()?;
         place::erase(place.id);
         if let Some(key) = place.unique_key {
-            claims::forget(&[(key, place.id)]);
             claims::note_orphan(key, time::now());
         }
         Some(Ok(place.state))

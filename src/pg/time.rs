@@ -16,14 +16,12 @@ pub fn now() -> i64 {
 
 /// The end of time, as the server has it.
 const END: i64 = 9_223_371_331_200_000_000;
-/// Longer than any duration that is taken: 2000 years.
-const LONGEST_DAYS: i128 = 2000 * 366;
 const MICROS_PER_DAY: i128 = 86_400_000_000;
 
 /// A timestamp later by a duration; days and months are calendar arithmetic in the session's time zone.
 /// Infinity if that would be near the end of time.
 pub fn add(at: i64, duration: Interval) -> i64 {
-    if i128::from(at) + LONGEST_DAYS * MICROS_PER_DAY > i128::from(END) {
+    if i128::from(at) + at_most(duration) > i128::from(END) {
         return i64::MAX;
     }
     let mut span = to_server(duration);
@@ -42,12 +40,10 @@ pub fn add(at: i64, duration: Interval) -> i64 {
 /// A timestamp earlier by a duration, calendar arithmetic likewise; `None` if that is before
 /// any time that a job can have.
 pub fn ago(at: i64, duration: Interval) -> Option<i64> {
-    let days = i128::from(duration.months) * 31
-        + i128::from(duration.days)
-        + i128::from(duration.micros) / MICROS_PER_DAY;
+    const LONGEST: i128 = 2000 * 366 * MICROS_PER_DAY;
     let mut span = to_server(duration);
     // SAFETY: both arguments have the types of the function called, and the difference fits.
-    (days <= LONGEST_DAYS).then(|| unsafe {
+    (at_most(duration) <= LONGEST).then(|| unsafe {
         let difference = pg_sys::OidFunctionCall2Coll(
             pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_MI_INTERVAL),
             pg_sys::InvalidOid,
@@ -56,6 +52,13 @@ pub fn ago(at: i64, duration: Interval) -> Option<i64> {
         );
         difference.value() as i64
     })
+}
+
+/// The microseconds of a duration in which every month is a long one, and a day more for what
+/// clocks are put forward and back.
+fn at_most(duration: Interval) -> i128 {
+    let days = i128::from(duration.months) * 31 + i128::from(duration.days) + 1;
+    days * MICROS_PER_DAY + i128::from(duration.micros)
 }
 
 /// An interval datum to hand to a statement, allocated in the memory of the call.

@@ -53,12 +53,20 @@ pub struct Found {
     /// A job of the list is gone, or one has come back: it may be what a job that was put
     /// aside was put aside for.
     pub is_outdated: bool,
+    /// the notes of jobs that came back
+    returns: Vec<i64>,
+    /// jobs of which the list says that they hold the key, and which have given it back
+    released: Vec<i64>,
 }
 
 impl Found {
-    /// The jobs, in the order of their ids.
-    pub fn into_holders(self) -> Vec<Holder> {
-        self.holders.into_values().collect()
+    /// The jobs, in the order of their ids, and what a new list of the key makes superfluous.
+    pub fn take_apart(self) -> (Vec<Holder>, Superseded) {
+        let superseded = Superseded {
+            returns: self.returns,
+            released: self.released,
+        };
+        (self.holders.into_values().collect(), superseded)
     }
 
     /// A claim without any job gives one row of nulls. A job in no place at all is not
@@ -67,7 +75,9 @@ impl Found {
         let Some(id) = rows.big(row, 2) else {
             return;
         };
-        let hold_ends_at = rows.big(row, 8);
+        let released = rows.bool(row, 9) == Some(true);
+        let hold_ends_at = rows.big(row, 8).filter(|_| !released);
+        let returned = rows.big(row, 10);
         let job = rows.state(row, 3).map(|state| HolderJob {
             state,
             queue: rows.text(row, 4).expect("queues are not null"),
@@ -75,7 +85,9 @@ impl Found {
             scheduled_at: rows.big(row, 6).expect("it has a default"),
             finalized_at: rows.big(row, 7),
         });
-        self.is_outdated |= job.is_none() || rows.bool(row, 9) == Some(true);
+        self.is_outdated |= job.is_none() || returned.is_some();
+        self.returns.extend(returned);
+        self.released.extend(released.then_some(id));
         if job.is_none() && hold_ends_at.is_none() {
             return;
         }
@@ -86,6 +98,58 @@ impl Found {
             hold_ends_at,
         });
         holder.hold_ends_at = holder.hold_ends_at.max(hold_ends_at);
+    }
+}
+
+/// What is of no use any more once the list of a key is written anew.
+#[derive(Default)]
+pub struct Superseded {
+    returns: Vec<i64>,
+    released: Vec<i64>,
+}
+
+/// New lists of keys that the caller has locked.
+#[derive(Default)]
+pub struct Lists {
+    listed: Vec<Listed>,
+    aside: Vec<(Key, i64)>,
+    returns: Vec<(Key, i64)>,
+    released: Vec<i64>,
+}
+
+impl Lists {
+    /// Adds a job to the list of its key.
+    pub fn list(&mut self, job: Listed) {
+        self.listed.push(job);
+    }
+
+    /// Puts a job aside.
+    pub fn put_aside(&mut self, key: Key, id: i64) {
+        self.aside.push((key, id));
+    }
+
+    /// Leaves out what the list that was looked at said besides.
+    pub fn supersede(&mut self, key: Key, superseded: &Superseded) {
+        let returns = superseded.returns.iter().map(|seq| (key, *seq));
+        self.returns.extend(returns);
+        self.released.extend(&superseded.released);
+    }
+
+    /// Writes them. Always writes the claims, so that a rival with an older snapshot gets 40001.
+    /// Of the notes only those go that were looked at: others may have come since.
+    pub fn write(&self) {
+        if !self.listed.is_empty() {
+            let columns = listed_columns(&self.listed);
+            SET_LISTS.execute(&columns);
+            LISTED_AGAIN.execute(&columns[..2]);
+        }
+        for (plan, pairs) in [(&PUT_ASIDE, &self.aside), (&FORGET_RETURNS, &self.returns)] {
+            if !pairs.is_empty() {
+                let (keys, numbers) = columns(pairs);
+                plan.execute(&[Some(keys), Some(numbers)]);
+            }
+        }
+        forget_releases(&self.released);
     }
 }
 
@@ -162,42 +226,40 @@ pub fn is_contended(key: Key) -> bool {
         || IS_CLAIMED.execute(&[value]) > LOCK_FREE.execute(&[value])
 }
 
-/// Sets the lists of keys that the caller has locked, and puts other jobs aside. Always writes the claim, so that a rival with an older snapshot gets 40001.
-pub fn set_holders(listed: &[Listed], aside: &[(Key, i64)]) {
-    if !listed.is_empty() {
-        let columns = listed_columns(listed);
-        SET_HOLDERS.execute(&columns);
-        for plan in [&LISTED_AGAIN, &RETURNED] {
-            plan.execute(&columns[..2]);
-        }
-    }
-    if !aside.is_empty() {
-        let (keys, ids) = columns(aside);
-        for plan in [&PUT_ASIDE, &RETURNED] {
-            plan.execute(&[Some(keys), Some(ids)]);
-        }
-    }
-}
-
 /// Says that a final job comes back: from now on it counts under its key also if it had
-/// been put aside. Never waits, whoever has locked the claim.
-pub fn come_back(key: Key, id: i64) {
+/// been put aside. Never waits, whoever has locked the claim. Maintenance sees to it that
+/// such notes do not pile up.
+pub fn come_back(key: Key, id: i64, now: i64) {
     COME_BACK.execute(&[bytes(key), Some(Datum::from(id))]);
+    note_orphan(key, now);
 }
 
-/// Forgets jobs that are being deleted, wherever they stand beside the lists.
-pub fn forget(pairs: &[(Key, i64)]) {
+/// Forgets jobs that were put aside and are being deleted. The caller has locked their claims.
+pub fn forget_aside(pairs: &[(Key, i64)]) {
     if !pairs.is_empty() {
         let (keys, ids) = columns(pairs);
-        for plan in [&LISTED_AGAIN, &RETURNED] {
-            plan.execute(&[Some(keys), Some(ids)]);
-        }
+        LISTED_AGAIN.execute(&[Some(keys), Some(ids)]);
     }
 }
 
-/// Ends the hold of a job before it runs out. Never waits, whoever has locked the claim.
-pub fn release_hold(id: i64, hold_ends_at: i64) {
-    RELEASE_HOLD.execute(&[Some(Datum::from(id)), Some(Datum::from(hold_ends_at))]);
+/// Ends the holds of jobs before they run out at the times beside them. Never waits, whoever has
+/// locked the claims.
+pub fn release_holds(holds: &[(i64, i64)]) {
+    if !holds.is_empty() {
+        let column = |value: fn(&(i64, i64)) -> i64, element| {
+            let values: Vec<Arg> = holds.iter().map(|h| Some(Datum::from(value(h)))).collect();
+            Some(array::build(element, &values))
+        };
+        RELEASE_HOLDS.execute(&[column(|h| h.0, INT8), column(|h| h.1, AT)]);
+    }
+}
+
+/// Deletes what tells that jobs have ended their holds: no claim lists these holds any more.
+pub(super) fn forget_releases(ids: &[i64]) {
+    if !ids.is_empty() {
+        let ids: Vec<Arg> = ids.iter().map(|id| Some(Datum::from(*id))).collect();
+        FORGET_RELEASES.execute(&[Some(array::build(INT8, &ids))]);
+    }
 }
 
 /// Notes a key for maintenance to look, from `due_at` on, whether its claim can go.
@@ -262,12 +324,13 @@ macro_rules! holders {
                       COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, b.scheduled_at,
                                j.scheduled_at, j.created_at) AS scheduled_at,
                       f.finalized_at,
-                      CASE WHEN (SELECT true FROM jobs.unique_hold_release x WHERE x.job_id = u.id LIMIT 1) IS NULL
-                           THEN u.hold_ends_at END AS hold_ends_at,
-                      u.came_back
-                 FROM (SELECT l.id, l.hold_ends_at, false AS came_back FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
+                      u.hold_ends_at,
+                      CASE WHEN u.hold_ends_at IS NOT NULL
+                           THEN (SELECT true FROM jobs.unique_hold_release x WHERE x.job_id = u.id LIMIT 1) END AS released,
+                      u.return
+                 FROM (SELECT l.id, l.hold_ends_at, NULL::bigint AS return FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
                         UNION ALL
-                       SELECT t.job_id, NULL, true FROM jobs.unique_return t WHERE t.key = c.key",
+                       SELECT t.job_id, NULL, t.seq FROM jobs.unique_return t WHERE t.key = c.key",
             $more,
             "         ) u
                  LEFT JOIN jobs.job j ON j.id = u.id
@@ -281,7 +344,7 @@ macro_rules! holders {
 }
 macro_rules! look_columns {
     () => {
-        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.came_back FROM "
+        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.released, h.return FROM "
     };
 }
 macro_rules! look_many {
@@ -318,7 +381,7 @@ static LOOK_ONE: Plan = Plan::new(
 static LOOK_MANY: Plan = Plan::new(look_many!(""), &[BYTEAS]);
 static LOOK_AT_ALL: Plan = Plan::new(
     look_many!(
-        " UNION ALL SELECT p.job_id, NULL, false FROM jobs.unique_folded p WHERE p.key = c.key"
+        " UNION ALL SELECT p.job_id, NULL, NULL FROM jobs.unique_folded p WHERE p.key = c.key"
     ),
     &[BYTEAS],
 );
@@ -333,7 +396,7 @@ static CLAIM_OR_LOCK: Plan = Plan::new(
     &[BYTEAS, INT8S, ATS],
 );
 
-static SET_HOLDERS: Plan = Plan::new(
+static SET_LISTS: Plan = Plan::new(
     "UPDATE jobs.unique_claim c SET jobs = n.jobs, hold_ends_at = n.hold_ends_at
        FROM (SELECT u.key, array_agg(u.id ORDER BY u.id) AS jobs,
                     CASE WHEN count(u.hold_ends_at) > 0 THEN array_agg(u.hold_ends_at ORDER BY u.id) END AS hold_ends_at
@@ -351,17 +414,24 @@ static LISTED_AGAIN: Plan = Plan::new(
     &[BYTEAS, INT8S],
 );
 static COME_BACK: Plan = Plan::new(
-    "INSERT INTO jobs.unique_return (key, job_id) VALUES ($1, $2)",
+    "INSERT INTO jobs.unique_return (key, seq, job_id) VALUES ($1, nextval('jobs.job_seq'), $2)",
     &[BYTEA, INT8],
 );
-static RETURNED: Plan = Plan::new(
-    "DELETE FROM jobs.unique_return u USING unnest($1, $2) AS n(key, id) WHERE u.key = n.key AND u.job_id = n.id",
+static FORGET_RETURNS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_return u USING unnest($1, $2) AS n(key, seq) WHERE u.key = n.key AND u.seq = n.seq",
     &[BYTEAS, INT8S],
 );
 
-static RELEASE_HOLD: Plan = Plan::new(
-    "INSERT INTO jobs.unique_hold_release (job_id, hold_ends_at) VALUES ($1, $2)",
-    &[INT8, AT],
+// A job that starts again has given its key back before.
+static RELEASE_HOLDS: Plan = Plan::new(
+    "INSERT INTO jobs.unique_hold_release (job_id, hold_ends_at)
+     SELECT n.id, n.ends_at FROM unnest($1, $2) AS n(id, ends_at)
+      WHERE NOT EXISTS (SELECT FROM jobs.unique_hold_release r WHERE r.job_id = n.id)",
+    &[INT8S, ATS],
+);
+static FORGET_RELEASES: Plan = Plan::new(
+    "DELETE FROM jobs.unique_hold_release WHERE job_id = ANY ($1)",
+    &[INT8S],
 );
 static NOTE_ORPHAN: Plan = Plan::new(
     "INSERT INTO jobs.unique_orphan (key, due_at) VALUES ($1, $2)",

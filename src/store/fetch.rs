@@ -52,9 +52,7 @@ pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&T
             .collect();
         (read(rows), held)
     });
-    for (id, hold_ends_at) in held {
-        claims::release_hold(id, hold_ends_at);
-    }
+    claims::release_holds(&held);
     answer
 }
 

@@ -35,9 +35,7 @@ fn completed(plan: &Plan, args: &[Arg]) -> BTreeSet<(i64, i64)> {
         }
         (completed, held)
     });
-    for (id, hold_ends_at) in held {
-        claims::release_hold(id, hold_ends_at);
-    }
+    claims::release_holds(&held);
     completed
 }
 

@@ -8,7 +8,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::claims::key_array;
+use super::claims::{self, key_array};
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
@@ -113,20 +113,43 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     Claims { locked, busy }
 }
 
-/// Deletes those claims under which neither a job nor a hold is left; how many. Those that
+/// Deletes those claims under which neither a job nor a hold is left. Those that
 /// have a hold left are noted for when it runs out. The caller has locked all of them.
 ///
 /// It has to be a statement of its own, after the locking: it looks with a snapshot in
 /// which everything is visible that the lock waited out. In one statement with the
 /// locking it would look with the older snapshot and delete the claim of a live job.
-pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) -> usize {
+pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) {
     if keys.is_empty() {
-        return 0;
+        return;
     }
     let list: Vec<Key> = keys.iter().copied().collect();
     let args = [Some(key_array(&list)), big(now)];
     NOTE_HELD.execute(&args);
-    REAP_CLAIMS.execute(&args)
+    let (mut reaped, mut jobs) = (Vec::new(), Vec::new());
+    REAP_CLAIMS.run(&args, |rows| {
+        for row in 0..rows.len() {
+            reaped.extend(Key::from_bytes(
+                &rows.bytes(row, 1).expect("keys are not null"),
+            ));
+            jobs.extend(rows.big(row, 2));
+        }
+    });
+    // With a claim goes what stands beside it: of jobs that are gone by now.
+    let reaped = Some(key_array(&reaped));
+    for plan in [&FORGET_ASIDE, &FORGET_RETURNS] {
+        plan.execute(&[reaped]);
+    }
+    claims::forget_releases(&jobs);
+}
+
+/// Deletes what stands beside claims and is of no use: of jobs that are gone, and more than one
+/// note that a job came back. The caller has locked all of them.
+pub fn tidy_claims(keys: &BTreeSet<Key>) {
+    let list: Vec<Key> = keys.iter().copied().collect();
+    for plan in [&TIDY_ASIDE, &TIDY_RETURNS] {
+        plan.execute(&[Some(key_array(&list))]);
+    }
 }
 
 /// Keys that maintenance was to look at by now, a key a note; the notes are taken away.
@@ -143,7 +166,8 @@ pub fn forget_releases(horizon: i64, limit: i64) -> usize {
     FORGET_RELEASES.execute(&[big(horizon), big(limit)])
 }
 
-/// When something will be due next, of all that maintenance cares for.
+/// When a job will be due next for maintenance. What is only to be cleared away can wait for the
+/// next pass.
 pub fn next_due(retention: Retention) -> Option<i64> {
     let micros = |r: Option<i64>| r.map(Datum::from);
     NEXT_DUE.run(
@@ -251,8 +275,8 @@ macro_rules! without_job {
               WHERE u.ends_at > $2 AND NOT EXISTS (SELECT FROM jobs.unique_hold_release r WHERE r.job_id = u.id)) hold
           WHERE c.key = ANY ($1)
             AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)
-            AND NOT EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key)
-            AND NOT EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key)"
+            AND NOT EXISTS (SELECT FROM jobs.unique_folded u JOIN jobs.job j ON j.id = u.job_id WHERE u.key = c.key)
+            AND NOT EXISTS (SELECT FROM jobs.unique_return u JOIN jobs.job j ON j.id = u.job_id WHERE u.key = c.key)"
     };
 }
 static NOTE_HELD: Plan = Plan::new(
@@ -265,11 +289,32 @@ static NOTE_HELD: Plan = Plan::new(
 );
 static REAP_CLAIMS: Plan = Plan::new(
     concat!(
-        "DELETE FROM jobs.unique_claim WHERE key IN (SELECT c.key",
+        "WITH reaped AS (DELETE FROM jobs.unique_claim WHERE key IN (SELECT c.key",
         without_job!(),
-        " AND hold.ends_at IS NULL)"
+        " AND hold.ends_at IS NULL) RETURNING key, jobs)
+         SELECT key, unnest(jobs) FROM reaped"
     ),
     &[BYTEAS, AT],
+);
+static FORGET_ASIDE: Plan = Plan::new(
+    "DELETE FROM jobs.unique_folded WHERE key = ANY ($1)",
+    &[BYTEAS],
+);
+static FORGET_RETURNS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_return WHERE key = ANY ($1)",
+    &[BYTEAS],
+);
+static TIDY_ASIDE: Plan = Plan::new(
+    "DELETE FROM jobs.unique_folded u WHERE u.key = ANY ($1) AND NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = u.job_id)",
+    &[BYTEAS],
+);
+static TIDY_RETURNS: Plan = Plan::new(
+    "WITH notes AS MATERIALIZED (
+       SELECT u.key, u.seq, row_number() OVER (PARTITION BY u.key, u.job_id ORDER BY u.seq DESC) > 1
+                OR NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = u.job_id) AS superfluous
+         FROM jobs.unique_return u WHERE u.key = ANY ($1))
+     DELETE FROM jobs.unique_return u USING notes n WHERE n.superfluous AND u.key = n.key AND u.seq = n.seq",
+    &[BYTEAS],
 );
 static TAKE_ORPHANS: Plan = Plan::new(
     "DELETE FROM jobs.unique_orphan WHERE ctid = ANY (ARRAY(

@@ -146,6 +146,16 @@ impl Place {
         pinned > 0
     }
 
+    /// Makes a running or final job that was due at another time than its row says go by its row.
+    pub fn forget_schedule(&self) {
+        let plan = if self.state == State::Running {
+            &FORGET_SCHEDULE_RUNNING
+        } else {
+            &FORGET_SCHEDULE_FINISHED
+        };
+        plan.execute(&[big(self.id)]);
+    }
+
     /// Asks the worker of a running job to stop; whether it still is where it was seen.
     pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
         REQUEST_CANCEL.execute(&[
@@ -371,6 +381,14 @@ static LOCK_RUNNING: Plan = Plan::new(
 static PIN_FINISHED: Plan = Plan::new(
     "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE",
     &[INT8, TEXT],
+);
+static FORGET_SCHEDULE_RUNNING: Plan = Plan::new(
+    "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL",
+    &[INT8],
+);
+static FORGET_SCHEDULE_FINISHED: Plan = Plan::new(
+    "UPDATE jobs.finished SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL",
+    &[INT8],
 );
 static REQUEST_CANCEL: Plan = Plan::new(
     "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)

@@ -14,7 +14,7 @@ use super::lock::Impatience;
 use super::under::{self, Under, cutoff, decide};
 use crate::error::{Error, Result};
 use crate::pg::subxact;
-use crate::store::claims::{self, Holder, Listed};
+use crate::store::claims::{self, Holder, Listed, Lists};
 use crate::store::insert::{self, NewJob};
 use crate::store::place;
 use crate::transition;
@@ -83,16 +83,15 @@ impl<'a> Batch<'a> {
     /// Inserts all of them: the protocol.
     pub(super) fn insert(mut self) -> Result<Vec<Outcome>> {
         let keys: Vec<Key> = self.groups.keys().copied().collect();
-        self.look(&keys);
+        self.look_for_decision(&keys);
         self.decide(&keys)?;
         let contested: Vec<Key> = keys.into_iter().filter(|key| self.inserts(*key)).collect();
         self.take_ids();
         let mut fresh = self.claim(&contested);
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
         // only one of a key that nobody had.
-        let (singly, together): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
-            let alone = fresh.contains(key) && self.groups[key].len() == 1;
-            self.touches_others(*key) && (!alone || self.has_single(*key))
+        let (together, singly): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
+            self.is_settled_by_claim(*key) && (fresh.contains(key) || !self.touches_others(*key))
         });
         self.set_aside(&singly);
         for key in &singly {
@@ -119,11 +118,26 @@ impl<'a> Batch<'a> {
             .expect("only unique jobs have a key")
     }
 
-    /// Looks at the jobs under some keys, with a snapshot of now.
+    /// Looks at the jobs under some keys, with a snapshot of now, as far as their candidates are
+    /// decided by them.
+    fn look_for_decision(&mut self, keys: &[Key]) {
+        let found = under::look_many(keys, |key| {
+            let mut indexes = self.groups[key].iter();
+            indexes.any(|&index| under::asks_for_final(self.policy(index)))
+        });
+        self.replace_under(keys, found);
+    }
+
+    /// Looks at everything under some keys: their lists are to be written.
     fn look(&mut self, keys: &[Key]) {
-        if !keys.is_empty() {
-            self.under.extend(under::look_many(keys));
+        self.replace_under(keys, under::look_many(keys, |_| true));
+    }
+
+    fn replace_under(&mut self, keys: &[Key], found: BTreeMap<Key, Under>) {
+        for key in keys {
+            self.under.remove(key);
         }
+        self.under.extend(found);
     }
 
     /// Decides the candidates of some keys, by the jobs under the key and by those of
@@ -206,6 +220,11 @@ impl<'a> Batch<'a> {
             .filter(|&index| matches!(self.decisions[index], Decision::Insert))
     }
 
+    /// Whether it is settled who inserts under a key once nobody else has it.
+    fn is_settled_by_claim(&self, key: Key) -> bool {
+        !self.touches_others(key) || (self.groups[&key].len() == 1 && !self.has_single(key))
+    }
+
     /// Whether a candidate of a key needs its claim.
     fn inserts(&self, key: Key) -> bool {
         self.inserted(key).next().is_some() || self.has_single(key)
@@ -246,25 +265,26 @@ impl<'a> Batch<'a> {
             let indexes = self.groups[&key].iter();
             indexes.map(move |&index| (index, key))
         });
-        let in_order: BTreeMap<usize, Key> = candidates.collect();
+        // Busy ones stay so: their keys are not locked.
+        let in_order: BTreeMap<usize, Key> = candidates
+            .filter(|(index, _)| !matches!(self.decisions[*index], Decision::Busy))
+            .collect();
         self.lock_running(&in_order);
         for (index, key) in in_order {
-            if !matches!(self.decisions[index], Decision::Busy) {
-                self.decisions[index] = self.insert_next(key, index)?;
-            }
+            self.decisions[index] = self.insert_next(key, index)?;
         }
         Ok(())
     }
 
-    /// Locks the running jobs that candidates of several keys will take the place of, in the order
+    /// Locks the running jobs that several candidates will take the place of, in the order
     /// in which a completion of many jobs takes them: neither waits for the other with something
     /// that the other one needs.
     fn lock_running(&mut self, candidates: &BTreeMap<usize, Key>) {
-        let keys: BTreeSet<Key> = candidates.values().copied().collect();
-        if keys.len() < 2 {
+        if candidates.len() < 2 {
             return;
         }
-        self.look(&keys.into_iter().collect::<Vec<_>>());
+        let keys: BTreeSet<Key> = candidates.values().copied().collect();
+        self.look_for_decision(&keys.into_iter().collect::<Vec<_>>());
         let mut running = BTreeSet::new();
         for (&index, key) in candidates {
             let under = self.under.get(key);
@@ -287,7 +307,7 @@ impl<'a> Batch<'a> {
         let job = &self.candidates[index].job;
         loop {
             check_for_interrupts!();
-            self.look(&[key]);
+            self.look_for_decision(&[key]);
             match decide(policy, self.under.get(&key), job.created_at) {
                 Verdict::Insert => {
                     self.insert_under(key, index, job);
@@ -314,7 +334,7 @@ impl<'a> Batch<'a> {
                     for id in cancel {
                         if transition::replaced(id)? {
                             if let Some(hold_ends_at) = under.holder(id).hold_ends_at {
-                                claims::release_hold(id, hold_ends_at);
+                                claims::release_holds(&[(id, hold_ends_at)]);
                             }
                             replaced = Some(id);
                         }
@@ -335,7 +355,7 @@ impl<'a> Batch<'a> {
                     };
                     let before = self.under[&key].holder(id).clone();
                     if transition::updated(id, &updates, job)? {
-                        self.look(&[key]);
+                        self.look_for_decision(&[key]);
                         let after = self.under[&key].find(id).cloned();
                         return Ok(Decision::Existing(after.unwrap_or(before)));
                     }
@@ -348,11 +368,12 @@ impl<'a> Batch<'a> {
     fn insert_under(&mut self, key: Key, index: usize, job: &NewJob) -> i64 {
         // Also of what was replaced: it is final by now.
         self.look(&[key]);
-        let (mut listed, aside) = self.under[&key].folded(key);
         let id = *self.ids[index].get_or_insert_with(|| insert::ids(1)[0]);
         insert::many(&[(id, job)]);
-        listed.push(listing(key, id, job));
-        claims::set_holders(&listed, &aside);
+        let mut lists = Lists::default();
+        self.under[&key].fold_into(key, &mut lists);
+        lists.list(listing(key, id, job));
+        lists.write();
         id
     }
 
@@ -423,9 +444,9 @@ impl<'a> Batch<'a> {
             .iter()
             .filter(|key| self.inserts(**key))
             .map(|&key| match self.inserted(key).next() {
-                Some(index) => self.listing(key, index),
-                // What is decided under the lock has no id yet; until then no job has id 0.
-                None => Listed {
+                Some(index) if self.is_settled_by_claim(key) => self.listing(key, index),
+                // What is decided under the lock is not listed yet; until then no job has id 0.
+                _ => Listed {
                     key,
                     id: 0,
                     hold_ends_at: None,
@@ -451,20 +472,19 @@ impl<'a> Batch<'a> {
             })
             .collect();
         insert::many(&rows);
-        let (mut listed, mut aside) = (Vec::new(), Vec::new());
+        let mut lists = Lists::default();
         let more = fresh
             .iter()
             .filter(|key| self.inserted(**key).nth(1).is_some());
         for &key in taken.iter().chain(more).filter(|key| self.inserts(**key)) {
             if let Some(under) = self.under.get(&key) {
-                let (kept, folded) = under.folded(key);
-                listed.extend(kept);
-                aside.extend(folded);
+                under.fold_into(key, &mut lists);
             }
-            let new = self.inserted(key);
-            listed.extend(new.map(|index| self.listing(key, index)));
+            for index in self.inserted(key) {
+                lists.list(self.listing(key, index));
+            }
         }
-        claims::set_holders(&listed, &aside);
+        lists.write();
     }
 
     /// A candidate that is to be inserted, as its key's claim lists it.

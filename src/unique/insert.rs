@@ -37,7 +37,7 @@ impl Candidate<'_> {
                 state: self.job.state,
                 created_at: self.job.created_at,
                 scheduled_at: self.job.scheduled_at(),
-                kept_until: i64::MAX,
+                finalized_at: i64::MAX,
             }),
             holds: self.job.hold.is_some(),
         }
@@ -78,7 +78,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
     let now = candidate.job.created_at;
-    let mut under = under::look(key);
+    let mut under = under::look(key, policy);
     if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
         return Ok(answer);
     }
@@ -87,7 +87,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     }
     if lock::take(key) {
         // Whoever had the lock has decided meanwhile.
-        under = under::look(key);
+        under = under::look(key, policy);
         if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
             return Ok(answer);
         }

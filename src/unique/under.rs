@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
+use jobs_core::state::State;
 use jobs_core::verdict::{self, Job, Member, Verdict};
 
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::claims::{self, Found, Holder, Listed};
-
-/// Jobs with the key that they are under.
-pub(super) type Pairs = Vec<(Key, i64)>;
+use crate::store::claims::{self, Found, Holder, HolderJob, Listed, Lists, Superseded};
 
 /// The jobs under a key that has a claim.
 pub(super) struct Under {
@@ -19,26 +17,29 @@ pub(super) struct Under {
     holders: Vec<Holder>,
     /// a member a holder
     members: Vec<Member>,
+    superseded: Superseded,
 }
 
-/// The jobs under a key, if it has a claim. Takes no lock.
-pub(super) fn look(key: Key) -> Option<Under> {
+/// The jobs under a key that a policy decides by, if it has a claim. Takes no lock.
+pub(super) fn look(key: Key, policy: &Policy) -> Option<Under> {
     let found = claims::look(key)?;
-    if found.is_outdated {
-        return look_many(&[key]).remove(&key);
+    if found.is_outdated && asks_for_final(policy) {
+        let mut all = claims::look_at_all(&[key]);
+        return all.remove(&key).map(Under::new);
     }
     Some(Under::new(found))
 }
 
 /// The jobs under each key that has a claim. Takes no lock.
-pub(super) fn look_many(keys: &[Key]) -> BTreeMap<Key, Under> {
+///
+/// What was put aside, which is final, counts for nothing as long as what it was put aside for is
+/// there. Where that is not certain and `all` is wanted, everything is read anew, in one snapshot.
+pub(super) fn look_many(keys: &[Key], all: impl Fn(&Key) -> bool) -> BTreeMap<Key, Under> {
     let mut found = claims::look_many(keys);
     let outdated: Vec<Key> = found
         .iter()
-        .filter_map(|(key, found)| found.is_outdated.then_some(*key))
+        .filter_map(|(key, found)| (found.is_outdated && all(key)).then_some(*key))
         .collect();
-    // What was put aside counts for nothing as long as what it was put aside for is there.
-    // Where that is not certain all is read anew, in one snapshot.
     if !outdated.is_empty() {
         for key in &outdated {
             found.remove(key);
@@ -51,11 +52,16 @@ pub(super) fn look_many(keys: &[Key]) -> BTreeMap<Key, Under> {
         .collect()
 }
 
+/// Whether final jobs can be duplicates.
+pub(super) fn asks_for_final(policy: &Policy) -> bool {
+    policy.by_state.iter().any(State::is_final)
+}
+
 impl Under {
     fn new(found: Found) -> Under {
         let retention = Retention::current();
         let now = time::now();
-        let mut holders = found.into_holders();
+        let (mut holders, superseded) = found.take_apart();
         for holder in &mut holders {
             holder.hold_ends_at = holder.hold_ends_at.filter(|ends_at| *ends_at > now);
         }
@@ -63,17 +69,20 @@ impl Under {
         let members = holders
             .iter_mut()
             .map(|holder| {
-                let member = Member {
-                    id: holder.id,
-                    job: counts(holder, retention).filter(|job| job.kept_until > now),
-                    holds: holder.hold_ends_at.is_some(),
-                };
                 // Past its retention it counts as gone, pruned or not.
-                holder.job = holder.job.take().filter(|_| member.job.is_some());
-                member
+                holder.job = holder.job.take().filter(|job| is_kept(job, retention, now));
+                Member {
+                    id: holder.id,
+                    job: holder.job.as_ref().map(counts),
+                    holds: holder.hold_ends_at.is_some(),
+                }
             })
             .collect();
-        Under { holders, members }
+        Under {
+            holders,
+            members,
+            superseded,
+        }
     }
 
     /// A job that was decided by.
@@ -87,32 +96,38 @@ impl Under {
         self.holders.iter().find(|holder| holder.id == id)
     }
 
-    /// The jobs that stay in the key's list, and those that are put aside.
-    pub(super) fn folded(&self, key: Key) -> (Vec<Listed>, Pairs) {
+    /// Adds to new lists which jobs stay in the list of the key, and which are put aside.
+    pub(super) fn fold_into(&self, key: Key, lists: &mut Lists) {
         let kept = verdict::fold(&self.members);
-        let (kept, aside): (Vec<&Holder>, Vec<&Holder>) =
-            self.holders.iter().partition(|h| kept.contains(&h.id));
-        let listed = kept.into_iter().map(|holder| Listed {
-            key,
-            id: holder.id,
-            hold_ends_at: holder.hold_ends_at,
-        });
-        let aside = aside.into_iter().map(|holder| (key, holder.id));
-        (listed.collect(), aside.collect())
+        for holder in &self.holders {
+            if kept.contains(&holder.id) {
+                lists.list(Listed {
+                    key,
+                    id: holder.id,
+                    hold_ends_at: holder.hold_ends_at,
+                });
+            } else {
+                lists.put_aside(key, holder.id);
+            }
+        }
+        lists.supersede(key, &self.superseded);
     }
 }
 
-/// What counts of a job that exists.
-fn counts(holder: &Holder, retention: Retention) -> Option<Job> {
-    let job = holder.job.as_ref()?;
-    let kept = retention.of(job.state);
-    let kept_until = job.finalized_at.zip(kept);
-    Some(Job {
+fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
+    match (job.finalized_at, retention.of(job.state)) {
+        (Some(at), Some(kept)) => at.saturating_add(kept) > now,
+        _ => true,
+    }
+}
+
+fn counts(job: &HolderJob) -> Job {
+    Job {
         state: job.state,
         created_at: job.created_at,
         scheduled_at: job.scheduled_at,
-        kept_until: kept_until.map_or(i64::MAX, |(at, kept)| at.saturating_add(kept)),
-    })
+        finalized_at: job.finalized_at.unwrap_or(i64::MAX),
+    }
 }
 
 /// Decides a job inserted `now` by the jobs under its key.
@@ -132,7 +147,7 @@ pub(super) fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
 /// What an insert with a key would be told now: the newest job that conflicts, if one
 /// does, and the word for what would happen.
 pub fn foresee(policy: &Policy, key: Key) -> (Option<Holder>, &'static str) {
-    let under = look(key);
+    let under = look(key, policy);
     let verdict = decide(policy, under.as_ref(), time::now());
     let id = match &verdict {
         Verdict::Insert => None,

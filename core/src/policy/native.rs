@@ -100,7 +100,14 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
     let Some(value) = given.get("by_period") else {
         return Ok(None);
     };
-    let Some(micros) = interval::from_json(value, "by_period", read)?.fixed_micros() else {
+    let length = interval::from_json(value, "by_period", read)?;
+    let Some(micros) = length.fixed_micros() else {
+        if length.months == 0 {
+            return Err(Invalid::new(
+                format!("by_period {value} is out of range"),
+                "A period is at most 106751991 days.",
+            ));
+        }
         return Err(Invalid::new(
             format!("by_period {value} has no fixed length"),
             "A period has a fixed length of at least one second; months and years differ in length.",

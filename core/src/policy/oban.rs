@@ -186,7 +186,8 @@ fn period(given: &Given) -> Result<Option<Interval>, Invalid> {
     let value = given.get("period").unwrap_or(&Value::Null);
     match seconds.and_then(interval::from_seconds) {
         Some(length) if length.is_positive() => Ok(Some(length)),
-        Some(_) => Err(not_positive("oban.period", value)),
+        Some(_) => Err(not_positive("oban.period", value)
+            .hint("Write \"infinity\" if there is to be none; left out, it is a minute.")),
         None => Err(Invalid::new(
             format!("oban.period {value} is not a period"),
             "oban.period is a number of seconds, \"infinity\", or a list of a number and a unit from seconds to months.",

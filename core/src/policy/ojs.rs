@@ -151,13 +151,33 @@ fn period(given: &Given, read: ReadInterval) -> Result<Option<Interval>, Invalid
     }
 }
 
-/// Whether the text has the letters of an ISO 8601 duration and nothing else; in what order they
-/// may come is known to the reader of durations.
+/// Whether the text is an ISO 8601 duration: numbers with their units, each unit at most once and
+/// in order, those of the clock behind a T. The reader of durations takes more.
 fn is_iso_8601(text: &str) -> bool {
-    text.strip_prefix('P').is_some_and(|rest| {
-        rest.contains(|char: char| char.is_ascii_digit())
-            && rest
-                .chars()
-                .all(|char| char.is_ascii_digit() || "YMWDTHS.".contains(char))
-    })
+    let Some(rest) = text.strip_prefix('P') else {
+        return false;
+    };
+    match rest.split_once('T') {
+        None => has_units(rest, "YMWD"),
+        Some((date, clock)) => {
+            (date.is_empty() || has_units(date, "YMWD")) && has_units(clock, "HMS")
+        }
+    }
+}
+
+/// Whether the text is one or more numbers, each followed by one of the units, which come in order.
+fn has_units(text: &str, units: &str) -> bool {
+    let mut rest = text;
+    let mut units = units.chars();
+    while let Some(end) = rest.find(|char: char| !char.is_ascii_digit() && char != '.') {
+        let (number, unit) = rest.split_at(end);
+        let whole_and_part = number.split('.').collect::<Vec<_>>();
+        let is_number =
+            whole_and_part.len() <= 2 && whole_and_part.iter().all(|part| !part.is_empty());
+        if !is_number || !units.any(|next| unit.starts_with(next)) {
+            return false;
+        }
+        rest = &unit[1..];
+    }
+    rest.is_empty() && !text.is_empty()
 }

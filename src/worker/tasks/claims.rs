@@ -1,4 +1,5 @@
-//! Claims that lost a job by delete, or the hold of a job that is gone, go when no other job needs them.
+//! Claims that lost a job by delete, or the hold of a job that is gone, go when no other job needs
+//! them; and what stands beside claims is kept short.
 
 use super::Task;
 use crate::pg::time;
@@ -21,6 +22,7 @@ fn run(limit: i64) -> usize {
     for key in &locks.busy {
         claims::note_orphan(*key, now);
     }
+    maintain::tidy_claims(&locks.locked);
     maintain::reap_claims(&locks.locked, time::now());
     let looked_at = notes.iter().filter(|key| !locks.busy.contains(key)).count();
     looked_at + maintain::forget_releases(now - RELEASES_KEPT, limit)

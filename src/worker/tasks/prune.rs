@@ -46,7 +46,7 @@ fn prune(state: State, horizon: i64, limit: i64) -> usize {
         .iter()
         .filter_map(|(id, key)| Some(((*key)?, *id)))
         .collect();
-    claims::forget(&unique);
+    claims::forget_aside(&unique);
     maintain::reap_claims(&locks.locked, time::now());
     free.len()
 }

@@ -47,3 +47,13 @@ select ord, unique_skipped_as_duplicate as skipped, replaced_id - min(id) over (
 select array_length(pg_temp.listed('d'), 1) as listed, (select count(distinct id) from unnest(pg_temp.listed('d')) id) as different;
 -- One of them that is rejected because of another one: that one is rolled back as well, so its id says nothing.
 select pg_temp.ask($$select jobs.insert_many('[{"kind": "e", "unique_opts": {"by_kind": true}}, {"kind": "e", "unique_opts": {"by_kind": true, "on_conflict": "replace"}}, {"kind": "e", "unique_opts": {"by_kind": true, "on_conflict": "reject"}}]')$$);
+-- A job that came back more than once is shown once.
+select pg_temp.cancelled('f') as first, pg_temp.cancelled('f') as second, pg_temp.cancelled('f') as third \gset
+select jobs.retry(:first), jobs.cancel(:first), jobs.retry(:first);
+select array_length(holders, 1) as holders from jobs.unique_claims where key = jobs.unique_key('f', '{}', '{"by_kind": true}');
+-- What is left of it in notes is bounded by maintenance.
+select count(*) from generate_series(1, 20) n, lateral (select jobs.cancel(:first + 0 * n)) c, lateral (select jobs.retry(:first + 0 * n)) r;
+select count(*) from jobs.unique_return where job_id = :first;
+select rows > 0 as some from jobs.maintain() where task = 'claims';
+select count(*) from jobs.unique_return where job_id = :first;
+select holder = :first as first, would from jobs.explain_unique('f', '{}', '{"by_state": ["available"]}');

@@ -142,3 +142,26 @@ select count(*) > 0 as some from jobs.unique_hold_release;
 select pg_temp.later('2 hours');
 select rows > 0 as some from jobs.maintain() where task = 'claims';
 select count(*) from jobs.unique_hold_release;
+
+-- Elements of one batch that replace or update: a new key's hold stands for a job that is there.
+select ord, unique_skipped_as_duplicate as skipped, state, replaced_id is not null as replaces from jobs.insert_many(
+  '[{"kind": "p", "unique_opts": {"by_kind": true, "hold_for": "1 hour", "on_conflict": "replace"}}, {"kind": "p", "unique_opts": {"by_kind": true}}, {"kind": "p", "unique_opts": {"by_state": ["running"], "on_conflict": "replace"}}]');
+select state from jobs.jobs where kind = 'p' order by id;
+select ord, unique_skipped_as_duplicate as skipped, state from jobs.insert_batch('q', array['1', '1']::jsonb[], '{"faktory": {"unique_for": 60}, "on_conflict": {"update": {"scheduled": ["args"]}}}');
+select count(*) from jobs.jobs where kind = 'q';
+-- Given back is given back once: a job that starts again and again leaves one note, and none when its claim is gone.
+truncate jobs.ready;
+select unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_state": [], "hold_for": "1 year", "hold_until": "start"}');
+select count(*) from generate_series(1, 5), lateral jobs.fetch() f, lateral jobs.release(f.id, f.token);
+select count(*) from jobs.unique_hold_release where job_id = pg_temp.job('r');
+select jobs.delete(pg_temp.job('r'));
+select rows > 0 as some from jobs.maintain() where task = 'claims';
+select count(*) from jobs.unique_hold_release;
+-- A takeover drops the note as well: the claim says that the first job does not hold any more.
+select unique_skipped_as_duplicate as skipped from jobs.insert('s', '{}', '{"by_state": [], "hold_for": "1 year", "hold_until": "start"}');
+select pg_temp.fetched('s');
+select unique_skipped_as_duplicate as skipped from jobs.insert('s', '{}', '{"by_state": [], "hold_for": "1 year"}');
+select count(*) from jobs.unique_hold_release;
+-- Longer than time is for ever.
+select unique_skipped_as_duplicate as skipped from jobs.insert('t', '{}', '{"by_state": [], "hold_for": "1000000 years"}');
+select pg_temp.until('t');
