@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -24,6 +24,7 @@ pub enum Mode {
 /// What a cluster is made with; `Cluster::builder()`.
 #[derive(Default)]
 pub struct Builder {
+    pg_config: Option<PathBuf>,
     settings: Vec<(String, String)>,
     allowed: Vec<(u32, String)>,
 }
@@ -32,6 +33,12 @@ impl Builder {
     /// A line of postgresql.conf. Later ones win, also over what the harness sets.
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.settings.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Another Postgres than that of `JOBS_PG_CONFIG`.
+    pub fn postgres(mut self, pg_config: &Path) -> Self {
+        self.pg_config = Some(pg_config.into());
         self
     }
 
@@ -48,7 +55,10 @@ impl Builder {
 
     /// Makes the cluster and starts its server.
     pub fn start(self) -> Cluster {
-        let cluster = Cluster::in_new_directory(self.allowed);
+        let cluster = Cluster::in_new_directory(
+            self.pg_config.as_deref().map_or_else(bindir, bindir_of),
+            self.allowed,
+        );
         cluster.run(cluster.bin("initdb").arg("-D").arg(cluster.data()).args([
             "-U",
             "postgres",
@@ -78,6 +88,7 @@ impl Builder {
 
 /// A running (or stopped) private server.
 pub struct Cluster {
+    bindir: PathBuf,
     directory: TempDir,
     allowed: Mutex<Vec<(u32, String)>>,
 }
@@ -225,7 +236,8 @@ impl Cluster {
 
     /// A standby of this cluster, streaming from it.
     pub fn standby(&self) -> Cluster {
-        let standby = Cluster::in_new_directory(self.allowed.lock().unwrap().clone());
+        let standby =
+            Cluster::in_new_directory(self.bindir.clone(), self.allowed.lock().unwrap().clone());
         // Its receiver ends in FATAL whenever the primary goes away and when it is promoted.
         standby.allow(u32::MAX, " walreceiver : FATAL: ");
         standby.run(
@@ -277,7 +289,7 @@ impl Cluster {
 
     /// A client program of the same Postgres (pg_dump, psql, pgbench, ..), with this server as its default.
     pub fn bin(&self, program: &str) -> Command {
-        let path = bindir().join(program);
+        let path = self.bindir.join(program);
         let mut command = if is_root() {
             let mut command = Command::new("runuser");
             command.args(["-u", "postgres", "--"]).arg(path);
@@ -293,7 +305,7 @@ impl Cluster {
         command
     }
 
-    fn in_new_directory(allowed: Vec<(u32, String)>) -> Cluster {
+    fn in_new_directory(bindir: PathBuf, allowed: Vec<(u32, String)>) -> Cluster {
         // In /tmp, because the path of a socket may have no more than 107 bytes.
         let directory = tempfile::Builder::new()
             .prefix("jobs.")
@@ -305,6 +317,7 @@ impl Cluster {
         }
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).expect("chmod");
         Cluster {
+            bindir,
             directory,
             allowed: Mutex::new(allowed),
         }
@@ -373,25 +386,23 @@ impl Drop for Cluster {
 }
 
 /// From `JOBS_PG_CONFIG`, which ./dev sets, else where ./dev keeps its private Postgres.
-fn bindir() -> &'static Path {
-    static BINDIR: OnceLock<PathBuf> = OnceLock::new();
-    BINDIR.get_or_init(|| {
-        let default = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../.dev/pg15/lib/postgresql/15/bin/pg_config"
-        );
-        let pg_config = PathBuf::from(std::env::var("JOBS_PG_CONFIG").unwrap_or(default.into()));
-        assert!(
-            pg_config.exists(),
-            "no {}: run this through ./dev test server",
-            pg_config.display()
-        );
-        pg_config
-            .parent()
-            .expect("a directory")
-            .canonicalize()
-            .expect("a directory")
-    })
+fn bindir() -> PathBuf {
+    let default = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../.dev/pg15/lib/postgresql/15/bin/pg_config"
+    );
+    let pg_config = std::env::var("JOBS_PG_CONFIG").unwrap_or(default.into());
+    bindir_of(Path::new(&pg_config))
+}
+
+fn bindir_of(pg_config: &Path) -> PathBuf {
+    assert!(
+        pg_config.exists(),
+        "no {}: run this through ./dev test server",
+        pg_config.display()
+    );
+    let directory = pg_config.parent().expect("a directory");
+    directory.canonicalize().expect("a directory")
 }
 
 /// Postgres refuses to run as root; as root its programs run as user postgres.

@@ -1,0 +1,160 @@
+//! What answers and errors say.
+
+use tokio_postgres::SimpleQueryMessage;
+
+use super::generate::Say;
+use super::model::*;
+
+/// What went wrong in a task of maintenance, but for what may happen to any transaction.
+pub fn wrong_task(row: &[Option<String>]) -> Option<String> {
+    let error = row[1].clone()?;
+    let is_usual = ["serialize", "deadlock"]
+        .iter()
+        .any(|usual| error.contains(usual));
+    (!is_usual).then_some(error)
+}
+
+pub fn cells(message: &SimpleQueryMessage) -> Option<Vec<Option<String>>> {
+    match message {
+        SimpleQueryMessage::Row(row) => Some(
+            (0..row.len())
+                .map(|column| row.get(column).map(str::to_string))
+                .collect(),
+        ),
+        _ => None,
+    }
+}
+
+fn number(cell: &Option<String>) -> Option<i64> {
+    cell.as_ref().map(|text| text.parse().expect("a number"))
+}
+
+fn state(cell: &Option<String>) -> Option<State> {
+    cell.as_deref().map(State::of)
+}
+
+/// What rows say.
+pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
+    let told = |row: &Vec<Option<String>>| match (number(&row[0]), row[2].as_deref()) {
+        (None, _) => Told::Busy,
+        (Some(id), Some("t")) => Told::Skipped {
+            id,
+            state: state(&row[1]),
+        },
+        (Some(id), _) => Told::Inserted {
+            id,
+            state: state(&row[1]).expect("a state"),
+            replaced: number(&row[3]),
+        },
+    };
+    let answer = || Ok(state(&rows[0][0]).expect("a state"));
+    match say {
+        Say::Insert(..) | Say::InsertMany(_) | Say::InsertBatch(..) => {
+            let elements = say.elements();
+            assert_eq!(rows.len(), elements.len());
+            let pairs = elements.into_iter().zip(rows);
+            pairs
+                .map(|((key, new), row)| Fact::Insert {
+                    key,
+                    new,
+                    told: told(row),
+                })
+                .collect()
+        }
+        Say::Fetch(_) => {
+            let lease =
+                |row: &Vec<Option<String>>| number(&row[0]).zip(number(&row[1])).expect("a lease");
+            rows.iter()
+                .map(lease)
+                .map(|(job, token)| Fact::Fetch { job, token })
+                .collect()
+        }
+        Say::Finish((job, token), what) => {
+            vec![Fact::Finish {
+                job: *job,
+                token: *token,
+                what: *what,
+                told: answer(),
+            }]
+        }
+        Say::CompleteMany(leases) => {
+            let told = |row: &Vec<Option<String>>| match row[2].as_deref() {
+                Some("t") => Ok(Completed),
+                _ => Err(Refusal::NotDone),
+            };
+            let pairs = leases.iter().zip(rows);
+            pairs
+                .map(|((job, token), row)| Fact::Finish {
+                    job: *job,
+                    token: *token,
+                    what: Finish::Complete,
+                    told: told(row),
+                })
+                .collect()
+        }
+        Say::Manage(job, what) => vec![Fact::Manage {
+            job: *job,
+            what: *what,
+            told: answer(),
+        }],
+        Say::Look => {
+            let seen = rows.iter().map(|row| {
+                (
+                    number(&row[0]).expect("an id"),
+                    state(&row[1]).expect("a state"),
+                )
+            });
+            vec![Fact::Look(seen.collect())]
+        }
+        Say::Maintain => Vec::new(),
+    }
+}
+
+/// What an error says.
+pub fn refused(say: &Say, code: &str, detail: &str) -> Vec<Fact> {
+    let refusal = match code {
+        "P0002" => Refusal::Unknown,
+        "55000" => Refusal::WrongState,
+        "23505" => return rejected(say, detail),
+        _ => return Vec::new(),
+    };
+    match say {
+        Say::Finish((job, token), what) => {
+            vec![Fact::Finish {
+                job: *job,
+                token: *token,
+                what: *what,
+                told: Err(refusal),
+            }]
+        }
+        Say::Manage(job, what) => vec![Fact::Manage {
+            job: *job,
+            what: *what,
+            told: Err(refusal),
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// What the error says that a duplicate got. What became of the elements of a batch that come before is not known, so it
+/// says nothing if one of them has the same key.
+fn rejected(say: &Say, detail: &str) -> Vec<Fact> {
+    let detail: serde_json::Value = serde_json::from_str(detail).expect("DETAIL is JSON");
+    let index = detail["index"]
+        .as_u64()
+        .map_or(0, |index| index as usize - 1);
+    let elements = say.elements();
+    let (key, new) = elements[index].clone();
+    let is_first = elements[..index].iter().all(|(other, _)| *other != key);
+    match detail["existing_job_id"].as_i64() {
+        Some(id) if is_first => {
+            let state = detail["existing_job_state"].as_str().map(State::of);
+            vec![Fact::Insert {
+                key,
+                new,
+                told: Told::Rejected { id, state },
+            }]
+        }
+        _ => Vec::new(),
+    }
+}

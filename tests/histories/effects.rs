@@ -1,0 +1,307 @@
+//! What a call does to the jobs under a key, if it was told the truth.
+
+use std::collections::BTreeMap;
+
+use super::model::*;
+
+/// A job under a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Job {
+    /// nothing: deleted
+    pub state: Option<State>,
+    /// of a running one
+    pub token: i64,
+    pub cancel_requested: bool,
+    /// what gives its hold back, as long as it has one
+    pub hold: Option<Until>,
+    /// counts the commits that changed it
+    pub version: u32,
+}
+
+impl Job {
+    pub fn is_live(&self) -> bool {
+        self.state.is_some_and(|state| !state.is_final())
+    }
+
+    /// Whether nothing is left of it that an insert could meet.
+    pub fn is_gone(&self, gone: &[State]) -> bool {
+        self.hold.is_none() && self.state.is_none_or(|state| gone.contains(&state))
+    }
+
+    fn moved(&self, state: State) -> Job {
+        Job {
+            state: Some(state),
+            token: 0,
+            cancel_requested: false,
+            ..self.clone()
+        }
+    }
+}
+
+pub type Jobs = BTreeMap<i64, Job>;
+
+/// What a call does, where it stands, if it was told the truth: the jobs that it changes, and whether it inserted one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Effect {
+    pub changes: Jobs,
+    pub inserts: bool,
+}
+
+impl Effect {
+    fn none() -> Effect {
+        Effect {
+            changes: Jobs::new(),
+            inserts: false,
+        }
+    }
+
+    fn change(id: i64, job: Job) -> Effect {
+        Effect {
+            changes: Jobs::from([(id, job)]),
+            inserts: false,
+        }
+    }
+}
+
+/// The jobs under a key as a call sees them.
+pub struct Key<'a> {
+    pub jobs: &'a Jobs,
+    pub gone: &'a [State],
+    /// those that earlier elements of the same call have inserted
+    pub earlier: &'a [i64],
+}
+
+impl Key<'_> {
+    /// What a fact means here; nothing if it is not true here.
+    pub fn effect(&self, fact: &Fact) -> Option<Effect> {
+        match fact {
+            Fact::Insert { new, told, .. } => self.insert(new, *told, &self.touches(new)),
+            Fact::Fetch { job, token } => {
+                let found = self.jobs.get(job)?;
+                let fetched = Job {
+                    token: *token,
+                    hold: found.hold.filter(|until| *until != Until::Start),
+                    ..found.moved(Running)
+                };
+                (found.state == Some(Available)).then(|| Effect::change(*job, fetched))
+            }
+            Fact::Finish {
+                job,
+                token,
+                what,
+                told,
+            } => self.finish(*job, *token, *what, *told),
+            Fact::Manage { job, what, told } => self.manage(*job, *what, *told),
+            Fact::Look(seen) => {
+                let is_seen =
+                    |(id, job): (&i64, &Job)| match (job.state, seen.iter().find(|s| s.0 == *id)) {
+                        (Some(state), Some((_, seen))) => state == *seen,
+                        (Some(state), None) => self.gone.contains(&state),
+                        (None, seen) => seen.is_none(),
+                    };
+                let is_known = |(id, _): &(i64, State)| self.jobs.contains_key(id);
+                (self.jobs.iter().all(is_seen) && seen.iter().all(is_known)).then(Effect::none)
+            }
+        }
+    }
+
+    fn counts(&self, job: &Job, new: &New) -> bool {
+        let by_state = |state: State| new.by_state.contains(&state) && !self.gone.contains(&state);
+        job.hold.is_some() || job.state.is_some_and(by_state)
+    }
+
+    fn conflicting(&self, new: &New) -> impl Iterator<Item = (i64, &Job)> {
+        let all = self.jobs.iter().map(|(id, job)| (*id, job));
+        all.filter(|(_, job)| self.counts(job, new))
+    }
+
+    /// The jobs that an insert wants to replace or update, and whether the new job takes over a schedule.
+    pub fn touches(&self, new: &New) -> (Vec<i64>, bool) {
+        match &new.on_conflict {
+            OnConflict::Skip | OnConflict::Reject => (Vec::new(), false),
+            OnConflict::Update { states, .. } => {
+                let newest = self.conflicting(new).last();
+                let is_listed = |state| states.contains(&state) && !self.gone.contains(&state);
+                let listed = newest.filter(|(_, job)| job.state.is_some_and(is_listed));
+                (listed.map(|(id, _)| id).into_iter().collect(), false)
+            }
+            OnConflict::Replace | OnConflict::ReplaceExceptSchedule => {
+                let live: Vec<i64> = self
+                    .conflicting(new)
+                    .filter(|(_, job)| job.is_live())
+                    .map(|(id, _)| id)
+                    .collect();
+                let newest = live.last().map(|id| self.jobs[id].state);
+                let keeps = new.on_conflict == OnConflict::ReplaceExceptSchedule;
+                (live, keeps && newest == Some(Some(Scheduled)))
+            }
+        }
+    }
+
+    /// An insert that decided before, or just now, what it touches. Those of them that became final or were deleted meanwhile
+    /// are left alone; if none is left it decides again, so that this is not the place where it was told.
+    pub fn insert(&self, new: &New, told: Told, touches: &(Vec<i64>, bool)) -> Option<Effect> {
+        let (touched, schedule) = touches;
+        if told == Told::Busy {
+            return Some(Effect::none());
+        }
+        if touched.is_empty() {
+            return self.insert_untouching(new, told);
+        }
+        if let OnConflict::Update { states, schedule } = &new.on_conflict {
+            let id = touched[0];
+            let job = self.jobs.get(&id)?;
+            let before = job.state.filter(|state| states.contains(state))?;
+            let after = match before {
+                Available | Scheduled | Retryable if *schedule && new.state == Scheduled => {
+                    Scheduled
+                }
+                Available | Scheduled | Retryable if *schedule => Available,
+                other => other,
+            };
+            // Of a running or a final job only the row of its values is written: it may move on before the answer is read.
+            let free = before == Running || before.is_final();
+            let right = match told {
+                Told::Skipped { id: told, state } => told == id && (free || state == Some(after)),
+                _ => false,
+            };
+            return right.then(|| match free {
+                true => Effect::none(),
+                false => Effect::change(id, job.moved(after)),
+            });
+        }
+        let live = touched
+            .iter()
+            .filter(|id| self.jobs.get(id).is_some_and(Job::is_live));
+        let mut changes: Jobs = live
+            .map(|id| {
+                (
+                    *id,
+                    Job {
+                        hold: None,
+                        ..self.jobs[id].moved(Cancelled)
+                    },
+                )
+            })
+            .collect();
+        let state = if *schedule && new.state != Pending {
+            Scheduled
+        } else {
+            new.state
+        };
+        let replaced = changes.last_key_value().map(|(id, _)| *id);
+        match told {
+            Told::Inserted {
+                id,
+                state: s,
+                replaced: r,
+            } if s == state && r == replaced && r.is_some() => {
+                changes.insert(id, fresh(new, state));
+                Some(Effect {
+                    changes,
+                    inserts: true,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn insert_untouching(&self, new: &New, told: Told) -> Option<Effect> {
+        let newest = self.conflicting(new).last();
+        let there = |state: &State| !self.gone.contains(state);
+        let newest = newest.map(|(id, job)| (id, job.state.filter(there)));
+        match told {
+            Told::Busy => unreachable!("that is no decision"),
+            // Elements of one call are compared with each other first.
+            Told::Skipped { id, state } => {
+                let is_earlier = |(other, job): (i64, &Job)| {
+                    other == id && job.state == state && self.earlier.contains(&id)
+                };
+                let right = newest == Some((id, state)) || self.conflicting(new).any(is_earlier);
+                (right && new.on_conflict != OnConflict::Reject).then(Effect::none)
+            }
+            Told::Rejected { id, state } => (newest == Some((id, state))
+                && new.on_conflict == OnConflict::Reject)
+                .then(Effect::none),
+            Told::Inserted {
+                id,
+                state,
+                replaced,
+            } => {
+                let right = newest.is_none() && state == new.state && replaced.is_none();
+                right.then(|| Effect {
+                    inserts: true,
+                    ..Effect::change(id, fresh(new, state))
+                })
+            }
+        }
+    }
+
+    fn finish(
+        &self,
+        id: i64,
+        token: i64,
+        what: Finish,
+        told: Result<State, Refusal>,
+    ) -> Option<Effect> {
+        let is_current = |job: &&Job| job.state == Some(Running) && job.token == token;
+        let Some(job) = self.jobs.get(&id).filter(is_current) else {
+            // That it is refused is decided here; the reason is looked for later, when there may be another one.
+            let right = told.is_err();
+            return right.then(Effect::none);
+        };
+        let state = match what {
+            Finish::Complete => Completed,
+            _ if job.cancel_requested => Cancelled,
+            Finish::Fail(state) => state,
+            Finish::Snooze => Scheduled,
+            Finish::Release => Available,
+        };
+        let mut after = job.moved(state);
+        if what == Finish::Complete {
+            after.hold = after.hold.filter(|until| *until != Until::Success);
+        }
+        (told == Ok(state)).then(|| Effect::change(id, after))
+    }
+
+    fn manage(&self, id: i64, what: Manage, told: Result<State, Refusal>) -> Option<Effect> {
+        let Some((job, state)) = self.jobs.get(&id).and_then(|job| Some((job, job.state?))) else {
+            return (told == Err(Refusal::Unknown)).then(Effect::none);
+        };
+        if told == Err(Refusal::Unknown) {
+            return self.gone.contains(&state).then(Effect::none);
+        }
+        let (answer, after) = match (what, state) {
+            (Manage::Cancel { .. }, state) if state.is_final() => (Ok(state), None),
+            (Manage::Cancel { force: false }, Running) => {
+                let asked = Job {
+                    cancel_requested: true,
+                    ..job.clone()
+                };
+                (Ok(Running), Some(asked))
+            }
+            (Manage::Cancel { .. }, _) => (Ok(Cancelled), Some(job.moved(Cancelled))),
+            (Manage::Retry, Available | Running) => (Ok(state), None),
+            (Manage::Retry, _) => (Ok(Available), Some(job.moved(Available))),
+            (Manage::Delete, Running) => (Err(Refusal::WrongState), None),
+            (Manage::Delete, _) => (
+                Ok(state),
+                Some(Job {
+                    state: None,
+                    ..job.moved(state)
+                }),
+            ),
+        };
+        (told == answer).then(|| after.map_or_else(Effect::none, |after| Effect::change(id, after)))
+    }
+}
+
+fn fresh(new: &New, state: State) -> Job {
+    Job {
+        state: Some(state),
+        token: 0,
+        cancel_requested: false,
+        hold: new.hold,
+        version: 0,
+    }
+}

@@ -1,0 +1,245 @@
+//! A history of a few sessions that use a few keys, and what each call does to a key.
+//!
+//! The state of a key is its jobs: their ids, states, leases and holds. A history is explained by an order of events in which
+//! every call was told what it must be told where it stands:
+//!
+//! * What a call does is visible to its own transaction at once, to others from its commit on. A commit is an event of its
+//!   own, between the times at which it began and ended; so is a rollback, which for a call that failed may come at any time
+//!   from the beginning of that call on.
+//! * A call of a READ COMMITTED transaction stands between its beginning and end, and sees what was committed before it and
+//!   what its own transaction did. What a call does to several jobs, it does one after the other.
+//! * A REPEATABLE READ or SERIALIZABLE transaction sees what was committed at its snapshot, an event within its first call,
+//!   and what it did itself. It cannot change a job that was changed since, and cannot insert if a job was inserted under
+//!   the key since: that is 40001. A duplicate is told by its snapshot, however old. Jobs that are gone by now need neither
+//!   hinder an insert nor be seen by it: a snapshot older than a prune may no longer show what was pruned.
+//! * Who inserted under a key holds the key until its transaction, or the subtransaction that inserted, has ended: no other
+//!   transaction can insert under it. Who changed a job holds the job likewise.
+//! * A replacement or an update decides what it touches by what it sees at one point, and touches it at a later one, wherever
+//!   the job is by then, like a call by id: a job may move in between, within the call (`effects::Key::insert`).
+//! * A duplicate is told the conflicting job with the highest id, or one that an earlier element of the same call inserted:
+//!   a batch takes its ids before it waits, so that a rival's job may have a higher one and yet be the older.
+//! * Whoever is refused for a token was not the job's current holder; which reason is given is looked up only later.
+//! * `wait: false` may give up only while another transaction is at work on the key (`plain::busy_without_rival`).
+//! * 40001 (not under READ COMMITTED) and 40P01 may come at any time, and leave nothing.
+//! * Maintenance has no effect: it removes only what no longer counts. A final job whose retention is over in the same
+//!   moment counts as gone to inserts, and to calls by id may be there or not.
+//!
+//! Time plays no part: windows and holds never run out, leases and delays outlast the history. Keys are explained one by one:
+//! an order for each is less than one order for all, but whatever has none is wrong.
+
+/// Whether `hold_for` and `hold_until` are there to be tested.
+pub const HOLDS: bool = false;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    Available,
+    Scheduled,
+    Pending,
+    Running,
+    Retryable,
+    Completed,
+    Cancelled,
+    Discarded,
+}
+
+pub use State::*;
+
+impl State {
+    pub const ALL: [State; 8] = [
+        Available, Scheduled, Pending, Running, Retryable, Completed, Cancelled, Discarded,
+    ];
+
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    pub fn of(name: &str) -> State {
+        let found = State::ALL.into_iter().find(|state| state.name() == name);
+        found.unwrap_or_else(|| panic!("there is no state {name}"))
+    }
+
+    pub fn is_final(self) -> bool {
+        self >= Completed
+    }
+}
+
+/// When a hold is given back before it has run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Until {
+    Success,
+    Start,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    Skip,
+    Reject,
+    Replace,
+    ReplaceExceptSchedule,
+    /// the states in which the existing job takes the new one's values, and whether `scheduled_at` is one of them
+    Update {
+        states: Vec<State>,
+        schedule: bool,
+    },
+}
+
+/// A job to be inserted.
+#[derive(Clone, Debug)]
+pub struct New {
+    pub by_state: Vec<State>,
+    pub on_conflict: OnConflict,
+    pub wait: bool,
+    /// a window that never ends: it must change nothing
+    pub window: Option<&'static str>,
+    pub hold: Option<Until>,
+    /// available, scheduled or pending
+    pub state: State,
+}
+
+/// What an insert was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Inserted {
+        id: i64,
+        state: State,
+        replaced: Option<i64>,
+    },
+    Skipped {
+        id: i64,
+        state: Option<State>,
+    },
+    Rejected {
+        id: i64,
+        state: Option<State>,
+    },
+    Busy,
+}
+
+/// What the holder of a lease says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Complete,
+    /// the state it leads to: retryable, available (at once) or discarded
+    Fail(State),
+    Snooze,
+    Release,
+}
+
+/// A call by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manage {
+    Cancel { force: bool },
+    Retry,
+    Delete,
+}
+
+/// Why a call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// P0002
+    Unknown,
+    /// 55000
+    WrongState,
+    /// an element of complete_many that was not done
+    NotDone,
+}
+
+/// One thing that a call was told. A call with several elements was told several, in order.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    Insert {
+        key: usize,
+        new: New,
+        told: Told,
+    },
+    Fetch {
+        job: i64,
+        token: i64,
+    },
+    Finish {
+        job: i64,
+        token: i64,
+        what: Finish,
+        told: Result<State, Refusal>,
+    },
+    Manage {
+        job: i64,
+        what: Manage,
+        told: Result<State, Refusal>,
+    },
+    /// all jobs of the history in one snapshot
+    Look(Vec<(i64, State)>),
+}
+
+/// Microseconds from the beginning of the history, on one clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub begin: u64,
+    pub end: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub span: Span,
+    /// what was said and answered, for a reader
+    pub text: String,
+    pub facts: Vec<Fact>,
+    /// the SQLSTATE of a call that failed
+    pub error: Option<String>,
+    /// the keys that it tried to insert under, also if it failed
+    pub keys: Vec<usize>,
+    pub maintains: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Call(Call),
+    Savepoint(Span),
+    Release(Span),
+    RollbackTo(Span),
+    End { span: Span, committed: bool },
+}
+
+impl Step {
+    pub fn span(&self) -> Span {
+        match self {
+            Step::Call(call) => call.span,
+            Step::Savepoint(span) | Step::Release(span) | Step::RollbackTo(span) => *span,
+            Step::End { span, .. } => *span,
+        }
+    }
+}
+
+/// A transaction of one session, ended.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    pub session: usize,
+    /// READ COMMITTED sees the latest, the others a snapshot
+    pub level: &'static str,
+    pub steps: Vec<Step>,
+}
+
+impl Transaction {
+    pub fn has_snapshot(&self) -> bool {
+        self.level != "read committed"
+    }
+
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Call(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    pub fn end(&self) -> u64 {
+        self.steps.last().map_or(0, |step| step.span().end)
+    }
+}
+
+/// The transactions of a session are in their order.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// final states with a retention of nothing
+    pub gone: Vec<State>,
+    pub transactions: Vec<Transaction>,
+}

@@ -1,0 +1,54 @@
+//! What is wrong whatever the order: errors that nothing explains, and giving up for nobody.
+
+use super::model::*;
+
+/// An error that no call may have.
+pub fn wrong_error(history: &History) -> Option<String> {
+    for transaction in &history.transactions {
+        for call in transaction.calls() {
+            let right = match call.error.as_deref() {
+                None | Some("40P01") | Some("23505") | Some("55000") | Some("P0002") => true,
+                Some("40001") => transaction.has_snapshot(),
+                Some(_) => false,
+            };
+            if !right {
+                return Some(format!("this error must not be: {}", call.text));
+            }
+        }
+    }
+    None
+}
+
+/// An insert that gave up for a rival although no other transaction was at work on the key meanwhile.
+pub fn busy_without_rival(history: &History) -> Option<String> {
+    let overlaps = |call: &Call, key: usize, rival: &Transaction| {
+        let at_work = |other: &Call| other.maintains || other.keys.contains(&key);
+        let begun = rival
+            .calls()
+            .filter(|other| at_work(other))
+            .map(|other| other.span.begin);
+        begun.min().is_some_and(|begun| begun <= call.span.end) && rival.end() >= call.span.begin
+    };
+    for transaction in &history.transactions {
+        for call in transaction.calls() {
+            for fact in &call.facts {
+                let Fact::Insert {
+                    key,
+                    told: Told::Busy,
+                    ..
+                } = fact
+                else {
+                    continue;
+                };
+                let mut others = history.transactions.iter();
+                if !others.any(|t| t.session != transaction.session && overlaps(call, *key, t)) {
+                    return Some(format!(
+                        "busy, but nobody else is at work on the key: {}",
+                        call.text
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
