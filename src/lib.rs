@@ -4,6 +4,7 @@ use pgrx::prelude::*;
 
 mod api;
 mod error;
+mod fault;
 mod pg;
 mod settings;
 mod store;

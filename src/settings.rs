@@ -18,6 +18,9 @@ pub static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 pub static ADVISORY_LOCK_PREFIX: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// The worker's own log level.
 pub static LOG_MIN_MESSAGES: GucSetting<LogLevel> = GucSetting::<LogLevel>::new(LogLevel::Warning);
+/// The fault that is on, by name; empty: none.
+#[cfg(feature = "faults")]
+pub static FAULT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static RETENTION_COMPLETED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
@@ -204,6 +207,15 @@ pub fn define() {
             GucFlags::UNIT_S,
         );
     }
+    #[cfg(feature = "faults")]
+    GucRegistry::define_string_guc(
+        c"jobs.fault",
+        c"What is wrong on purpose, for the controls of the tests.",
+        c"Empty: nothing.",
+        &FAULT,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
     // SAFETY: reserves the prefix: an unknown jobs.* setting is an error, not silence.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"jobs".as_ptr()) };
 }

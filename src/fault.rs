@@ -1,0 +1,54 @@
+//! Faults that a build for the controls of the tests can be told to have (`jobs.fault`), to show that the tests find them.
+//! Without the feature `faults` every question is a constant no, so that nothing of it is left in the library.
+
+use std::cell::Cell;
+
+/// What can be wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// the look under a locked claim sees what the outer statement sees
+    OuterSnapshot,
+    /// claims are deleted by the same statement, and so the same snapshot, that waits for their locks
+    ReapInOneStatement,
+    /// the list of a claim is shortened to the newest job, whatever the others are
+    FoldBlindly,
+}
+
+/// Whether this fault is on.
+#[cfg(not(feature = "faults"))]
+pub const fn is_on(_fault: Fault) -> bool {
+    false
+}
+
+/// Whether this fault is on.
+#[cfg(feature = "faults")]
+pub fn is_on(fault: Fault) -> bool {
+    let name = match fault {
+        Fault::OuterSnapshot => "outer_snapshot",
+        Fault::ReapInOneStatement => "reap_in_one_statement",
+        Fault::FoldBlindly => "fold_blindly",
+    };
+    let set = crate::settings::FAULT.get();
+    set.is_some_and(|set| set.to_bytes() == name.as_bytes())
+}
+
+thread_local! {
+    /// A look that has the fault is under way.
+    static LOOKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the look under a locked claim.
+pub fn with_outer_snapshot<T>(look: impl FnOnce() -> T) -> T {
+    if !is_on(Fault::OuterSnapshot) {
+        return look();
+    }
+    LOOKS.set(true);
+    let found = look();
+    LOOKS.set(false);
+    found
+}
+
+/// Whether statements read with the snapshot of the outer one now.
+pub fn reads_outer_snapshot() -> bool {
+    is_on(Fault::OuterSnapshot) && LOOKS.get()
+}
