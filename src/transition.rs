@@ -3,7 +3,7 @@
 //! and how it is cancelled and changed by id.
 
 use jobs_core::interval::Interval;
-use jobs_core::policy::{Field, Fields, Updates};
+use jobs_core::policy::{Field, Fields};
 use jobs_core::retry;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
@@ -118,10 +118,10 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     true
 }
 
-/// Cancels a job that another one replaces, wherever it is by now; whether it was not final yet.
-pub fn replaced(id: i64) -> Result<bool> {
+/// Cancels a job that another one replaces; false if it is in another state by now.
+pub fn replaced(id: i64, state: Option<State>) -> Result<bool> {
     let cancelled = chase(id, |place| {
-        if place.state.is_final() {
+        if state != Some(place.state) {
             return Some(false);
         }
         cancelled(place, Some("replaced")).then_some(true)
@@ -129,12 +129,10 @@ pub fn replaced(id: i64) -> Result<bool> {
     Ok(cancelled.unwrap_or(false))
 }
 
-/// Gives a job those values of a new one that its state lets it take, wherever it is by
-/// now; false if that is none any more.
-pub fn updated(id: i64, updates: &Updates, new: &NewJob) -> Result<bool> {
+/// Gives a job values of a new one; false if it is in another state by now.
+pub fn updated(id: i64, state: State, fields: Fields, new: &NewJob) -> Result<bool> {
     let updated = chase(id, |place| {
-        let fields = updates.of(place.state);
-        if fields.is_empty() {
+        if place.state != state {
             return Some(false);
         }
         if place.state.is_final() || place.state == State::Running {

@@ -612,9 +612,11 @@ async fn a_job_that_is_deleted_while_another_one_is_inserted_leaves_nothing() {
     old.batch_execute("begin isolation level repeatable read; select count(*) from jobs.job")
         .await
         .unwrap();
-    db.batch_execute(&format!("select jobs.delete({first}); select jobs.maintain()"))
-        .await
-        .unwrap();
+    db.batch_execute(&format!(
+        "select jobs.delete({first}); select jobs.maintain()"
+    ))
+    .await
+    .unwrap();
     assert!(!insert(&old, "k", AVAILABLE).await.1);
     old.batch_execute("commit").await.unwrap();
     assert_reaped(&db).await;

@@ -11,6 +11,7 @@ use pgrx::pg_sys::Datum;
 use super::claims::{self, key_array};
 use super::spi::{Arg, Plan, text};
 use super::types::*;
+use crate::fault::{self, Fault};
 use crate::pg::array;
 use crate::settings::Retention;
 
@@ -102,6 +103,12 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     if keys.is_empty() {
         return Claims {
             locked: BTreeSet::new(),
+            busy: BTreeSet::new(),
+        };
+    }
+    if fault::is_on(Fault::ReapInOneStatement) {
+        return Claims {
+            locked: keys.clone(),
             busy: BTreeSet::new(),
         };
     }

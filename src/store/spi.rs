@@ -13,6 +13,8 @@ use jobs_core::state::State;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
+use crate::fault;
+
 /// A parameter; `None` is null.
 pub type Arg = Option<Datum>;
 
@@ -56,7 +58,7 @@ impl Plan {
                 self.prepared(),
                 values.as_mut_ptr(),
                 nulls.as_ptr(),
-                false,
+                fault::reads_outer_snapshot(),
                 0,
             );
             assert!(code >= 0, "{} failed: {code}", self.sql);

@@ -13,6 +13,7 @@ use super::insert::{Candidate, Outcome, Replacement};
 use super::lock::Impatience;
 use super::under::{self, Under, cutoff, decide};
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::pg::subxact;
 use crate::store::claims::{self, Holder, Listed, Lists};
 use crate::store::insert::{self, NewJob};
@@ -86,26 +87,35 @@ impl<'a> Batch<'a> {
         self.look_for_decision(&keys);
         self.decide(&keys)?;
         let contested: Vec<Key> = keys.into_iter().filter(|key| self.inserts(*key)).collect();
-        self.take_ids();
+        // Ids under a key are in the order of insertion: only where nobody is to be seen they are
+        // taken before the claim, which then lists them at once.
+        self.take_ids(|batch, key| {
+            !batch.under.contains_key(&key) && batch.is_settled_by_claim(key)
+        });
         let mut fresh = self.claim(&contested);
+        fresh.retain(|key| self.first_id(*key).is_some());
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
         // only one of a key that nobody had.
         let (together, singly): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
             self.is_settled_by_claim(*key) && (fresh.contains(key) || !self.touches_others(*key))
         });
         self.set_aside(&singly);
-        for key in &singly {
-            fresh.remove(key);
-        }
         // What was taken, or was not there to be looked at before, is looked at again now
         // that it is locked.
         let taken: Vec<Key> = together
             .into_iter()
             .filter(|key| !fresh.contains(key))
             .collect();
-        self.look(&taken);
+        for index in taken
+            .iter()
+            .chain(&singly)
+            .flat_map(|key| &self.groups[key])
+        {
+            self.ids[*index] = None;
+        }
+        fault::with_outer_snapshot(|| self.look(&taken));
         self.decide(&taken)?;
-        self.take_ids();
+        self.take_ids(|_, _| true);
         self.write(&fresh, &taken);
         self.insert_singly(&singly)?;
         Ok(self.outcomes())
@@ -220,6 +230,11 @@ impl<'a> Batch<'a> {
             .filter(|&index| matches!(self.decisions[index], Decision::Insert))
     }
 
+    /// The id of the first of them, if it was taken already.
+    fn first_id(&self, key: Key) -> Option<i64> {
+        self.inserted(key).next().and_then(|index| self.ids[index])
+    }
+
     /// Whether it is settled who inserts under a key once nobody else has it.
     fn is_settled_by_claim(&self, key: Key) -> bool {
         !self.touches_others(key) || (self.groups[&key].len() == 1 && !self.has_single(key))
@@ -301,14 +316,43 @@ impl<'a> Batch<'a> {
     }
 
     /// Decides a candidate by what is there now, and does it. What it wants to touch may
-    /// move meanwhile: then it looks again.
+    /// move meanwhile, and then not conflict any more: it looks again.
     fn insert_next(&mut self, key: Key, index: usize) -> Result<Decision> {
         let policy = self.policy(index);
         let job = &self.candidates[index].job;
+        // The newest job that it has taken the place of, and the schedule that it takes over.
+        let (mut replaced, mut schedule) = (None, None);
         loop {
             check_for_interrupts!();
             self.look_for_decision(&[key]);
             match decide(policy, self.under.get(&key), job.created_at) {
+                Verdict::Replace {
+                    cancel,
+                    schedule_of,
+                } => {
+                    let under = &self.under[&key];
+                    if replaced.as_ref() < cancel.last() {
+                        let scheduled = schedule_of.and_then(|id| under.holder(id).job.as_ref());
+                        schedule = scheduled.map(|job| job.scheduled_at);
+                    }
+                    let mut moved = false;
+                    for id in cancel {
+                        let holder = under.holder(id);
+                        if !transition::replaced(id, holder.state())? {
+                            moved = true;
+                            continue;
+                        }
+                        let hold = holder.hold_ends_at.map(|ends_at| (id, ends_at));
+                        claims::release_holds(hold.as_slice());
+                        replaced = replaced.max(Some(id));
+                    }
+                    if !moved {
+                        return Ok(self.insert_replacing(key, index, replaced, schedule));
+                    }
+                }
+                _ if replaced.is_some() => {
+                    return Ok(self.insert_replacing(key, index, replaced, schedule));
+                }
                 Verdict::Insert => {
                     self.insert_under(key, index, job);
                     return Ok(Decision::Insert);
@@ -323,38 +367,9 @@ impl<'a> Batch<'a> {
                     let index = self.numbered.then_some(index + 1);
                     return Err(Error::duplicate(id, existing.state, index));
                 }
-                Verdict::Replace {
-                    cancel,
-                    schedule_of,
-                } => {
-                    let under = &self.under[&key];
-                    let schedule = schedule_of.and_then(|id| under.holder(id).job.as_ref());
-                    let schedule = schedule.map(|job| job.scheduled_at);
-                    let mut replaced = None;
-                    for id in cancel {
-                        if transition::replaced(id)? {
-                            if let Some(hold_ends_at) = under.holder(id).hold_ends_at {
-                                claims::release_holds(&[(id, hold_ends_at)]);
-                            }
-                            replaced = Some(id);
-                        }
-                    }
-                    if let Some(replaced) = replaced {
-                        let job = job.clone().rescheduled(schedule);
-                        return Ok(Decision::Replaced(Box::new(Replacement {
-                            id: self.insert_under(key, index, &job),
-                            replaced,
-                            state: job.state,
-                            scheduled_at: job.scheduled_at(),
-                        })));
-                    }
-                }
-                Verdict::Update { id, .. } => {
-                    let OnConflict::Update(updates) = policy.on_conflict else {
-                        unreachable!("only such a policy updates");
-                    };
+                Verdict::Update { id, state, fields } => {
                     let before = self.under[&key].holder(id).clone();
-                    if transition::updated(id, &updates, job)? {
+                    if transition::updated(id, state, fields, job)? {
                         self.look_for_decision(&[key]);
                         let after = self.under[&key].find(id).cloned();
                         return Ok(Decision::Existing(after.unwrap_or(before)));
@@ -362,6 +377,23 @@ impl<'a> Batch<'a> {
                 }
             }
         }
+    }
+
+    /// Inserts a candidate in the place of other jobs, of which one is there at least.
+    fn insert_replacing(
+        &mut self,
+        key: Key,
+        index: usize,
+        replaced: Option<i64>,
+        schedule: Option<i64>,
+    ) -> Decision {
+        let job = self.candidates[index].job.clone().rescheduled(schedule);
+        Decision::Replaced(Box::new(Replacement {
+            id: self.insert_under(key, index, &job),
+            replaced: replaced.expect("a job was replaced"),
+            state: job.state,
+            scheduled_at: job.scheduled_at(),
+        }))
     }
 
     /// Inserts one job under a key that is locked; its id.
@@ -377,11 +409,15 @@ impl<'a> Batch<'a> {
         id
     }
 
-    /// Takes ids for those that are to be inserted and have none.
-    fn take_ids(&mut self) {
+    /// Takes ids for those that are to be inserted and have none: those that are not unique, and
+    /// those of certain keys.
+    fn take_ids(&mut self, of_key: impl Fn(&Self, Key) -> bool) {
         let needy: Vec<usize> = (0..self.candidates.len())
             .filter(|&index| {
-                matches!(self.decisions[index], Decision::Insert) && self.ids[index].is_none()
+                let key = self.candidates[index].job.unique_key;
+                matches!(self.decisions[index], Decision::Insert)
+                    && self.ids[index].is_none()
+                    && key.is_none_or(|key| of_key(self, key))
             })
             .collect();
         if !needy.is_empty() {
@@ -444,8 +480,8 @@ impl<'a> Batch<'a> {
             .iter()
             .filter(|key| self.inserts(**key))
             .map(|&key| match self.inserted(key).next() {
-                Some(index) if self.is_settled_by_claim(key) => self.listing(key, index),
-                // What is decided under the lock is not listed yet; until then no job has id 0.
+                Some(index) if self.ids[index].is_some() => self.listing(key, index),
+                // What has no id yet is not listed yet; until then no job has id 0.
                 _ => Listed {
                     key,
                     id: 0,

@@ -7,6 +7,7 @@ use jobs_core::policy::Policy;
 use jobs_core::state::State;
 use jobs_core::verdict::{self, Job, Member, Verdict};
 
+use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{self, Found, Holder, HolderJob, Listed, Lists, Superseded};
@@ -98,7 +99,11 @@ impl Under {
 
     /// Adds to new lists which jobs stay in the list of the key, and which are put aside.
     pub(super) fn fold_into(&self, key: Key, lists: &mut Lists) {
-        let kept = verdict::fold(&self.members);
+        let blindly = fault::is_on(Fault::FoldBlindly);
+        let mut kept = verdict::fold(&self.members);
+        if blindly {
+            kept.drain(..kept.len().saturating_sub(1));
+        }
         for holder in &self.holders {
             if kept.contains(&holder.id) {
                 lists.list(Listed {
@@ -106,7 +111,7 @@ impl Under {
                     id: holder.id,
                     hold_ends_at: holder.hold_ends_at,
                 });
-            } else {
+            } else if !blindly {
                 lists.put_aside(key, holder.id);
             }
         }
