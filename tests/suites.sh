@@ -85,6 +85,13 @@ need_extension() {
   INSTALLED=yes
 }
 
+# The extension with faults for the controls of tests/histories.rs, in a tree of its own.
+need_faults() {
+  [[ -z ${JOBS_FAULTS_PG_CONFIG:-} ]] || return 0
+  install_faults
+  export JOBS_FAULTS_PG_CONFIG=$PG_FAULTS/lib/postgresql/$PG_MAJOR/bin/pg_config
+}
+
 # A fresh server for one suite in $TMP/NAME. A file postgresql.conf next to the suite's tests adds settings.
 begin_server() { # NAME [CONF]
   local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10)
@@ -166,6 +173,7 @@ suite_pgtest() {
 suite_server() {
   local args=()
   need_extension
+  if [[ -z $1 || ${1%%:*} == histories ]]; then need_faults; fi
   if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
   libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
 }
