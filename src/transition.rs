@@ -11,7 +11,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::time;
-use crate::store::claims;
+use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
 use crate::store::place::{self, Failure, Place, Stopped};
 
@@ -118,15 +118,16 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     true
 }
 
-/// Cancels a job that another one replaces; false if it is in another state by now.
-pub fn replaced(id: i64, state: Option<State>) -> Result<bool> {
-    let cancelled = chase(id, |place| {
-        if state != Some(place.state) {
-            return Some(false);
+/// Locks a job that another one is to replace, so that nobody else moves it; `None` if it is in
+/// another state by now.
+pub fn locked(holder: &Holder) -> Result<Option<Place>> {
+    let locked = chase(holder.id, |place| {
+        if holder.state() != Some(place.state) {
+            return Some(None);
         }
-        cancelled(place, Some("replaced")).then_some(true)
+        place.lock().then(|| Some(place.clone()))
     })?;
-    Ok(cancelled.unwrap_or(false))
+    Ok(locked.flatten())
 }
 
 /// Gives a job values of a new one; false if it is in another state by now.

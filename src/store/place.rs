@@ -17,6 +17,7 @@ use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 
 /// A job as one snapshot shows it.
+#[derive(Clone)]
 pub struct Place {
     /// its id
     pub id: i64,
@@ -135,6 +136,20 @@ impl Place {
         }
     }
 
+    /// Locks a job that is not final where it was seen; whether it still is there.
+    pub fn lock(&self) -> bool {
+        let locked = match self.state {
+            State::Available => LOCK_READY.execute(&[
+                text(&self.queue),
+                Some(Datum::from(self.priority)),
+                self.seq.map(Datum::from),
+            ]),
+            State::Running => LOCK_RUNNING.execute(&[big(self.id), self.token.map(Datum::from)]),
+            _ => LOCK_SCHEDULED.execute(&[big(self.id), text(self.state.as_str())]),
+        };
+        locked > 0
+    }
+
     /// Keeps a running or final job where it was seen until the end of the transaction; whether it
     /// still is there. Only who wants to move it waits.
     pub fn pin(&self) -> bool {
@@ -190,7 +205,7 @@ pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
 pub fn lock_running(ids: &BTreeSet<i64>) {
     if !ids.is_empty() {
         let ids: Vec<Arg> = ids.iter().map(|id| big(*id)).collect();
-        LOCK_RUNNING.execute(&[Some(array::build(INT8, &ids))]);
+        LOCK_ALL_RUNNING.execute(&[Some(array::build(INT8, &ids))]);
     }
 }
 
@@ -374,7 +389,19 @@ static PIN_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
     &[INT8, INT8],
 );
+static LOCK_READY: Plan = Plan::new(
+    "SELECT FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 FOR UPDATE",
+    &[TEXT, INT2, INT8],
+);
+static LOCK_SCHEDULED: Plan = Plan::new(
+    "SELECT FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE",
+    &[INT8, TEXT],
+);
 static LOCK_RUNNING: Plan = Plan::new(
+    "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR UPDATE",
+    &[INT8, INT8],
+);
+static LOCK_ALL_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = ANY ($1) ORDER BY job_id FOR UPDATE",
     &[INT8S],
 );

@@ -17,7 +17,7 @@ use crate::fault;
 use crate::pg::subxact;
 use crate::store::claims::{self, Holder, Listed, Lists};
 use crate::store::insert::{self, NewJob};
-use crate::store::place;
+use crate::store::place::{self, Place};
 use crate::transition;
 
 /// What is decided of a candidate so far.
@@ -87,13 +87,9 @@ impl<'a> Batch<'a> {
         self.look_for_decision(&keys);
         self.decide(&keys)?;
         let contested: Vec<Key> = keys.into_iter().filter(|key| self.inserts(*key)).collect();
-        // Ids under a key are in the order of insertion: only where nobody is to be seen they are
-        // taken before the claim, which then lists them at once.
-        self.take_ids(|batch, key| {
-            !batch.under.contains_key(&key) && batch.is_settled_by_claim(key)
-        });
+        self.take_ids();
         let mut fresh = self.claim(&contested);
-        fresh.retain(|key| self.first_id(*key).is_some());
+        fresh.retain(|key| self.is_settled_by_claim(*key));
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
         // only one of a key that nobody had.
         let (together, singly): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
@@ -106,16 +102,14 @@ impl<'a> Batch<'a> {
             .into_iter()
             .filter(|key| !fresh.contains(key))
             .collect();
-        for index in taken
-            .iter()
-            .chain(&singly)
-            .flat_map(|key| &self.groups[key])
-        {
-            self.ids[*index] = None;
-        }
         fault::with_outer_snapshot(|| self.look(&taken));
+        for &key in &taken {
+            for index in self.groups[&key].clone() {
+                self.drop_early_id(key, index);
+            }
+        }
         self.decide(&taken)?;
-        self.take_ids(|_, _| true);
+        self.take_ids();
         self.write(&fresh, &taken);
         self.insert_singly(&singly)?;
         Ok(self.outcomes())
@@ -230,9 +224,12 @@ impl<'a> Batch<'a> {
             .filter(|&index| matches!(self.decisions[index], Decision::Insert))
     }
 
-    /// The id of the first of them, if it was taken already.
-    fn first_id(&self, key: Key) -> Option<i64> {
-        self.inserted(key).next().and_then(|index| self.ids[index])
+    /// Drops the id of a candidate if a rival took its job's later, and that job is there now: ids
+    /// under a key are in the order of insertion. The caller has locked the key.
+    fn drop_early_id(&mut self, key: Key, index: usize) {
+        let newest = self.under.get(&key).and_then(Under::newest);
+        let id = &mut self.ids[index];
+        *id = id.filter(|id| Some(*id) > newest);
     }
 
     /// Whether it is settled who inserts under a key once nobody else has it.
@@ -320,8 +317,6 @@ impl<'a> Batch<'a> {
     fn insert_next(&mut self, key: Key, index: usize) -> Result<Decision> {
         let policy = self.policy(index);
         let job = &self.candidates[index].job;
-        // The newest job that it has taken the place of, and the schedule that it takes over.
-        let (mut replaced, mut schedule) = (None, None);
         loop {
             check_for_interrupts!();
             self.look_for_decision(&[key]);
@@ -331,27 +326,27 @@ impl<'a> Batch<'a> {
                     schedule_of,
                 } => {
                     let under = &self.under[&key];
-                    if replaced.as_ref() < cancel.last() {
-                        let scheduled = schedule_of.and_then(|id| under.holder(id).job.as_ref());
-                        schedule = scheduled.map(|job| job.scheduled_at);
+                    let locked = cancel
+                        .iter()
+                        .map(|id| transition::locked(under.holder(*id)));
+                    let Some(places) = locked.collect::<Result<Option<Vec<Place>>>>()? else {
+                        continue;
+                    };
+                    for place in &places {
+                        let hold = under.holder(place.id).hold_ends_at;
+                        claims::release_holds(hold.map(|ends_at| (place.id, ends_at)).as_slice());
+                        transition::cancelled(place, Some("replaced"));
                     }
-                    let mut moved = false;
-                    for id in cancel {
-                        let holder = under.holder(id);
-                        if !transition::replaced(id, holder.state())? {
-                            moved = true;
-                            continue;
-                        }
-                        let hold = holder.hold_ends_at.map(|ends_at| (id, ends_at));
-                        claims::release_holds(hold.as_slice());
-                        replaced = replaced.max(Some(id));
-                    }
-                    if !moved {
-                        return Ok(self.insert_replacing(key, index, replaced, schedule));
-                    }
-                }
-                _ if replaced.is_some() => {
-                    return Ok(self.insert_replacing(key, index, replaced, schedule));
+                    let schedule = schedule_of.and_then(|id| under.holder(id).job.as_ref());
+                    let job = job
+                        .clone()
+                        .rescheduled(schedule.map(|job| job.scheduled_at));
+                    return Ok(Decision::Replaced(Box::new(Replacement {
+                        id: self.insert_under(key, index, &job),
+                        replaced: *cancel.last().expect("there is one at least"),
+                        state: job.state,
+                        scheduled_at: job.scheduled_at(),
+                    })));
                 }
                 Verdict::Insert => {
                     self.insert_under(key, index, job);
@@ -379,27 +374,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Inserts a candidate in the place of other jobs, of which one is there at least.
-    fn insert_replacing(
-        &mut self,
-        key: Key,
-        index: usize,
-        replaced: Option<i64>,
-        schedule: Option<i64>,
-    ) -> Decision {
-        let job = self.candidates[index].job.clone().rescheduled(schedule);
-        Decision::Replaced(Box::new(Replacement {
-            id: self.insert_under(key, index, &job),
-            replaced: replaced.expect("a job was replaced"),
-            state: job.state,
-            scheduled_at: job.scheduled_at(),
-        }))
-    }
-
     /// Inserts one job under a key that is locked; its id.
     fn insert_under(&mut self, key: Key, index: usize, job: &NewJob) -> i64 {
         // Also of what was replaced: it is final by now.
         self.look(&[key]);
+        self.drop_early_id(key, index);
         let id = *self.ids[index].get_or_insert_with(|| insert::ids(1)[0]);
         insert::many(&[(id, job)]);
         let mut lists = Lists::default();
@@ -409,15 +388,11 @@ impl<'a> Batch<'a> {
         id
     }
 
-    /// Takes ids for those that are to be inserted and have none: those that are not unique, and
-    /// those of certain keys.
-    fn take_ids(&mut self, of_key: impl Fn(&Self, Key) -> bool) {
+    /// Takes ids for those that are to be inserted and have none.
+    fn take_ids(&mut self) {
         let needy: Vec<usize> = (0..self.candidates.len())
             .filter(|&index| {
-                let key = self.candidates[index].job.unique_key;
-                matches!(self.decisions[index], Decision::Insert)
-                    && self.ids[index].is_none()
-                    && key.is_none_or(|key| of_key(self, key))
+                matches!(self.decisions[index], Decision::Insert) && self.ids[index].is_none()
             })
             .collect();
         if !needy.is_empty() {
@@ -480,8 +455,8 @@ impl<'a> Batch<'a> {
             .iter()
             .filter(|key| self.inserts(**key))
             .map(|&key| match self.inserted(key).next() {
-                Some(index) if self.ids[index].is_some() => self.listing(key, index),
-                // What has no id yet is not listed yet; until then no job has id 0.
+                Some(index) if self.is_settled_by_claim(key) => self.listing(key, index),
+                // What is decided under the lock is not listed yet; until then no job has id 0.
                 _ => Listed {
                     key,
                     id: 0,

@@ -92,6 +92,11 @@ impl Under {
         holder.expect("decisions are of these jobs")
     }
 
+    /// The id of the job that was inserted last, of those that are left.
+    pub(super) fn newest(&self) -> Option<i64> {
+        self.holders.last().map(|holder| holder.id)
+    }
+
     /// A job that may be gone by now.
     pub(super) fn find(&self, id: i64) -> Option<&Holder> {
         self.holders.iter().find(|holder| holder.id == id)

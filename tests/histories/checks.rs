@@ -219,9 +219,9 @@ fn a_replacement_shows_neither_or_both_to_nobody() {
 }
 
 #[test]
-fn a_replacement_meets_a_job_on_its_way() {
-    // It waits for the fetch and then cancels what runs, although only what is available conflicts.
-    let waits = Fact::Insert {
+fn a_replacement_of_a_job_that_conflicts_no_more_is_reported() {
+    // It waits for the fetch: what runs then is none of its business.
+    let waits = |replaced| Fact::Insert {
         key: 0,
         new: New {
             by_state: vec![Available],
@@ -230,16 +230,19 @@ fn a_replacement_meets_a_job_on_its_way() {
         told: Told::Inserted {
             id: 2,
             state: Available,
-            replaced: Some(1),
+            replaced,
         },
     };
     let worker = transaction(0, RC, [call(2, 3, [fetched(1)]), end(6, 7, true)]);
-    accepts([
-        alone(0, 0, 1, inserted(1)),
-        worker.clone(),
-        alone(1, 4, 9, waits.clone()),
-    ]);
-    reports([alone(0, 0, 1, inserted(1)), worker, alone(1, 8, 9, waits)]);
+    let then = |replaced| {
+        [
+            alone(0, 0, 1, inserted(1)),
+            worker.clone(),
+            alone(1, 4, 9, waits(replaced)),
+        ]
+    };
+    accepts(then(None));
+    reports(then(Some(1)));
 }
 
 #[test]

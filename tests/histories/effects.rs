@@ -67,15 +67,13 @@ impl Effect {
 pub struct Key<'a> {
     pub jobs: &'a Jobs,
     pub gone: &'a [State],
-    /// those that earlier elements of the same call have inserted
-    pub earlier: &'a [i64],
 }
 
 impl Key<'_> {
     /// What a fact means here; nothing if it is not true here.
     pub fn effect(&self, fact: &Fact) -> Option<Effect> {
         match fact {
-            Fact::Insert { new, told, .. } => self.insert(new, *told, &self.touches(new)),
+            Fact::Insert { new, told, .. } => self.insert(new, *told),
             Fact::Fetch { job, token } => {
                 let found = self.jobs.get(job)?;
                 let fetched = Job {
@@ -116,7 +114,7 @@ impl Key<'_> {
     }
 
     /// The jobs that an insert wants to replace or update, and whether the new job takes over a schedule.
-    pub fn touches(&self, new: &New) -> (Vec<i64>, bool) {
+    fn touches(&self, new: &New) -> (Vec<i64>, bool) {
         match &new.on_conflict {
             OnConflict::Skip | OnConflict::Reject => (Vec::new(), false),
             OnConflict::Update { states, .. } => {
@@ -138,20 +136,18 @@ impl Key<'_> {
         }
     }
 
-    /// An insert that decided before, or just now, what it touches. Those of them that became final or were deleted meanwhile
-    /// are left alone; if none is left it decides again, so that this is not the place where it was told.
-    pub fn insert(&self, new: &New, told: Told, touches: &(Vec<i64>, bool)) -> Option<Effect> {
-        let (touched, schedule) = touches;
+    fn insert(&self, new: &New, told: Told) -> Option<Effect> {
+        let (touched, schedule) = self.touches(new);
         if told == Told::Busy {
             return Some(Effect::none());
         }
         if touched.is_empty() {
             return self.insert_untouching(new, told);
         }
-        if let OnConflict::Update { states, schedule } = &new.on_conflict {
+        if let OnConflict::Update { schedule, .. } = &new.on_conflict {
             let id = touched[0];
             let job = self.jobs.get(&id)?;
-            let before = job.state.filter(|state| states.contains(state))?;
+            let before = job.state.expect("it is touched in a state that is listed");
             let after = match before {
                 Available | Scheduled | Retryable if *schedule && new.state == Scheduled => {
                     Scheduled
@@ -159,21 +155,18 @@ impl Key<'_> {
                 Available | Scheduled | Retryable if *schedule => Available,
                 other => other,
             };
-            // Of a running or a final job only the row of its values is written: it may move on before the answer is read.
-            let free = before == Running || before.is_final();
-            let right = match told {
-                Told::Skipped { id: told, state } => told == id && (free || state == Some(after)),
-                _ => false,
-            };
-            return right.then(|| match free {
+            let right = Told::Skipped {
+                id,
+                state: Some(after),
+            } == told;
+            // Of a running or a final job only the row of its values is written.
+            return right.then(|| match before == Running || before.is_final() {
                 true => Effect::none(),
                 false => Effect::change(id, job.moved(after)),
             });
         }
-        let live = touched
+        let mut changes: Jobs = touched
             .iter()
-            .filter(|id| self.jobs.get(id).is_some_and(Job::is_live));
-        let mut changes: Jobs = live
             .map(|id| {
                 (
                     *id,
@@ -184,7 +177,7 @@ impl Key<'_> {
                 )
             })
             .collect();
-        let state = if *schedule && new.state != Pending {
+        let state = if schedule && new.state != Pending {
             Scheduled
         } else {
             new.state
@@ -212,14 +205,9 @@ impl Key<'_> {
         let newest = newest.map(|(id, job)| (id, job.state.filter(there)));
         match told {
             Told::Busy => unreachable!("that is no decision"),
-            // Elements of one call are compared with each other first.
-            Told::Skipped { id, state } => {
-                let is_earlier = |(other, job): (i64, &Job)| {
-                    other == id && job.state == state && self.earlier.contains(&id)
-                };
-                let right = newest == Some((id, state)) || self.conflicting(new).any(is_earlier);
-                (right && new.on_conflict != OnConflict::Reject).then(Effect::none)
-            }
+            Told::Skipped { id, state } => (newest == Some((id, state))
+                && new.on_conflict != OnConflict::Reject)
+                .then(Effect::none),
             Told::Rejected { id, state } => (newest == Some((id, state))
                 && new.on_conflict == OnConflict::Reject)
                 .then(Effect::none),

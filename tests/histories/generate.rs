@@ -318,7 +318,8 @@ fn random_elements(plan: &Plan, rng: &mut StdRng) -> Vec<(usize, New)> {
 }
 
 fn random_new(plan: &Plan, rng: &mut StdRng) -> New {
-    let hold = (HOLDS && rng.random_bool(0.3))
+    let hold = rng
+        .random_bool(0.2)
         .then(|| *[Until::Success, Until::Start].choose(rng).expect("some"));
     let by_state = match plan.mix {
         Mix::Layers => vec![

@@ -14,10 +14,8 @@
 //!   hinder an insert nor be seen by it: a snapshot older than a prune may no longer show what was pruned.
 //! * Who inserted under a key holds the key until its transaction, or the subtransaction that inserted, has ended: no other
 //!   transaction can insert under it. Who changed a job holds the job likewise.
-//! * A replacement or an update decides what it touches by what it sees at one point, and touches it at a later one, wherever
-//!   the job is by then, like a call by id: a job may move in between, within the call (`effects::Key::insert`).
-//! * A duplicate is told the conflicting job with the highest id, or one that an earlier element of the same call inserted:
-//!   a batch takes its ids before it waits, so that a rival's job may have a higher one and yet be the older.
+//! * A duplicate is told the conflicting job with the highest id. A replacement or an update touches jobs that conflict at
+//!   that very point.
 //! * Whoever is refused for a token was not the job's current holder; which reason is given is looked up only later.
 //! * `wait: false` may give up only while another transaction is at work on the key (`plain::busy_without_rival`).
 //! * 40001 (not under READ COMMITTED) and 40P01 may come at any time, and leave nothing.
@@ -26,9 +24,6 @@
 //!
 //! Time plays no part: windows and holds never run out, leases and delays outlast the history. Keys are explained one by one:
 //! an order for each is less than one order for all, but whatever has none is wrong.
-
-/// Whether `hold_for` and `hold_until` are there to be tested.
-pub const HOLDS: bool = false;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {

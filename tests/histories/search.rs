@@ -39,8 +39,6 @@ struct Open {
     /// it has inserted, so that it holds the key
     inserted: bool,
     saved: Vec<(Jobs, bool)>,
-    /// what the call that is under way has decided to touch
-    decided: Option<(Vec<i64>, bool)>,
 }
 
 struct Search<'a> {
@@ -139,34 +137,20 @@ impl<'a> Search<'a> {
                     after.committed.insert(id, job);
                 }
             }
-            Event::Fact(fact, call) => return self.after_fact(world, session, timed, fact, call),
+            Event::Fact(fact, _) => return self.after_fact(world, session, timed, fact),
         }
         vec![after]
     }
 
-    fn after_fact(
-        &self,
-        world: &World,
-        session: usize,
-        timed: &Timed,
-        fact: &Fact,
-        call: &Call,
-    ) -> Vec<World> {
+    fn after_fact(&self, world: &World, session: usize, timed: &Timed, fact: &Fact) -> Vec<World> {
         let open = &world.open[session];
         let jobs = visible(world, open);
-        let before = call
-            .facts
-            .iter()
-            .take_while(|other| !std::ptr::eq(*other, fact));
-        let earlier: Vec<i64> = before.filter_map(inserted).collect();
         let key = Key {
             jobs: &jobs,
             gone: self.gone,
-            earlier: &earlier,
         };
-        let effect = match (fact, &open.decided) {
-            (Fact::Insert { new, told, .. }, Some(decided)) => key.insert(new, *told, decided),
-            (Fact::Look(seen), _) => {
+        let effect = match fact {
+            Fact::Look(seen) => {
                 let here = seen
                     .iter()
                     .filter(|(id, _)| self.keys.get(id).is_none_or(|k| *k == self.key));
@@ -190,23 +174,7 @@ impl<'a> Search<'a> {
             let open = &mut after.open[session];
             open.pending.extend(effect.changes);
             open.inserted |= effect.inserts;
-            open.decided = None;
             worlds.push(after);
-        }
-        // It may decide now and touch later.
-        if let Fact::Insert { new, told, .. } = fact
-            && open.decided.is_none()
-            && !timed.has_snapshot
-        {
-            let touches = key.touches(new);
-            let inserts = matches!(told, Told::Inserted { .. });
-            let is_free = !inserts || !is_held(world, session);
-            if !touches.0.is_empty() && is_free {
-                let mut after = world.clone();
-                after.open[session].decided = Some(touches);
-                after.open[session].inserted |= inserts;
-                worlds.push(after);
-            }
         }
         worlds
     }
