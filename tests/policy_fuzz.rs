@@ -89,7 +89,7 @@ impl Json {
 }
 
 /// Options that are accepted, every field at least once among them but those of holds.
-const ACCEPTED: [&str; 14] = [
+const ACCEPTED: [&str; 17] = [
     r#"{"by_kind": true}"#,
     r#"{"by_args": true, "by_queue": true, "by_period": 900, "wait": false}"#,
     r#"{"by_args": ["user_id", "b.c", "a\\.b"], "by_meta": ["tenant_id"], "by_state": ["running", "completed"], "exclude_kind": true}"#,
@@ -97,6 +97,9 @@ const ACCEPTED: [&str; 14] = [
     r#"{"by_period": "1 day 2 hours", "by_kind": false, "on_conflict": "replace_except_schedule"}"#,
     r#"{"by_kind": true, "on_conflict": {"update": {"*": ["args", "meta"], "running": ["priority", "tags"]}}}"#,
     r#"{"by_state": ["available"], "window": "1 month", "on_conflict": "replace"}"#,
+    r#"{"by_args": true, "by_state": [], "hold_for": "1 month", "hold_until": "start"}"#,
+    r#"{"by_meta": ["t"], "window": 60, "hold_for": 1.5, "on_conflict": "reject"}"#,
+    r#"{"faktory": {"unique_for": 600.0, "unique_until": "start"}, "on_conflict": "replace"}"#,
     r#"{"oban": true, "wait": false}"#,
     r#"{"oban": {"period": [2, "minutes"], "fields": ["worker", "args"], "keys": ["id"], "states": "all", "timestamp": "scheduled_at", "replace": ["args", "worker"]}}"#,
     r#"{"oban": {"period": "infinity", "fields": ["meta"], "states": ["executing"], "replace": {"executing": ["tags"]}}}"#,
