@@ -180,6 +180,16 @@ fn busy_without_a_rival_is_reported() {
 }
 
 #[test]
+fn who_was_told_of_an_error_may_still_be_rolling_back() {
+    let busy = alone(0, 5, 6, insert(OnConflict::Skip, Told::Busy));
+    let rival = transaction(1, RC, [failed(0, 1, "23505"), end(0, 1, false)]);
+    let next = |until| alone(1, 2, until, Fact::Look(Vec::new()));
+    accepts([rival.clone(), busy.clone()]);
+    accepts([rival.clone(), next(5), busy.clone()]);
+    reports([rival, next(4), busy]);
+}
+
+#[test]
 fn a_job_that_is_lost_after_a_skip_is_reported() {
     let told = |seen: &[(i64, State)]| {
         [

@@ -19,6 +19,22 @@ pub fn wrong_error(history: &History) -> Option<String> {
     None
 }
 
+/// When a transaction is over for certain. A server tells of an error before it rolls back: who failed outside of a
+/// transaction block has rolled back when the session's next call is answered.
+fn over_by(history: &History, transaction: &Transaction) -> u64 {
+    let end = transaction.end();
+    let failed = |call: &Call| call.error.is_some() && call.span.end == end;
+    if !transaction.calls().any(failed) {
+        return end;
+    }
+    let mut later = history
+        .transactions
+        .iter()
+        .filter(|other| other.session == transaction.session && other.end() > end)
+        .filter_map(|other| other.steps.first());
+    later.next().map_or(u64::MAX, |step| step.span().end)
+}
+
 /// An insert that gave up for a rival although no other transaction was at work on the key meanwhile.
 pub fn busy_without_rival(history: &History) -> Option<String> {
     let overlaps = |call: &Call, key: usize, rival: &Transaction| {
@@ -27,7 +43,8 @@ pub fn busy_without_rival(history: &History) -> Option<String> {
             .calls()
             .filter(|other| at_work(other))
             .map(|other| other.span.begin);
-        begun.min().is_some_and(|begun| begun <= call.span.end) && rival.end() >= call.span.begin
+        begun.min().is_some_and(|begun| begun <= call.span.end)
+            && over_by(history, rival) >= call.span.begin
     };
     for transaction in &history.transactions {
         for call in transaction.calls() {
