@@ -107,3 +107,64 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'delete_wrapper';
 COMMENT ON FUNCTION jobs.delete(bigint) IS
 $$Deletes a job that is not running, with its errors. Returns the state that it had. Errors: 55000 it is running, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.heartbeat_many(
+  ids bigint[], tokens bigint[], lease interval DEFAULT NULL)
+RETURNS TABLE (id bigint, lease_expires_at timestamptz, deadline_at timestamptz, cancel_requested boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
+COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS
+$$Signs of life of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls.
+Errors: 22023 arrays of two lengths, a lease that is not positive; 22004 a null array or element, 25006 read only.$$;
+
+CREATE FUNCTION jobs.activate(
+  id bigint)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'activate_wrapper';
+COMMENT ON FUNCTION jobs.activate(bigint) IS
+$$Makes a pending job available, or scheduled if its scheduled_at is in the future. Returns the state. Errors: 55000 it is not pending, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.update(
+  id bigint, args jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
+  max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL,
+  retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'update_wrapper';
+COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz) IS
+$$Changes a job that is neither running nor final; null: unchanged. A new scheduled_at makes a waiting job scheduled or available, as an insert would; a pending one stays pending. A new queue or priority puts an available job at the end of its new lane. Its unique key stays.
+Returns the state. Errors: 55000 it is running or final, P0002 unknown id, 22023 as jobs.insert, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.cancel_many(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
+COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
+$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+
+CREATE FUNCTION jobs.retry_many(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'retry_many_wrapper';
+COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
+$$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+
+CREATE FUNCTION jobs.delete_many(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'delete_many_wrapper';
+COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer) IS
+$$Deletes the jobs that a filter finds, as jobs.delete does; running ones are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::pg::time;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
-use crate::store::place::{self, Failure, Place, Stopped};
+use crate::store::place::{self, Changes, Failure, Luggage, Place, Stopped};
 
 /// What is told of a failed attempt.
 pub struct Told<'a> {
@@ -137,62 +137,85 @@ pub fn updated(id: i64, state: State, fields: Fields, new: &NewJob) -> Result<bo
             return Some(false);
         }
         if place.state.is_final() || place.state == State::Running {
-            rewritten(place, fields, new).then_some(true)
+            rewritten(place, &taken(fields, new)).then_some(true)
         } else {
-            requeued(place, fields, new).then_some(true)
+            requeued(place, &taken(fields, new)).map(|_| true)
         }
     })?;
     Ok(updated.unwrap_or(false))
 }
 
+/// The values of a new job that an existing one takes.
+fn taken<'a>(fields: Fields, new: &NewJob<'a>) -> Changes<'a> {
+    let takes = |field| fields.contains(field);
+    Changes {
+        kind: takes(Field::Kind).then_some(new.kind),
+        args: takes(Field::Args).then_some(new.args),
+        queue: takes(Field::Queue).then_some(new.queue),
+        priority: takes(Field::Priority).then_some(new.priority),
+        max_attempts: takes(Field::MaxAttempts).then_some(new.max_attempts),
+        meta: takes(Field::Meta).then_some(new.meta),
+        tags: takes(Field::Tags).then(|| new.tags.clone()),
+        scheduled_at: takes(Field::ScheduledAt).then(|| new.scheduled_at()),
+        ..Changes::default()
+    }
+}
+
 /// Changes a job that is running or final; whether it was still there.
-fn rewritten(place: &Place, fields: Fields, new: &NewJob) -> bool {
+fn rewritten(place: &Place, changes: &Changes) -> bool {
     if !place.pin() {
         return false;
     }
-    place::rewrite(place.id, fields, new);
-    if fields.contains(Field::ScheduledAt) {
+    place::rewrite(place.id, changes);
+    if changes.scheduled_at.is_some() {
         place.forget_schedule();
     }
     // A final job may have been what others under its key were put aside for, by its schedule.
     if let Some(key) = place.unique_key
         && place.state.is_final()
-        && fields.contains(Field::ScheduledAt)
+        && changes.scheduled_at.is_some()
     {
         claims::come_back(key, place.id, time::now());
     }
     true
 }
 
-/// Changes a job that waits; whether it was still there. It is taken out and put in again: a
-/// fetch must get all of the new values or none, and where it waits depends on them.
-fn requeued(place: &Place, fields: Fields, new: &NewJob) -> bool {
-    let Some(mut luggage) = place.take() else {
-        return false;
-    };
+/// Changes a job that waits, and says what state it is in then; `None` if it is not there any
+/// more. It is taken out and put in again: a fetch must get all of the new values or none, and
+/// where it waits depends on them.
+pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
+    let luggage = place.take()?;
     let id = place.id;
-    let lane = [Field::Queue, Field::Priority];
-    let stays = !lane.into_iter().any(|field| fields.contains(field));
-    place::rewrite(id, fields, new);
-    let now = time::now();
-    let reschedule = fields
-        .contains(Field::ScheduledAt)
-        .then(|| new.scheduled_at());
-    match (place.state, reschedule) {
+    place::rewrite(id, changes);
+    match (place.state, changes.scheduled_at) {
         (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &luggage),
-        (_, Some(at)) if at > now => place::put_scheduled(id, State::Scheduled, at, &luggage),
-        (State::Available, None) if stays => place::put_back(place, &luggage),
-        (State::Available, None) => place::put_ready(id, &luggage),
-        (_, Some(at)) => {
-            luggage.scheduled_at = Some(at);
-            place::put_ready(id, &luggage);
-        }
+        (_, Some(at)) => return Some(put_due(id, at, luggage)),
+        (State::Available, None) if changes.lane() => place::put_ready(id, &luggage),
+        (State::Available, None) => place::put_back(place, &luggage),
         (state, None) => {
-            let due_at = luggage.scheduled_at.unwrap_or(now);
+            let due_at = luggage.scheduled_at.unwrap_or_else(time::now);
             place::put_scheduled(id, state, due_at, &luggage);
         }
     }
-    true
+    Some(place.state)
+}
+
+/// Makes a pending job wait for its time, or available; `None` if it is not there any more.
+pub fn activated(place: &Place) -> Option<State> {
+    let luggage = place.take()?;
+    let due_at = place.scheduled_at.unwrap_or_else(time::now);
+    Some(put_due(place.id, due_at, luggage))
+}
+
+/// Makes a job that was taken out wait until it is due, or available if it is.
+fn put_due(id: i64, due_at: i64, mut luggage: Luggage) -> State {
+    if due_at > time::now() {
+        place::put_scheduled(id, State::Scheduled, due_at, &luggage);
+        return State::Scheduled;
+    }
+    luggage.scheduled_at = Some(due_at);
+    place::put_ready(id, &luggage);
+    State::Available
 }
 
 /// Acts on a job where it is seen, and when it has moved meanwhile (`None`) looks again, until

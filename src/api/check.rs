@@ -1,6 +1,8 @@
 //! Checks that several functions share: what a value must be, and what is said when it is not.
 
+use jobs_core::error::shown;
 use jobs_core::interval::Interval;
+use jobs_core::state::State;
 use pgrx::{FromDatum, pg_sys};
 
 use crate::error::{Error, Result};
@@ -158,6 +160,37 @@ pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     }
 }
 
+/// A retry policy: only the default one is there so far.
+pub fn retry(retry: Option<Jsonb>) -> Result<Option<Jsonb>> {
+    // A driver's JSON null is meant as the default, too.
+    let Some(retry) = retry.filter(|retry| !retry.is_null()) else {
+        return Ok(None);
+    };
+    match retry.to_value()? {
+        serde_json::Value::String(name) if name == "river" => Ok(Some(retry)),
+        other => Err(Error::invalid(
+            format!(
+                "retry policy {} is not supported by this version",
+                shown(&other.to_string())
+            ),
+            "retry is \"river\".",
+        )),
+    }
+}
+
+/// A number that is 1 or more.
+pub fn at_least_one(parameter: &str, value: Option<i32>) -> Result<i32> {
+    let value = given(parameter, value)?;
+    if value >= 1 {
+        Ok(value)
+    } else {
+        Err(Error::invalid(
+            format!("{parameter} {value} is too low"),
+            format!("{parameter} is at least 1."),
+        ))
+    }
+}
+
 /// How many jobs one call may take.
 pub fn max_jobs(value: Option<i32>) -> Result<usize> {
     let value = given("max_jobs", value)?;
@@ -179,6 +212,17 @@ pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
             // SAFETY: the parameter is declared as text[].
             let element = element.and_then(|datum| unsafe { String::from_datum(datum, false) });
             given(&format!("an element of {parameter}"), element)
+        })
+        .collect()
+}
+
+/// The states of a jobs.state array, none of them null.
+pub fn states(parameter: &str, value: Array) -> Result<Vec<State>> {
+    array::labels(value)
+        .into_iter()
+        .map(|label| {
+            let label = given(&format!("an element of {parameter}"), label)?;
+            Ok(State::from_str(&label).expect("the type has no other labels"))
         })
         .collect()
 }

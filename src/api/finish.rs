@@ -38,16 +38,7 @@ fn complete_many(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
-        check::writable()?;
-        let ids = check::bigs("ids", ids)?;
-        let tokens = check::bigs("tokens", tokens)?;
-        if ids.len() != tokens.len() {
-            return Err(Error::invalid(
-                format!("{} ids, but {} tokens", ids.len(), tokens.len()),
-                "ids and tokens are arrays of one length: a token for each id.",
-            ));
-        }
-        let pairs: Vec<(i64, i64)> = ids.into_iter().zip(tokens).collect();
+        let pairs = all_held(ids, tokens)?;
         let completed =
             finish::complete_many(&pairs.iter().copied().collect::<BTreeSet<_>>(), time::now());
         wake::at_commit();
@@ -173,6 +164,50 @@ fn heartbeat(
         )
     };
     run().or_raise()
+}
+
+/// Signs of life of many jobs. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn heartbeat_many(
+    ids: Option<Array>,
+    tokens: Option<Array>,
+    lease: Option<pgrx::datum::Interval>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let pairs = all_held(ids, tokens)?;
+        let lease = lease
+            .map(|lease| check::positive("lease", check::interval(lease)))
+            .transpose()?;
+        let renewed = finish::heartbeat_many(&pairs.iter().copied().collect(), time::now(), lease);
+        let mut rows = Rows::new(fcinfo);
+        for pair in pairs {
+            let mut cells = vec![Cell::Big(pair.0), Cell::Null, Cell::Null, Cell::Null];
+            if let Some(lease) = renewed.get(&pair) {
+                cells[1] = Cell::At(lease.expires_at);
+                cells[2] = lease.deadline_at.map_or(Cell::Null, Cell::At);
+                cells[3] = Cell::Bool(lease.cancel_requested);
+            }
+            rows.push(cells);
+        }
+        Ok(rows)
+    };
+    run().or_raise()
+}
+
+/// What every call of a worker for many jobs begins with.
+fn all_held(ids: Option<Array>, tokens: Option<Array>) -> Result<Vec<(i64, i64)>> {
+    check::writable()?;
+    let ids = check::bigs("ids", ids)?;
+    let tokens = check::bigs("tokens", tokens)?;
+    if ids.len() == tokens.len() {
+        Ok(ids.into_iter().zip(tokens).collect())
+    } else {
+        Err(Error::invalid(
+            format!("{} ids, but {} tokens", ids.len(), tokens.len()),
+            "ids and tokens are arrays of one length: a token for each id.",
+        ))
+    }
 }
 
 /// What every call of a worker begins with.

@@ -46,7 +46,7 @@ impl Options {
     /// Checks everything that can be wrong about these options; what is left per job is its kind and args.
     fn checked(&self) -> Result<Checked<'_>> {
         let meta = check::object("meta", self.meta)?;
-        let retry = check_retry(self.retry)?;
+        let retry = check::retry(self.retry)?;
         Ok(Checked {
             queue: check::name(
                 "queue",
@@ -314,24 +314,6 @@ fn numbered<'a, T, U>(elements: &'a [T], mut f: impl FnMut(&'a T) -> Result<U>) 
             f(element).map_err(|error| error.at(index + 1))
         })
         .collect()
-}
-
-/// Only the default policy is there so far.
-fn check_retry(retry: Option<Jsonb>) -> Result<Option<Jsonb>> {
-    // A driver's JSON null is meant as the default, too.
-    let Some(retry) = retry.filter(|retry| !retry.is_null()) else {
-        return Ok(None);
-    };
-    match retry.to_value()? {
-        Value::String(name) if name == "river" => Ok(Some(retry)),
-        other => Err(Error::invalid(
-            format!(
-                "retry policy {} is not supported by this version",
-                shown(&other.to_string())
-            ),
-            "retry is \"river\".",
-        )),
-    }
 }
 
 /// One element of `insert_many`.

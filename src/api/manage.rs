@@ -1,14 +1,18 @@
-//! Section 4 of the contract: cancel, retry and delete, by id and without a token.
+//! Section 4 of the contract: what can be done to jobs without holding them, by id or by a filter.
 
 use jobs_core::state::State;
+use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use super::check;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::StateAnswer;
+use crate::pg::array::Array;
+use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::claims;
-use crate::store::place::{self, Place};
+use crate::store::find::{self, Filter};
+use crate::store::place::{self, Changes, Place};
 use crate::transition;
 use crate::worker::wake;
 
@@ -16,17 +20,19 @@ use crate::worker::wake;
 #[pg_extern(sql = false)]
 fn cancel(id: Option<i64>, reason: Option<&str>, force: Option<bool>) -> StateAnswer {
     let force = force.unwrap_or(false);
-    manage(id, |place| {
-        if place.state.is_final() {
-            return Some(Ok(place.state));
-        }
-        if place.state == State::Running && !force {
-            return place
-                .request_cancel(time::now(), reason)
-                .then_some(Ok(State::Running));
-        }
-        transition::cancelled(place, reason).then_some(Ok(State::Cancelled))
-    })
+    manage(id, |place| cancel_at(place, reason, force).map(Ok))
+}
+
+fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> {
+    if place.state.is_final() {
+        return Some(place.state);
+    }
+    if place.state == State::Running && !force {
+        return place
+            .request_cancel(time::now(), reason)
+            .then_some(State::Running);
+    }
+    transition::cancelled(place, reason).then_some(State::Cancelled)
 }
 
 /// Makes a job available again. See the COMMENT in sql/50_work.sql.
@@ -37,24 +43,37 @@ fn retry(id: Option<i64>, reset: Option<bool>) -> StateAnswer {
         if matches!(place.state, State::Available | State::Running) {
             return Some(Ok(place.state));
         }
-        let mut luggage = place.take()?;
-        let now = time::now();
-        if let Some(token) = luggage.token.take() {
-            // The row that told its worker's repeated call what happened is gone.
-            place::note_answer(place.id, token, now, place.state, None);
-        }
-        if reset {
-            luggage.attempt = 0;
-        }
-        if luggage.attempt >= place.max_attempts {
-            place::grant_attempt(place.id);
-        }
-        luggage.scheduled_at = Some(now);
-        place::put_ready(place.id, &luggage);
-        if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
-            claims::come_back(key, place.id, now);
-        }
-        Some(Ok(State::Available))
+        retry_at(place, reset).map(Ok)
+    })
+}
+
+fn retry_at(place: &Place, reset: bool) -> Option<State> {
+    let mut luggage = place.take()?;
+    let now = time::now();
+    if let Some(token) = luggage.token.take() {
+        // The row that told its worker's repeated call what happened is gone.
+        place::note_answer(place.id, token, now, place.state, None);
+    }
+    if reset {
+        luggage.attempt = 0;
+    }
+    if luggage.attempt >= place.max_attempts {
+        place::grant_attempt(place.id);
+    }
+    luggage.scheduled_at = Some(now);
+    place::put_ready(place.id, &luggage);
+    if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
+        claims::come_back(key, place.id, now);
+    }
+    Some(State::Available)
+}
+
+/// Makes a pending job available, or scheduled. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn activate(id: Option<i64>) -> StateAnswer {
+    manage(id, |place| match place.state {
+        State::Pending => transition::activated(place).map(Ok),
+        state => Some(Err(Error::wrong_state(place.id, state, "activate"))),
     })
 }
 
@@ -66,13 +85,172 @@ fn delete(id: Option<i64>) -> StateAnswer {
             return Some(Err(Error::wrong_state(place.id, place.state, "delete")
                 .hint("Cancel it first, with force => true if its worker is gone.")));
         }
-        place.take()?;
-        place::erase(place.id);
-        if let Some(key) = place.unique_key {
-            claims::note_orphan(key, time::now());
-        }
-        Some(Ok(place.state))
+        delete_at(place).map(Ok)
     })
+}
+
+fn delete_at(place: &Place) -> Option<State> {
+    place.take()?;
+    place::erase(place.id);
+    if let Some(key) = place.unique_key {
+        claims::note_orphan(key, time::now());
+    }
+    Some(place.state)
+}
+
+/// Changes a job that waits. See the COMMENT in sql/50_work.sql.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn update(
+    id: Option<i64>,
+    args: Option<Jsonb>,
+    queue: Option<&str>,
+    priority: Option<i32>,
+    scheduled_at: Option<TimestampWithTimeZone>,
+    max_attempts: Option<i32>,
+    tags: Option<Array>,
+    meta: Option<Jsonb>,
+    timeout: Option<pgrx::datum::Interval>,
+    retry: Option<Jsonb>,
+    expires_at: Option<TimestampWithTimeZone>,
+) -> StateAnswer {
+    let finite = |name, at: Option<TimestampWithTimeZone>| {
+        at.map(|at| check::finite(name, at.into())).transpose()
+    };
+    let changes = || -> Result<Changes> {
+        Ok(Changes {
+            kind: None,
+            args,
+            queue: queue
+                .map(|queue| check::name("queue", Some(queue)))
+                .transpose()?,
+            priority: priority.map(check::priority).transpose()?,
+            max_attempts: max_attempts.map(check::max_attempts).transpose()?,
+            meta: check::object("meta", meta)?.map(Some),
+            tags: tags
+                .map(|tags| check::texts("tags", tags).map(Some))
+                .transpose()?,
+            scheduled_at: finite("scheduled_at", scheduled_at)?,
+            timeout: timeout
+                .map(|timeout| check::timeout(check::interval(timeout)))
+                .transpose()?,
+            retry: check::retry(retry)?,
+            expires_at: finite("expires_at", expires_at)?,
+        })
+    };
+    let changes = changes().or_raise();
+    manage(id, |place| {
+        if place.state.is_final() || place.state == State::Running {
+            return Some(Err(Error::wrong_state(place.id, place.state, "update")));
+        }
+        transition::requeued(place, &changes).map(Ok)
+    })
+}
+
+/// Cancels many jobs. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn cancel_many(
+    queue: Option<&str>,
+    kind: Option<&str>,
+    states: Option<Array>,
+    tag: Option<&str>,
+    older_than: Option<pgrx::datum::Interval>,
+    max_jobs: Option<i32>,
+) -> i64 {
+    let filter = filter(queue, kind, states, tag, older_than, max_jobs);
+    let can = |state: State| !state.is_final();
+    manage_many(filter, can, |place| cancel_at(place, None, false))
+}
+
+/// Makes many jobs available again. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn retry_many(
+    queue: Option<&str>,
+    kind: Option<&str>,
+    states: Option<Array>,
+    tag: Option<&str>,
+    older_than: Option<pgrx::datum::Interval>,
+    max_jobs: Option<i32>,
+) -> i64 {
+    let filter = filter(queue, kind, states, tag, older_than, max_jobs);
+    let can = |state| !matches!(state, State::Available | State::Running);
+    manage_many(filter, can, |place| retry_at(place, false))
+}
+
+/// Deletes many jobs. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn delete_many(
+    queue: Option<&str>,
+    kind: Option<&str>,
+    states: Option<Array>,
+    tag: Option<&str>,
+    older_than: Option<pgrx::datum::Interval>,
+    max_jobs: Option<i32>,
+) -> i64 {
+    let filter = filter(queue, kind, states, tag, older_than, max_jobs);
+    let can = |state| state != State::Running;
+    manage_many(filter, can, delete_at)
+}
+
+/// Which jobs are meant, in whatever state.
+fn filter<'a>(
+    queue: Option<&'a str>,
+    kind: Option<&'a str>,
+    states: Option<Array>,
+    tag: Option<&'a str>,
+    older_than: Option<pgrx::datum::Interval>,
+    max_jobs: Option<i32>,
+) -> Result<Filter<'a>> {
+    let by_text = [queue, kind, tag];
+    if by_text.iter().all(Option::is_none) && states.is_none() && older_than.is_none() {
+        return Err(Error::invalid(
+            "no filter at all",
+            "One of queue, kind, states, tag and older_than says which jobs are meant.",
+        )
+        .hint("For all jobs give all states."));
+    }
+    let older_than = older_than
+        .map(|age| check::not_negative("older_than", check::interval(age)))
+        .transpose()?;
+    Ok(Filter {
+        queue,
+        kind,
+        states: states.map_or(Ok(State::ALL.to_vec()), |states| {
+            check::states("states", states)
+        })?,
+        tag,
+        // Nothing is older than time.
+        created_before: older_than.map(|age| time::ago(time::now(), age).unwrap_or(i64::MIN)),
+        max_jobs: check::at_least_one("max_jobs", max_jobs)?,
+    })
+}
+
+/// Does something to the jobs that a filter finds, as if one by one, oldest first; to how many.
+fn manage_many(
+    filter: Result<Filter>,
+    can: impl Fn(State) -> bool,
+    act: impl Fn(&Place) -> Option<State>,
+) -> i64 {
+    let run = || {
+        check::writable()?;
+        let mut filter = filter?;
+        filter.states.retain(|state| can(*state));
+        wake::at_commit();
+        let mut done = 0;
+        for id in find::jobs(&filter) {
+            let act = |place: &Place| {
+                // It may have moved since it was found.
+                if filter.states.contains(&place.state) {
+                    act(place).map(|_| true)
+                } else {
+                    Some(false)
+                }
+            };
+            done += i64::from(transition::chase(id, act)? == Some(true));
+        }
+        Ok(done)
+    };
+    run().or_raise()
 }
 
 /// Does something to a job wherever it is by now.

@@ -1,5 +1,7 @@
 //! One-dimensional arrays, built from and taken apart into datums.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys::{self, Datum, Oid};
 
 /// An array datum of the given element type; `None` is a null element.
@@ -46,6 +48,22 @@ pub fn elements(array: Array, element: Oid) -> Vec<Option<Datum>> {
         );
         (0..n as usize)
             .map(|i| (!*nulls.add(i)).then(|| *datums.add(i)))
+            .collect()
+    }
+}
+
+/// The labels of an array of an enum, `None` for a null one.
+pub fn labels(array: Array) -> Vec<Option<String>> {
+    // SAFETY: the array is one of an enum, whose output function gives the label.
+    unsafe {
+        let element = (*array.0).elemtype;
+        let label = |datum| {
+            let text = pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(pg_sys::F_ENUM_OUT), datum);
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        };
+        elements(array, element)
+            .into_iter()
+            .map(|datum| datum.map(label))
             .collect()
     }
 }

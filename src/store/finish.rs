@@ -1,12 +1,12 @@
 //! Finishing jobs, and saying that one is still being worked on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::claims;
-use super::spi::{Arg, Plan};
+use super::spi::{Arg, Plan, Tuples};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
@@ -42,15 +42,8 @@ fn completed(plan: &Plan, args: &[Arg]) -> BTreeSet<(i64, i64)> {
 /// Completes the jobs whose tokens are current; their ids and tokens. Pairs come sorted
 /// by id, so that every session locks in that order.
 pub fn complete_many(pairs: &BTreeSet<(i64, i64)>, now: i64) -> BTreeSet<(i64, i64)> {
-    let column = |f: fn(&(i64, i64)) -> i64| -> Vec<Arg> {
-        pairs.iter().map(|p| Some(Datum::from(f(p)))).collect()
-    };
-    let args = [
-        Some(array::build(INT8, &column(|p| p.0))),
-        Some(array::build(INT8, &column(|p| p.1))),
-        Some(Datum::from(now)),
-    ];
-    completed(&COMPLETE_MANY, &args)
+    let (ids, tokens) = columns(pairs);
+    completed(&COMPLETE_MANY, &[ids, tokens, Some(Datum::from(now))])
 }
 
 /// A lease after a heartbeat.
@@ -79,14 +72,52 @@ pub fn heartbeat(
             lease.map(time::interval_datum),
             progress.map(Jsonb::datum),
         ],
-        |rows| {
-            (!rows.is_empty()).then(|| Lease {
-                expires_at: rows.big(0, 1).expect("lease"),
-                deadline_at: rows.big(0, 2),
-                cancel_requested: rows.bool(0, 3).expect("flag"),
-            })
-        },
+        |rows| (!rows.is_empty()).then(|| read_lease(rows, 0)),
     )
+}
+
+/// Renews the leases of the jobs whose tokens are current and whose deadlines are not over, each
+/// with its id. Pairs come sorted by id, so that every session locks in that order.
+pub fn heartbeat_many(
+    pairs: &BTreeSet<(i64, i64)>,
+    now: i64,
+    lease: Option<Interval>,
+) -> BTreeMap<(i64, i64), Lease> {
+    let (ids, tokens) = columns(pairs);
+    let args = [
+        ids,
+        tokens,
+        Some(Datum::from(now)),
+        lease.map(time::interval_datum),
+    ];
+    HEARTBEAT_MANY.run(&args, |rows| {
+        (0..rows.len())
+            .map(|row| {
+                let pair = (
+                    rows.big(row, 4).expect("id"),
+                    rows.big(row, 5).expect("token"),
+                );
+                (pair, read_lease(rows, row))
+            })
+            .collect()
+    })
+}
+
+fn read_lease(rows: &Tuples, row: usize) -> Lease {
+    Lease {
+        expires_at: rows.big(row, 1).expect("lease"),
+        deadline_at: rows.big(row, 2),
+        cancel_requested: rows.bool(row, 3).expect("flag"),
+    }
+}
+
+/// Ids and tokens, an array each.
+fn columns(pairs: &BTreeSet<(i64, i64)>) -> (Arg, Arg) {
+    let column = |value: fn(&(i64, i64)) -> i64| {
+        let values: Vec<Arg> = pairs.iter().map(|p| Some(Datum::from(value(p)))).collect();
+        Some(array::build(INT8, &values))
+    };
+    (column(|pair| pair.0), column(|pair| pair.1))
 }
 
 macro_rules! into_completed {
@@ -121,13 +152,33 @@ static COMPLETE_MANY: Plan = Plan::new(
     &[INT8S, INT8S, AT],
 );
 
+// $3 is the clock, $4 the lease asked for now.
+macro_rules! renewed_until {
+    () => {
+        "LEAST($3 + COALESCE($4, r.lease, CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END, '1 hour'),
+               r.deadline_at)"
+    };
+}
 static HEARTBEAT: Plan = Plan::new(
-    "UPDATE jobs.running r
-        SET lease_expires_at = LEAST($3 + COALESCE($4, r.lease, CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END, '1 hour'),
-                                     r.deadline_at),
-            progress = COALESCE($5, r.progress)
-       FROM jobs.job j
-      WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id AND (r.deadline_at IS NULL OR r.deadline_at > $3)
-     RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL",
+    concat!(
+        "UPDATE jobs.running r
+            SET lease_expires_at = ",
+        renewed_until!(),
+        ", progress = COALESCE($5, r.progress)
+           FROM jobs.job j
+          WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id AND (r.deadline_at IS NULL OR r.deadline_at > $3)
+         RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL"
+    ),
     &[INT8, INT8, AT, SPAN, JSONB],
+);
+static HEARTBEAT_MANY: Plan = Plan::new(
+    concat!(
+        "UPDATE jobs.running r
+            SET lease_expires_at = ",
+        renewed_until!(),
+        "  FROM unnest($1, $2) AS p(id, token), jobs.job j
+          WHERE r.job_id = p.id AND r.token = p.token AND j.id = p.id AND (r.deadline_at IS NULL OR r.deadline_at > $3)
+         RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL, r.job_id, r.token"
+    ),
+    &[INT8S, INT8S, AT, SPAN],
 );

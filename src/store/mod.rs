@@ -4,6 +4,7 @@
 pub mod claims;
 pub mod extension;
 pub mod fetch;
+pub mod find;
 pub mod finish;
 pub mod insert;
 pub mod maintain;

@@ -4,17 +4,17 @@
 
 use std::collections::BTreeSet;
 
+use jobs_core::interval::Interval;
 use jobs_core::key::Key;
-use jobs_core::policy::{Field, Fields};
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
-use super::insert::NewJob;
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
 
 /// A job as one snapshot shows it.
 #[derive(Clone)]
@@ -34,6 +34,8 @@ pub struct Place {
     pub max_attempts: i32,
     /// what it was inserted as unique under
     pub unique_key: Option<Key>,
+    /// when it was to be due, as given
+    pub scheduled_at: Option<i64>,
 }
 
 /// What a job takes along from one place to the next.
@@ -90,6 +92,7 @@ pub fn locate(id: i64) -> Option<Place> {
                 token: rows.big(0, 5),
                 max_attempts: rows.int(0, 6).expect("max_attempts is not null"),
                 unique_key: rows.bytes(0, 7).and_then(|bytes| Key::from_bytes(&bytes)),
+                scheduled_at: rows.big(0, 8),
             })
     })
 }
@@ -315,23 +318,59 @@ pub fn answered(id: i64, token: i64) -> Option<(State, Option<i64>)> {
     })
 }
 
-/// Gives a job's row the listed values of a new one.
-pub fn rewrite(id: i64, fields: Fields, new: &NewJob) {
-    let when = |field: Field, value: Arg| if fields.contains(field) { value } else { None };
-    let is = |field: Field| Some(Datum::from(fields.contains(field)));
+/// What is to change of a job; `None`: it stays as it is.
+#[derive(Clone, Default)]
+pub struct Changes<'a> {
+    /// what to do
+    pub kind: Option<&'a str>,
+    /// with what
+    pub args: Option<Jsonb>,
+    /// where
+    pub queue: Option<&'a str>,
+    /// lower runs first
+    pub priority: Option<i16>,
+    /// all tries
+    pub max_attempts: Option<i32>,
+    /// `Some(None)`: `{}`
+    pub meta: Option<Option<Jsonb>>,
+    /// `Some(None)`: `{}`
+    pub tags: Option<Option<Vec<String>>>,
+    /// when it is due
+    pub scheduled_at: Option<i64>,
+    /// how long an attempt may run
+    pub timeout: Option<Interval>,
+    /// how it is retried
+    pub retry: Option<Jsonb>,
+    /// when it expires
+    pub expires_at: Option<i64>,
+}
+
+impl Changes<'_> {
+    /// Whether an available job has to go to another lane.
+    pub fn lane(&self) -> bool {
+        self.queue.is_some() || self.priority.is_some()
+    }
+}
+
+/// Changes a job's row.
+pub fn rewrite(id: i64, changes: &Changes) {
+    let is = |given: bool| Some(Datum::from(given));
+    let tags = changes.tags.clone();
     REWRITE.execute(&[
         big(id),
-        when(Field::Kind, text(new.kind)),
-        when(Field::Args, Some(new.args.datum())),
-        when(Field::Queue, text(new.queue)),
-        when(Field::Priority, Some(Datum::from(new.priority))),
-        when(Field::MaxAttempts, Some(Datum::from(new.max_attempts))),
-        is(Field::Meta),
-        new.meta.map(Jsonb::datum),
-        is(Field::Tags),
-        new.tags.clone().and_then(IntoDatum::into_datum),
-        is(Field::ScheduledAt),
-        Some(Datum::from(new.scheduled_at())),
+        changes.kind.and_then(text),
+        changes.args.map(Jsonb::datum),
+        changes.queue.and_then(text),
+        changes.priority.map(Datum::from),
+        changes.max_attempts.map(Datum::from),
+        is(changes.meta.is_some()),
+        changes.meta.flatten().map(Jsonb::datum),
+        is(tags.is_some()),
+        tags.flatten().and_then(IntoDatum::into_datum),
+        changes.scheduled_at.map(Datum::from),
+        changes.timeout.map(time::interval_datum),
+        changes.retry.map(Jsonb::datum),
+        changes.expires_at.map(Datum::from),
     ]);
 }
 
@@ -355,7 +394,7 @@ static LOCATE: Plan = Plan::new(
     "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END,
             COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority)::integer, COALESCE(r.token, f.token),
-            j.max_attempts, j.unique_key
+            j.max_attempts, j.unique_key, j.scheduled_at
        FROM jobs.job j
        LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
        LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
@@ -472,10 +511,11 @@ static REWRITE: Plan = Plan::new(
         SET kind = COALESCE($2, kind), args = COALESCE($3, args), queue = COALESCE($4, queue),
             priority = COALESCE($5, priority), max_attempts = COALESCE($6, max_attempts),
             meta = CASE WHEN $7 THEN $8 ELSE meta END, tags = CASE WHEN $9 THEN $10 ELSE tags END,
-            scheduled_at = CASE WHEN $11 THEN $12 ELSE scheduled_at END
+            scheduled_at = COALESCE($11, scheduled_at), timeout = COALESCE($12, timeout),
+            retry = COALESCE($13, retry), expires_at = COALESCE($14, expires_at)
       WHERE id = $1",
     &[
-        INT8, TEXT, JSONB, TEXT, INT2, INT4, BOOL, JSONB, BOOL, TEXTS, BOOL, AT,
+        INT8, TEXT, JSONB, TEXT, INT2, INT4, BOOL, JSONB, BOOL, TEXTS, AT, SPAN, JSONB, AT,
     ],
 );
 static GRANT_ATTEMPT: Plan = Plan::new(

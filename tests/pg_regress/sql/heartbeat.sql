@@ -57,3 +57,17 @@ select pg_temp.code(format('select jobs.heartbeat(3, %s, %L)', :t3, '178000000 y
 -- Cancelled by force: the worker's later calls are refused.
 select jobs.cancel(3, force => true);
 select pg_temp.try(format('select jobs.heartbeat(3, %s)', :t3));
+
+-- Many at once: a row for each, in order; a lost one has nulls: a stale token, no such job, one that does not run, one past its deadline.
+select count(*) from generate_series(1, 4), lateral jobs.insert('m', queue => 'many', timeout => '1 hour');
+create temp table held as select row_number() over (order by id) as n, id, token from jobs.fetch('many', 4);
+select jobs.cancel(id) from held where n = 2;
+select jobs.complete(id, token) from held where n = 3;
+update jobs.running set deadline_at = clock_timestamp() - interval '1 second' where job_id = (select id from held where n = 4);
+select n, lease_expires_at - clock_timestamp() between '9 min' and '10 min' as renewed, deadline_at is not null as deadline, cancel_requested
+  from jobs.heartbeat_many((select array_agg(id order by n desc) || array[999::bigint, min(id)] from held), (select array_agg(token order by n desc) || array[1::bigint, 1] from held), '10 min') with ordinality as h(id, lease_expires_at, deadline_at, cancel_requested, n);
+-- Without a lease: as long as the fetch asked for, else the timeout; never past the deadline.
+select lease_expires_at = deadline_at as whole from held, lateral jobs.heartbeat_many(array[held.id], array[token]) where n = 1;
+select lease_expires_at = deadline_at as whole from held, lateral jobs.heartbeat_many(array[held.id], array[token], '2 hours') where n = 1;
+select count(*) from jobs.heartbeat_many('{}', '{}');
+select call, pg_temp.try('select jobs.heartbeat_many(' || call || ')') from unnest(array['null, null', $$'{1}', null$$, $$'{1}', '{}'$$, $$'{null}', '{1}'$$, $$'{1}', '{1}', '0'$$, $$'{1}', '{1}', '-1 s'$$]) call;

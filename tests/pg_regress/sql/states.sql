@@ -37,7 +37,7 @@ insert into operation values
   ('snooze', 'select (jobs.snooze(%s, %s, ''1 hour'')).state'), ('release', 'select jobs.release(%s, %s)'),
   ('heartbeat', 'select ''beat'' from jobs.heartbeat(%s, %s)'),
   ('cancel', 'select jobs.cancel(%s)'), ('cancel, force', 'select jobs.cancel(%s, force => true)'), ('retry', 'select jobs.retry(%s)'), ('retry, reset', 'select jobs.retry(%s, reset => true)'),
-  ('delete', 'select jobs.delete(%s)'), ('fetch', 'select coalesce((select ''running'' from jobs.fetch((select queue from jobs.jobs where id = %s))), ''none'')');
+  ('delete', 'select jobs.delete(%s)'), ('activate', 'select jobs.activate(%s)'), ('update', 'select jobs.update(%s, args => ''1'')'), ('fetch', 'select coalesce((select ''running'' from jobs.fetch((select queue from jobs.jobs where id = %s))), ''none'')');
 create function pg_temp.outcome(call text, job bigint, token text) returns text language plpgsql as $$
 declare answer text; after text; detail text; before text := (select state from jobs.jobs where id = job); violations bigint;
 begin
@@ -81,28 +81,28 @@ create temp table cases as
 insert into cases select place, name, 'stale', '55000 lease_lost' from job, operation where call ~ '%s, %s';
 insert into cases select place, name, 'NULL', '22004' from job, operation where call ~ '%s, %s';
 -- Without a token.
-create temp table unfenced (place text, cancel text, cancel_force text, retry text, retry_reset text, delete text, fetched text);
+create temp table unfenced (place text, cancel text, cancel_force text, retry text, retry_reset text, delete text, fetched text, activate text, update text);
 insert into unfenced values
-  ('available',                 'cancelled', 'cancelled', 'available', 'available', 'available -> gone', 'running'),
-  ('available, released',       'cancelled', 'cancelled', 'available', 'available', 'available -> gone', 'running'),
-  ('scheduled',                 'cancelled', 'cancelled', 'available', 'available', 'scheduled -> gone', 'none'),
-  ('scheduled, snoozed',        'cancelled', 'cancelled', 'available', 'available', 'scheduled -> gone', 'none'),
-  ('pending',                   'cancelled', 'cancelled', 'available', 'available', 'pending -> gone',   'none'),
-  ('running',                   'running',   'cancelled', 'running',   'running',   '55000',             'none'),
-  ('running, cancel requested', 'running',   'cancelled', 'running',   'running',   '55000',             'none'),
-  ('running, last attempt',     'running',   'cancelled', 'running',   'running',   '55000',             'none'),
-  ('running, lease expired',    'running',   'cancelled', 'running',   'running',   '55000',             'none'),
-  ('retryable',                 'cancelled', 'cancelled', 'available', 'available', 'retryable -> gone', 'none'),
-  ('completed',                 'completed', 'completed', 'available', 'available', 'completed -> gone', 'none'),
-  ('cancelled',                 'cancelled', 'cancelled', 'available', 'available', 'cancelled -> gone', 'none'),
-  ('cancelled, by its worker',  'cancelled', 'cancelled', 'available', 'available', 'cancelled -> gone', 'none'),
-  ('cancelled, by force',       'cancelled', 'cancelled', 'available', 'available', 'cancelled -> gone', 'none'),
-  ('discarded',                 'discarded', 'discarded', 'available', 'available', 'discarded -> gone', 'none'),
-  ('discarded, expired',        'discarded', 'discarded', 'available', 'available', 'discarded -> gone', 'none');
+  ('available',                 'cancelled', 'cancelled', 'available', 'available', 'available -> gone', 'running', '55000', 'available'),
+  ('available, released',       'cancelled', 'cancelled', 'available', 'available', 'available -> gone', 'running', '55000', 'available'),
+  ('scheduled',                 'cancelled', 'cancelled', 'available', 'available', 'scheduled -> gone', 'none', '55000', 'scheduled'),
+  ('scheduled, snoozed',        'cancelled', 'cancelled', 'available', 'available', 'scheduled -> gone', 'none', '55000', 'scheduled'),
+  ('pending',                   'cancelled', 'cancelled', 'available', 'available', 'pending -> gone',   'none', 'available', 'pending'),
+  ('running',                   'running',   'cancelled', 'running',   'running',   '55000',             'none', '55000', '55000'),
+  ('running, cancel requested', 'running',   'cancelled', 'running',   'running',   '55000',             'none', '55000', '55000'),
+  ('running, last attempt',     'running',   'cancelled', 'running',   'running',   '55000',             'none', '55000', '55000'),
+  ('running, lease expired',    'running',   'cancelled', 'running',   'running',   '55000',             'none', '55000', '55000'),
+  ('retryable',                 'cancelled', 'cancelled', 'available', 'available', 'retryable -> gone', 'none', '55000', 'retryable'),
+  ('completed',                 'completed', 'completed', 'available', 'available', 'completed -> gone', 'none', '55000', '55000'),
+  ('cancelled',                 'cancelled', 'cancelled', 'available', 'available', 'cancelled -> gone', 'none', '55000', '55000'),
+  ('cancelled, by its worker',  'cancelled', 'cancelled', 'available', 'available', 'cancelled -> gone', 'none', '55000', '55000'),
+  ('cancelled, by force',       'cancelled', 'cancelled', 'available', 'available', 'cancelled -> gone', 'none', '55000', '55000'),
+  ('discarded',                 'discarded', 'discarded', 'available', 'available', 'discarded -> gone', 'none', '55000', '55000'),
+  ('discarded, expired',        'discarded', 'discarded', 'available', 'available', 'discarded -> gone', 'none', '55000', '55000');
 insert into cases
   select place, o.name, '', x.expected from unfenced e, operation o,
     lateral (select case o.name when 'cancel' then e.cancel when 'cancel, force' then e.cancel_force when 'retry' then e.retry when 'retry, reset' then e.retry_reset
-                                when 'delete' then e.delete when 'fetch' then e.fetched end) x(expected)
+                                when 'delete' then e.delete when 'fetch' then e.fetched when 'activate' then e.activate when 'update' then e.update end) x(expected)
    where o.call !~ '%s, %s';
 create temp table results as
   select c.*, pg_temp.outcome(o.call, j.id, case c.token when 'right' then j.token::text when 'stale' then '1' when 'NULL' then 'null' end) as actual
@@ -120,7 +120,7 @@ begin
 exception when sqlstate 'ZZ000' then return story;
 end $$;
 select place, name, pg_temp.story(call, id, token::text) from job, operation
- where place in ('running', 'running, cancel requested', 'running, last attempt') and name not in ('delete', 'fetch', 'heartbeat', 'retry', 'retry, reset') order by 1, 2;
+ where place in ('running', 'running, cancel requested', 'running, last attempt') and name not in ('delete', 'fetch', 'heartbeat', 'retry', 'retry, reset', 'activate', 'update') order by 1, 2;
 select place, name, pg_temp.story(call, id, token::text) from job, operation where name in ('retry', 'retry, reset') and place in ('retryable', 'completed', 'discarded', 'cancelled', 'pending') order by 1, 2;
 
 -- Nothing above changed anything, and an unknown id is P0002 everywhere.

@@ -1,0 +1,50 @@
+//! Jobs found by what they are, for operations on many of them.
+
+use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Arg, Plan, text};
+use super::types::*;
+use crate::pg::array;
+
+/// Which jobs; `None`: whatever it is.
+pub struct Filter<'a> {
+    /// in this queue
+    pub queue: Option<&'a str>,
+    /// of this kind
+    pub kind: Option<&'a str>,
+    /// in one of these states
+    pub states: Vec<State>,
+    /// with this tag
+    pub tag: Option<&'a str>,
+    /// inserted before
+    pub created_before: Option<i64>,
+    /// at most so many
+    pub max_jobs: i32,
+}
+
+/// The ids of the jobs that a filter finds, ascending: all sessions lock in that order.
+pub fn jobs(filter: &Filter) -> Vec<i64> {
+    let states: Vec<Arg> = filter.states.iter().map(|s| text(s.as_str())).collect();
+    let args = [
+        filter.queue.and_then(text),
+        filter.kind.and_then(text),
+        Some(array::build(TEXT, &states)),
+        filter.tag.and_then(text),
+        filter.created_before.map(Datum::from),
+        Some(Datum::from(filter.max_jobs)),
+    ];
+    FIND.run(&args, |rows| {
+        (0..rows.len())
+            .map(|row| rows.big(row, 1).expect("ids are not null"))
+            .collect()
+    })
+}
+
+static FIND: Plan = Plan::new(
+    "SELECT j.id FROM jobs.jobs j
+      WHERE ($1 IS NULL OR j.queue = $1) AND ($2 IS NULL OR j.kind = $2) AND j.state = ANY ($3::jobs.state[])
+        AND ($4 IS NULL OR $4 = ANY (j.tags)) AND ($5 IS NULL OR j.created_at < $5)
+      ORDER BY j.id LIMIT $6",
+    &[TEXT, TEXT, TEXTS, TEXT, AT, INT4],
+);
