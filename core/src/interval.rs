@@ -13,6 +13,12 @@ const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// How long Postgres takes a month to be where it compares intervals.
 const DAYS_PER_MONTH: i128 = 30;
 
+/// No duration that leads into the future is longer, in years of 365 days: from any clock of our
+/// time on, it ends at a timestamp that Postgres can hold.
+pub(crate) const LONGEST_YEARS: i64 = 1000;
+/// The same in microseconds.
+pub(crate) const LONGEST_MICROS: i64 = LONGEST_YEARS * 365 * MICROS_PER_DAY;
+
 /// A duration with the three parts of Postgres' `interval`. Months and days have no fixed length in
 /// a calendar, so they are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! What makes two jobs the same ([`key`], over [`canonical`] JSON), what a caller may ask for
 //! ([`policy`]), and what follows from it ([`verdict`]), with the small things they stand on:
-//! [`state`]s, [`paths`] into JSON, [`interval`]s, [`period`]s and [`retry`] delays. Nothing here
-//! reads a clock, draws a random number or keeps state: the caller passes those in, so everything
+//! [`state`]s, [`paths`] into JSON, [`interval`]s and [`period`]s; and [`retry`] policies. Nothing
+//! here reads a clock, draws a random number or keeps state: the caller passes those in, so everything
 //! can be tested with plain values.
 
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ pub mod retry;
 pub mod state;
 pub mod verdict;
 
+mod given;
 mod json;
 mod text;
 

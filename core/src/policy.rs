@@ -11,13 +11,12 @@ use crate::paths::Paths;
 use crate::state::{State, States};
 
 mod faktory;
-mod given;
 mod native;
 mod oban;
 mod ojs;
 mod on_conflict;
 
-use given::{Given, ROOT, together, word_for, wrong_type};
+use crate::given::{Given, ROOT, together, word_for, wrong_type};
 pub use on_conflict::{Field, Fields, OnConflict, Replace, Updates};
 
 /// What makes a job unique, and what happens to a duplicate.

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::given::{Given, wrong_type};
 use super::{HOLD_UNTIL, Hold, HoldUntil, OnConflict, Part, Policy};
 use crate::Invalid;
+use crate::given::{Given, wrong_type};
 use crate::state::States;
 
 /// Reads the options; nothing without `unique_for`, which means not unique.

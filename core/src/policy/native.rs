@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::given::{Given, together, wrong_type};
 use super::{
     COMMON, HOLD_UNTIL, Hold, HoldUntil, OnConflict, Part, Policy, WINDOW_FROM, Window, WindowFrom,
 };
 use crate::Invalid;
+use crate::given::{Given, together, wrong_type};
 use crate::interval::{self, ReadInterval};
 use crate::paths::Paths;
 use crate::state::{State, States};

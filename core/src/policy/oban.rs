@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::given::{Given, not_positive, wrong_type};
 use super::on_conflict::{Field, Fields, OnConflict, Updates, either, updates};
 use super::{Part, Policy, Window, WindowFrom};
 use crate::Invalid;
+use crate::given::{Given, not_positive, wrong_type};
 use crate::interval::{self, Interval};
 use crate::paths::Paths;
 use crate::state::{State, States};

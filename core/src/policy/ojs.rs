@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::given::{Given, wrong_type};
 use super::on_conflict::{OJS_WORDS, OnConflict, either};
 use super::{Part, Policy, Window, WindowFrom};
 use crate::Invalid;
+use crate::given::{Given, wrong_type};
 use crate::interval::{Interval, ReadInterval};
 use crate::paths::Paths;
 use crate::state::{State, States};

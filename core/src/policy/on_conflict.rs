@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::given::{Given, together, word_for, wrong_type};
 use crate::Invalid;
+use crate::given::{Given, together, word_for, wrong_type};
 use crate::state::State;
 
 /// What happens to a new job that is a duplicate.

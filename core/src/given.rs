@@ -1,17 +1,23 @@
 //! Reading an object of options, field by field.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Map, Value};
 
 use crate::Invalid;
+use crate::error::shown;
 use crate::interval::{self, Interval, ReadInterval};
 use crate::json;
 
 /// The outermost object; its fields are named without it.
-pub(super) const ROOT: &str = "unique_opts";
+pub(crate) const ROOT: &str = "unique_opts";
+
+/// The fields of which false means something else than leaving them out.
+const FALSE_SAYS_SOMETHING: [&str; 2] = ["wait", "jitter"];
 
 /// The fields that are given in an object: those that are null or false, where that says nothing,
 /// are not seen.
-pub(super) struct Given<'a> {
+pub(crate) struct Given<'a> {
     /// The object's name in messages.
     name: &'static str,
     object: &'a Map<String, Value>,
@@ -35,7 +41,7 @@ impl<'a> Given<'a> {
     pub fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| match value {
             Value::Null => false,
-            Value::Bool(false) => field == "wait",
+            Value::Bool(false) => FALSE_SAYS_SOMETHING.contains(&field),
             _ => true,
         })
     }
@@ -75,6 +81,29 @@ impl<'a> Given<'a> {
                     format!("{path} is true or false."),
                 ))
             }
+        }
+    }
+
+    /// A field that is a number in a range.
+    pub fn number(&self, field: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, Invalid> {
+        let Some(value) = self.get(field) else {
+            return Ok(None);
+        };
+        let path = self.path(field);
+        let rule = format!(
+            "{path} is a number from {} to {}.",
+            range.start(),
+            range.end()
+        );
+        let Value::Number(number) = value else {
+            return Err(wrong_type(&path, value, rule));
+        };
+        match number.as_f64().filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Invalid::new(
+                format!("{path} is {}", shown(&number.to_string())),
+                rule,
+            )),
         }
     }
 
@@ -185,18 +214,18 @@ impl<'a> Given<'a> {
 }
 
 /// The refusal of two fields that cannot stand together.
-pub(super) fn together(one: &str, other: &str, rule: &str) -> Invalid {
+pub(crate) fn together(one: &str, other: &str, rule: &str) -> Invalid {
     Invalid::new(format!("{one} and {other} together"), rule)
         .hint(format!("Leave {one} or {other} out."))
 }
 
 /// The refusal of a value of the wrong type.
-pub(super) fn wrong_type(path: &str, value: &Value, rule: impl Into<String>) -> Invalid {
+pub(crate) fn wrong_type(path: &str, value: &Value, rule: impl Into<String>) -> Invalid {
     Invalid::new(format!("{path} is {}", json::what(value)), rule)
 }
 
 /// The refusal of a duration that is none.
-pub(super) fn not_positive(path: &str, value: &Value) -> Invalid {
+pub(crate) fn not_positive(path: &str, value: &Value) -> Invalid {
     Invalid::new(
         format!("{path} {value} is too short"),
         format!("{path} is longer than nothing."),
@@ -205,7 +234,7 @@ pub(super) fn not_positive(path: &str, value: &Value) -> Invalid {
 }
 
 /// The word that means this.
-pub(super) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
+pub(crate) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
     words
         .iter()
         .find(|(_, other)| *other == meaning)
@@ -213,7 +242,8 @@ pub(super) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) ->
         .0
 }
 
-fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Invalid {
+/// The refusal of a name that is none of those known.
+pub(crate) fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Invalid {
     Invalid::new(
         format!("{path} has the unknown {noun} \"{given}\""),
         format!("The {noun}s are {}.", known.join(", ")),

@@ -1,0 +1,211 @@
+//! A delay by a strategy of Open Job Spec's.
+
+use serde_json::{Map, Value, json};
+
+use super::{ErrorTypes, bounded};
+use crate::Invalid;
+use crate::given::{Given, unknown, word_for, wrong_type};
+use crate::interval::{self, Interval, LONGEST_MICROS, LONGEST_YEARS, ReadInterval};
+
+/// How the delay grows, n being the attempt that failed: the first delay is always `initial`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// `initial` * `coefficient`^(n - 1).
+    Exponential,
+    /// `initial` * n.
+    Linear,
+    /// `initial`.
+    Constant,
+    /// `initial` * n^`coefficient`.
+    Polynomial,
+}
+
+/// A strategy with its figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backoff {
+    /// How the delay grows.
+    pub strategy: Strategy,
+    /// The first delay, in microseconds: longer than nothing.
+    pub initial: i64,
+    /// How fast an exponential or polynomial delay grows; others do not look at it.
+    pub coefficient: f64,
+    /// What no delay is longer than, in microseconds: no shorter than the first one.
+    pub max: i64,
+    /// The part of the delay, from 0 to 1, by which it varies either way.
+    pub jitter: f64,
+    /// Errors after which the job is not tried again.
+    pub non_retryable: ErrorTypes,
+}
+
+const FIELDS: [&str; 6] = [
+    "strategy",
+    "initial",
+    "coefficient",
+    "max",
+    "jitter",
+    "non_retryable",
+];
+/// Open Job Spec's names of what is called otherwise or given elsewhere, and what is meant.
+const OJS_FIELDS: [(&str, &str); 6] = [
+    ("backoff_strategy", "Did you mean \"strategy\"?"),
+    ("initial_interval", "Did you mean \"initial\"?"),
+    ("backoff_coefficient", "Did you mean \"coefficient\"?"),
+    ("max_interval", "Did you mean \"max\"?"),
+    ("non_retryable_errors", "Did you mean \"non_retryable\"?"),
+    ("max_attempts", "Give max_attempts beside retry."),
+];
+
+const STRATEGIES: [(&str, Strategy); 4] = [
+    ("exponential", Strategy::Exponential),
+    ("linear", Strategy::Linear),
+    ("constant", Strategy::Constant),
+    ("polynomial", Strategy::Polynomial),
+];
+
+const DEFAULT_INITIAL: Interval = Interval::of_micros(1_000_000);
+const DEFAULT_COEFFICIENT: f64 = 2.0;
+const DEFAULT_MAX: Interval = Interval::of_micros(300_000_000);
+/// What `true` means: a factor in [0.5, 1.5).
+const DEFAULT_JITTER: f64 = 0.5;
+
+/// Below 1 delays would become shorter; beyond 1000, whatever it was meant to be, it was not a
+/// coefficient.
+const COEFFICIENTS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+
+impl Strategy {
+    /// The strategy of this name.
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        STRATEGIES
+            .into_iter()
+            .find(|(word, _)| *word == name)
+            .map(|(_, strategy)| strategy)
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        word_for(self, &STRATEGIES)
+    }
+}
+
+/// Reads the object. What is left out is as Open Job Spec has it: exponential from a second to
+/// five minutes, doubling, with jitter.
+pub(super) fn parse(object: &Map<String, Value>, read: ReadInterval) -> Result<Backoff, Invalid> {
+    if let Some((field, hint)) = OJS_FIELDS
+        .iter()
+        .find(|(field, _)| object.contains_key(*field))
+    {
+        return Err(unknown("retry", "field", field, &FIELDS).hint(*hint));
+    }
+    let given = Given::new("retry", "field", object, &FIELDS)?;
+    let strategy = given.word("strategy", &STRATEGIES).map_err(|invalid| {
+        match object.get("strategy").and_then(Value::as_str) {
+            Some("none") => invalid.hint("Did you mean \"constant\"?"),
+            _ => invalid,
+        }
+    })?;
+    let initial = length(&given, "initial", DEFAULT_INITIAL, read)?;
+    let max = length(&given, "max", DEFAULT_MAX, read)?;
+    if max < initial {
+        return Err(Invalid::new(
+            format!(
+                "retry.initial {} is longer than retry.max {}",
+                Interval::of_micros(initial),
+                Interval::of_micros(max)
+            ),
+            format!(
+                "No delay is longer than retry.max, which is {DEFAULT_MAX} if it is left out, and retry.initial is {DEFAULT_INITIAL}."
+            ),
+        )
+        .hint("Give both."));
+    }
+    const RULE: &str =
+        "retry.non_retryable is a list of error types such as [\"card_declined\", \"auth.*\"].";
+    let non_retryable = given.strings("non_retryable", RULE)?.unwrap_or_default();
+    Ok(Backoff {
+        strategy: strategy.unwrap_or(Strategy::Exponential),
+        initial,
+        coefficient: given
+            .number("coefficient", COEFFICIENTS)?
+            .unwrap_or(DEFAULT_COEFFICIENT),
+        max,
+        jitter: jitter(&given)?,
+        non_retryable: ErrorTypes::parse(non_retryable, &given.path("non_retryable"))?,
+    })
+}
+
+/// A duration of fixed length, in microseconds.
+fn length(
+    given: &Given,
+    field: &str,
+    default: Interval,
+    read: ReadInterval,
+) -> Result<i64, Invalid> {
+    let Some(value) = given.get(field) else {
+        return Ok(default.micros);
+    };
+    let path = given.path(field);
+    let rule = format!(
+        "{path} is a duration of fixed length, longer than nothing and at most {LONGEST_YEARS} years; months and years differ in length."
+    );
+    match interval::from_json(value, &path, read)?.fixed_micros() {
+        None => Err(
+            Invalid::new(format!("{path} {value} has no fixed length"), rule)
+                .hint("Write it in days, such as \"30 days\"."),
+        ),
+        Some(micros) if micros <= 0 => {
+            Err(Invalid::new(format!("{path} {value} is too short"), rule))
+        }
+        Some(micros) if micros > LONGEST_MICROS => {
+            Err(Invalid::new(format!("{path} {value} is too long"), rule))
+        }
+        Some(micros) => Ok(micros),
+    }
+}
+
+/// False says something here: no jitter at all, where leaving it out means true.
+fn jitter(given: &Given) -> Result<f64, Invalid> {
+    match given.get("jitter") {
+        None | Some(Value::Bool(true)) => Ok(DEFAULT_JITTER),
+        Some(Value::Bool(false)) => Ok(0.0),
+        Some(Value::Number(_)) => Ok(given.number("jitter", 0.0..=1.0)?.unwrap_or(DEFAULT_JITTER)),
+        Some(other) => Err(wrong_type(
+            &given.path("jitter"),
+            other,
+            "retry.jitter is true, false, or the part of the delay, from 0 to 1, by which it varies either way.",
+        )),
+    }
+}
+
+impl Backoff {
+    /// The delay after this attempt failed, in microseconds. `max` bounds it before and after the
+    /// jitter.
+    pub(super) fn delay_micros(&self, attempt: u32, unit_random: f64) -> i64 {
+        let n = f64::from(attempt.max(1));
+        let factor = match self.strategy {
+            Strategy::Exponential => self.coefficient.powf(n - 1.0),
+            Strategy::Linear => n,
+            Strategy::Constant => 1.0,
+            Strategy::Polynomial => n.powf(self.coefficient),
+        };
+        // An infinite factor is bounded as well.
+        let delay = (self.initial as f64 * factor).min(self.max as f64);
+        let jitter = 1.0 + self.jitter * (2.0 * unit_random - 1.0);
+        bounded((delay * jitter).round()).min(self.max)
+    }
+
+    /// As [`parse`] reads it, without what the strategy does not look at.
+    pub(super) fn to_json(&self) -> Value {
+        let duration = |micros| Interval::of_micros(micros).to_string();
+        let mut json = json!({
+            "strategy": self.strategy.as_str(),
+            "initial": duration(self.initial),
+            "max": duration(self.max),
+            "jitter": self.jitter,
+            "non_retryable": self.non_retryable.entries(),
+        });
+        if let Strategy::Exponential | Strategy::Polynomial = self.strategy {
+            json["coefficient"] = json!(self.coefficient);
+        }
+        json
+    }
+}

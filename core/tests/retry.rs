@@ -1,0 +1,461 @@
+//! Retry policies: what is read, what is refused, how it is shown, and the delays that follow.
+
+mod duration;
+
+use jobs_core::Invalid;
+use jobs_core::retry::{self, Backoff, Retry, Strategy, Tried};
+use serde_json::{Value, json};
+
+const SECOND: i64 = 1_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const DAY: i64 = 1440 * MINUTE;
+const THOUSAND_YEARS: i64 = 365_000 * DAY;
+
+fn parse(value: &Value) -> Result<Retry, Invalid> {
+    retry::parse(value, &duration::read)
+}
+
+fn policy(value: Value) -> Retry {
+    parse(&value).unwrap_or_else(|invalid| panic!("{value}: {invalid:?}"))
+}
+
+fn backoff(value: Value) -> Backoff {
+    match policy(value.clone()) {
+        Retry::Backoff(backoff) => backoff,
+        other => panic!("{value}: {other:?}"),
+    }
+}
+
+fn refusal(value: Value) -> Invalid {
+    let invalid = parse(&value).expect_err(&value.to_string());
+    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
+    assert!(!invalid.message.ends_with('.'), "{invalid:?}");
+    assert!(
+        invalid
+            .hint
+            .as_ref()
+            .is_none_or(|hint| hint.ends_with(['.', '?'])),
+        "{invalid:?}"
+    );
+    invalid
+}
+
+/// The refusal of this policy: message and hint.
+fn refused(value: Value) -> (String, Option<String>) {
+    let invalid = refusal(value);
+    (invalid.message, invalid.hint)
+}
+
+/// The delay after the attempt failed, each failure before having left an error.
+fn delay(policy: &Retry, attempt: u32, unit_random: f64) -> i64 {
+    let tried = Tried {
+        attempt,
+        max_attempts: 20,
+        errors_before: attempt - 1,
+    };
+    policy.delay_micros(tried, unit_random)
+}
+
+/// The delays after the first attempts failed, in seconds, in the middle of the jitter.
+fn delays<const N: usize>(value: Value) -> [f64; N] {
+    let policy = policy(value);
+    std::array::from_fn(|before| delay(&policy, before as u32 + 1, 0.5) as f64 / 1e6)
+}
+
+#[test]
+fn names_are_other_queues() {
+    assert_eq!(policy(json!("river")), Retry::River);
+    assert_eq!(policy(json!("oban")), Retry::Oban);
+    assert_eq!(policy(json!("faktory")), Retry::Faktory);
+    assert_eq!(Retry::default(), Retry::River);
+}
+
+#[test]
+fn other_names_are_refused_with_the_nearest() {
+    let hint = |name: &str| {
+        let (message, hint) = refused(json!(name));
+        assert_eq!(message, format!("retry is \"{name}\""));
+        hint
+    };
+    assert_eq!(hint("rivr").as_deref(), Some("Did you mean \"river\"?"));
+    assert_eq!(hint("Oban").as_deref(), Some("Did you mean \"oban\"?"));
+    assert_eq!(
+        hint("factory").as_deref(),
+        Some("Did you mean \"faktory\"?")
+    );
+    assert_eq!(
+        hint("linear").as_deref(),
+        Some("Write {\"strategy\": \"linear\"}.")
+    );
+    assert_eq!(hint("sidekiq"), None);
+    assert_eq!(hint(""), None);
+}
+
+#[test]
+fn what_is_no_policy_is_refused() {
+    for (value, message) in [
+        (json!(null), "retry is null"),
+        (json!(true), "retry is true"),
+        (json!(["river"]), "retry is an array"),
+    ] {
+        assert_eq!(refused(value), (message.into(), None));
+    }
+    assert_eq!(
+        refused(json!(false)),
+        (
+            "retry is false".into(),
+            Some("Set max_attempts to 1 if the job is not to be tried again.".into())
+        )
+    );
+    assert_eq!(
+        refused(json!(5)),
+        (
+            "retry is a number".into(),
+            Some("How many times a job may be tried is max_attempts.".into())
+        )
+    );
+}
+
+#[test]
+fn what_is_left_out_is_as_open_job_spec_has_it() {
+    let filled_in = json!({
+        "strategy": "exponential", "initial": "PT1S", "coefficient": 2.0, "max": "PT5M",
+        "jitter": 0.5, "non_retryable": [],
+    });
+    for value in [
+        json!({}),
+        json!({ "strategy": "exponential" }),
+        json!({ "strategy": null, "initial": null, "coefficient": false, "max": false, "jitter": null, "non_retryable": null }),
+        json!({ "jitter": true, "non_retryable": [] }),
+    ] {
+        assert_eq!(policy(value).to_json(), filled_in);
+    }
+}
+
+#[test]
+fn every_field_is_read() {
+    let read = backoff(json!({
+        "strategy": "polynomial", "initial": 1.5, "coefficient": 4, "max": "15 minutes",
+        "jitter": 0.25, "non_retryable": ["card_declined", "auth.*"],
+    }));
+    assert_eq!(read.strategy, Strategy::Polynomial);
+    assert_eq!(read.initial, 1_500_000);
+    assert_eq!(read.coefficient, 4.0);
+    assert_eq!(read.max, 15 * MINUTE);
+    assert_eq!(read.jitter, 0.25);
+    assert_eq!(read.non_retryable.entries(), ["card_declined", "auth.*"]);
+    assert_eq!(backoff(json!({ "jitter": false })).jitter, 0.0);
+    assert_eq!(backoff(json!({ "jitter": 0 })).jitter, 0.0);
+    assert_eq!(backoff(json!({ "jitter": 1 })).jitter, 1.0);
+    assert_eq!(
+        backoff(json!({ "max": "P7D", "initial": "PT12H" })).max,
+        7 * DAY
+    );
+}
+
+#[test]
+fn shown_without_what_the_strategy_does_not_look_at() {
+    for strategy in ["linear", "constant"] {
+        let shown = policy(json!({ "strategy": strategy, "coefficient": 3 })).to_json();
+        assert_eq!(shown["strategy"], strategy);
+        assert_eq!(shown.get("coefficient"), None);
+    }
+    assert_eq!(policy(json!("oban")).to_json(), json!("oban"));
+}
+
+#[test]
+fn unknown_fields_are_refused_with_the_nearest() {
+    for (field, hint) in [
+        ("initail", Some("Did you mean \"initial\"?")),
+        ("Max", Some("Did you mean \"max\"?")),
+        ("initial_interval", Some("Did you mean \"initial\"?")),
+        ("backoff_coefficient", Some("Did you mean \"coefficient\"?")),
+        ("max_interval", Some("Did you mean \"max\"?")),
+        (
+            "non_retryable_errors",
+            Some("Did you mean \"non_retryable\"?"),
+        ),
+        ("backoff_strategy", Some("Did you mean \"strategy\"?")),
+        ("max_attempts", Some("Give max_attempts beside retry.")),
+        ("on_exhaustion", None),
+    ] {
+        assert_eq!(
+            refused(json!({ field: null })),
+            (
+                format!("retry has the unknown field \"{field}\""),
+                hint.map(Into::into)
+            )
+        );
+    }
+}
+
+#[test]
+fn unknown_strategies_are_refused_with_the_nearest() {
+    for (strategy, hint) in [
+        ("exponentail", Some("Did you mean \"exponential\"?")),
+        ("none", Some("Did you mean \"constant\"?")),
+        ("river", None),
+    ] {
+        assert_eq!(
+            refused(json!({ "strategy": strategy })),
+            (
+                format!("retry.strategy is \"{strategy}\""),
+                hint.map(Into::into)
+            )
+        );
+    }
+}
+
+#[test]
+fn wrong_types_are_refused() {
+    for (value, message) in [
+        (json!({ "strategy": 1 }), "retry.strategy is a number"),
+        (json!({ "initial": true }), "retry.initial is true"),
+        (json!({ "initial": [1] }), "retry.initial is an array"),
+        (json!({ "max": {} }), "retry.max is an object"),
+        (
+            json!({ "coefficient": "2" }),
+            "retry.coefficient is a string",
+        ),
+        (json!({ "coefficient": true }), "retry.coefficient is true"),
+        (json!({ "jitter": "full" }), "retry.jitter is a string"),
+        (
+            json!({ "non_retryable": "a" }),
+            "retry.non_retryable is a string",
+        ),
+        (
+            json!({ "non_retryable": ["a", null] }),
+            "retry.non_retryable has null in its list",
+        ),
+        (
+            json!({ "non_retryable": ["a", ""] }),
+            "retry.non_retryable has an empty string in its list",
+        ),
+        (
+            json!({ "non_retryable": ["*"] }),
+            "retry.non_retryable has \"*\" in its list, which matches no error type",
+        ),
+    ] {
+        assert_eq!(refused(value).0, message);
+    }
+}
+
+#[test]
+fn lengths_that_cannot_be_are_refused() {
+    for (value, message) in [
+        (json!({ "initial": 0 }), "retry.initial 0 is too short"),
+        (json!({ "initial": -1 }), "retry.initial -1 is too short"),
+        (
+            json!({ "initial": "-1 day" }),
+            "retry.initial \"-1 day\" is too short",
+        ),
+        (json!({ "max": "PT0S" }), "retry.max \"PT0S\" is too short"),
+        (
+            json!({ "max": "P365001D" }),
+            "retry.max \"P365001D\" is too long",
+        ),
+        (
+            json!({ "max": "soon" }),
+            "retry.max \"soon\" is not a duration",
+        ),
+        (
+            json!({ "max": "1 month" }),
+            "retry.max \"1 month\" has no fixed length",
+        ),
+    ] {
+        assert_eq!(refused(value).0, message);
+    }
+    assert_eq!(backoff(json!({ "max": "P365000D" })).max, THOUSAND_YEARS);
+}
+
+#[test]
+fn a_first_delay_beyond_the_longest_is_refused() {
+    assert_eq!(
+        refused(json!({ "initial": 10, "max": 9.5 })),
+        (
+            "retry.initial PT10S is longer than retry.max PT9.5S".into(),
+            Some("Give both.".into())
+        )
+    );
+    let of_default = refusal(json!({ "strategy": "constant", "initial": "PT1H" }));
+    assert_eq!(
+        of_default.message,
+        "retry.initial PT1H is longer than retry.max PT5M"
+    );
+    assert!(of_default.detail.contains("PT5M if it is left out"));
+    assert_eq!(
+        backoff(json!({ "initial": 10, "max": 10 })).max,
+        10 * SECOND
+    );
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    for (text, message) in [
+        (r#"{"coefficient": 0.99}"#, "retry.coefficient is 0.99"),
+        (r#"{"coefficient": -2}"#, "retry.coefficient is -2"),
+        (r#"{"coefficient": 1001}"#, "retry.coefficient is 1001"),
+        (r#"{"coefficient": 1e400}"#, "retry.coefficient is 1e+400"),
+        (r#"{"jitter": 1.01}"#, "retry.jitter is 1.01"),
+        (r#"{"jitter": -0.1}"#, "retry.jitter is -0.1"),
+    ] {
+        assert_eq!(refused(serde_json::from_str(text).unwrap()).0, message);
+    }
+    assert_eq!(
+        refusal(json!({ "jitter": 2 })).detail,
+        "retry.jitter is a number from 0 to 1."
+    );
+}
+
+#[test]
+fn exponential_delays_multiply_up_to_the_longest() {
+    assert_eq!(
+        delays(json!({ "strategy": "exponential" })),
+        [
+            1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0, 300.0
+        ]
+    );
+    assert_eq!(
+        delays(json!({ "initial": 0.5, "coefficient": 3, "max": 10 })),
+        [0.5, 1.5, 4.5, 10.0]
+    );
+    assert_eq!(delays(json!({ "coefficient": 1 })), [1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn linear_delays_add_up_to_the_longest() {
+    assert_eq!(
+        delays(json!({ "strategy": "linear", "initial": 5, "max": 18, "coefficient": 7 })),
+        [5.0, 10.0, 15.0, 18.0, 18.0]
+    );
+}
+
+#[test]
+fn constant_delays_stay() {
+    assert_eq!(
+        delays(json!({ "strategy": "constant", "initial": 5, "coefficient": 7 })),
+        [5.0, 5.0, 5.0]
+    );
+}
+
+#[test]
+fn polynomial_delays_grow_by_the_power_of_the_attempt() {
+    assert_eq!(
+        delays(json!({ "strategy": "polynomial", "coefficient": 4 })),
+        [1.0, 16.0, 81.0, 256.0, 300.0]
+    );
+    assert_eq!(
+        delays(json!({ "strategy": "polynomial", "initial": 15, "coefficient": 4, "max": "PT1H" })),
+        [15.0, 240.0, 1215.0, 3600.0]
+    );
+    assert_eq!(
+        delays(json!({ "strategy": "polynomial", "initial": 2 })),
+        [2.0, 8.0, 18.0, 32.0]
+    );
+}
+
+#[test]
+fn jitter_is_a_part_either_way() {
+    let of = |jitter: Value, unit_random| {
+        let policy =
+            policy(json!({ "strategy": "constant", "initial": 10, "max": 100, "jitter": jitter }));
+        delay(&policy, 1, unit_random)
+    };
+    assert_eq!(of(json!(true), 0.0), 5 * SECOND);
+    assert_eq!(of(json!(true), 0.75), 12_500_000);
+    assert_eq!(of(json!(0.2), 0.0), 8 * SECOND);
+    assert_eq!(of(json!(0.2), 0.5), 10 * SECOND);
+    assert_eq!(of(json!(0.2), 0.75), 11 * SECOND);
+    assert_eq!(of(json!(1), 0.0), 0);
+    assert_eq!(of(json!(1), 0.75), 15 * SECOND);
+    for unit_random in [0.0, 0.3, 0.99] {
+        assert_eq!(of(json!(false), unit_random), 10 * SECOND);
+    }
+}
+
+#[test]
+fn jitter_does_not_go_beyond_the_longest() {
+    let policy = policy(json!({ "strategy": "constant", "initial": 10, "max": 12 }));
+    assert_eq!(delay(&policy, 1, 0.0), 5 * SECOND);
+    assert_eq!(delay(&policy, 1, 0.6), 11 * SECOND);
+    assert_eq!(delay(&policy, 1, 0.9), 12 * SECOND);
+}
+
+#[test]
+fn river_and_faktory_count_errors_and_the_others_attempts() {
+    let tried = Tried {
+        attempt: 2,
+        max_attempts: 20,
+        errors_before: 4,
+    };
+    for (value, seconds) in [
+        // 5^4, less 10 %
+        (json!("river"), 562.5),
+        // 4^4 + 15
+        (json!("faktory"), 271.0),
+        // 15 + 2^2
+        (json!("oban"), 19.0),
+        (json!({ "jitter": false }), 2.0),
+    ] {
+        let micros = policy(value.clone()).delay_micros(tried, 0.0);
+        assert_eq!(micros as f64 / 1e6, seconds, "{value}");
+    }
+}
+
+#[test]
+fn oban_looks_at_how_many_attempts_there_are() {
+    let of = |max_attempts| {
+        let tried = Tried {
+            attempt: 10,
+            max_attempts,
+            errors_before: 9,
+        };
+        Retry::Oban.delay_micros(tried, 0.0) / SECOND
+    };
+    // 2^10; with 25 attempts the exponent is 10 * 0.8.
+    assert_eq!([of(10), of(20), of(25)], [1039, 1039, 271]);
+}
+
+#[test]
+fn no_delay_is_longer_than_a_thousand_years() {
+    for policy in [
+        Retry::River,
+        Retry::Oban,
+        Retry::Faktory,
+        policy(json!({ "max": "P365000D" })),
+        policy(json!({ "max": "P365000D", "strategy": "polynomial", "coefficient": 1000 })),
+    ] {
+        let tried = Tried {
+            attempt: u32::MAX,
+            max_attempts: 20,
+            errors_before: u32::MAX,
+        };
+        assert_eq!(policy.delay_micros(tried, 0.99), THOUSAND_YEARS);
+    }
+    assert_eq!(retry::river_delay_micros(u32::MAX, 0.0), THOUSAND_YEARS);
+    assert_eq!(retry::river_delay_micros(1, 0.0), 14_400_000);
+}
+
+#[test]
+fn an_attempt_that_was_not_counted_waits_like_the_first() {
+    let tried = Tried {
+        attempt: 0,
+        max_attempts: 20,
+        errors_before: 0,
+    };
+    assert_eq!(
+        policy(json!({ "jitter": false })).delay_micros(tried, 0.0),
+        SECOND
+    );
+}
+
+#[test]
+fn only_listed_errors_are_given_up_on() {
+    let listed = policy(json!({ "non_retryable": ["card_declined", "auth.*"] }));
+    assert!(listed.gives_up_on(Some("card_declined")));
+    assert!(listed.gives_up_on(Some("auth.forbidden")));
+    assert!(!listed.gives_up_on(Some("auth")));
+    assert!(!listed.gives_up_on(Some("timeout")));
+    assert!(!listed.gives_up_on(None));
+    assert!(!Retry::River.gives_up_on(Some("card_declined")));
+}
