@@ -2,9 +2,10 @@
 //!
 //! What makes two jobs the same ([`key`], over [`canonical`] JSON), what a caller may ask for
 //! ([`policy`]), and what follows from it ([`verdict`]), with the small things they stand on:
-//! [`state`]s, [`paths`] into JSON, [`interval`]s and [`period`]s; and [`retry`] policies. Nothing
-//! here reads a clock, draws a random number or keeps state: the caller passes those in, so everything
-//! can be tested with plain values.
+//! [`state`]s, [`paths`] into JSON, [`interval`]s and [`period`]s; when a failed job is tried again
+//! ([`retry`]), and when a periodic one is due ([`schedule`]). Nothing here reads a clock, draws a
+//! random number or keeps state: the caller passes those in, so everything can be tested with plain
+//! values.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -17,6 +18,7 @@ pub mod paths;
 pub mod period;
 pub mod policy;
 pub mod retry;
+pub mod schedule;
 pub mod state;
 pub mod verdict;
 

@@ -1,9 +1,17 @@
 //! Periods: the start of the one that a moment falls into.
 
-/// From 0001-01-01, where periods are counted from, to 2000-01-01, where Postgres counts time from.
-const DAYS_FROM_FIRST_TO_POSTGRES_EPOCH: i128 = 730_119;
 const MICROS_PER_SECOND: i128 = 1_000_000;
 const MICROS_PER_DAY: i128 = 86_400 * MICROS_PER_SECOND;
+/// From 0001-01-01, where periods are counted from, to 2000-01-01, where Postgres counts time from.
+const FIRST_TO_POSTGRES_EPOCH: i128 = 730_119 * MICROS_PER_DAY;
+
+/// A moment rounded down to a multiple of a period, all in microseconds, moments since 2000-01-01
+/// 00:00 UTC and multiples as in [`start_of`].
+pub(crate) fn rounded_down(at: i64, period: i64) -> i128 {
+    // 128 bits: rounding down may go below what 64 can hold.
+    let since_first = i128::from(at) + FIRST_TO_POSTGRES_EPOCH;
+    since_first.div_euclid(period.into()) * i128::from(period) - FIRST_TO_POSTGRES_EPOCH
+}
 
 /// The start of the period that a moment falls into: the moment rounded down to a multiple of the
 /// period, in text as it stands in a unique key, such as `2026-02-12T15:15:00Z`.
@@ -13,10 +21,7 @@ const MICROS_PER_DAY: i128 = 86_400 * MICROS_PER_SECOND;
 /// A fraction of a second stands only where there is one. Years before 0001 and after 9999 have a
 /// sign; the year before 0001 is `+0000`.
 pub fn start_of(at: i64, period: i64) -> String {
-    // 128 bits: rounding down may go below what 64 can hold.
-    let since_first = i128::from(at) + DAYS_FROM_FIRST_TO_POSTGRES_EPOCH * MICROS_PER_DAY;
-    let start = since_first.div_euclid(period.into()) * i128::from(period);
-
+    let start = rounded_down(at, period) + FIRST_TO_POSTGRES_EPOCH;
     let (year, month, day) = civil(start.div_euclid(MICROS_PER_DAY));
     let micros = start.rem_euclid(MICROS_PER_DAY);
     let (seconds, fraction) = (micros / MICROS_PER_SECOND, micros % MICROS_PER_SECOND);

@@ -1,0 +1,142 @@
+//! Schedules of periodic jobs: when their ticks are.
+//!
+//! A schedule is one of
+//!
+//! * five fields of cron: minute, hour, day of month, month, day of week. Each is `*`, a number, a
+//!   range, a step over `*` or a range, or a list of these; months and days of the week have names,
+//!   too, and Sunday is 0 or 7. Where both day fields are restricted, a day that either has will
+//!   do; a field with `*` in it, `*/2` too, is not restricted in this sense, and then a day must be
+//!   in both, as cron has it.
+//! * `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
+//! * `every` and a duration of fixed length, such as `every 90 seconds`: the multiples of it since
+//!   0001-01-01 00:00 UTC, as for [`crate::period`], so that they do not depend on when the schedule
+//!   was made or looked at, nor on a time zone.
+//!
+//! # Changes of the clock
+//!
+//! Cron's fields say what a clock on the wall shows in some time zone. Where the clock is put
+//! forward, it skips times, and where it is put back, it shows times twice. A schedule that says
+//! which hours it means has each of its ticks once: a skipped one at the first moment after the
+//! change, where several that were skipped are one; a repeated one the first time. A schedule of
+//! every hour means the time that passes: it goes on through a repeated hour, and nothing is made up
+//! for a skipped one. So `30 2 * * *` is once a day, and `*/15 * * * *` every quarter of an hour,
+//! whatever happens to the clock.
+
+use crate::Invalid;
+use crate::error::{nearest, shown};
+use crate::interval::ReadInterval;
+
+mod cron;
+mod every;
+mod field;
+mod wall_clock;
+mod zone;
+
+use cron::Cron;
+use every::Every;
+pub use zone::Zone;
+
+/// When the ticks of a periodic job are.
+#[derive(Clone, Debug)]
+pub struct Schedule(Ticks);
+
+#[derive(Clone, Debug)]
+enum Ticks {
+    Cron(Box<Cron>),
+    Every(Every),
+}
+
+/// Schedules with a name, and what they are in cron's fields.
+const NAMED: [(&str, &str); 7] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
+const EVERY: &str = "every";
+const FIELDS: usize = field::FIELDS.len();
+
+/// Reads a schedule; upper and lower case are the same. The duration after `every` goes through
+/// `read`.
+pub fn parse(text: &str, read: ReadInterval) -> Result<Schedule, Invalid> {
+    let fields: Vec<_> = text.split_whitespace().collect();
+    let ticks = match fields.as_slice() {
+        [name] if name.starts_with('@') => Ticks::Cron(Box::new(named(name)?)),
+        [every, ..] if every.eq_ignore_ascii_case(EVERY) => {
+            Ticks::Every(Every::parse(text.trim()[EVERY.len()..].trim(), text, read)?)
+        }
+        fields => match <[&str; FIELDS]>::try_from(fields) {
+            Ok(fields) => Ticks::Cron(Box::new(Cron::parse(fields, text)?)),
+            Err(_) => return Err(no_schedule(text, fields, read)),
+        },
+    };
+    Ok(Schedule(ticks))
+}
+
+fn named(name: &str) -> Result<Cron, Invalid> {
+    match NAMED
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+    {
+        Some((_, fields)) => {
+            let fields: Vec<_> = fields.split(' ').collect();
+            Cron::parse(fields.try_into().expect("they are five"), name)
+        }
+        None => Err(Invalid::new(format!("cron is \"{}\"", shown(name)), rule())
+            .did_you_mean(name, &names())),
+    }
+}
+
+/// The refusal of what has none of the forms.
+fn no_schedule(text: &str, fields: &[&str], read: ReadInterval) -> Invalid {
+    let message = match fields.len() {
+        0 => "cron is empty".to_string(),
+        1 => format!("cron is \"{}\"", shown(text)),
+        count => format!("cron \"{}\" has {count} fields", shown(text)),
+    };
+    let invalid = Invalid::new(message, rule());
+    match fields {
+        [] => invalid,
+        [word] if nearest(word, &names()).is_some() => invalid.did_you_mean(word, &names()),
+        _ if read(text).is_some() => invalid.hint(format!("Write \"every {}\".", shown(text.trim()))),
+        [_, _, _, _, _, _] | [_, _, _, _, _, _, _] => invalid.hint(
+            "Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".",
+        ),
+        _ => invalid,
+    }
+}
+
+fn names() -> [&'static str; NAMED.len()] {
+    NAMED.map(|(name, _)| name)
+}
+
+fn rule() -> String {
+    format!(
+        "A schedule has five fields (minute, hour, day of month, month, day of week), or is one of {}, or \"every\" and a duration.",
+        names().join(", ")
+    )
+}
+
+impl Schedule {
+    /// The first tick after a moment, both in microseconds since 2000-01-01 00:00 UTC. There is
+    /// none where time ends; for the fields of cron, that is about the year 5000.
+    pub fn next(&self, after: i64, zone: Zone) -> Option<i64> {
+        match &self.0 {
+            Ticks::Cron(cron) => wall_clock::next(cron, after, zone),
+            Ticks::Every(every) => every.next(after),
+        }
+    }
+
+    /// The latest tick that is not after a moment: of those that were missed, the only one that is
+    /// made up for. There is none where time begins; for the fields of cron, that is the year 1.
+    pub fn previous_or_at(&self, at: i64, zone: Zone) -> Option<i64> {
+        match &self.0 {
+            Ticks::Cron(cron) => wall_clock::previous_or_at(cron, at, zone),
+            Ticks::Every(every) => every.previous_or_at(at),
+        }
+    }
+}

@@ -1,0 +1,565 @@
+//! Schedules: what is read, what is refused, and the ticks of clocks that are never changed.
+
+mod duration;
+mod time;
+
+use jobs_core::Invalid;
+use jobs_core::interval::Interval;
+use jobs_core::schedule::{self, Schedule};
+use time::{at, text};
+
+/// Reads durations as the server does, as far as the tests need it.
+fn read(text: &str) -> Option<Interval> {
+    let of = |micros| Some(Interval::of_micros(micros));
+    match text {
+        "90 seconds" => of(90_000_000),
+        "10 seconds" => of(10_000_000),
+        "1 second" => of(1_000_000),
+        "0.5 seconds" => of(500_000),
+        "0 seconds" => of(0),
+        "-90 seconds" => of(-90_000_000),
+        _ => duration::read(text),
+    }
+}
+
+fn parse(text: &str) -> Result<Schedule, Invalid> {
+    schedule::parse(text, &read)
+}
+
+fn schedule(text: &str) -> Schedule {
+    parse(text).unwrap_or_else(|invalid| panic!("{text}: {invalid:?}"))
+}
+
+fn utc(at: i64) -> i64 {
+    at
+}
+
+/// The first ticks after a moment, in UTC.
+fn ticks<const N: usize>(schedule: &str, after: &str) -> [String; N] {
+    let schedule = self::schedule(schedule);
+    let mut tick = at(after);
+    std::array::from_fn(|_| {
+        let next = schedule.next(tick, &utc).expect("there is one");
+        // Seen from there and from just before the one that follows, it is the latest.
+        assert_eq!(schedule.previous_or_at(next, &utc), Some(next));
+        let following = schedule.next(next, &utc).expect("there is one");
+        assert_eq!(schedule.previous_or_at(following - 1, &utc), Some(next));
+        tick = next;
+        text(next)
+    })
+}
+
+/// The refusal: message and hint.
+fn refused(text: &str) -> (String, Option<String>) {
+    let invalid = parse(text).expect_err(text);
+    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
+    assert!(!invalid.message.ends_with('.'), "{invalid:?}");
+    assert!(
+        invalid
+            .hint
+            .as_ref()
+            .is_none_or(|hint| hint.ends_with(['.', '?'])),
+        "{invalid:?}"
+    );
+    (invalid.message, invalid.hint)
+}
+
+/// A Thursday.
+const NOON: &str = "2026-02-12 12:00:00";
+
+#[test]
+fn every_minute() {
+    assert_eq!(
+        ticks("* * * * *", "2026-12-31 23:58:59"),
+        [
+            "2026-12-31 23:59:00",
+            "2027-01-01 00:00:00",
+            "2027-01-01 00:01:00"
+        ]
+    );
+}
+
+#[test]
+fn a_tick_is_after_the_moment_and_latest_at_it() {
+    let daily = schedule("0 12 * * *");
+    let noon = at(NOON);
+    let day = 86_400_000_000;
+    assert_eq!(daily.next(noon - 1, &utc), Some(noon));
+    assert_eq!(daily.next(noon, &utc), Some(noon + day));
+    assert_eq!(daily.next(noon + 1, &utc), Some(noon + day));
+    assert_eq!(daily.previous_or_at(noon - 1, &utc), Some(noon - day));
+    assert_eq!(daily.previous_or_at(noon, &utc), Some(noon));
+    assert_eq!(daily.previous_or_at(noon + 1, &utc), Some(noon));
+}
+
+#[test]
+fn steps_ranges_and_lists() {
+    assert_eq!(
+        ticks("*/25 * * * *", NOON),
+        [
+            "2026-02-12 12:25:00",
+            "2026-02-12 12:50:00",
+            "2026-02-12 13:00:00"
+        ]
+    );
+    assert_eq!(
+        ticks("30 9-17/4 * * *", NOON),
+        [
+            "2026-02-12 13:30:00",
+            "2026-02-12 17:30:00",
+            "2026-02-13 09:30:00"
+        ]
+    );
+    assert_eq!(
+        ticks("0,45,50-52 0 * * *", NOON),
+        [
+            "2026-02-13 00:00:00",
+            "2026-02-13 00:45:00",
+            "2026-02-13 00:50:00",
+            "2026-02-13 00:51:00",
+            "2026-02-13 00:52:00",
+            "2026-02-14 00:00:00"
+        ]
+    );
+    assert_eq!(
+        ticks("1-9/4,05 \t 007 *  *\n* ", NOON),
+        [
+            "2026-02-13 07:01:00",
+            "2026-02-13 07:05:00",
+            "2026-02-13 07:09:00"
+        ]
+    );
+    // All, and something else.
+    assert_eq!(ticks("0 5,* * * *", NOON), ["2026-02-12 13:00:00"]);
+}
+
+#[test]
+fn months_and_days_have_names() {
+    assert_eq!(
+        ticks("0 0 1 jan,Jun-AUG *", NOON),
+        [
+            "2026-06-01 00:00:00",
+            "2026-07-01 00:00:00",
+            "2026-08-01 00:00:00",
+            "2027-01-01 00:00:00"
+        ]
+    );
+    // 2026-02-13 is a Friday.
+    assert_eq!(
+        ticks("0 0 * * MON-fri/2", NOON),
+        [
+            "2026-02-13 00:00:00",
+            "2026-02-16 00:00:00",
+            "2026-02-18 00:00:00"
+        ]
+    );
+}
+
+#[test]
+fn sunday_begins_and_ends_the_week() {
+    let sundays = ["2026-02-15 00:00:00", "2026-02-22 00:00:00"];
+    for day in ["0", "7", "sun", "SUN", "0,7", "sun-sun"] {
+        assert_eq!(ticks(&format!("0 0 * * {day}"), NOON), sundays, "{day}");
+    }
+    let weekend = [
+        "2026-02-14 00:00:00",
+        "2026-02-15 00:00:00",
+        "2026-02-21 00:00:00",
+    ];
+    for days in ["6-7", "sat-sun", "6,0", "sat,sun"] {
+        assert_eq!(ticks(&format!("0 0 * * {days}"), NOON), weekend, "{days}");
+    }
+    let all = ["2026-02-13 00:00:00", "2026-02-14 00:00:00"];
+    for days in ["0-6", "1-7", "0-7", "sun-sat", "mon-sun"] {
+        assert_eq!(ticks(&format!("0 0 * * {days}"), NOON), all, "{days}");
+    }
+}
+
+#[test]
+fn either_of_two_days_will_do() {
+    // The 15th is a Sunday, the 16th and the 23rd are Mondays, and so is the 2nd of March.
+    assert_eq!(
+        ticks("0 0 15,17 * mon", NOON),
+        [
+            "2026-02-15 00:00:00",
+            "2026-02-16 00:00:00",
+            "2026-02-17 00:00:00",
+            "2026-02-23 00:00:00",
+            "2026-03-02 00:00:00"
+        ]
+    );
+    // Also if no month ever had the one.
+    assert_eq!(
+        ticks("0 0 31 feb mon", NOON),
+        [
+            "2026-02-16 00:00:00",
+            "2026-02-23 00:00:00",
+            "2027-02-01 00:00:00"
+        ]
+    );
+}
+
+#[test]
+fn a_star_in_a_day_field_is_no_alternative() {
+    // The 23rd of February is the first Monday with an odd number after the 12th.
+    assert_eq!(
+        ticks("0 0 */2 * mon", NOON),
+        ["2026-02-23 00:00:00", "2026-03-09 00:00:00"]
+    );
+    // Of */3, the Wednesdays, Saturdays and Sundays, the first that are a 13th.
+    assert_eq!(
+        ticks("0 0 13 * */3", NOON),
+        ["2026-05-13 00:00:00", "2026-06-13 00:00:00"]
+    );
+    assert_eq!(ticks("0 0 * * mon", NOON), ["2026-02-16 00:00:00"]);
+    assert_eq!(ticks("0 0 13 * *", NOON), ["2026-02-13 00:00:00"]);
+}
+
+#[test]
+fn the_29th_of_february_comes_in_leap_years() {
+    assert_eq!(
+        ticks("0 0 29 2 *", NOON),
+        ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]
+    );
+    assert_eq!(
+        ticks("0 0 29 2 *", "2096-02-29 00:00:00"),
+        ["2104-02-29 00:00:00"]
+    );
+    assert_eq!(
+        ticks("0 0 29 2 *", "2399-01-01 00:00:00"),
+        ["2400-02-29 00:00:00"]
+    );
+}
+
+#[test]
+fn the_31st_comes_in_long_months() {
+    assert_eq!(
+        ticks("59 23 31 * *", "2026-03-31 23:59:00"),
+        [
+            "2026-05-31 23:59:00",
+            "2026-07-31 23:59:00",
+            "2026-08-31 23:59:00",
+            "2026-10-31 23:59:00",
+            "2026-12-31 23:59:00"
+        ]
+    );
+    assert_eq!(
+        ticks("0 0 30 1-3 *", "2027-01-30 00:00:00"),
+        ["2027-03-30 00:00:00"]
+    );
+}
+
+#[test]
+fn some_schedules_have_a_name() {
+    for (name, first, second) in [
+        ("@hourly", "2026-02-12 13:00:00", "2026-02-12 14:00:00"),
+        ("@daily", "2026-02-13 00:00:00", "2026-02-14 00:00:00"),
+        ("@midnight", "2026-02-13 00:00:00", "2026-02-14 00:00:00"),
+        // Sundays
+        ("@weekly", "2026-02-15 00:00:00", "2026-02-22 00:00:00"),
+        ("@monthly", "2026-03-01 00:00:00", "2026-04-01 00:00:00"),
+        ("@yearly", "2027-01-01 00:00:00", "2028-01-01 00:00:00"),
+        ("@annually", "2027-01-01 00:00:00", "2028-01-01 00:00:00"),
+        (" @Daily ", "2026-02-13 00:00:00", "2026-02-14 00:00:00"),
+    ] {
+        assert_eq!(ticks(name, NOON), [first, second], "{name}");
+    }
+}
+
+#[test]
+fn every_so_often_counts_from_the_year_1() {
+    assert_eq!(
+        ticks("every 90 seconds", NOON),
+        [
+            "2026-02-12 12:01:30",
+            "2026-02-12 12:03:00",
+            "2026-02-12 12:04:30"
+        ]
+    );
+    assert_eq!(
+        ticks("Every PT15M", "2026-02-12 12:00:01"),
+        ["2026-02-12 12:15:00", "2026-02-12 12:30:00"]
+    );
+    // Mondays.
+    assert_eq!(
+        ticks(" EVERY  P7D ", NOON),
+        ["2026-02-16 00:00:00", "2026-02-23 00:00:00"]
+    );
+    // 2026-02-12 is 730119 + 9539 = 11 * 67241 + 7 days after it.
+    assert_eq!(
+        ticks("every P11D", NOON),
+        ["2026-02-16 00:00:00", "2026-02-27 00:00:00"]
+    );
+    assert_eq!(
+        ticks("every 1 second", NOON),
+        ["2026-02-12 12:00:01", "2026-02-12 12:00:02"]
+    );
+}
+
+#[test]
+fn every_so_often_is_the_same_in_all_zones() {
+    let hourly = schedule("every PT1H");
+    let tick = at(NOON) + 3_600_000_000;
+    assert_eq!(hourly.next(at(NOON), &|at| at + 1_234_567_890), Some(tick));
+    assert_eq!(
+        hourly.previous_or_at(tick + 1, &|at| at - 1_234_567_890),
+        Some(tick)
+    );
+}
+
+#[test]
+fn time_ends() {
+    for cron in ["* * * * *", "0 0 29 2 *", "every PT1H"] {
+        let schedule = schedule(cron);
+        assert_eq!(schedule.next(i64::MAX, &utc), None, "{cron}");
+        assert_eq!(schedule.previous_or_at(i64::MIN, &utc), None, "{cron}");
+    }
+    let yearly = schedule("@yearly");
+    assert_eq!(yearly.next(at("5100-01-01 00:00:00"), &utc), None);
+    assert_eq!(
+        yearly.previous_or_at(-1_100_000 * 86_400_000_000, &utc),
+        None
+    );
+    assert!(yearly.next(at("4900-01-01 00:00:00"), &utc).is_some());
+}
+
+#[test]
+fn what_has_no_form_is_refused() {
+    for (cron, message, hint) in [
+        ("", "cron is empty", None),
+        (" \t", "cron is empty", None),
+        ("soon", "cron is \"soon\"", None),
+        (
+            "daily",
+            "cron is \"daily\"",
+            Some("Did you mean \"@daily\"?"),
+        ),
+        (
+            "@dayly",
+            "cron is \"@dayly\"",
+            Some("Did you mean \"@daily\"?"),
+        ),
+        ("@reboot", "cron is \"@reboot\"", None),
+        ("@daily *", "cron \"@daily *\" has 2 fields", None),
+        ("* * * *", "cron \"* * * *\" has 4 fields", None),
+        (
+            "90 seconds",
+            "cron \"90 seconds\" has 2 fields",
+            Some("Write \"every 90 seconds\"."),
+        ),
+        ("PT1H", "cron is \"PT1H\"", Some("Write \"every PT1H\".")),
+    ] {
+        assert_eq!(refused(cron), (message.into(), hint.map(Into::into)));
+    }
+}
+
+#[test]
+fn seconds_and_years_are_refused() {
+    for (cron, fields) in [("0 0 12 * * *", 6), ("0 0 12 * * * 2026", 7)] {
+        assert_eq!(
+            refused(cron),
+            (
+                format!("cron \"{cron}\" has {fields} fields"),
+                Some("Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".".into())
+            )
+        );
+    }
+}
+
+#[test]
+fn numbers_outside_of_their_field_are_refused() {
+    for (cron, message) in [
+        ("60 * * * *", "the minute \"60\""),
+        ("* 24 * * *", "the hour \"24\""),
+        ("* 1-24 * * *", "the hour \"1-24\""),
+        ("* * 0 * *", "the day of month \"0\""),
+        ("* * 32 * *", "the day of month \"32\""),
+        ("* * * 13 *", "the month \"13\""),
+        ("* * * 0 *", "the month \"0\""),
+        ("* * * * 8", "the day of week \"8\""),
+        ("-1 * * * *", "the minute \"-1\""),
+        ("+1 * * * *", "the minute \"+1\""),
+        ("1.5 * * * *", "the minute \"1.5\""),
+        ("99999999999 * * * *", "the minute \"99999999999\""),
+        ("1,60,2 * * * *", "the minute \"60\""),
+        ("*/0 * * * *", "the minute \"*/0\""),
+        ("1-5/0 * * * *", "the minute \"1-5/0\""),
+    ] {
+        assert_eq!(
+            refused(cron),
+            (format!("cron \"{cron}\" has {message}"), None)
+        );
+    }
+}
+
+#[test]
+fn what_is_no_item_of_a_list_is_refused() {
+    for (cron, message) in [
+        (", * * * *", "the minute \"\""),
+        ("1,,2 * * * *", "the minute \"\""),
+        ("1, * * * *", "the minute \"\""),
+        ("*/ * * * *", "the minute \"*/\""),
+        ("*/2/2 * * * *", "the minute \"*/2/2\""),
+        ("1- * * * *", "the minute \"1-\""),
+        ("1-2-3 * * * *", "the minute \"1-2-3\""),
+        ("** * * * *", "the minute \"**\""),
+        ("*-5 * * * *", "the minute \"*-5\""),
+        ("* * L * *", "the day of month \"L\""),
+        ("* * 15W * *", "the day of month \"15W\""),
+        ("* * * * 5#2", "the day of week \"5#2\""),
+        ("* * * * 5L", "the day of week \"5L\""),
+        ("* * * * +1", "the day of week \"+1\""),
+        ("* * * * \u{e9}", "the day of week \"\u{e9}\""),
+    ] {
+        assert_eq!(
+            refused(cron),
+            (format!("cron \"{cron}\" has {message}"), None)
+        );
+    }
+}
+
+#[test]
+fn names_elsewhere_and_misspelled_names_are_refused() {
+    for (cron, message, hint) in [
+        ("* * * tue *", "the month \"tue\"", None),
+        ("* * * * jan", "the day of week \"jan\"", None),
+        ("jan * * * *", "the minute \"jan\"", None),
+        (
+            "* * * jnu *",
+            "the month \"jnu\"",
+            Some("Did you mean \"jun\"?"),
+        ),
+        (
+            "* * * * Monday",
+            "the day of week \"Monday\"",
+            Some("Did you mean \"mon\"?"),
+        ),
+        (
+            "* * * * mon-thurs",
+            "the day of week \"mon-thurs\"",
+            Some("Did you mean \"thu\"?"),
+        ),
+        (
+            "* * * 1-jann *",
+            "the month \"1-jann\"",
+            Some("Did you mean \"jan\"?"),
+        ),
+        ("* * * 12sept *", "the month \"12sept\"", None),
+        ("* * * * lunes", "the day of week \"lunes\"", None),
+    ] {
+        assert_eq!(
+            refused(cron),
+            (
+                format!("cron \"{cron}\" has {message}"),
+                hint.map(Into::into)
+            )
+        );
+    }
+}
+
+#[test]
+fn what_is_likely_meant_is_said() {
+    for (cron, item, hint) in [
+        ("0/15 * * * *", "the minute \"0/15\"", "Write \"0-59/15\"."),
+        ("* * * mar/3 *", "the month \"mar/3\"", "Write \"3-12/3\"."),
+        (
+            "*/90 * * * *",
+            "the minute \"*/90\"",
+            "Write \"every 90 minutes\".",
+        ),
+        (
+            "0 */48 * * *",
+            "the hour \"*/48\"",
+            "Write \"every 48 hours\".",
+        ),
+        ("0 0 ? * 1", "the day of month \"?\"", "Write \"*\"."),
+        (
+            "0 22-4 * * *",
+            "the hour \"22-4\"",
+            "A range goes upwards: write it as two, with a comma between.",
+        ),
+        (
+            "0 0 * * fri-mon",
+            "the day of week \"fri-mon\"",
+            "A range goes upwards: write it as two, with a comma between.",
+        ),
+    ] {
+        assert_eq!(
+            refused(cron),
+            (format!("cron \"{cron}\" has {item}"), Some(hint.into()))
+        );
+    }
+}
+
+#[test]
+fn a_refused_field_is_explained() {
+    let detail = |cron| parse(cron).unwrap_err().detail;
+    assert_eq!(
+        detail("60 * * * *"),
+        "The minute is 0 to 59, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all."
+    );
+    assert!(detail("* * * 13 *").starts_with("The month is 1 to 12 or jan to dec, "));
+    assert!(detail("* * * * 8").starts_with("The day of week is 0 to 7 or sun to sat, "));
+}
+
+#[test]
+fn days_that_never_come_are_refused() {
+    for cron in [
+        "0 0 31 2 *",
+        "0 0 30 feb *",
+        "0 0 31 apr,jun,sep,nov *",
+        "0 0 30,31 2 */2",
+    ] {
+        assert_eq!(
+            refused(cron),
+            (format!("cron \"{cron}\" never comes"), None)
+        );
+    }
+    for cron in ["0 0 29 2 *", "0 0 31 */2 *", "0 0 30-31 1-2 *"] {
+        assert!(parse(cron).is_ok(), "{cron}");
+    }
+}
+
+#[test]
+fn other_durations_than_fixed_ones_are_refused() {
+    for (cron, what, hint) in [
+        (
+            "every",
+            "has no duration",
+            Some("Write \"every 90 seconds\" or \"every PT1H\"."),
+        ),
+        (
+            "every hour",
+            "has no duration",
+            Some("Write \"every 90 seconds\" or \"every PT1H\"."),
+        ),
+        (
+            "every 0 seconds",
+            "is too often",
+            Some("Write at least \"every 1 second\"."),
+        ),
+        (
+            "every 0.5 seconds",
+            "is too often",
+            Some("Write at least \"every 1 second\"."),
+        ),
+        (
+            "every -90 seconds",
+            "is too often",
+            Some("Write at least \"every 1 second\"."),
+        ),
+        (
+            "every 1 month",
+            "has no fixed length",
+            Some(
+                "Write it in days, such as \"every 30 days\", or as fields such as \"0 0 1 * *\" for the first of each month.",
+            ),
+        ),
+        ("every P365001D", "is too seldom", None),
+    ] {
+        assert_eq!(
+            refused(cron),
+            (format!("cron \"{cron}\" {what}"), hint.map(Into::into))
+        );
+    }
+}
