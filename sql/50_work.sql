@@ -51,8 +51,8 @@ CREATE FUNCTION jobs.fail(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fail_wrapper';
 COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
-$$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (river: (errors before this one + 1)^4 seconds, 10 % either way); available at once if that is 0.
-At max_attempts, or with retryable => false: discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
+$$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (see jobs.insert); available at once if that is 0.
+At max_attempts, with retryable => false, or when the policy's non_retryable has the type of the error (details: {"type": ..}): discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
 Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only. 22023 a negative retry_in.$$;
 
 CREATE FUNCTION jobs.snooze(

@@ -4,12 +4,13 @@
 
 use jobs_core::interval::Interval;
 use jobs_core::policy::{Field, Fields};
-use jobs_core::retry;
+use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;
-use pgrx::pg_sys::Datum;
 use pgrx::{check_for_interrupts, pg_sys};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
@@ -22,7 +23,7 @@ pub struct Told<'a> {
     /// the error's text
     pub error: &'a str,
     /// its type, code, trace, ..
-    pub details: Option<Datum>,
+    pub details: Option<Jsonb>,
     /// `None`: the job's policy
     pub retry_in: Option<Interval>,
     /// whether to try again at all
@@ -31,16 +32,21 @@ pub struct Told<'a> {
 
 /// Puts a job whose attempt failed where it belongs; its state and when it is due again.
 pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, Option<i64>) {
+    let policy = &stopped.retry;
     let exhausted = stopped.luggage.attempt >= stopped.max_attempts;
+    let hopeless = !told.retryable || is_given_up(policy, told.details);
     let (state, due_at) = if stopped.luggage.cancel_requested_at.is_some() {
         (State::Cancelled, None)
-    } else if exhausted || !told.retryable {
+    } else if exhausted || hopeless {
         (State::Discarded, None)
     } else {
         let due_at = match told.retry_in {
             Some(delay) => time::add(now, delay),
-            None => now.saturating_add(retry::river_delay_micros(
-                stopped.errors.try_into().unwrap_or(u32::MAX),
+            None => now.saturating_add(policy.delay_micros(
+                Tried {
+                    attempt: stopped.luggage.attempt.try_into().unwrap_or(1),
+                    errors_before: stopped.errors.try_into().unwrap_or(u32::MAX),
+                },
                 unit_random(),
             )),
         };
@@ -59,7 +65,7 @@ pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, O
             state,
             scheduled_at: due_at,
             error: told.error,
-            details: told.details,
+            details: told.details.map(Jsonb::datum),
         },
     );
     match (state, due_at) {
@@ -76,6 +82,17 @@ pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, O
         }
     }
     (state, due_at)
+}
+
+/// Whether a policy does not try again after an error of the type that its details say.
+fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
+    // Details may be long: only who asks for their type has them taken apart.
+    let (Retry::Backoff(_), Some(members)) = (policy, details.and_then(Jsonb::members)) else {
+        return false;
+    };
+    let error_type = members.into_iter().find(|(name, _)| name == "type");
+    let error_type = error_type.and_then(|(_, value)| value.to_value().ok());
+    policy.gives_up_on(error_type.as_ref().and_then(Value::as_str))
 }
 
 /// Puts back a job whose attempt does not count: until `due_at`, or available at once.

@@ -37,8 +37,6 @@ pub struct Tried {
     /// The attempt that failed; the first one is 1. Snoozes and releases do not count, and a reset
     /// begins again.
     pub attempt: u32,
-    /// How many attempts it has.
-    pub max_attempts: u32,
     /// The errors that were recorded before this one. A reset keeps them.
     pub errors_before: u32,
 }
@@ -85,7 +83,7 @@ impl Retry {
     pub fn delay_micros(&self, tried: Tried, unit_random: f64) -> i64 {
         match self {
             Retry::River => micros(named::river(tried.errors_before, unit_random)),
-            Retry::Oban => micros(named::oban(tried.attempt, tried.max_attempts, unit_random)),
+            Retry::Oban => micros(named::oban(tried.attempt, unit_random)),
             Retry::Faktory => micros(named::faktory(tried.errors_before, unit_random)),
             Retry::Backoff(backoff) => backoff.delay_micros(tried.attempt, unit_random),
         }
@@ -112,11 +110,6 @@ impl Retry {
             Retry::Backoff(backoff) => backoff.to_json(),
         }
     }
-}
-
-/// The delay of the default policy, in microseconds, for callers that know no other one.
-pub fn river_delay_micros(errors_before: u32, unit_random: f64) -> i64 {
-    micros(named::river(errors_before, unit_random))
 }
 
 /// Seconds as microseconds, within the bounds of a delay.

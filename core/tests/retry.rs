@@ -50,7 +50,6 @@ fn refused(value: Value) -> (String, Option<String>) {
 fn delay(policy: &Retry, attempt: u32, unit_random: f64) -> i64 {
     let tried = Tried {
         attempt,
-        max_attempts: 20,
         errors_before: attempt - 1,
     };
     policy.delay_micros(tried, unit_random)
@@ -385,7 +384,6 @@ fn jitter_does_not_go_beyond_the_longest() {
 fn river_and_faktory_count_errors_and_the_others_attempts() {
     let tried = Tried {
         attempt: 2,
-        max_attempts: 20,
         errors_before: 4,
     };
     for (value, seconds) in [
@@ -403,20 +401,6 @@ fn river_and_faktory_count_errors_and_the_others_attempts() {
 }
 
 #[test]
-fn oban_looks_at_how_many_attempts_there_are() {
-    let of = |max_attempts| {
-        let tried = Tried {
-            attempt: 10,
-            max_attempts,
-            errors_before: 9,
-        };
-        Retry::Oban.delay_micros(tried, 0.0) / SECOND
-    };
-    // 2^10; with 25 attempts the exponent is 10 * 0.8.
-    assert_eq!([of(10), of(20), of(25)], [1039, 1039, 271]);
-}
-
-#[test]
 fn no_delay_is_longer_than_a_thousand_years() {
     for policy in [
         Retry::River,
@@ -427,20 +411,16 @@ fn no_delay_is_longer_than_a_thousand_years() {
     ] {
         let tried = Tried {
             attempt: u32::MAX,
-            max_attempts: 20,
             errors_before: u32::MAX,
         };
         assert_eq!(policy.delay_micros(tried, 0.99), THOUSAND_YEARS);
     }
-    assert_eq!(retry::river_delay_micros(u32::MAX, 0.0), THOUSAND_YEARS);
-    assert_eq!(retry::river_delay_micros(1, 0.0), 14_400_000);
 }
 
 #[test]
 fn an_attempt_that_was_not_counted_waits_like_the_first() {
     let tried = Tried {
         attempt: 0,
-        max_attempts: 20,
         errors_before: 0,
     };
     assert_eq!(

@@ -97,9 +97,8 @@ fn any_policy() -> impl Strategy<Value = Value> {
 
 fn any_tried() -> impl Strategy<Value = Tried> {
     let count = || prop_oneof![0..30_u32, any::<u32>()];
-    (count(), count(), count()).prop_map(|(attempt, max_attempts, errors_before)| Tried {
+    (count(), count()).prop_map(|(attempt, errors_before)| Tried {
         attempt,
-        max_attempts,
         errors_before,
     })
 }

@@ -1,7 +1,7 @@
 //! Checks that several functions share: what a value must be, and what is said when it is not.
 
-use jobs_core::error::shown;
 use jobs_core::interval::Interval;
+use jobs_core::retry;
 use jobs_core::state::State;
 use pgrx::{FromDatum, pg_sys};
 
@@ -160,22 +160,14 @@ pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     }
 }
 
-/// A retry policy: only the default one is there so far.
-pub fn retry(retry: Option<Jsonb>) -> Result<Option<Jsonb>> {
-    // A driver's JSON null is meant as the default, too.
-    let Some(retry) = retry.filter(|retry| !retry.is_null()) else {
-        return Ok(None);
-    };
-    match retry.to_value()? {
-        serde_json::Value::String(name) if name == "river" => Ok(Some(retry)),
-        other => Err(Error::invalid(
-            format!(
-                "retry policy {} is not supported by this version",
-                shown(&other.to_string())
-            ),
-            "retry is \"river\".",
-        )),
+/// A retry policy, as it was given.
+pub fn retry(value: Option<Jsonb>) -> Result<Option<Jsonb>> {
+    // A driver's JSON null is meant as left out, too.
+    let value = value.filter(|value| !value.is_null());
+    if let Some(value) = value {
+        retry::parse(&value.to_value()?, &time::read_interval)?;
     }
+    Ok(value)
 }
 
 /// A number that is 1 or more.

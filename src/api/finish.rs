@@ -76,7 +76,7 @@ fn fail(
         let told = Told {
             token: Some(token),
             error: check::given("error", error)?,
-            details: details.map(Jsonb::datum),
+            details,
             retry_in: retry_in
                 .map(|delay| check::not_negative("retry_in", check::interval(delay)))
                 .transpose()?,

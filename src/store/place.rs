@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
+use jobs_core::retry::{self, Retry};
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
@@ -65,6 +66,8 @@ pub struct Stopped {
     pub max_attempts: i32,
     /// how many errors it has
     pub errors: i64,
+    /// how it is retried
+    pub retry: Retry,
 }
 
 /// Finds a job; `None` if there is none of this id.
@@ -200,6 +203,7 @@ pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
             },
             max_attempts: rows.int(0, 7).expect("max_attempts"),
             errors: rows.big(0, 8).expect("count"),
+            retry: rows.datum(0, 9).map(read_retry).unwrap_or_default(),
         })
     })
 }
@@ -210,6 +214,14 @@ pub fn lock_running(ids: &BTreeSet<i64>) {
         let ids: Vec<Arg> = ids.iter().map(|id| big(*id)).collect();
         LOCK_ALL_RUNNING.execute(&[Some(array::build(INT8, &ids))]);
     }
+}
+
+/// A stored policy was valid when it was stored.
+fn read_retry(stored: Datum) -> Retry {
+    let value = Jsonb::from_datum(stored).to_value().ok();
+    value
+        .and_then(|value| retry::parse(&value, &time::read_interval).ok())
+        .unwrap_or_default()
 }
 
 /// Makes a job available, at the end of its lane.
@@ -292,11 +304,11 @@ pub fn note_error(id: i64, failure: &Failure) {
 }
 
 /// Details that say nothing but the error's type.
-pub fn details_of_type(name: &str) -> Datum {
+pub fn details_of_type(name: &str) -> Jsonb {
     DETAILS_OF_TYPE.run(&[text(name)], |rows| {
         let details = Jsonb::from_datum(rows.datum(0, 1).expect("not null"));
         // SAFETY: copies the value out of the statement's memory.
-        unsafe { pgrx::pg_sys::SPI_datumTransfer(details.datum(), false, -1) }
+        Jsonb::from_datum(unsafe { pgrx::pg_sys::SPI_datumTransfer(details.datum(), false, -1) })
     })
 }
 
@@ -417,7 +429,7 @@ static TAKE_SCHEDULED: Plan = Plan::new(
 static TAKE_RUNNING: Plan = Plan::new(
     "DELETE FROM jobs.running r USING jobs.job j WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id
      RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason,
-               j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = r.job_id)",
+               j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = r.job_id), j.retry",
     &[INT8, INT8],
 );
 static TAKE_FINISHED: Plan = Plan::new(

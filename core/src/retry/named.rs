@@ -9,21 +9,9 @@ pub(super) fn river(errors_before: u32, unit_random: f64) -> f64 {
     seconds * (0.9 + 0.2 * unit_random)
 }
 
-/// How many attempts Oban's delay is made for, the last one being 12 days.
-const OBAN_ATTEMPTS: u32 = 20;
-
 /// Oban's.
-///
-/// A job with more attempts than 20 takes their share of 20 as the exponent, rounded, so that its
-/// last delays are the same 12 days instead of years: with 25 attempts, the second and the third one
-/// both have the exponent 2.
-pub(super) fn oban(attempt: u32, max_attempts: u32, unit_random: f64) -> f64 {
-    let exponent = if max_attempts <= OBAN_ATTEMPTS {
-        f64::from(attempt)
-    } else {
-        (f64::from(attempt) / f64::from(max_attempts) * f64::from(OBAN_ATTEMPTS)).round()
-    };
-    (15.0 + exponent.exp2()) * (1.0 + 0.1 * unit_random)
+pub(super) fn oban(attempt: u32, unit_random: f64) -> f64 {
+    (15.0 + f64::from(attempt).exp2()) * (1.0 + 0.1 * unit_random)
 }
 
 /// Faktory's, whose random number is a whole one from 0 to 29.
@@ -72,41 +60,14 @@ mod tests {
             (10, 1_039.0),
             (20, 1_048_591.0),
         ] {
-            assert_eq!(oban(attempt, 20, 0.0), seconds, "attempt {attempt}");
+            assert_eq!(oban(attempt, 0.0), seconds, "attempt {attempt}");
         }
     }
 
     #[test]
     fn oban_adds_up_to_a_tenth() {
-        assert!(near(oban(10, 20, 0.5), 1_090.95));
-        assert!(near(oban(1, 20, ALMOST_ONE), 18.7));
-    }
-
-    #[test]
-    fn oban_spreads_more_than_twenty_attempts_over_the_delays_of_twenty() {
-        // 25 attempts: times 0.8. Of 40 every half is rounded up.
-        for (attempt, max_attempts, exponent) in [
-            (1, 25, 1),
-            (2, 25, 2),
-            (3, 25, 2),
-            (4, 25, 3),
-            (24, 25, 19),
-            (25, 25, 20),
-            (1, 40, 1),
-            (2, 40, 1),
-            (3, 40, 2),
-            (39, 40, 20),
-            (1, 21, 1),
-            (1, 100, 0),
-            (100, 100, 20),
-        ] {
-            let seconds = f64::from(15 + (1 << exponent));
-            assert_eq!(
-                oban(attempt, max_attempts, 0.0),
-                seconds,
-                "attempt {attempt} of {max_attempts}"
-            );
-        }
+        assert!(near(oban(10, 0.5), 1_090.95));
+        assert!(near(oban(1, ALMOST_ONE), 18.7));
     }
 
     #[test]

@@ -10,5 +10,9 @@ pub const TASK: Task = Task {
 };
 
 fn run(limit: i64) -> usize {
-    maintain::expire(time::now(), limit, place::details_of_type("expired"))
+    maintain::expire(
+        time::now(),
+        limit,
+        place::details_of_type("expired").datum(),
+    )
 }

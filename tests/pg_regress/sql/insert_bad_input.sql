@@ -60,7 +60,7 @@ insert into cases (code, call) values
   ('22023', $$'k', unique_opts => '"by_args"'$$),
   ('22023', $$'k', unique_opts => 'true'$$),
   ('22023', $$'k', retry => '"nosuch"'$$),
-  ('22023', $$'k', retry => '{}'$$),
+  ('22023', $$'k', retry => '{"strategy": "nosuch"}'$$),
   ('22023', $$'k', retry => '[]'$$),
   ('22023', $$'k', retry => '5'$$),
   ('22023', $$'k', unique_opts => (repeat('[', 6000) || repeat(']', 6000))::jsonb$$),
