@@ -75,6 +75,7 @@ CREATE TABLE jobs.running (
   scheduled_at        timestamptz,
   hold_ends_at        timestamptz,
   cancel_requested_at timestamptz,
+  slot                bigint,
   attempt             integer     NOT NULL,
   lease               interval,
   worker              text        NOT NULL,
@@ -84,6 +85,7 @@ CREATE TABLE jobs.running (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
 COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job gives its key back; else null.';
+COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
 
 CREATE TABLE jobs.finished (
@@ -178,3 +180,50 @@ CREATE TABLE jobs.unique_orphan (
 CREATE INDEX unique_orphan_due ON jobs.unique_orphan (due_at);
 COMMENT ON TABLE jobs.unique_orphan IS
   'Keys that lost a job by delete, or have no job left but a hold: maintenance looks from due_at on whether their claims can go.';
+
+CREATE TABLE jobs.kind (
+  kind         text COLLATE "C" NOT NULL,
+  queue        text COLLATE "C",
+  priority     smallint,
+  max_attempts integer,
+  timeout      interval,
+  retry        jsonb,
+  unique_opts  jsonb,
+  CONSTRAINT kind_pkey PRIMARY KEY (kind)
+);
+COMMENT ON TABLE jobs.kind IS 'What jobs of a kind are inserted with where the insert says nothing; null: the system''s default. Sessions remember it: written by jobs.define_kind only.';
+
+CREATE TABLE jobs.queue (
+  queue               text COLLATE "C" NOT NULL,
+  paused_at           timestamptz,
+  concurrency         integer,
+  rate                integer,
+  rate_period         interval,
+  is_over_limit       boolean     NOT NULL DEFAULT false,
+  retention_completed bigint,
+  retention_cancelled bigint,
+  retention_discarded bigint,
+  CONSTRAINT queue_pkey PRIMARY KEY (queue)
+);
+COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
+COMMENT ON COLUMN jobs.queue.is_over_limit IS 'More jobs run than concurrency says, since before it said so: their slots go when they are free.';
+COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
+
+-- A row each, so that fetches take different ones and never wait for each other.
+CREATE TABLE jobs.queue_slot (
+  slot   bigint NOT NULL,
+  job_id bigint,
+  queue  text   COLLATE "C" NOT NULL,
+  CONSTRAINT queue_slot_pkey PRIMARY KEY (slot)
+) WITH (fillfactor = 50);
+CREATE INDEX queue_slot_by_queue ON jobs.queue_slot (queue, slot);
+COMMENT ON TABLE jobs.queue_slot IS 'Queues with a limit on how many jobs run: a row for each that may, with the job that does.';
+
+CREATE TABLE jobs.queue_start (
+  slot    bigint      NOT NULL,
+  free_at timestamptz NOT NULL,
+  queue   text        COLLATE "C" NOT NULL,
+  CONSTRAINT queue_start_pkey PRIMARY KEY (slot)
+) WITH (fillfactor = 50);
+CREATE INDEX queue_start_free ON jobs.queue_start (queue, free_at);
+COMMENT ON TABLE jobs.queue_start IS 'Queues with a limit on how many jobs start in a period: a row for each that may, with the time from which on it may again.';

@@ -60,7 +60,9 @@ SELECT s.queue,
        sum(s.pending)::bigint AS pending, sum(s.running)::bigint AS running,
        sum(s.retryable)::bigint AS retryable, sum(s.completed)::bigint AS completed,
        sum(s.cancelled)::bigint AS cancelled, sum(s.discarded)::bigint AS discarded,
-       min(s.oldest) AS oldest_available_at
+       min(s.oldest) AS oldest_available_at,
+       COALESCE(bool_or(q.paused_at IS NOT NULL), false) AS paused, max(q.concurrency) AS concurrency,
+       max(q.rate) AS rate, max(q.rate_period) AS rate_period
   FROM (
     SELECT r.queue, count(*) AS available, 0 AS scheduled, 0 AS pending, 0 AS running, 0 AS retryable,
            0 AS completed, 0 AS cancelled, 0 AS discarded, min(COALESCE(r.scheduled_at, j.scheduled_at, j.created_at)) AS oldest
@@ -76,9 +78,11 @@ SELECT s.queue,
     SELECT j.queue, 0, 0, 0, 0, 0, count(*) FILTER (WHERE f.state = 'completed'), count(*) FILTER (WHERE f.state = 'cancelled'),
            count(*) FILTER (WHERE f.state = 'discarded'), NULL
       FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id GROUP BY j.queue
-  ) s
+    UNION ALL
+    SELECT q.queue, 0, 0, 0, 0, 0, 0, 0, 0, NULL FROM jobs.queue q
+  ) s LEFT JOIN jobs.queue q ON q.queue = s.queue
  GROUP BY s.queue;
-COMMENT ON VIEW jobs.queues IS 'Queues that have jobs: how many in each state (counted), and since when the oldest available one waits.';
+COMMENT ON VIEW jobs.queues IS 'Queues that have jobs or of which something is set: how many in each state (counted), since when the oldest available one waits, whether it is paused, its limits.';
 
 CREATE VIEW jobs.unique_claims AS
 SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until

@@ -15,5 +15,9 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.unique_folded', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_return', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_hold_release', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_orphan', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.kind', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.queue', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
 
 SELECT jobs.installed();

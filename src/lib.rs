@@ -3,6 +3,7 @@
 use pgrx::prelude::*;
 
 mod api;
+mod config;
 mod error;
 mod fault;
 mod pg;
@@ -29,9 +30,14 @@ pgrx::extension_sql_file!(
 );
 pgrx::extension_sql_file!("../sql/50_work.sql", name = "work", requires = ["produce"]);
 pgrx::extension_sql_file!(
+    "../sql/55_configure.sql",
+    name = "configure",
+    requires = ["work"]
+);
+pgrx::extension_sql_file!(
     "../sql/60_maintain.sql",
     name = "maintain",
-    requires = ["work"]
+    requires = ["configure"]
 );
 pgrx::extension_sql_file!(
     "../sql/90_finish.sql",

@@ -25,6 +25,8 @@ pub struct Job {
     pub scheduled_at: i64,
     /// If it is final: when it became so, which is what its retention counts from.
     pub finalized_at: i64,
+    /// A number for its queue: how long final jobs are kept may differ between queues.
+    pub queue: u64,
 }
 
 impl Member {
@@ -62,6 +64,7 @@ impl Job {
             && self.created_at >= other.created_at
             && self.scheduled_at >= other.scheduled_at
             && self.finalized_at >= other.finalized_at
+            && self.queue == other.queue
     }
 }
 

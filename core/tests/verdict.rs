@@ -20,6 +20,7 @@ fn member(id: i64, state: State) -> Member {
             created_at: id,
             scheduled_at: id,
             finalized_at: i64::MAX,
+            queue: 0,
         }),
         holds: false,
     }
@@ -116,6 +117,7 @@ fn only_younger_jobs_conflict() {
             created_at,
             scheduled_at,
             finalized_at: i64::MAX,
+            queue: 0,
         }),
         holds: false,
     };
@@ -373,6 +375,7 @@ fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
             created_at,
             scheduled_at,
             finalized_at,
+            queue: 0,
         }),
         holds: false,
     };
@@ -407,12 +410,13 @@ fn any_state() -> impl Strategy<Value = State> {
 }
 
 fn any_members() -> impl Strategy<Value = Vec<Member>> {
-    let job = (any_state(), 0..6_i64, 0..6_i64, 0..6_i64).prop_map(
-        |(state, created_at, scheduled_at, finalized_at)| Job {
+    let job = (any_state(), 0..6_i64, 0..6_i64, 0..6_i64, 0..2_u64).prop_map(
+        |(state, created_at, scheduled_at, finalized_at, queue)| Job {
             state,
             created_at,
             scheduled_at,
             finalized_at,
+            queue,
         },
     );
     let member = (prop::option::weighted(0.9, job), prop::bool::weighted(0.1));
@@ -501,11 +505,11 @@ proptest! {
     /// no window, and at no time, as one retention after the other ends.
     #[test]
     fn folding_changes_no_verdict(
-        policy in any_policy(), members in any_members(), cutoff in prop::option::of(-1..6_i64), now in -1..6_i64,
+        policy in any_policy(), members in any_members(), cutoff in prop::option::of(-1..6_i64), now in -1..6_i64, longer in 0..4_i64,
     ) {
         let at = |members: &[Member]| -> Vec<Member> {
             members.iter().map(|member| Member {
-                job: member.job.filter(|job| !job.state.is_final() || job.finalized_at > now),
+                job: member.job.filter(|job| !job.state.is_final() || job.finalized_at + longer * job.queue as i64 > now),
                 ..*member
             }).collect()
         };

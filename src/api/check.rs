@@ -244,7 +244,7 @@ pub fn interval(value: pgrx::datum::Interval) -> Interval {
 const MICROS_PER_DAY: i128 = 86_400_000_000;
 
 /// A length to compare, months being 30 days, as Postgres compares intervals.
-fn approximate(value: Interval) -> i128 {
+pub fn approximate(value: Interval) -> i128 {
     let days = i128::from(value.months) * 30 + i128::from(value.days);
     days * MICROS_PER_DAY + i128::from(value.micros)
 }

@@ -4,11 +4,13 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::check;
+use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::time;
-use crate::store::fetch::{self, Fetch};
+use crate::store::fetch::{self, Fetch, Room};
+use crate::store::limits;
 use crate::worker::wake;
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
@@ -77,10 +79,31 @@ fn claim(
     let mut rows = Rows::new(fcinfo);
     let mut left = wanted;
     for queue in queues {
+        let set = config::queue(queue).unwrap_or_default();
+        if set.is_paused {
+            continue;
+        }
+        let mut most = left;
+        let slots = set.concurrency.map(|_| limits::lock_slots(queue, most));
+        most = slots.as_ref().map_or(most, Vec::len);
+        let starts = set.rate.map(|(_, period)| {
+            let starts = limits::lock_starts(queue, most, fetch.now);
+            most = starts.len();
+            (starts, period)
+        });
+        if most == 0 {
+            continue;
+        }
+        let room = Room {
+            slots: slots.as_deref(),
+            starts: starts
+                .as_ref()
+                .map(|(starts, period)| (&starts[..], *period)),
+        };
         if fetch::has_due(queue, fetch.now) {
             fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
-        left -= fetch::claim(queue, &fetch, &tokens(left), |claimed| {
+        left -= fetch::claim(queue, &fetch, &tokens(most), &room, |claimed| {
             (0..claimed.len()).for_each(|row| rows.push_datums(claimed.datums(row)));
             claimed.len()
         });

@@ -12,19 +12,31 @@ use pgrx::prelude::*;
 use serde_json::Value;
 
 use super::check;
+use crate::config;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
-use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::{Jsonb, Kept};
 use crate::pg::time;
+use crate::store::config::Kind;
 use crate::store::insert::NewJob;
 use crate::unique::policy::{self, Subject};
 use crate::unique::{self, Candidate, Outcome};
 use crate::worker::wake;
 
-const DEFAULT_QUEUE: &str = "default";
 const DEFAULT_PRIORITY: i16 = 1;
 const DEFAULT_MAX_ATTEMPTS: i32 = 25;
+
+/// Where jobs of a kind go.
+pub fn default_queue(defaults: &Kind) -> String {
+    defaults.queue.clone().unwrap_or_else(|| "default".into())
+}
+
+/// What jobs of a kind are unique by: a driver's JSON null is left out as well.
+pub fn unique_opts(given: Option<Jsonb>, defaults: &Kind) -> Option<Jsonb> {
+    let given = given.filter(|options| !options.is_null());
+    given.or(defaults.unique_opts.as_ref().map(Kept::get))
+}
 
 /// Everything about a job but its kind and args; `None` is the default.
 #[derive(Clone, Default)]
@@ -43,18 +55,24 @@ struct Options {
 }
 
 impl Options {
-    /// Checks everything that can be wrong about these options; what is left per job is its kind and args.
-    fn checked(&self) -> Result<Checked<'_>> {
+    /// Checks everything that can be wrong about these options; what is left per job of this kind are its args.
+    fn checked(&self, kind: &str) -> Result<Checked<'_>> {
+        let defaults = config::kind(kind).unwrap_or_default();
         let meta = check::object("meta", self.meta)?;
         let retry = check::retry(self.retry)?;
+        let given = self
+            .queue
+            .as_deref()
+            .map(|queue| check::name("queue", Some(queue)));
         Ok(Checked {
-            queue: check::name(
-                "queue",
-                Some(self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)),
-            )?,
-            priority: self
-                .priority
-                .map_or(Ok(DEFAULT_PRIORITY), check::priority)?,
+            queue: match given.transpose()? {
+                Some(queue) => queue.to_string(),
+                None => default_queue(&defaults),
+            },
+            priority: match self.priority {
+                Some(priority) => check::priority(priority)?,
+                None => defaults.priority.unwrap_or(DEFAULT_PRIORITY),
+            },
             scheduled_at: self
                 .scheduled_at
                 .map(|at| check::finite("scheduled_at", at))
@@ -63,21 +81,27 @@ impl Options {
                 .expires_at
                 .map(|at| check::finite("expires_at", at))
                 .transpose()?,
-            max_attempts: self
-                .max_attempts
-                .map_or(Ok(DEFAULT_MAX_ATTEMPTS), check::max_attempts)?,
-            timeout: self.timeout.map(check::timeout).transpose()?,
+            max_attempts: match self.max_attempts {
+                Some(attempts) => check::max_attempts(attempts)?,
+                None => defaults.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
+            },
+            timeout: self
+                .timeout
+                .map(check::timeout)
+                .transpose()?
+                .or(defaults.timeout),
             meta,
-            retry,
-            policy: policy::parse(self.unique)?,
+            retry: retry.or(defaults.retry.as_ref().map(Kept::get)),
+            policy: policy::parse(unique_opts(self.unique, &defaults))?,
             options: self,
+            _defaults: defaults,
         })
     }
 }
 
 /// Options that are valid, ready for any number of jobs.
 struct Checked<'a> {
-    queue: &'a str,
+    queue: String,
     priority: i16,
     scheduled_at: Option<i64>,
     expires_at: Option<i64>,
@@ -87,10 +111,12 @@ struct Checked<'a> {
     retry: Option<Jsonb>,
     policy: Option<Rc<Policy>>,
     options: &'a Options,
+    /// what some of the values stand in
+    _defaults: Rc<Kind>,
 }
 
 impl<'a> Checked<'a> {
-    fn candidate(&self, kind: &'a str, args: Jsonb) -> Result<Candidate<'a>> {
+    fn candidate<'b>(&'b self, kind: &'b str, args: Jsonb) -> Result<Candidate<'b>> {
         let now = time::now();
         let state = match self.scheduled_at {
             _ if self.options.pending => State::Pending,
@@ -105,7 +131,7 @@ impl<'a> Checked<'a> {
                     kind,
                     args,
                     meta: self.meta,
-                    queue: self.queue,
+                    queue: &self.queue,
                     at: self.scheduled_at.unwrap_or(now),
                 },
             )?),
@@ -114,7 +140,7 @@ impl<'a> Checked<'a> {
             job: NewJob {
                 kind,
                 args,
-                queue: self.queue,
+                queue: &self.queue,
                 priority: self.priority,
                 state,
                 created_at: now,
@@ -168,7 +194,8 @@ fn insert(
             expires_at: expires_at.map(i64::from),
             pending: pending.unwrap_or(false),
         };
-        let candidate = options.checked()?.candidate(kind, args)?;
+        let checked = options.checked(kind)?;
+        let candidate = checked.candidate(kind, args)?;
         let outcome = unique::insert_one(&candidate)?;
         wake::at_commit();
         Ok(Record(row(0, &[candidate], &[outcome])))
@@ -189,7 +216,7 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             .hint("For one job use jobs.insert.")
         })?;
         let parsed = numbered(&elements, |element| Element::parse(*element))?;
-        let checked = numbered(&parsed, |element| element.options.checked())?;
+        let checked = numbered(&parsed, |element| element.options.checked(&element.kind))?;
         let pairs: Vec<(&Element, &Checked)> = parsed.iter().zip(&checked).collect();
         let candidates = numbered(&pairs, |(element, checked)| {
             checked.candidate(&element.kind, element.args)
@@ -235,7 +262,7 @@ fn insert_batch(
             expires_at: expires_at.map(i64::from),
             pending: pending.unwrap_or(false),
         };
-        let checked = options.checked()?;
+        let checked = options.checked(kind)?;
         let candidates = numbered(&elements, |element| {
             let args = check::given("args", element.map(Jsonb::from_datum))?;
             checked.candidate(kind, args)

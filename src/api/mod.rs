@@ -2,6 +2,7 @@
 //! defaults and COMMENTs stand in sql/, one file a section, under the same names.
 
 mod check;
+mod configure;
 mod fetch;
 mod finish;
 mod insert;

@@ -5,11 +5,13 @@ use pgrx::datum::{JsonB, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
 use super::check;
+use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::settings;
+use crate::store::config::Kind;
 use crate::unique::{self, policy, policy::Subject};
 
 /// The key that an insert with the same arguments would hold. See the COMMENT in sql/40_produce.sql.
@@ -23,8 +25,9 @@ fn unique_key(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Option<String> {
     let run = || {
-        let subject = subject(kind, args, queue, meta, scheduled_at)?;
-        let policy = policy::parse(unique_opts)?;
+        let defaults = config::kind(check::name("kind", kind)?).unwrap_or_default();
+        let subject = subject(kind, args, queue, meta, scheduled_at, &defaults)?;
+        let policy = policy::parse(super::insert::unique_opts(unique_opts, &defaults))?;
         policy
             .map(|policy| policy::key(&policy, &subject))
             .transpose()
@@ -43,8 +46,10 @@ fn explain_unique(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Record {
     let run = || {
-        let subject = subject(kind, args, queue, meta, scheduled_at)?;
-        let Some(policy) = policy::parse(unique_opts)? else {
+        let defaults = config::kind(check::name("kind", kind)?).unwrap_or_default();
+        let subject = subject(kind, args, queue, meta, scheduled_at, &defaults)?;
+        let Some(policy) = policy::parse(super::insert::unique_opts(unique_opts, &defaults))?
+        else {
             let mut cells = vec![Cell::Null; 7];
             cells[6] = Cell::Text("insert".into());
             return Ok(Record(cells));
@@ -93,12 +98,16 @@ fn subject<'a>(
     queue: Option<&'a str>,
     meta: Option<Jsonb>,
     scheduled_at: Option<TimestampWithTimeZone>,
+    defaults: &'a Kind,
 ) -> Result<Subject<'a>> {
     Ok(Subject {
         kind: check::name("kind", kind)?,
         args: check::given("args", args)?,
         meta: check::object("meta", meta)?,
-        queue: check::name("queue", queue.or(Some("default")))?,
+        queue: check::name(
+            "queue",
+            queue.or(defaults.queue.as_deref()).or(Some("default")),
+        )?,
         at: match scheduled_at {
             Some(at) => check::finite("scheduled_at", at.into())?,
             None => time::now(),

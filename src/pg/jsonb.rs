@@ -62,6 +62,28 @@ pub(crate) use varlena_argument;
 
 varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(p.cast()));
 
+/// A jsonb that outlives the call that it came in.
+#[derive(Clone)]
+pub struct Kept(Box<[u64]>);
+
+impl Kept {
+    /// A copy.
+    pub fn new(value: Jsonb) -> Kept {
+        let bytes = value.bytes();
+        let mut words = vec![0u64; bytes.len().div_ceil(8)];
+        // SAFETY: there is room for the bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), words.as_mut_ptr().cast(), bytes.len());
+        }
+        Kept(words.into_boxed_slice())
+    }
+
+    /// The value, as long as this lives.
+    pub fn get(&self) -> Jsonb {
+        Jsonb(self.0.as_ptr().cast_mut().cast())
+    }
+}
+
 impl Jsonb {
     /// From a jsonb datum, for example an element of an array.
     pub fn from_datum(datum: Datum) -> Jsonb {

@@ -72,6 +72,17 @@ pub fn interval_datum(duration: Interval) -> Datum {
     }
 }
 
+/// A duration that a statement returned.
+pub fn read_datum(datum: Datum) -> Interval {
+    // SAFETY: the datum is an interval.
+    let span = unsafe { &*datum.cast_mut_ptr::<pg_sys::Interval>() };
+    Interval {
+        months: span.month,
+        days: span.day,
+        micros: span.time,
+    }
+}
+
 /// A duration as the session prints it.
 pub fn show(duration: Interval) -> String {
     // SAFETY: the output function of the datum's type.

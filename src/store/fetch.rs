@@ -4,6 +4,7 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::claims;
+use super::limits;
 use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
 use crate::pg::array;
@@ -21,10 +22,24 @@ pub struct Fetch<'a> {
     pub kinds: Option<&'a [String]>,
 }
 
+/// What a fetch may take of a queue with limits.
+pub struct Room<'a> {
+    /// a slot for each job that may run; `None`: there is no limit
+    pub slots: Option<&'a [i64]>,
+    /// a start for each job that may start, and the time until each may be made again
+    pub starts: Option<(&'a [i64], Interval)>,
+}
+
 /// Claims up to as many jobs of a queue as there are tokens, and gives back the keys that
 /// they held until their start. Hands the rows to `read`: the columns of `jobs.fetch`, and
 /// one more.
-pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&Tuples) -> T) -> T {
+pub fn claim<T>(
+    queue: &str,
+    fetch: &Fetch,
+    tokens: &[i64],
+    room: &Room,
+    read: impl FnOnce(&Tuples) -> T,
+) -> T {
     const HOLD_ENDS_AT: i32 = 16;
     let token_array: Vec<Arg> = tokens
         .iter()
@@ -37,6 +52,10 @@ pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&T
         Some(array::build(INT8, &token_array)),
         fetch.lease.map(time::interval_datum),
         text(fetch.worker),
+        room.slots.map(|slots| {
+            let slots: Vec<Arg> = slots.iter().map(|slot| Some(Datum::from(*slot))).collect();
+            array::build(INT8, &slots)
+        }),
     ];
     let plan = match fetch.kinds {
         None => &CLAIM,
@@ -46,13 +65,20 @@ pub fn claim<T>(queue: &str, fetch: &Fetch, tokens: &[i64], read: impl FnOnce(&T
             &CLAIM_KINDS
         }
     };
-    let (answer, held) = plan.run(&args, |rows| {
+    let (answer, ids, held) = plan.run(&args, |rows| {
+        let ids: Vec<i64> = (0..rows.len()).filter_map(|row| rows.big(row, 1)).collect();
         let held: Vec<(i64, i64)> = (0..rows.len())
-            .filter_map(|row| Some((rows.big(row, 1)?, rows.big(row, HOLD_ENDS_AT)?)))
+            .filter_map(|row| Some((ids[row], rows.big(row, HOLD_ENDS_AT)?)))
             .collect();
-        (read(rows), held)
+        (read(rows), ids, held)
     });
     claims::release_holds(&held);
+    if let Some(slots) = room.slots {
+        limits::occupy(slots, &ids);
+    }
+    if let Some((starts, period)) = room.starts {
+        limits::start(&starts[..ids.len()], fetch.now, period);
+    }
     answer
 }
 
@@ -96,9 +122,9 @@ macro_rules! claim {
                         AS lease_expires_at
                  FROM job j),
              started AS (
-               INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, attempt, lease, worker)
+               INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, slot, attempt, lease, worker)
                SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at,
-                      CASE WHEN holds_until = 'success' THEN hold_ends_at END, attempt, $5, $6 FROM lease)
+                      CASE WHEN holds_until = 'success' THEN hold_ends_at END, $7[n], attempt, $5, $6 FROM lease)
              SELECT id, token, attempt, kind, args, COALESCE(meta, '{}'), queue, priority::integer,
                     COALESCE(tags, '{}'), max_attempts, created_at,
                     COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at,
@@ -108,10 +134,10 @@ macro_rules! claim {
     };
 }
 
-static CLAIM: Plan = Plan::new(claim!(""), &[TEXT, AT, INT8, INT8S, SPAN, TEXT]);
+static CLAIM: Plan = Plan::new(claim!(""), &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S]);
 static CLAIM_KINDS: Plan = Plan::new(
-    claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($7)"),
-    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, TEXTS],
+    claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($8)"),
+    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, TEXTS],
 );
 
 static HAS_DUE: Plan = Plan::new(

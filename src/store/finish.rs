@@ -6,6 +6,7 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::claims;
+use super::limits;
 use super::spi::{Arg, Plan, Tuples};
 use super::types::*;
 use crate::pg::array;
@@ -23,18 +24,21 @@ pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
     !completed(&COMPLETE, &args).is_empty()
 }
 
-/// Completes jobs, and gives back the keys that they held until then; their ids and tokens.
+/// Completes jobs, and gives back the slots that they took and the keys that they held until then;
+/// their ids and tokens.
 fn completed(plan: &Plan, args: &[Arg]) -> BTreeSet<(i64, i64)> {
-    let (completed, held) = plan.run(args, |rows| {
+    let (completed, held, slots) = plan.run(args, |rows| {
         let mut completed = BTreeSet::new();
-        let mut held = Vec::new();
+        let (mut held, mut slots) = (Vec::new(), Vec::new());
         for row in 0..rows.len() {
             let id = rows.big(row, 1).expect("id");
             completed.insert((id, rows.big(row, 2).expect("token")));
             held.extend(rows.big(row, 3).map(|ends_at| (id, ends_at)));
+            slots.extend(rows.big(row, 4));
         }
-        (completed, held)
+        (completed, held, slots)
     });
+    limits::free(&slots);
     claims::release_holds(&held);
     completed
 }
@@ -124,7 +128,7 @@ macro_rules! into_completed {
     ($output:literal) => {
         concat!(
             " RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                       r.hold_ends_at),
+                       r.hold_ends_at, r.slot),
              finished AS (
              INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
                                         attempt, state, worker, cancel_reason, output)
@@ -132,7 +136,7 @@ macro_rules! into_completed {
                     attempt, 'completed', worker, cancel_reason, ",
             $output,
             " FROM done)
-             SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END FROM done"
+             SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot FROM done"
         )
     };
 }

@@ -55,9 +55,30 @@ pub fn expired_leases(now: i64, limit: i64) -> Vec<Expired> {
     })
 }
 
+/// Which queues' jobs are meant.
+pub enum Queues<'a> {
+    /// this one's
+    One(&'a str),
+    /// all others'
+    AllBut(&'a [String]),
+}
+
 /// Final jobs of a state that became so before `horizon`, locked: id and key.
-pub fn past_retention(state: State, horizon: i64, limit: i64) -> Vec<(i64, Option<Key>)> {
-    PAST_RETENTION.run(&[text(state.as_str()), big(horizon), big(limit)], |rows| {
+pub fn past_retention(
+    queues: &Queues,
+    state: State,
+    horizon: i64,
+    limit: i64,
+) -> Vec<(i64, Option<Key>)> {
+    let (plan, queues) = match queues {
+        Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
+        Queues::AllBut(queues) => {
+            let queues: Vec<Arg> = queues.iter().map(|queue| text(queue)).collect();
+            (&PAST_RETENTION, Some(array::build(TEXT, &queues)))
+        }
+    };
+    let args = [text(state.as_str()), big(horizon), big(limit), queues];
+    plan.run(&args, |rows| {
         (0..rows.len())
             .map(|row| {
                 let key = rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes));
@@ -246,13 +267,19 @@ static EXPIRED_LEASES: Plan = Plan::new(
     &[AT, INT8],
 );
 
-static PAST_RETENTION: Plan = Plan::new(
-    "SELECT f.job_id, j.unique_key
-       FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
-      WHERE f.state = $1::jobs.state AND f.finalized_at <= $2
-      ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED",
-    &[TEXT, AT, INT8],
-);
+macro_rules! past_retention {
+    ($queues:literal) => {
+        concat!(
+            "SELECT f.job_id, j.unique_key
+               FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
+              WHERE f.state = $1::jobs.state AND f.finalized_at <= $2 AND j.queue ",
+            $queues,
+            " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED"
+        )
+    };
+}
+static PAST_RETENTION: Plan = Plan::new(past_retention!("<> ALL ($4)"), &[TEXT, AT, INT8, TEXTS]);
+static PAST_RETENTION_OF_ONE: Plan = Plan::new(past_retention!("= $4"), &[TEXT, AT, INT8, TEXT]);
 static ERASE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
     &[INT8S],

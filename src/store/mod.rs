@@ -2,11 +2,13 @@
 //! else in src/, and nothing here knows of policies: callers decide, the store does.
 
 pub mod claims;
+pub mod config;
 pub mod extension;
 pub mod fetch;
 pub mod find;
 pub mod finish;
 pub mod insert;
+pub mod limits;
 pub mod maintain;
 pub mod place;
 pub mod spi;

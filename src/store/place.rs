@@ -11,6 +11,7 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
+use super::limits;
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
@@ -190,8 +191,11 @@ impl Place {
 
 /// Takes a running job from the holder of its token; `None` if the token is not current.
 pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
-    TAKE_RUNNING.run(&[big(id), big(token)], |rows| {
-        (!rows.is_empty()).then(|| Stopped {
+    let (stopped, slot) = TAKE_RUNNING.run(&[big(id), big(token)], |rows| {
+        if rows.is_empty() {
+            return (None, None);
+        }
+        let stopped = Stopped {
             luggage: Luggage {
                 attempt: rows.int(0, 1).expect("attempt"),
                 scheduled_at: rows.big(0, 2),
@@ -204,8 +208,11 @@ pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
             max_attempts: rows.int(0, 7).expect("max_attempts"),
             errors: rows.big(0, 8).expect("count"),
             retry: rows.datum(0, 9).map(read_retry).unwrap_or_default(),
-        })
-    })
+        };
+        (Some(stopped), rows.big(0, 10))
+    });
+    limits::free(slot.as_slice());
+    stopped
 }
 
 /// Locks those of these jobs that are running, in the order of their ids.
@@ -429,7 +436,7 @@ static TAKE_SCHEDULED: Plan = Plan::new(
 static TAKE_RUNNING: Plan = Plan::new(
     "DELETE FROM jobs.running r USING jobs.job j WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id
      RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason,
-               j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = r.job_id), j.retry",
+               j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = r.job_id), j.retry, r.slot",
     &[INT8, INT8],
 );
 static TAKE_FINISHED: Plan = Plan::new(

@@ -38,6 +38,7 @@ impl Candidate<'_> {
                 created_at: self.job.created_at,
                 scheduled_at: self.job.scheduled_at(),
                 finalized_at: i64::MAX,
+                queue: under::number_of(self.job.queue),
             }),
             holds: self.job.hold.is_some(),
         }

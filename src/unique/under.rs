@@ -1,12 +1,14 @@
 //! The jobs under a key, and what a policy decides by them.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
 use jobs_core::verdict::{self, Job, Member, Verdict};
 
+use crate::config;
 use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
@@ -125,10 +127,18 @@ impl Under {
 }
 
 fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
-    match (job.finalized_at, retention.of(job.state)) {
+    let kept = config::retention(&job.queue, job.state, retention);
+    match (job.finalized_at, kept) {
         (Some(at), Some(kept)) => at.saturating_add(kept) > now,
         _ => true,
     }
+}
+
+/// A number for a queue.
+pub(super) fn number_of(queue: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    queue.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn counts(job: &HolderJob) -> Job {
@@ -137,6 +147,7 @@ fn counts(job: &HolderJob) -> Job {
         created_at: job.created_at,
         scheduled_at: job.scheduled_at,
         finalized_at: job.finalized_at.unwrap_or(i64::MAX),
+        queue: number_of(&job.queue),
     }
 }
 

@@ -9,8 +9,9 @@ use pgrx::prelude::*;
 use super::process;
 use super::tasks::{self, Round, Task};
 use super::wake::{self, Slot};
+use crate::config;
 use crate::pg::{subxact, time};
-use crate::settings::{self, Retention};
+use crate::settings;
 use crate::store::{extension, maintain};
 
 /// Without work for so long the worker goes; the launcher starts another one when it is needed.
@@ -66,7 +67,8 @@ fn work(slot: &Slot) -> Result<(), Leave> {
         slot.begin_pass();
         let begun = Instant::now();
         let rows = pass()?;
-        let next = in_extension(|| maintain::next_due(Retention::current()))?.unwrap_or(None);
+        let next =
+            in_extension(|| maintain::next_due(config::shortest_retention()))?.unwrap_or(None);
         // A database with the extension has a next visit even if nothing is due.
         slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));
         if rows > 0 {

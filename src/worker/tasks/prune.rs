@@ -9,7 +9,8 @@ use jobs_core::state::State;
 use super::Task;
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::{claims, maintain};
+use crate::store::maintain::{self, Queues};
+use crate::store::{claims, config};
 
 pub const TASK: Task = Task { name: "prune", run };
 
@@ -20,9 +21,15 @@ fn run(limit: i64) -> usize {
     let now = time::now();
     let retention = Retention::current();
     let mut pruned = 0;
-    for state in [State::Completed, State::Cancelled, State::Discarded] {
-        if let Some(kept) = retention.of(state) {
-            pruned += prune(state, now.saturating_sub(kept), limit);
+    for state in config::FINAL {
+        let own = config::queues_with_retention(state);
+        let names: Vec<String> = own.iter().map(|(queue, _)| queue.clone()).collect();
+        let mut times = vec![(Queues::AllBut(&names), retention.of(state))];
+        times.extend(own.iter().map(|(queue, kept)| (Queues::One(queue), *kept)));
+        for (queues, kept) in times {
+            if let Some(kept) = kept {
+                pruned += prune(&queues, state, now.saturating_sub(kept), limit);
+            }
         }
     }
     pruned + maintain::forget_answers(now - ANSWERS_KEPT, limit)
@@ -30,8 +37,8 @@ fn run(limit: i64) -> usize {
 
 /// The claims are locked first: a job whose claim somebody is at work on waits for the
 /// next pass, so that no claim is ever left without anyone to delete it.
-fn prune(state: State, horizon: i64, limit: i64) -> usize {
-    let jobs = maintain::past_retention(state, horizon, limit);
+fn prune(queues: &Queues, state: State, horizon: i64, limit: i64) -> usize {
+    let jobs = maintain::past_retention(queues, state, horizon, limit);
     if jobs.is_empty() {
         return 0;
     }

@@ -1,0 +1,155 @@
+//! Section 4 of the contract: what operators set of kinds and queues.
+
+use jobs_core::interval::Interval;
+use pgrx::prelude::*;
+
+use super::check;
+use crate::config;
+use crate::error::{Error, OrRaise, Result};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+use crate::store::config as store;
+use crate::store::config::Queue;
+use crate::store::limits;
+use crate::unique::policy;
+use crate::worker::wake;
+
+/// The most that concurrency and rate can be: each is a row.
+const MOST_SLOTS: i32 = 10_000;
+const MOST_STARTS: i32 = 100_000;
+
+/// Sets the defaults of a kind. See the COMMENT in sql/55_configure.sql.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn define_kind(
+    kind: Option<&str>,
+    queue: Option<&str>,
+    priority: Option<i32>,
+    max_attempts: Option<i32>,
+    timeout: Option<pgrx::datum::Interval>,
+    retry: Option<Jsonb>,
+    unique_opts: Option<Jsonb>,
+) {
+    let run = || {
+        check::writable()?;
+        let kind = check::name("kind", kind)?;
+        let queue = queue.map(|queue| check::name("queue", Some(queue)));
+        let unique_opts = unique_opts.filter(|options| !options.is_null());
+        policy::parse(unique_opts)?;
+        store::set_kind(
+            kind,
+            queue.transpose()?,
+            priority.map(check::priority).transpose()?,
+            max_attempts.map(check::max_attempts).transpose()?,
+            timeout
+                .map(|timeout| check::timeout(check::interval(timeout)))
+                .transpose()?,
+            check::retry(retry)?,
+            unique_opts,
+        );
+        config::changed();
+        Ok(())
+    };
+    run().or_raise()
+}
+
+/// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
+#[pg_extern(sql = false)]
+fn pause_queue(queue: Option<&str>) {
+    set_paused(queue, Some(time::now())).or_raise()
+}
+
+/// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
+#[pg_extern(sql = false)]
+fn resume_queue(queue: Option<&str>) {
+    set_paused(queue, None).or_raise()
+}
+
+fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
+    check::writable()?;
+    store::pause(check::name("queue", queue)?, at);
+    config::changed();
+    wake::at_commit();
+    Ok(())
+}
+
+/// Sets the limits of a queue. See the COMMENT in sql/55_configure.sql.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn configure_queue(
+    queue: Option<&str>,
+    concurrency: Option<i32>,
+    rate: Option<i32>,
+    rate_period: Option<pgrx::datum::Interval>,
+    retention_completed: Option<pgrx::datum::Interval>,
+    retention_cancelled: Option<pgrx::datum::Interval>,
+    retention_discarded: Option<pgrx::datum::Interval>,
+) {
+    let run = || {
+        check::writable()?;
+        let queue = check::name("queue", queue)?;
+        let settings = Queue {
+            is_paused: false,
+            concurrency: concurrency
+                .map(|limit| up_to("concurrency", limit, MOST_SLOTS))
+                .transpose()?,
+            rate: match (rate, rate_period) {
+                (None, None) => None,
+                (Some(rate), Some(period)) => Some((
+                    up_to("rate", rate, MOST_STARTS)?,
+                    check::positive("rate_period", check::interval(period))?,
+                )),
+                _ => {
+                    return Err(Error::invalid(
+                        "rate and rate_period belong together",
+                        "rate is how many jobs may start within any time of rate_period's length.",
+                    )
+                    .hint("Give both, or leave both out for no limit."));
+                }
+            },
+            retention: [
+                retention("retention_completed", retention_completed)?,
+                retention("retention_cancelled", retention_cancelled)?,
+                retention("retention_discarded", retention_discarded)?,
+            ],
+        };
+        if settings.concurrency.is_some() {
+            limits::slot_running(queue);
+        }
+        store::set_queue(queue, &settings);
+        limits::set_slots(queue);
+        limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
+        config::changed();
+        wake::at_commit();
+        Ok(())
+    };
+    run().or_raise()
+}
+
+fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {
+    if (1..=most).contains(&limit) {
+        return Ok(limit);
+    }
+    let error = Error::invalid(
+        format!("{parameter} {limit} is out of range"),
+        format!("{parameter} is from 1 to {most}; null: no limit."),
+    );
+    Err(if limit == 0 {
+        error.hint("To stop fetching use jobs.pause_queue.")
+    } else {
+        error
+    })
+}
+
+/// In microseconds; -1 second: for ever.
+fn retention(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Option<Option<i64>>> {
+    let Some(given) = given.map(check::interval) else {
+        return Ok(None);
+    };
+    if given == Interval::of_micros(-1_000_000) {
+        return Ok(Some(None));
+    }
+    check::not_negative(parameter, given)
+        .map(|kept| Some(Some(check::approximate(kept) as i64)))
+        .map_err(|error| error.hint("Use -1 second to keep them for ever."))
+}

@@ -1,0 +1,122 @@
+//! What operators say of kinds and queues, as this session remembers it: every insert and every
+//! fetch asks, and hardly ever has anything changed.
+//!
+//! A change invalidates the relation cache of its table, which the server tells every session of at
+//! its commit; then this forgets everything. Under REPEATABLE READ nothing is remembered: what an
+//! old snapshot shows is not what the next transaction is to see.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use jobs_core::state::State;
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::prelude::*;
+
+use crate::settings::Retention;
+use crate::store::config::{self, Kind, Queue};
+
+/// More names than this are not remembered: somebody makes them up.
+const MOST: usize = 10_000;
+
+#[derive(Default)]
+struct Remembered {
+    tables: Option<[Oid; 2]>,
+    kinds: HashMap<String, Option<Rc<Kind>>>,
+    queues: HashMap<String, Option<Rc<Queue>>>,
+}
+
+thread_local! {
+    static REMEMBERED: RefCell<Remembered> = RefCell::new(Remembered::default());
+    /// How often everything was forgotten.
+    static FORGOTTEN: Cell<u64> = const { Cell::new(0) };
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The defaults of a kind.
+pub fn kind(name: &str) -> Option<Rc<Kind>> {
+    look_up(name, |r| &mut r.kinds, config::kind)
+}
+
+/// What is set of a queue.
+pub fn queue(name: &str) -> Option<Rc<Queue>> {
+    look_up(name, |r| &mut r.queues, config::queue)
+}
+
+/// How long final jobs of a queue are kept, in microseconds; `None`: for ever.
+pub fn retention(queue_name: &str, state: State, system: Retention) -> Option<i64> {
+    let of_queue = queue(queue_name).and_then(|queue| queue.retention(state));
+    of_queue.unwrap_or_else(|| system.of(state))
+}
+
+/// The shortest times that any final jobs are kept.
+pub fn shortest_retention() -> Retention {
+    let system = Retention::current();
+    let shortest = |state| {
+        let queues = config::queues_with_retention(state).into_iter();
+        let all = queues.map(|(_, kept)| kept).chain([system.of(state)]);
+        all.flatten().min()
+    };
+    Retention {
+        completed: shortest(State::Completed),
+        cancelled: shortest(State::Cancelled),
+        discarded: shortest(State::Discarded),
+    }
+}
+
+fn look_up<T>(
+    name: &str,
+    map: impl Fn(&mut Remembered) -> &mut HashMap<String, Option<Rc<T>>>,
+    read: impl Fn(&str) -> Option<T>,
+) -> Option<Rc<T>> {
+    register();
+    // A long transaction that takes no new lock would not hear of changes.
+    // SAFETY: processes what other sessions have sent; the callback below touches only this file's state.
+    unsafe { pg_sys::AcceptInvalidationMessages() };
+    if let Some(known) = REMEMBERED.with_borrow_mut(|r| map(r).get(name).cloned()) {
+        return known;
+    }
+    let tables = config::tables();
+    let before = FORGOTTEN.get();
+    let found = read(name).map(Rc::new);
+    // SAFETY: reads a variable.
+    let is_latest = unsafe { pg_sys::XactIsoLevel } < pg_sys::XACT_REPEATABLE_READ as i32;
+    if is_latest && FORGOTTEN.get() == before {
+        REMEMBERED.with_borrow_mut(|r| {
+            r.tables = Some(tables);
+            let map = map(r);
+            if map.len() >= MOST {
+                map.clear();
+            }
+            map.insert(name.to_string(), found.clone());
+        });
+    }
+    found
+}
+
+/// Tells all sessions, once this transaction commits, that something has changed.
+pub fn changed() {
+    for table in config::tables() {
+        // SAFETY: the table exists; the message is sent at commit.
+        unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
+    }
+}
+
+fn register() {
+    if !REGISTERED.replace(true) {
+        // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
+        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(forget), Datum::null()) };
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn forget(_argument: Datum, relation: Oid) {
+    // In the middle of a look-up above nothing is borrowed: reading happens outside.
+    REMEMBERED.with_borrow_mut(|r| {
+        let is_ours = |tables: [Oid; 2]| tables.contains(&relation);
+        if relation == pg_sys::InvalidOid || r.tables.is_none_or(is_ours) {
+            FORGOTTEN.set(FORGOTTEN.get() + 1);
+            *r = Remembered::default();
+        }
+    });
+}

@@ -1,0 +1,189 @@
+//! What operators say of kinds and queues: defaults of a kind; whether a queue is paused, its
+//! limits, how long its jobs are kept.
+
+use jobs_core::interval::Interval;
+use jobs_core::state::State;
+use pgrx::pg_sys::{self, Datum, Oid};
+
+use super::spi::{Plan, text};
+use super::types::*;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::Kept;
+use crate::pg::time;
+
+/// What jobs of a kind are inserted with where the insert says nothing; `None`: the system's default.
+#[derive(Clone, Default)]
+pub struct Kind {
+    /// where
+    pub queue: Option<String>,
+    /// lower runs first
+    pub priority: Option<i16>,
+    /// all tries
+    pub max_attempts: Option<i32>,
+    /// how long an attempt may run
+    pub timeout: Option<Interval>,
+    /// how it is retried
+    pub retry: Option<Kept>,
+    /// what it is unique by
+    pub unique_opts: Option<Kept>,
+}
+
+/// What is set of a queue.
+#[derive(Clone, Default)]
+pub struct Queue {
+    /// nothing is fetched
+    pub is_paused: bool,
+    /// the most jobs that run at a time
+    pub concurrency: Option<i32>,
+    /// the most jobs that start in a period, and the period
+    pub rate: Option<(i32, Interval)>,
+    /// how long final jobs are kept, in microseconds; the inner `None`: for ever
+    pub retention: [Option<Option<i64>>; 3],
+}
+
+impl Queue {
+    /// How long a job in this state is kept, if the queue says so.
+    pub fn retention(&self, state: State) -> Option<Option<i64>> {
+        self.retention[final_index(state)?]
+    }
+}
+
+/// The final states, in the order of [`Queue::retention`].
+pub const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
+
+fn final_index(state: State) -> Option<usize> {
+    FINAL.iter().position(|other| *other == state)
+}
+
+/// The defaults of a kind, if it was defined.
+pub fn kind(name: &str) -> Option<Kind> {
+    KIND.run(&[text(name)], |rows| {
+        (!rows.is_empty()).then(|| Kind {
+            queue: rows.text(0, 1),
+            priority: rows.int(0, 2).map(|priority| priority as i16),
+            max_attempts: rows.int(0, 3),
+            timeout: rows.datum(0, 4).map(time::read_datum),
+            retry: rows.datum(0, 5).map(|d| Kept::new(Jsonb::from_datum(d))),
+            unique_opts: rows.datum(0, 6).map(|d| Kept::new(Jsonb::from_datum(d))),
+        })
+    })
+}
+
+/// What is set of a queue, if anything is.
+pub fn queue(name: &str) -> Option<Queue> {
+    QUEUE.run(&[text(name)], |rows| {
+        (!rows.is_empty()).then(|| {
+            let kept = |column| {
+                let micros = rows.big(0, column)?;
+                Some((micros >= 0).then_some(micros))
+            };
+            Queue {
+                is_paused: rows.bool(0, 1) == Some(true),
+                concurrency: rows.int(0, 2),
+                rate: rows.int(0, 3).zip(rows.datum(0, 4).map(time::read_datum)),
+                retention: [kept(5), kept(6), kept(7)],
+            }
+        })
+    })
+}
+
+/// Queues that keep jobs of a state for another time than the system.
+pub fn queues_with_retention(state: State) -> Vec<(String, Option<i64>)> {
+    let column = 1 + final_index(state).expect("only final jobs are kept for a time") as i32;
+    RETENTIONS.run(&[], |rows| {
+        (0..rows.len())
+            .filter_map(|row| {
+                let micros = rows.big(row, 1 + column)?;
+                Some((rows.text(row, 1)?, (micros >= 0).then_some(micros)))
+            })
+            .collect()
+    })
+}
+
+/// The tables whose changes make what was read before stale.
+pub fn tables() -> [Oid; 2] {
+    // SAFETY: look-ups in the catalog's caches.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(c"jobs".as_ptr(), true);
+        [c"kind", c"queue"].map(|name| pg_sys::get_relname_relid(name.as_ptr(), schema))
+    }
+}
+
+/// Writes the defaults of a kind.
+pub fn set_kind(
+    name: &str,
+    queue: Option<&str>,
+    priority: Option<i16>,
+    max_attempts: Option<i32>,
+    timeout: Option<Interval>,
+    retry: Option<Jsonb>,
+    unique_opts: Option<Jsonb>,
+) {
+    SET_KIND.execute(&[
+        text(name),
+        queue.and_then(text),
+        priority.map(Datum::from),
+        max_attempts.map(Datum::from),
+        timeout.map(time::interval_datum),
+        retry.map(Jsonb::datum),
+        unique_opts.map(Jsonb::datum),
+    ]);
+}
+
+/// Pauses a queue, or lets it go on.
+pub fn pause(queue: &str, at: Option<i64>) {
+    PAUSE.execute(&[text(queue), at.map(Datum::from)]);
+}
+
+/// Writes the limits of a queue and how long its jobs are kept; rows for the limits that are new.
+pub fn set_queue(queue: &str, settings: &Queue) {
+    let micros = |kept: Option<Option<i64>>| kept.map(|kept| Datum::from(kept.unwrap_or(-1)));
+    let [completed, cancelled, discarded] = settings.retention.map(micros);
+    SET_QUEUE.execute(&[
+        text(queue),
+        settings.concurrency.map(Datum::from),
+        settings.rate.map(|(rate, _)| Datum::from(rate)),
+        settings
+            .rate
+            .map(|(_, period)| time::interval_datum(period)),
+        completed,
+        cancelled,
+        discarded,
+    ]);
+}
+
+static KIND: Plan = Plan::new(
+    "SELECT k.queue, k.priority::integer, k.max_attempts, k.timeout, k.retry, k.unique_opts FROM jobs.kind k WHERE k.kind = $1",
+    &[TEXT],
+);
+static QUEUE: Plan = Plan::new(
+    "SELECT q.paused_at IS NOT NULL, q.concurrency, q.rate, q.rate_period, q.retention_completed, q.retention_cancelled, q.retention_discarded
+       FROM jobs.queue q WHERE q.queue = $1",
+    &[TEXT],
+);
+static RETENTIONS: Plan = Plan::new(
+    "SELECT q.queue, q.retention_completed, q.retention_cancelled, q.retention_discarded FROM jobs.queue q
+      WHERE num_nonnulls(q.retention_completed, q.retention_cancelled, q.retention_discarded) > 0",
+    &[],
+);
+static SET_KIND: Plan = Plan::new(
+    "INSERT INTO jobs.kind (kind, queue, priority, max_attempts, timeout, retry, unique_opts) VALUES ($1, $2, $3, $4, $5, $6, $7)
+     ON CONFLICT (kind) DO UPDATE
+        SET queue = excluded.queue, priority = excluded.priority, max_attempts = excluded.max_attempts,
+            timeout = excluded.timeout, retry = excluded.retry, unique_opts = excluded.unique_opts",
+    &[TEXT, TEXT, INT2, INT4, SPAN, JSONB, JSONB],
+);
+static PAUSE: Plan = Plan::new(
+    "INSERT INTO jobs.queue AS q (queue, paused_at) VALUES ($1, $2)
+     ON CONFLICT (queue) DO UPDATE SET paused_at = CASE WHEN $2 IS NULL THEN NULL ELSE COALESCE(q.paused_at, $2) END",
+    &[TEXT, AT],
+);
+static SET_QUEUE: Plan = Plan::new(
+    "INSERT INTO jobs.queue (queue, concurrency, rate, rate_period, retention_completed, retention_cancelled, retention_discarded)
+     VALUES ($1, $2, $3, $4, $5, $6, $7)
+     ON CONFLICT (queue) DO UPDATE
+        SET concurrency = excluded.concurrency, rate = excluded.rate, rate_period = excluded.rate_period,
+            retention_completed = excluded.retention_completed, retention_cancelled = excluded.retention_cancelled,
+            retention_discarded = excluded.retention_discarded",
+    &[TEXT, INT4, INT4, SPAN, INT8, INT8, INT8],
+);

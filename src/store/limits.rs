@@ -1,0 +1,162 @@
+//! Limits of queues: how many jobs of one run at a time, how many start in a period. Each that may
+//! is a row; a fetch takes rows that nobody else has, so fetches do not wait for each other.
+
+use std::collections::BTreeSet;
+
+use jobs_core::interval::Interval;
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Arg, Plan, text};
+use super::types::*;
+use crate::pg::array;
+use crate::pg::time;
+
+/// Locks up to so many free slots of a queue.
+pub fn lock_slots(queue: &str, most: usize) -> Vec<i64> {
+    numbers(&LOCK_SLOTS, &[text(queue), big(most as i64)])
+}
+
+/// Gives slots to jobs that run, a job a slot.
+pub fn occupy(slots: &[i64], jobs: &[i64]) {
+    if !jobs.is_empty() {
+        OCCUPY.execute(&[bigs(&slots[..jobs.len()]), bigs(jobs)]);
+    }
+}
+
+/// Frees the slots of jobs that do not run any more.
+pub fn free(slots: &[i64]) {
+    if slots.is_empty() {
+        return;
+    }
+    let over_limit: BTreeSet<String> = FREE.run(&[bigs(slots)], |rows| {
+        (0..rows.len())
+            .filter_map(|row| rows.text(row, 1))
+            .collect()
+    });
+    for queue in over_limit {
+        trim(&queue);
+    }
+}
+
+/// Drops free slots that a queue has more than its limit. One session at a time, so that none drops too many.
+fn trim(queue: &str) {
+    let queue = [text(queue)];
+    LOCK_QUEUE.execute(&queue);
+    DROP_FREE_SLOTS.execute(&queue);
+    NOTE_OVER_LIMIT.execute(&queue);
+}
+
+/// Locks up to so many of a queue's starts that may be made now.
+pub fn lock_starts(queue: &str, most: usize, now: i64) -> Vec<i64> {
+    numbers(&LOCK_STARTS, &[text(queue), big(most as i64), big(now)])
+}
+
+/// Makes starts: each may be made again a period later.
+pub fn start(starts: &[i64], now: i64, period: Interval) {
+    if !starts.is_empty() {
+        START.execute(&[bigs(starts), big(time::add(now, period))]);
+    }
+}
+
+/// Gives slots to the jobs of a queue that run without one. To be called before the queue's row is
+/// locked: it waits for whoever is finishing one of them.
+pub fn slot_running(queue: &str) {
+    SLOT_RUNNING.execute(&[text(queue)]);
+}
+
+/// Makes a queue have as many slots as its row says, which the caller has written; more as long as
+/// more jobs run.
+pub fn set_slots(queue: &str) {
+    ADD_SLOTS.execute(&[text(queue)]);
+    trim(queue);
+}
+
+/// Makes a queue have so many starts.
+pub fn set_starts(queue: &str, limit: Option<i32>, now: i64) {
+    let limit = big(limit.unwrap_or(0).into());
+    ADD_STARTS.execute(&[text(queue), limit, big(now)]);
+    DROP_STARTS.execute(&[text(queue), limit]);
+}
+
+fn numbers(plan: &Plan, args: &[Arg]) -> Vec<i64> {
+    plan.run(args, |rows| {
+        (0..rows.len())
+            .map(|row| rows.big(row, 1).expect("slots are not null"))
+            .collect()
+    })
+}
+
+fn big(value: i64) -> Arg {
+    Some(Datum::from(value))
+}
+
+fn bigs(values: &[i64]) -> Arg {
+    let values: Vec<Arg> = values.iter().map(|value| big(*value)).collect();
+    Some(array::build(INT8, &values))
+}
+
+static LOCK_SLOTS: Plan = Plan::new(
+    "SELECT s.slot FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL ORDER BY s.slot LIMIT $2 FOR UPDATE SKIP LOCKED",
+    &[TEXT, INT8],
+);
+static OCCUPY: Plan = Plan::new(
+    "UPDATE jobs.queue_slot s SET job_id = n.job_id FROM unnest($1, $2) AS n(slot, job_id) WHERE s.slot = n.slot",
+    &[INT8S, INT8S],
+);
+static FREE: Plan = Plan::new(
+    "WITH freed AS (UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1) RETURNING s.queue)
+     SELECT q.queue FROM jobs.queue q WHERE q.is_over_limit AND q.queue IN (SELECT f.queue FROM freed f)",
+    &[INT8S],
+);
+static LOCK_QUEUE: Plan = Plan::new(
+    "SELECT FROM jobs.queue WHERE queue = $1 FOR UPDATE",
+    &[TEXT],
+);
+static DROP_FREE_SLOTS: Plan = Plan::new(
+    "DELETE FROM jobs.queue_slot WHERE slot IN (
+       SELECT s.slot FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL ORDER BY s.slot DESC
+        LIMIT GREATEST(0, (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1)
+                          - COALESCE((SELECT q.concurrency FROM jobs.queue q WHERE q.queue = $1), 0))
+          FOR UPDATE SKIP LOCKED)",
+    &[TEXT],
+);
+static NOTE_OVER_LIMIT: Plan = Plan::new(
+    "UPDATE jobs.queue q SET is_over_limit = NOT is_over_limit
+      WHERE q.queue = $1
+        AND is_over_limit <> ((SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1) > COALESCE(q.concurrency, 0))",
+    &[TEXT],
+);
+static LOCK_STARTS: Plan = Plan::new(
+    "SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at <= $3 ORDER BY s.free_at LIMIT $2 FOR UPDATE SKIP LOCKED",
+    &[TEXT, INT8, AT],
+);
+static START: Plan = Plan::new(
+    "UPDATE jobs.queue_start s SET free_at = $2 WHERE s.slot = ANY ($1)",
+    &[INT8S, AT],
+);
+static SLOT_RUNNING: Plan = Plan::new(
+    "WITH unlimited AS (
+       SELECT r.job_id, nextval('jobs.job_seq') AS slot FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+        WHERE j.queue = $1 AND r.slot IS NULL FOR UPDATE OF r),
+     limited AS (UPDATE jobs.running r SET slot = u.slot FROM unlimited u WHERE r.job_id = u.job_id)
+     INSERT INTO jobs.queue_slot (slot, job_id, queue) SELECT slot, job_id, $1 FROM unlimited",
+    &[TEXT],
+);
+static ADD_SLOTS: Plan = Plan::new(
+    "INSERT INTO jobs.queue_slot (slot, queue)
+     SELECT nextval('jobs.job_seq'), q.queue
+       FROM jobs.queue q, generate_series(1, q.concurrency - (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = q.queue))
+      WHERE q.queue = $1",
+    &[TEXT],
+);
+static ADD_STARTS: Plan = Plan::new(
+    "INSERT INTO jobs.queue_start (slot, free_at, queue)
+     SELECT nextval('jobs.job_seq'), $3, $1
+       FROM generate_series(1, $2 - (SELECT count(*) FROM jobs.queue_start s WHERE s.queue = $1))",
+    &[TEXT, INT8, AT],
+);
+static DROP_STARTS: Plan = Plan::new(
+    "DELETE FROM jobs.queue_start WHERE slot IN (
+       SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at DESC OFFSET $2)",
+    &[TEXT, INT8],
+);
