@@ -1,0 +1,166 @@
+//! Working jobs: together with the worker's own rows, and when the worker dies.
+
+use std::time::{Duration, Instant};
+
+use jobs_tests::{Client, Cluster, Mode, poll_until, sqlstate};
+
+const SOON: Duration = Duration::from_secs(30);
+
+async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+async fn fetch(db: &Client, more: &str) -> Option<(i64, i64, i32)> {
+    let sql = format!("select id, token, attempt from jobs.fetch({more})");
+    let row = db.query_opt(&sql, &[]).await.unwrap();
+    row.map(|row| (row.get(0), row.get(1), row.get(2)))
+}
+
+/// Fetches a job that is to come back.
+async fn fetch_soon(db: &Client, more: &str) -> (i64, i64, i32) {
+    let begun = Instant::now();
+    loop {
+        if let Some(job) = fetch(db, more).await {
+            return job;
+        }
+        assert!(begun.elapsed() < SOON, "nothing comes back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts() {
+    // The worker of the database rescues: nobody else does anything for the job.
+    let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
+    cluster.allow(10, "57P01 client backend ");
+    let db = cluster.database("poison").await;
+    let id: i64 = scalar(
+        &db,
+        "select id from jobs.insert('poison', max_attempts => 3, retry => '{\"strategy\": \"constant\", \"initial\": 0.01, \"jitter\": false}')",
+    )
+    .await;
+    for attempt in 1..=3 {
+        let worker = cluster.connect("poison").await;
+        let fetched = fetch_soon(&worker, "lease => '200 ms'").await;
+        assert_eq!((fetched.0, fetched.2), (id, attempt));
+        let pid: i32 = scalar(&worker, "select pg_backend_pid()").await;
+        let killed: bool = scalar(&db, &format!("select pg_terminate_backend({pid})")).await;
+        assert!(killed);
+    }
+    let sql = format!("select state::text from jobs.jobs where id = {id}");
+    poll_until("it is discarded", SOON, async || {
+        scalar::<String>(&db, &sql).await == "discarded"
+    })
+    .await;
+    let errors: i64 = scalar(
+        &db,
+        "select count(*) from jobs.errors where details ->> 'type' = 'lease_expired'",
+    )
+    .await;
+    assert_eq!(errors, 3);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(fetch(&db, "").await, None, "it never comes back");
+}
+
+#[tokio::test]
+async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("together").await;
+    db.batch_execute("create table result (job bigint primary key, what text)")
+        .await
+        .unwrap();
+    let both = async |id: i64| -> (String, i64) {
+        (
+            scalar(
+                &db,
+                &format!("select state::text from jobs.jobs where id = {id}"),
+            )
+            .await,
+            scalar(
+                &db,
+                &format!("select count(*) from result where job = {id}"),
+            )
+            .await,
+        )
+    };
+    for (end, expected) in [
+        ("rollback", ("running".to_string(), 0)),
+        ("commit", ("completed".to_string(), 1)),
+    ] {
+        let worker = cluster.connect("together").await;
+        worker
+            .batch_execute("select jobs.insert('k')")
+            .await
+            .unwrap();
+        let (id, token, _) = fetch(&worker, "").await.unwrap();
+        worker
+            .batch_execute(&format!(
+                "begin; insert into result values ({id}, 'x'); select jobs.complete({id}, {token}, '{{\"rows\": 1}}'); {end}"
+            ))
+            .await
+            .unwrap();
+        assert_eq!(both(id).await, expected, "{end}");
+        if end == "rollback" {
+            // Its worker still holds it, and may try again.
+            worker
+                .batch_execute(&format!(
+                    "select jobs.fail({id}, {token}, 'x', retryable => false)"
+                ))
+                .await
+                .unwrap();
+        }
+    }
+    let output: String = scalar(
+        &db,
+        "select output::text from jobs.jobs where state = 'completed'",
+    )
+    .await;
+    assert_eq!(output, "{\"rows\": 1}");
+    // A savepoint that is rolled back takes the completion back, and the job can be failed instead.
+    db.batch_execute("select jobs.insert('k')").await.unwrap();
+    let (id, token, _) = fetch(&db, "").await.unwrap();
+    db.batch_execute(&format!(
+        "begin; savepoint a; insert into result values ({id}, 'x'); select jobs.complete({id}, {token}); rollback to a;
+         select jobs.fail({id}, {token}, 'second thoughts', retryable => false); commit"
+    ))
+    .await
+    .unwrap();
+    assert_eq!(both(id).await, ("discarded".into(), 0));
+}
+
+#[tokio::test]
+async fn what_a_crash_interrupts_is_done_again() {
+    let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
+    let db = cluster.database("crash").await;
+    db.batch_execute(
+        "create table done (job bigint, attempt int);
+         select jobs.insert('k', retry => '{\"strategy\": \"constant\", \"initial\": 0.01}')",
+    )
+    .await
+    .unwrap();
+    let (id, token, _) = fetch(&db, "lease => '1 second'").await.unwrap();
+    // It has done its work, and the server dies before the commit.
+    db.batch_execute(&format!(
+        "begin; insert into done values ({id}, 1); select jobs.complete({id}, {token})"
+    ))
+    .await
+    .unwrap();
+    cluster.kill9();
+    cluster.start_again();
+    let db = cluster.connect("crash").await;
+    let (again, new_token, attempt) = fetch_soon(&db, "").await;
+    assert_eq!((again, attempt), (id, 2));
+    assert_ne!(new_token, token);
+    // The one that was thought dead comes back and is told so.
+    let late = db
+        .batch_execute(&format!("select jobs.complete({id}, {token})"))
+        .await;
+    assert_eq!(sqlstate(late), "55000");
+    db.batch_execute(&format!(
+        "begin; insert into done values ({id}, 2); select jobs.complete({id}, {new_token}); commit"
+    ))
+    .await
+    .unwrap();
+    assert_eq!(scalar::<i64>(&db, "select count(*) from done").await, 1);
+    cluster.stop(Mode::Fast);
+}
