@@ -151,7 +151,6 @@ proptest! {
         let next = Tried {
             attempt: tried.attempt.saturating_add(1),
             errors_before: tried.errors_before.saturating_add(1),
-            ..tried
         };
         prop_assert!(policy.delay_micros(tried, unit_random) <= policy.delay_micros(next, unit_random));
     }
