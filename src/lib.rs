@@ -6,6 +6,7 @@ mod api;
 mod config;
 mod error;
 mod fault;
+mod options;
 mod pg;
 mod settings;
 mod store;

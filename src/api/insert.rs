@@ -1,163 +1,22 @@
 //! Section 2 of the contract: `jobs.insert`, `jobs.insert_many`, `jobs.insert_batch`.
 
-use std::rc::Rc;
-
 use jobs_core::error::{nearest, shown};
-use jobs_core::interval::{self, Interval};
-use jobs_core::policy::Policy;
-use jobs_core::state::State;
+use jobs_core::interval;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 use serde_json::Value;
 
 use super::check;
-use crate::config;
 use crate::error::{Error, OrRaise, Result};
+use crate::options::{Checked, Options};
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
-use crate::pg::jsonb::{Jsonb, Kept};
+use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::store::config::Kind;
 use crate::store::insert::NewJob;
-use crate::unique::policy::{self, Subject};
 use crate::unique::{self, Candidate, Outcome};
 use crate::worker::wake;
-
-const DEFAULT_PRIORITY: i16 = 1;
-const DEFAULT_MAX_ATTEMPTS: i32 = 25;
-
-/// Where jobs of a kind go.
-pub fn default_queue(defaults: &Kind) -> String {
-    defaults.queue.clone().unwrap_or_else(|| "default".into())
-}
-
-/// What jobs of a kind are unique by: a driver's JSON null is left out as well.
-pub fn unique_opts(given: Option<Jsonb>, defaults: &Kind) -> Option<Jsonb> {
-    let given = given.filter(|options| !options.is_null());
-    given.or(defaults.unique_opts.as_ref().map(Kept::get))
-}
-
-/// Everything about a job but its kind and args; `None` is the default.
-#[derive(Clone, Default)]
-struct Options {
-    unique: Option<Jsonb>,
-    queue: Option<String>,
-    priority: Option<i32>,
-    scheduled_at: Option<i64>,
-    max_attempts: Option<i32>,
-    tags: Option<Vec<String>>,
-    meta: Option<Jsonb>,
-    timeout: Option<Interval>,
-    retry: Option<Jsonb>,
-    expires_at: Option<i64>,
-    pending: bool,
-}
-
-impl Options {
-    /// Checks everything that can be wrong about these options; what is left per job of this kind are its args.
-    fn checked(&self, kind: &str) -> Result<Checked<'_>> {
-        let defaults = config::kind(kind).unwrap_or_default();
-        let meta = check::object("meta", self.meta)?;
-        let retry = check::retry(self.retry)?;
-        let given = self
-            .queue
-            .as_deref()
-            .map(|queue| check::name("queue", Some(queue)));
-        Ok(Checked {
-            queue: match given.transpose()? {
-                Some(queue) => queue.to_string(),
-                None => default_queue(&defaults),
-            },
-            priority: match self.priority {
-                Some(priority) => check::priority(priority)?,
-                None => defaults.priority.unwrap_or(DEFAULT_PRIORITY),
-            },
-            scheduled_at: self
-                .scheduled_at
-                .map(|at| check::finite("scheduled_at", at))
-                .transpose()?,
-            expires_at: self
-                .expires_at
-                .map(|at| check::finite("expires_at", at))
-                .transpose()?,
-            max_attempts: match self.max_attempts {
-                Some(attempts) => check::max_attempts(attempts)?,
-                None => defaults.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
-            },
-            timeout: self
-                .timeout
-                .map(check::timeout)
-                .transpose()?
-                .or(defaults.timeout),
-            meta,
-            retry: retry.or(defaults.retry.as_ref().map(Kept::get)),
-            policy: policy::parse(unique_opts(self.unique, &defaults))?,
-            options: self,
-            _defaults: defaults,
-        })
-    }
-}
-
-/// Options that are valid, ready for any number of jobs.
-struct Checked<'a> {
-    queue: String,
-    priority: i16,
-    scheduled_at: Option<i64>,
-    expires_at: Option<i64>,
-    max_attempts: i32,
-    timeout: Option<Interval>,
-    meta: Option<Jsonb>,
-    retry: Option<Jsonb>,
-    policy: Option<Rc<Policy>>,
-    options: &'a Options,
-    /// what some of the values stand in
-    _defaults: Rc<Kind>,
-}
-
-impl<'a> Checked<'a> {
-    fn candidate<'b>(&'b self, kind: &'b str, args: Jsonb) -> Result<Candidate<'b>> {
-        let now = time::now();
-        let state = match self.scheduled_at {
-            _ if self.options.pending => State::Pending,
-            Some(at) if at > now => State::Scheduled,
-            _ => State::Available,
-        };
-        let unique_key = match &self.policy {
-            None => None,
-            Some(policy) => Some(policy::key(
-                policy,
-                &Subject {
-                    kind,
-                    args,
-                    meta: self.meta,
-                    queue: &self.queue,
-                    at: self.scheduled_at.unwrap_or(now),
-                },
-            )?),
-        };
-        Ok(Candidate {
-            job: NewJob {
-                kind,
-                args,
-                queue: &self.queue,
-                priority: self.priority,
-                state,
-                created_at: now,
-                scheduled_at: self.scheduled_at,
-                expires_at: self.expires_at,
-                max_attempts: self.max_attempts,
-                tags: self.options.tags.clone(),
-                meta: self.meta,
-                timeout: self.timeout,
-                retry: self.retry,
-                unique_key,
-                hold: self.policy.as_ref().and_then(|policy| policy.hold),
-            },
-            policy: self.policy.clone(),
-        })
-    }
-}
 
 /// Inserts one job. See the COMMENT in sql/40_produce.sql.
 #[allow(clippy::too_many_arguments)]

@@ -1,7 +1,7 @@
 //! What SQL calls: parse the arguments, call, answer. The declarations with names,
 //! defaults and COMMENTs stand in sql/, one file a section, under the same names.
 
-mod check;
+pub(crate) mod check;
 mod configure;
 mod fetch;
 mod finish;

@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use super::check;
 use crate::config;
 use crate::error::{OrRaise, Result};
+use crate::options;
 use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -27,7 +28,7 @@ fn unique_key(
     let run = || {
         let defaults = config::kind(check::name("kind", kind)?).unwrap_or_default();
         let subject = subject(kind, args, queue, meta, scheduled_at, &defaults)?;
-        let policy = policy::parse(super::insert::unique_opts(unique_opts, &defaults))?;
+        let policy = policy::parse(options::unique_opts(unique_opts, &defaults))?;
         policy
             .map(|policy| policy::key(&policy, &subject))
             .transpose()
@@ -48,8 +49,7 @@ fn explain_unique(
     let run = || {
         let defaults = config::kind(check::name("kind", kind)?).unwrap_or_default();
         let subject = subject(kind, args, queue, meta, scheduled_at, &defaults)?;
-        let Some(policy) = policy::parse(super::insert::unique_opts(unique_opts, &defaults))?
-        else {
+        let Some(policy) = policy::parse(options::unique_opts(unique_opts, &defaults))? else {
             let mut cells = vec![Cell::Null; 7];
             cells[6] = Cell::Text("insert".into());
             return Ok(Record(cells));

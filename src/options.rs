@@ -1,0 +1,164 @@
+//! What a job is inserted with beside its kind and args: as it was given, and as it is
+//! once it is checked and the defaults are filled in.
+
+use std::rc::Rc;
+
+use jobs_core::interval::Interval;
+use jobs_core::policy::Policy;
+use jobs_core::state::State;
+
+use crate::api::check;
+use crate::config;
+use crate::error::Result;
+use crate::pg::jsonb::{Jsonb, Kept};
+use crate::pg::time;
+use crate::store::config::Kind;
+use crate::store::insert::NewJob;
+use crate::unique::Candidate;
+use crate::unique::policy::{self, Subject};
+
+const DEFAULT_PRIORITY: i16 = 1;
+const DEFAULT_MAX_ATTEMPTS: i32 = 25;
+
+/// Where jobs of a kind go.
+pub fn default_queue(defaults: &Kind) -> String {
+    defaults.queue.clone().unwrap_or_else(|| "default".into())
+}
+
+/// What jobs of a kind are unique by: a driver's JSON null is left out as well.
+pub fn unique_opts(given: Option<Jsonb>, defaults: &Kind) -> Option<Jsonb> {
+    let given = given.filter(|options| !options.is_null());
+    given.or(defaults.unique_opts.as_ref().map(Kept::get))
+}
+
+/// Everything about a job but its kind and args, as given; `None` is the default.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// its policy
+    pub unique: Option<Jsonb>,
+    /// where
+    pub queue: Option<String>,
+    /// lower runs first
+    pub priority: Option<i32>,
+    /// when it is due
+    pub scheduled_at: Option<i64>,
+    /// all tries, the first one too
+    pub max_attempts: Option<i32>,
+    /// for finding it
+    pub tags: Option<Vec<String>>,
+    /// an object of any members
+    pub meta: Option<Jsonb>,
+    /// how long one try may run
+    pub timeout: Option<Interval>,
+    /// when it is tried again
+    pub retry: Option<Jsonb>,
+    /// when it is of no use any more
+    pub expires_at: Option<i64>,
+    /// whether it waits to be activated
+    pub pending: bool,
+}
+
+impl Options {
+    /// Checks everything that can be wrong about these options; what is left per job of this kind are its args.
+    pub fn checked(&self, kind: &str) -> Result<Checked<'_>> {
+        let defaults = config::kind(kind).unwrap_or_default();
+        let meta = check::object("meta", self.meta)?;
+        let retry = check::retry(self.retry)?;
+        let given = self
+            .queue
+            .as_deref()
+            .map(|queue| check::name("queue", Some(queue)));
+        Ok(Checked {
+            queue: match given.transpose()? {
+                Some(queue) => queue.to_string(),
+                None => default_queue(&defaults),
+            },
+            priority: match self.priority {
+                Some(priority) => check::priority(priority)?,
+                None => defaults.priority.unwrap_or(DEFAULT_PRIORITY),
+            },
+            scheduled_at: self
+                .scheduled_at
+                .map(|at| check::finite("scheduled_at", at))
+                .transpose()?,
+            expires_at: self
+                .expires_at
+                .map(|at| check::finite("expires_at", at))
+                .transpose()?,
+            max_attempts: match self.max_attempts {
+                Some(attempts) => check::max_attempts(attempts)?,
+                None => defaults.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
+            },
+            timeout: self
+                .timeout
+                .map(check::timeout)
+                .transpose()?
+                .or(defaults.timeout),
+            meta,
+            retry: retry.or(defaults.retry.as_ref().map(Kept::get)),
+            policy: policy::parse(unique_opts(self.unique, &defaults))?,
+            options: self,
+            _defaults: defaults,
+        })
+    }
+}
+
+/// Options that are valid, ready for any number of jobs.
+pub struct Checked<'a> {
+    queue: String,
+    priority: i16,
+    scheduled_at: Option<i64>,
+    expires_at: Option<i64>,
+    max_attempts: i32,
+    timeout: Option<Interval>,
+    meta: Option<Jsonb>,
+    retry: Option<Jsonb>,
+    policy: Option<Rc<Policy>>,
+    options: &'a Options,
+    /// what some of the values stand in
+    _defaults: Rc<Kind>,
+}
+
+impl<'a> Checked<'a> {
+    pub fn candidate<'b>(&'b self, kind: &'b str, args: Jsonb) -> Result<Candidate<'b>> {
+        let now = time::now();
+        let state = match self.scheduled_at {
+            _ if self.options.pending => State::Pending,
+            Some(at) if at > now => State::Scheduled,
+            _ => State::Available,
+        };
+        let unique_key = match &self.policy {
+            None => None,
+            Some(policy) => Some(policy::key(
+                policy,
+                &Subject {
+                    kind,
+                    args,
+                    meta: self.meta,
+                    queue: &self.queue,
+                    at: self.scheduled_at.unwrap_or(now),
+                },
+            )?),
+        };
+        Ok(Candidate {
+            job: NewJob {
+                kind,
+                args,
+                queue: &self.queue,
+                priority: self.priority,
+                state,
+                created_at: now,
+                scheduled_at: self.scheduled_at,
+                expires_at: self.expires_at,
+                max_attempts: self.max_attempts,
+                tags: self.options.tags.clone(),
+                meta: self.meta,
+                timeout: self.timeout,
+                retry: self.retry,
+                unique_key,
+                hold: self.policy.as_ref().and_then(|policy| policy.hold),
+            },
+            policy: self.policy.clone(),
+        })
+    }
+}
