@@ -227,3 +227,35 @@ CREATE TABLE jobs.queue_start (
 ) WITH (fillfactor = 50);
 CREATE INDEX queue_start_free ON jobs.queue_start (queue, free_at);
 COMMENT ON TABLE jobs.queue_start IS 'Queues with a limit on how many jobs start in a period: a row for each that may, with the time from which on it may again.';
+
+-- Not named periodic: that is the view.
+CREATE TABLE jobs.periodic_schedule (
+  defined_at   timestamptz NOT NULL,
+  next_run_at  timestamptz,
+  last_run_at  timestamptz,
+  last_job_id  bigint,
+  priority     integer,
+  max_attempts integer,
+  last_skipped boolean     NOT NULL DEFAULT false,
+  name         text        COLLATE "C" NOT NULL,
+  cron         text        NOT NULL,
+  time_zone    text        NOT NULL,
+  kind         text        COLLATE "C" NOT NULL,
+  queue        text        COLLATE "C",
+  args         jsonb       NOT NULL,
+  unique_opts  jsonb,
+  meta         jsonb,
+  retry        jsonb,
+  tags         text[],
+  timeout      interval,
+  last_error   text,
+  CONSTRAINT periodic_schedule_pkey PRIMARY KEY (name)
+);
+CREATE INDEX periodic_schedule_due ON jobs.periodic_schedule (next_run_at);
+COMMENT ON TABLE jobs.periodic_schedule IS
+  'Periodic jobs: when, and what is inserted then (null: the default at that time). Who has a row locked inserts the job of its tick and notes that in the same transaction.';
+COMMENT ON COLUMN jobs.periodic_schedule.defined_at IS 'When it was defined: no earlier tick counts.';
+COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or sooner where the last one is to be tried again; null: never.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';

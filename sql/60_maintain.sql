@@ -5,7 +5,7 @@ RETURNS TABLE (task text, rows bigint, duration interval, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON FUNCTION jobs.maintain() IS
-$$Runs every maintenance task once: schedule (due jobs become available), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs).
+$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs).
 A row per task; a failing task is reported in error and does not stop the others. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.installed() RETURNS void

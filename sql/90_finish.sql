@@ -19,5 +19,6 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.kind', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
 
 SELECT jobs.installed();

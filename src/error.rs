@@ -1,5 +1,7 @@
 //! Errors that users see: SQLSTATE, message, DETAIL with the rule, HINT with the fix.
 
+use std::fmt;
+
 use jobs_core::error::Invalid;
 use jobs_core::state::State;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -155,6 +157,13 @@ impl Error {
         }
         report.report(PgLogLevel::ERROR);
         unreachable!("reporting an error does not return");
+    }
+}
+
+/// The message alone.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

@@ -7,6 +7,7 @@ mod config;
 mod error;
 mod fault;
 mod options;
+mod periodic;
 mod pg;
 mod settings;
 mod store;
@@ -36,9 +37,14 @@ pgrx::extension_sql_file!(
     requires = ["work"]
 );
 pgrx::extension_sql_file!(
+    "../sql/56_periodic.sql",
+    name = "periodic",
+    requires = ["configure"]
+);
+pgrx::extension_sql_file!(
     "../sql/60_maintain.sql",
     name = "maintain",
-    requires = ["configure"]
+    requires = ["periodic"]
 );
 pgrx::extension_sql_file!(
     "../sql/90_finish.sql",

@@ -8,4 +8,5 @@ mod finish;
 mod insert;
 mod maintain;
 mod manage;
+mod periodic;
 mod unique;

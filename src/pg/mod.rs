@@ -1,5 +1,5 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows,
-//! arrays, times, subtransactions, uncommitted rows. All that is unsafe about it stays in here and
+//! arrays, times, time zones, subtransactions, uncommitted rows. All that is unsafe about it stays in here and
 //! in [`crate::store::spi`].
 
 pub mod answer;
@@ -8,3 +8,4 @@ pub mod dirty;
 pub mod jsonb;
 pub mod subxact;
 pub mod time;
+pub mod zone;

@@ -194,7 +194,7 @@ pub fn forget_releases(horizon: i64, limit: i64) -> usize {
     FORGET_RELEASES.execute(&[big(horizon), big(limit)])
 }
 
-/// When a job will be due next for maintenance. What is only to be cleared away can wait for the
+/// When something will be due next for maintenance. What is only to be cleared away can wait for the
 /// next pass.
 pub fn next_due(retention: Retention) -> Option<i64> {
     let micros = |r: Option<i64>| r.map(Datum::from);
@@ -371,6 +371,7 @@ static NEXT_DUE: Plan = Plan::new(
            (SELECT min(lease_expires_at) FROM jobs.running),
            (SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL),
            (SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL),
+           (SELECT min(next_run_at) FROM jobs.periodic_schedule),
            (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'completed') + $1 * '1 us'::interval,
            (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'cancelled') + $2 * '1 us'::interval,
            (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'discarded') + $3 * '1 us'::interval)"

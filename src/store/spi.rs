@@ -9,11 +9,14 @@
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
 use crate::fault;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
 
 /// A parameter; `None` is null.
 pub type Arg = Option<Datum>;
@@ -169,6 +172,26 @@ impl Tuples {
         let datum = self.datum(row, column)?;
         // SAFETY: the column is bytea.
         unsafe { Vec::<u8>::from_datum(datum, false) }
+    }
+
+    /// A column that is jsonb, copied out of the rows into the memory of the caller.
+    pub fn jsonb(&self, row: usize, column: i32) -> Option<Jsonb> {
+        let value = Jsonb::from_datum(self.datum(row, column)?);
+        // SAFETY: a varlena, copied into the memory that was current before SPI_connect.
+        let copy = unsafe { pg_sys::SPI_datumTransfer(value.datum(), false, -1) };
+        Some(Jsonb::from_datum(copy))
+    }
+
+    /// A column that is an interval.
+    pub fn span(&self, row: usize, column: i32) -> Option<Interval> {
+        self.datum(row, column).map(time::read_datum)
+    }
+
+    /// A column that is text[] without nulls.
+    pub fn texts(&self, row: usize, column: i32) -> Option<Vec<String>> {
+        let datum = self.datum(row, column)?;
+        // SAFETY: the column is text[].
+        unsafe { Vec::<String>::from_datum(datum, false) }
     }
 
     /// A column that is a state's name as text.

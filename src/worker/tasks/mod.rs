@@ -3,6 +3,7 @@
 
 mod claims;
 mod expire;
+mod periodic;
 mod prune;
 mod rescue;
 mod schedule;
@@ -18,8 +19,9 @@ pub struct Task {
 }
 
 /// All of them, in the order in which they run.
-pub const ALL: [&Task; 5] = [
+pub const ALL: [&Task; 6] = [
     &schedule::TASK,
+    &periodic::TASK,
     &expire::TASK,
     &rescue::TASK,
     &prune::TASK,

@@ -1,4 +1,4 @@
--- jobs.maintain: schedule, expire, rescue, prune, claims.
+-- jobs.maintain: schedule, expire, rescue, prune, claims. What it does about periodic jobs is in periodic.sql.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

@@ -10,13 +10,13 @@ create temp table calls (call text);
 insert into calls values ('insert(''k'')'), ('insert(''k'', unique_opts => ''{"by_kind": true}'')'), ('insert(''k'', unique_opts => ''{"by_kind": true, "on_conflict": "reject"}'')'), ('insert_many(''[{"kind": "k"}]'')'), ('insert_many(''[]'')'),
   ('insert_batch(''k'', ''{1}'')'), ('insert_batch(''k'', ''{}'')'), ('fetch()'), ('fetch(''nosuch'')'), ('fetch_any(''{a}'')'), ('fetch_any(''{}'')'), ('complete(1, :t)'), ('complete(1, 1)'), ('complete(99, 1)'),
   ('complete_many(''{1}'', ''{:t}'')'), ('complete_many(''{}'', ''{}'')'), ('fail(1, :t, ''x'')'), ('snooze(1, :t, ''1'')'), ('release(1, :t)'), ('heartbeat(1, :t)'), ('heartbeat(1, 1)'),
-  ('cancel(1)'), ('cancel(99)'), ('retry(1)'), ('delete(1)'), ('maintain()');
+  ('cancel(1)'), ('cancel(99)'), ('retry(1)'), ('delete(1)'), ('maintain()'), ('schedule(''n'', ''@daily'', ''k'')'), ('unschedule(''n'')');
 create function pg_temp.report() returns table (call text, answer text) language sql as $$
   select c.call, pg_temp.try('select jobs.' || replace(c.call, ':t', (select token::text from jobs.jobs where id = 1))) from calls c $$;
 begin read only;
 select * from pg_temp.report();
 select jobs.unique_key('k', '{}', '{"by_kind": true}') is not null as unique_key;
-select state, (select count(*) from jobs.queues) as queues, (select count(*) from jobs.errors) as errors from jobs.jobs;
+select state, (select count(*) from jobs.queues) as queues, (select count(*) from jobs.errors) as errors, (select count(*) from jobs.periodic) as periodic from jobs.jobs;
 commit;
 begin isolation level serializable read only deferrable;
 select distinct split_part(answer, ':', 1) from pg_temp.report();

@@ -1,0 +1,99 @@
+//! Section 4 of the contract: periodic jobs.
+
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::prelude::*;
+
+use super::check;
+use crate::error::{OrRaise, Result};
+use crate::options::Options;
+use crate::periodic::{self, Ticks};
+use crate::pg::array::Array;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+use crate::store::periodic::{self as store, Definition};
+use crate::worker::wake;
+
+/// Defines a periodic job. See the COMMENT in sql/56_periodic.sql.
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn schedule(
+    name: Option<&str>,
+    cron: Option<&str>,
+    kind: Option<&str>,
+    args: Option<Jsonb>,
+    time_zone: Option<&str>,
+    unique_opts: Option<Jsonb>,
+    queue: Option<&str>,
+    priority: Option<i32>,
+    max_attempts: Option<i32>,
+    tags: Option<Array>,
+    meta: Option<Jsonb>,
+    timeout: Option<pgrx::datum::Interval>,
+    retry: Option<Jsonb>,
+) -> Option<TimestampWithTimeZone> {
+    let run = || {
+        check::writable()?;
+        let name = check::name("name", name)?;
+        let cron = check::given("cron", cron)?;
+        let kind = check::name("kind", kind)?;
+        let args = check::given("args", args)?;
+        let ticks = Ticks::of(cron, check::given("time_zone", time_zone)?)?;
+        let definition = Definition {
+            name: name.to_string(),
+            cron: cron.to_string(),
+            time_zone: ticks.time_zone(),
+            kind: kind.to_string(),
+            args,
+            options: Options {
+                unique: unique_opts,
+                queue: queue.map(str::to_string),
+                priority,
+                max_attempts,
+                tags: tags.map(|tags| check::texts("tags", tags)).transpose()?,
+                meta,
+                timeout: timeout.map(check::interval),
+                retry,
+                ..Options::default()
+            },
+        };
+        // What an insert would refuse is refused now.
+        definition.options.checked(kind)?.candidate(kind, args)?;
+        let next = define(&definition, &ticks);
+        wake::at_commit();
+        Ok(next)
+    };
+    let next: Result<Option<i64>> = run();
+    next.or_raise().map(|at| {
+        TimestampWithTimeZone::try_from(at).expect("a tick is a time that the server can hold")
+    })
+}
+
+/// Puts the definition in the place of the one before; its next tick.
+fn define(definition: &Definition, ticks: &Ticks) -> Option<i64> {
+    let before = store::lock(&definition.name);
+    // From here on, since the lock may have taken a while.
+    let now = time::now();
+    if let Some(before) = &before
+        && before.next_run_at.is_some_and(|at| at <= now)
+    {
+        // A tick that has passed is not lost because a program that begins defines it again.
+        periodic::run(before, now);
+    }
+    // A clock that was put back repeats no tick.
+    let done = before.and_then(|before| before.last_run_at);
+    let next = ticks.next(now.max(done.unwrap_or(now)));
+    store::put(definition, now, next);
+    next
+}
+
+/// Ends a periodic job. See the COMMENT in sql/56_periodic.sql.
+#[pg_extern(sql = false)]
+fn unschedule(name: Option<&str>) -> bool {
+    let run = || {
+        check::writable()?;
+        let removed = store::remove(check::name("name", name)?);
+        wake::at_commit();
+        Ok(removed)
+    };
+    run().or_raise()
+}

@@ -1,0 +1,304 @@
+//! Periodic jobs: when a definition is due, and the job of a tick.
+//!
+//! A definition is dealt with by who has its row locked, in one transaction: the job of
+//! the latest tick is inserted, and the row says that it was. So there is one job a
+//! tick, whoever looks, and however often a server is started again.
+
+use std::rc::Rc;
+
+use jobs_core::error::shown;
+use jobs_core::schedule::{self, Schedule};
+use pgrx::PgSqlErrorCode as Code;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::prelude::*;
+
+use crate::api::check;
+use crate::error::{Error, OrRaise, Result};
+use crate::options::Options;
+use crate::pg::zone::TimeZone;
+use crate::pg::{subxact, time};
+use crate::store::periodic::{self, Definition, Outcome, Periodic};
+use crate::unique;
+
+/// When a tick is tried again whose job could not be inserted just now, in microseconds.
+const AGAIN: i64 = 1_000_000;
+/// When a definition is read again that could not be, in microseconds: the server may have got the time zone.
+const READ_AGAIN: i64 = 3600 * 1_000_000;
+
+/// The ticks of a schedule in a time zone.
+#[derive(Debug)]
+pub struct Ticks {
+    schedule: Schedule,
+    zone: TimeZone,
+}
+
+impl Ticks {
+    /// Reads both.
+    pub fn of(cron: &str, time_zone: &str) -> Result<Ticks> {
+        let schedule = schedule::parse(cron, &time::read_interval)?;
+        let zone = TimeZone::find(time_zone).ok_or_else(|| {
+            Error::invalid(
+                format!("time_zone \"{}\" is not known", shown(time_zone)),
+                "time_zone is the name of a time zone that the server has.",
+            )
+            .hint("Write a name as in pg_timezone_names, for example \"Europe/Berlin\".")
+        })?;
+        Ok(Ticks { schedule, zone })
+    }
+
+    /// The time zone as the server writes it.
+    pub fn time_zone(&self) -> String {
+        self.zone.name()
+    }
+
+    /// The first tick after a moment; `None`: time ends before.
+    pub fn next(&self, after: i64) -> Option<i64> {
+        self.schedule.next(after, &|at| self.zone.show(at))
+    }
+
+    /// The latest tick that is not after a moment.
+    fn latest(&self, at: i64) -> Option<i64> {
+        self.schedule.previous_or_at(at, &|at| self.zone.show(at))
+    }
+}
+
+/// What is to be done about a tick.
+enum Decided {
+    /// nothing more
+    Done(Outcome),
+    /// to try again: this was in the way
+    Later(String),
+}
+
+/// Deals with a definition whose time has come, which the caller has locked: inserts the
+/// job of the latest tick that was missed. A job that cannot be inserted is nobody
+/// else's trouble: that is logged, and shown with the definition.
+pub fn run(due: &Periodic, now: i64) {
+    let name = &due.definition.name;
+    let ticks = match Ticks::of(&due.definition.cron, &due.definition.time_zone) {
+        Ok(ticks) => ticks,
+        Err(error) => {
+            warning!("jobs: periodic job {name:?} cannot be read: {error}");
+            let error = error.to_string();
+            return periodic::put_off(name, Some(now.saturating_add(READ_AGAIN)), Some(&error));
+        }
+    };
+    // Ticks up to here were dealt with, also where the clock was put back since.
+    let done = due.defined_at.max(due.last_run_at.unwrap_or(i64::MIN));
+    let next = ticks.next(done.max(now));
+    let Some(tick) = ticks.latest(now).filter(|tick| *tick > done) else {
+        return periodic::put_off(name, next, None);
+    };
+    match insert(&due.definition, tick) {
+        Decided::Done(outcome) => {
+            if let Some(error) = &outcome.error {
+                warning!("jobs: periodic job {name:?} skipped a tick: {error}");
+            }
+            periodic::note_tick(name, tick, next, &outcome);
+        }
+        Decided::Later(error) => {
+            periodic::put_off(name, Some(now.saturating_add(AGAIN)), Some(&error));
+        }
+    }
+}
+
+/// Inserts the job of a tick, in a subtransaction.
+fn insert(definition: &Definition, tick: i64) -> Decided {
+    let options = Options {
+        scheduled_at: Some(tick),
+        ..definition.options.clone()
+    };
+    let work = || {
+        let kind = check::name("kind", Some(&definition.kind))?;
+        let checked = options.checked(kind)?;
+        let mut candidate = checked.candidate(kind, definition.args)?;
+        // Nobody else's periodic jobs shall wait for a transaction that inserts this one's key.
+        let waits = candidate
+            .policy
+            .as_mut()
+            .is_some_and(|policy| std::mem::replace(&mut Rc::make_mut(policy).wait, false));
+        unique::insert_one(&candidate).map(|outcome| (outcome, waits))
+    };
+    match subxact::attempt(|| work().or_raise()) {
+        Ok((unique::Outcome::Busy, true)) => {
+            Decided::Later("the unique key is being inserted by another transaction".into())
+        }
+        Ok((outcome, _)) => Decided::Done(told(&outcome)),
+        Err(error) => failed(error),
+    }
+}
+
+fn told(outcome: &unique::Outcome) -> Outcome {
+    use unique::Outcome as Inserted;
+    let (job, skipped) = match outcome {
+        Inserted::Inserted(id) => (Some(*id), false),
+        Inserted::Replaced(replacement) => (Some(replacement.id), false),
+        Inserted::Existing(holder) => (Some(holder.id), true),
+        Inserted::Earlier(_) | Inserted::Busy => (None, true),
+    };
+    Outcome {
+        job,
+        skipped,
+        error: None,
+    }
+}
+
+/// What an error says about trying again.
+fn failed(error: Box<CaughtError>) -> Decided {
+    let (code, message) = subxact::describe(&error);
+    match code {
+        // Whoever cancels means all of it.
+        Code::ERRCODE_QUERY_CANCELED => error.rethrow(),
+        Code::ERRCODE_T_R_SERIALIZATION_FAILURE
+        | Code::ERRCODE_T_R_DEADLOCK_DETECTED
+        | Code::ERRCODE_LOCK_NOT_AVAILABLE
+        | Code::ERRCODE_INSUFFICIENT_RESOURCES
+        | Code::ERRCODE_DISK_FULL
+        | Code::ERRCODE_OUT_OF_MEMORY => Decided::Later(message),
+        _ => Decided::Done(Outcome {
+            error: Some(message),
+            ..Outcome::default()
+        }),
+    }
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::Ticks;
+    use crate::pg::time::read_timestamp;
+
+    /// The ticks after a moment are these, each of them the latest one until the next.
+    #[track_caller]
+    fn assert_ticks(cron: &str, time_zone: &str, after: &str, expected: &[&str]) {
+        let ticks = Ticks::of(cron, time_zone).expect("valid");
+        let at = |text: &str| read_timestamp(text).expect("a timestamp");
+        let mut last = at(after);
+        for tick in expected {
+            let next = ticks.next(last).expect("there is one");
+            assert_eq!(next, at(tick), "{cron} in {time_zone}: {tick}");
+            assert_eq!(ticks.latest(next), Some(next), "{cron}: {tick}");
+            assert!(
+                ticks.latest(next - 1).is_none_or(|before| before <= last),
+                "{cron}: before {tick}"
+            );
+            last = next;
+        }
+    }
+
+    #[pg_test]
+    fn a_tick_that_the_clock_skips_comes_right_after() {
+        assert_ticks(
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2024-03-30 00:00Z",
+            &[
+                "2024-03-30 01:30Z",
+                "2024-03-31 01:00Z",
+                "2024-04-01 00:30Z",
+            ],
+        );
+        assert_ticks(
+            "30 2 * * *",
+            "America/New_York",
+            "2024-03-09 00:00Z",
+            &[
+                "2024-03-09 07:30Z",
+                "2024-03-10 07:00Z",
+                "2024-03-11 06:30Z",
+            ],
+        );
+        assert_ticks(
+            "15 2 * * *",
+            "Australia/Lord_Howe",
+            "2024-10-05 00:00Z",
+            &["2024-10-05 15:30Z", "2024-10-06 15:15Z"],
+        );
+    }
+
+    #[pg_test]
+    fn a_tick_that_the_clock_repeats_comes_once() {
+        assert_ticks(
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2024-10-26 00:00Z",
+            &[
+                "2024-10-26 00:30Z",
+                "2024-10-27 00:30Z",
+                "2024-10-28 01:30Z",
+            ],
+        );
+        assert_ticks(
+            "30 1 * * *",
+            "America/New_York",
+            "2024-11-02 00:00Z",
+            &[
+                "2024-11-02 05:30Z",
+                "2024-11-03 05:30Z",
+                "2024-11-04 06:30Z",
+            ],
+        );
+    }
+
+    #[pg_test]
+    fn what_is_for_every_hour_goes_on_through_changes() {
+        assert_ticks(
+            "*/30 * * * *",
+            "Europe/Berlin",
+            "2024-03-31 00:00Z",
+            &[
+                "2024-03-31 00:30Z",
+                "2024-03-31 01:00Z",
+                "2024-03-31 01:30Z",
+            ],
+        );
+        assert_ticks(
+            "@hourly",
+            "America/New_York",
+            "2024-11-03 04:30Z",
+            &[
+                "2024-11-03 05:00Z",
+                "2024-11-03 06:00Z",
+                "2024-11-03 07:00Z",
+            ],
+        );
+    }
+
+    #[pg_test]
+    fn times_of_the_day_are_those_of_the_time_zone() {
+        assert_ticks(
+            "0 9 * * mon-fri",
+            "Europe/Berlin",
+            "2024-03-29 08:00Z",
+            &["2024-04-01 07:00Z", "2024-04-02 07:00Z"],
+        );
+        assert_ticks(
+            "@daily",
+            "Asia/Kolkata",
+            "2024-01-01 00:00Z",
+            &["2024-01-01 18:30Z", "2024-01-02 18:30Z"],
+        );
+        assert_ticks(
+            "@monthly",
+            "UTC",
+            "2024-01-31 12:00Z",
+            &["2024-02-01 00:00Z", "2024-03-01 00:00Z"],
+        );
+    }
+
+    #[pg_test]
+    fn what_is_every_so_often_knows_no_time_zone() {
+        assert_ticks(
+            "every 90 minutes",
+            "Europe/Berlin",
+            "2024-03-31 00:00Z",
+            &[
+                "2024-03-31 01:30Z",
+                "2024-03-31 03:00Z",
+                "2024-03-31 04:30Z",
+            ],
+        );
+    }
+}
