@@ -99,9 +99,9 @@ COMMENT ON VIEW jobs.unique_claims IS
   'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key. until: when the last hold on it runs out; null: no job holds it by itself.';
 
 CREATE VIEW jobs.periodic AS
-SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
+SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
        p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
        p.args, p.unique_opts, p.priority, p.max_attempts, p.tags, p.meta, p.timeout, p.retry
-  FROM jobs.periodic_schedule p;
+  FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind;
 COMMENT ON VIEW jobs.periodic IS
   'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default).';

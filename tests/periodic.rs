@@ -54,7 +54,8 @@ async fn hours_pass(db: &Client, hours: u32) {
     .await;
 }
 
-const DUE: &str = "select count(*) from jobs.periodic where next_run_at <= clock_timestamp()";
+/// Those that are due, or were put off since somebody else was at work on their key.
+const DUE: &str = "select count(*) from jobs.periodic where next_run_at <= clock_timestamp() or last_error is not null";
 
 /// Jobs of a kind.
 async fn count(db: &Client, kind: &str) -> i64 {
