@@ -1,5 +1,5 @@
 -- Section 4 of the contract: claim jobs, finish them, move them about.
--- Rust: src/api/fetch.rs, src/api/finish.rs, src/api/manage.rs
+-- Rust: src/api/fetch.rs, src/api/wait.rs, src/api/finish.rs, src/api/manage.rs
 
 CREATE FUNCTION jobs.fetch(
   queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
@@ -26,6 +26,16 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
 COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[]) IS
 $$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left.$$;
+
+-- Ends transactions, so it can be neither SECURITY DEFINER nor have settings of its own: it looks at the tables as its owner.
+CREATE PROCEDURE jobs.wait(
+  queue text DEFAULT 'default', timeout interval DEFAULT '30 s')
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'wait_wrapper';
+COMMENT ON PROCEDURE jobs.wait(text, interval) IS
+$$Returns as soon as a job of the queue may be ready to be fetched, else after the timeout (0: at once): woken by the commit that makes it available, or when it is due. There may be none: somebody else can be faster.
+While it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
+Errors: 25001 inside a transaction block, 22023, 22004 a null, 25006 on a standby.$$;
 
 CREATE FUNCTION jobs.complete(
   id bigint, token bigint, output jsonb DEFAULT NULL)

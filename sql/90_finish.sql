@@ -1,5 +1,5 @@
--- Nothing is granted to PUBLIC: functions would be by default.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA jobs FROM PUBLIC;
+-- Nothing is granted to PUBLIC: functions and procedures would be by default.
+REVOKE ALL ON ALL ROUTINES IN SCHEMA jobs FROM PUBLIC;
 
 -- pg_dump takes the rows of these along with the extension.
 SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');

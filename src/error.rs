@@ -123,6 +123,21 @@ impl Error {
         Error::new(Code::ERRCODE_READ_ONLY_SQL_TRANSACTION, message).hint(hint)
     }
 
+    /// 25001: what ends transactions, called where there is one to be kept.
+    pub fn in_transaction(what: &str) -> Error {
+        Error {
+            detail: Some(
+                "It ends the transaction, so that it holds no snapshot and no lock while it waits."
+                    .into(),
+            ),
+            ..Error::new(
+                Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
+                format!("{what} cannot run inside a transaction block"),
+            )
+        }
+        .hint("Call it in autocommit mode, as a statement of its own.")
+    }
+
     /// 0A000: what this extension does not do.
     pub fn unsupported(message: &str, hint: &str) -> Error {
         Error::new(Code::ERRCODE_FEATURE_NOT_SUPPORTED, message).hint(hint)

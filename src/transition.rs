@@ -15,6 +15,7 @@ use crate::pg::time;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
 use crate::store::place::{self, Changes, Failure, Luggage, Place, Stopped};
+use crate::worker::news;
 
 /// What is told of a failed attempt.
 pub struct Told<'a> {
@@ -69,12 +70,10 @@ pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, O
         },
     );
     match (state, due_at) {
-        (State::Retryable, Some(due_at)) => {
-            place::put_scheduled(id, state, due_at, &stopped.luggage)
-        }
+        (State::Retryable, Some(due_at)) => put_scheduled(id, state, due_at, &stopped.luggage),
         (State::Available, due_at) => {
             stopped.luggage.scheduled_at = due_at;
-            place::put_ready(id, &stopped.luggage);
+            put_ready(id, &stopped.luggage);
         }
         _ => {
             stopped.luggage.token = told.token;
@@ -111,11 +110,11 @@ pub fn given_back(
     stopped.luggage.attempt -= 1;
     let state = match due_at {
         Some(due_at) => {
-            place::put_scheduled(id, State::Scheduled, due_at, &stopped.luggage);
+            put_scheduled(id, State::Scheduled, due_at, &stopped.luggage);
             State::Scheduled
         }
         None => {
-            place::put_ready(id, &stopped.luggage);
+            put_ready(id, &stopped.luggage);
             State::Available
         }
     };
@@ -205,13 +204,13 @@ pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
     let id = place.id;
     place::rewrite(id, changes);
     match (place.state, changes.scheduled_at) {
-        (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &luggage),
+        (State::Pending, _) => put_scheduled(id, State::Pending, i64::MAX, &luggage),
         (_, Some(at)) => return Some(put_due(id, at, luggage)),
-        (State::Available, None) if changes.lane() => place::put_ready(id, &luggage),
+        (State::Available, None) if changes.lane() => put_ready(id, &luggage),
         (State::Available, None) => place::put_back(place, &luggage),
         (state, None) => {
             let due_at = luggage.scheduled_at.unwrap_or_else(time::now);
-            place::put_scheduled(id, state, due_at, &luggage);
+            put_scheduled(id, state, due_at, &luggage);
         }
     }
     Some(place.state)
@@ -227,12 +226,26 @@ pub fn activated(place: &Place) -> Option<State> {
 /// Makes a job that was taken out wait until it is due, or available if it is.
 fn put_due(id: i64, due_at: i64, mut luggage: Luggage) -> State {
     if due_at > time::now() {
-        place::put_scheduled(id, State::Scheduled, due_at, &luggage);
+        put_scheduled(id, State::Scheduled, due_at, &luggage);
         return State::Scheduled;
     }
     luggage.scheduled_at = Some(due_at);
-    place::put_ready(id, &luggage);
+    put_ready(id, &luggage);
     State::Available
+}
+
+/// Makes a job available, and remembers to tell who waits for it.
+pub fn put_ready(id: i64, luggage: &Luggage) {
+    if let Some(queue) = place::put_ready(id, luggage) {
+        news::available(&queue);
+    }
+}
+
+/// Makes a job wait, and remembers to tell who may have to get up earlier for it.
+fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) {
+    if let Some(queue) = place::put_scheduled(id, state, due_at, luggage) {
+        news::waits(&queue);
+    }
 }
 
 /// Acts on a job where it is seen, and when it has moved meanwhile (`None`) looks again, until

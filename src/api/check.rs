@@ -15,15 +15,22 @@ const LONGEST_NAME: usize = 127;
 
 /// Refuses where nothing can be written.
 pub fn writable() -> Result<()> {
-    // SAFETY: reads the state of the server and of the transaction.
-    unsafe {
-        if pg_sys::RecoveryInProgress() {
-            Err(Error::read_only(true))
-        } else if pg_sys::XactReadOnly {
-            Err(Error::read_only(false))
-        } else {
-            Ok(())
-        }
+    primary()?;
+    // SAFETY: reads the state of the transaction.
+    if unsafe { pg_sys::XactReadOnly } {
+        Err(Error::read_only(false))
+    } else {
+        Ok(())
+    }
+}
+
+/// Refuses on a standby.
+pub fn primary() -> Result<()> {
+    // SAFETY: reads the state of the server.
+    if unsafe { pg_sys::RecoveryInProgress() } {
+        Err(Error::read_only(true))
+    } else {
+        Ok(())
     }
 }
 

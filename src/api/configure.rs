@@ -12,7 +12,7 @@ use crate::store::config as store;
 use crate::store::config::Queue;
 use crate::store::limits;
 use crate::unique::policy;
-use crate::worker::wake;
+use crate::worker::{news, wake};
 
 /// The most that concurrency and rate can be: each is a row.
 const MOST_SLOTS: i32 = 10_000;
@@ -67,8 +67,10 @@ fn resume_queue(queue: Option<&str>) {
 
 fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
     check::writable()?;
-    store::pause(check::name("queue", queue)?, at);
+    let queue = check::name("queue", queue)?;
+    store::pause(queue, at);
     config::changed();
+    news::available(queue);
     wake::at_commit();
     Ok(())
 }
@@ -120,6 +122,7 @@ fn configure_queue(
         limits::set_slots(queue);
         limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
         config::changed();
+        news::available(queue);
         wake::at_commit();
         Ok(())
     };

@@ -11,7 +11,7 @@ use crate::pg::array::Array;
 use crate::pg::time;
 use crate::store::fetch::{self, Fetch, Room};
 use crate::store::limits;
-use crate::worker::wake;
+use crate::worker::{news, wake};
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
 const DUE_AT_LEAST: usize = 1000;
@@ -100,13 +100,19 @@ fn claim(
                 .as_ref()
                 .map(|(starts, period)| (&starts[..], *period)),
         };
+        let mut due = 0;
         if fetch::has_due(queue, fetch.now) {
-            fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
+            due = fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
-        left -= fetch::claim(queue, &fetch, &tokens(most), &room, |claimed| {
+        let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, |claimed| {
             (0..claimed.len()).for_each(|row| rows.push_datums(claimed.datums(row)));
             claimed.len()
         });
+        if due > claimed {
+            // The others are for others.
+            news::available(queue);
+        }
+        left -= claimed;
         if left == 0 {
             break;
         }

@@ -61,7 +61,7 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
         place::grant_attempt(place.id);
     }
     luggage.scheduled_at = Some(now);
-    place::put_ready(place.id, &luggage);
+    transition::put_ready(place.id, &luggage);
     if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
         claims::come_back(key, place.id, now);
     }

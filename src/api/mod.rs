@@ -10,3 +10,4 @@ mod maintain;
 mod manage;
 mod periodic;
 mod unique;
+mod wait;

@@ -1,11 +1,13 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows,
-//! arrays, times, time zones, subtransactions, uncommitted rows. All that is unsafe about it stays in here and
+//! arrays, times, time zones, subtransactions, procedures, roles, uncommitted rows. All that is unsafe about it stays in here and
 //! in [`crate::store::spi`].
 
 pub mod answer;
 pub mod array;
 pub mod dirty;
 pub mod jsonb;
+pub mod procedure;
+pub mod role;
 pub mod subxact;
 pub mod time;
 pub mod zone;

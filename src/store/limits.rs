@@ -46,6 +46,22 @@ fn trim(queue: &str) {
     NOTE_OVER_LIMIT.execute(&queue);
 }
 
+/// Whether a queue has a free slot.
+pub fn has_free_slot(queue: &str) -> bool {
+    HAS_FREE_SLOT.execute(&[text(queue)]) > 0
+}
+
+/// When the next start of a queue may be made.
+pub fn next_start(queue: &str) -> Option<i64> {
+    NEXT_START.run(&[text(queue)], |rows| {
+        if rows.is_empty() {
+            None
+        } else {
+            rows.big(0, 1)
+        }
+    })
+}
+
 /// Locks up to so many of a queue's starts that may be made now.
 pub fn lock_starts(queue: &str, most: usize, now: i64) -> Vec<i64> {
     numbers(&LOCK_STARTS, &[text(queue), big(most as i64), big(now)])
@@ -98,6 +114,14 @@ fn bigs(values: &[i64]) -> Arg {
 static LOCK_SLOTS: Plan = Plan::new(
     "SELECT s.slot FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL ORDER BY s.slot LIMIT $2 FOR UPDATE SKIP LOCKED",
     &[TEXT, INT8],
+);
+static HAS_FREE_SLOT: Plan = Plan::new(
+    "SELECT FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL LIMIT 1",
+    &[TEXT],
+);
+static NEXT_START: Plan = Plan::new(
+    "SELECT s.free_at FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at LIMIT 1",
+    &[TEXT],
 );
 static OCCUPY: Plan = Plan::new(
     "UPDATE jobs.queue_slot s SET job_id = n.job_id FROM unnest($1, $2) AS n(slot, job_id) WHERE s.slot = n.slot",

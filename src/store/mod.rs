@@ -13,6 +13,7 @@ pub mod maintain;
 pub mod periodic;
 pub mod place;
 pub mod spi;
+pub mod wait;
 
 /// The types of parameters, short enough to stand beside their statement.
 pub(crate) mod types {

@@ -12,7 +12,7 @@ use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
 use super::limits;
-use super::spi::{Arg, Plan, text};
+use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
@@ -231,13 +231,18 @@ fn read_retry(stored: Datum) -> Retry {
         .unwrap_or_default()
 }
 
-/// Makes a job available, at the end of its lane.
-pub fn put_ready(id: i64, luggage: &Luggage) {
-    PUT_READY.execute(&[
+/// Makes a job available, at the end of its lane; its queue.
+pub fn put_ready(id: i64, luggage: &Luggage) -> Option<String> {
+    let args = [
         big(id),
         Some(Datum::from(luggage.attempt)),
         luggage.scheduled_at.map(Datum::from),
-    ]);
+    ];
+    PUT_READY.run(&args, queue)
+}
+
+fn queue(rows: &Tuples) -> Option<String> {
+    (!rows.is_empty()).then(|| rows.text(0, 1).expect("queues are not null"))
 }
 
 /// Puts a job that was taken out of `ready` back where it was.
@@ -252,14 +257,15 @@ pub fn put_back(place: &Place, luggage: &Luggage) {
     ]);
 }
 
-/// Makes a job wait until `due_at`, as scheduled or retryable.
-pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) {
-    PUT_SCHEDULED.execute(&[
+/// Makes a job wait until `due_at`, as scheduled or retryable; its queue.
+pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) -> Option<String> {
+    let args = [
         big(id),
         text(state.as_str()),
         big(due_at),
         Some(Datum::from(luggage.attempt)),
-    ]);
+    ];
+    PUT_SCHEDULED.run(&args, queue)
 }
 
 /// Makes a job final.
@@ -484,7 +490,7 @@ static REQUEST_CANCEL: Plan = Plan::new(
 static PUT_READY: Plan = Plan::new(
     "INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
      SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), j.expires_at, $2, j.priority, j.queue
-       FROM jobs.job j WHERE j.id = $1",
+       FROM jobs.job j WHERE j.id = $1 RETURNING queue",
     &[INT8, INT4, AT],
 );
 static PUT_BACK: Plan = Plan::new(
@@ -494,7 +500,7 @@ static PUT_BACK: Plan = Plan::new(
 );
 static PUT_SCHEDULED: Plan = Plan::new(
     "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
-     SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1",
+     SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1 RETURNING queue",
     &[INT8, TEXT, AT, INT4],
 );
 static PUT_FINISHED: Plan = Plan::new(

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::pg::subxact;
 use crate::store::claims::Holder;
 use crate::store::insert::{self, NewJob};
+use crate::worker::news;
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate<'a> {
@@ -75,6 +76,12 @@ pub struct Replacement {
 
 /// Inserts one job.
 pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
+    let outcome = one(candidate)?;
+    note(candidate, &outcome);
+    Ok(outcome)
+}
+
+fn one(candidate: &Candidate) -> Result<Outcome> {
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
@@ -122,7 +129,25 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
 
 /// Inserts jobs in one go, as if one by one in their order.
 pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
-    Batch::of_many(candidates).insert()
+    let outcomes = Batch::of_many(candidates).insert()?;
+    for (candidate, outcome) in candidates.iter().zip(&outcomes) {
+        note(candidate, outcome);
+    }
+    Ok(outcomes)
+}
+
+/// Remembers to tell who waits for a job that was inserted.
+fn note(candidate: &Candidate, outcome: &Outcome) {
+    let state = match outcome {
+        Outcome::Inserted(_) => candidate.job.state,
+        Outcome::Replaced(replacement) => replacement.state,
+        Outcome::Existing(_) | Outcome::Earlier(_) | Outcome::Busy => return,
+    };
+    match state {
+        State::Available => news::available(candidate.job.queue),
+        State::Scheduled => news::waits(candidate.job.queue),
+        _ => {}
+    }
 }
 
 /// The answer that a committed job gives without any lock, if one does.

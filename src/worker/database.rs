@@ -10,6 +10,7 @@ use super::process;
 use super::tasks::{self, Round, Task};
 use super::wake::{self, Slot};
 use crate::config;
+use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::store::{extension, maintain};
@@ -161,25 +162,6 @@ fn in_extension<T>(work: impl FnOnce() -> T) -> Result<Option<T>, Leave> {
             warning!("jobs: maintenance failed: {message} ({code:?})");
             Ok(None)
         }
-    }
-}
-
-/// Runs `work` with the rights of a role and nothing more: what others may have attached
-/// to the tables must not run as superuser. An abort restores the role by itself.
-fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
-    let (mut before, mut context) = (pg_sys::InvalidOid, 0);
-    // SAFETY: saves, sets and restores within one transaction.
-    unsafe {
-        pg_sys::GetUserIdAndSecContext(&mut before, &mut context);
-        pg_sys::SetUserIdAndSecContext(
-            role,
-            context
-                | (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION)
-                    as i32,
-        );
-        let done = work();
-        pg_sys::SetUserIdAndSecContext(before, context);
-        done
     }
 }
 

@@ -3,13 +3,17 @@
 //! A launcher without a database ([`launcher`]) starts a worker for each database that
 //! has the extension ([`database`]), which stays as long as there is work and goes when
 //! there is none, or when somebody wants to drop, rename or copy its database. Sessions
-//! wake them through shared memory ([`wake`]). All that the worker does are the
+//! wake them through shared memory ([`wake`]), and sessions that wait for jobs as well
+//! ([`waiters`]). All that the worker does are the
 //! [`tasks`], which `jobs.maintain()` runs as well.
 
+mod bounded;
 mod database;
 mod launcher;
+pub mod news;
 mod process;
 pub mod tasks;
+pub mod waiters;
 pub mod wake;
 
 /// Registers what has to be there from the server's start. Without preload there is no
@@ -25,6 +29,7 @@ pub fn register() {
     };
     if preloading && !upgrading {
         wake::register();
+        waiters::register();
         launcher::register();
     }
 }

@@ -7,6 +7,8 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
+use super::{news, waiters};
+
 /// Databases that can be woken; those beyond are still visited now and then.
 pub const SLOTS: usize = 256;
 
@@ -62,6 +64,11 @@ pub fn register() {
     unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) };
 }
 
+/// Whether there is shared memory.
+pub fn is_preloaded() -> bool {
+    PRELOADED.load(Ordering::Relaxed)
+}
+
 /// Wakes the worker of this database when the transaction commits.
 pub fn at_commit() {
     PENDING.store(true, Ordering::Relaxed);
@@ -77,11 +84,20 @@ unsafe extern "C-unwind" fn on_transaction_end(
         event,
         XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE
     );
-    if over && PENDING.swap(false, Ordering::Relaxed) && event != XACT_EVENT_ABORT {
+    if !over {
+        return;
+    }
+    // SAFETY: set for the life of the session.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    news::end(|news| {
+        if event == XACT_EVENT_COMMIT {
+            waiters::wake(database, news);
+        }
+    });
+    if PENDING.swap(false, Ordering::Relaxed) && event != XACT_EVENT_ABORT {
         // A prepared transaction wakes too early and, at COMMIT PREPARED, not again:
         // the worker's regular visit finds it.
-        // SAFETY: set for the life of the session.
-        unsafe { touch(pg_sys::MyDatabaseId) };
+        touch(database);
     }
 }
 
@@ -197,7 +213,7 @@ fn attend(latch: &AtomicUsize) {
 /// every process is prepared for.
 fn set_latch(latch: &AtomicUsize) -> bool {
     let latch = latch.load(Ordering::SeqCst) as *mut pg_sys::Latch;
-    if !latch.is_null() && PRELOADED.load(Ordering::Relaxed) {
+    if !latch.is_null() && is_preloaded() {
         // SAFETY: latches are never freed.
         unsafe { pg_sys::SetLatch(latch) };
     }

@@ -19,12 +19,12 @@ select o.type, o.identity as outside_of_the_schema from pg_depend d, lateral pg_
  where d.refclassid = 'pg_extension'::regclass and d.refobjid = (select oid from pg_extension where extname = 'jobs') and d.deptype = 'e' and coalesce(o.schema, o.identity) <> 'jobs' and o.identity !~ '^jobs\.';
 
 -- What it promises is there.
-select name as missing from unnest('{insert,insert_many,insert_batch,unique_key,fetch,fetch_any,complete,complete_many,fail,snooze,release,heartbeat,cancel,retry,delete,maintain,schedule,unschedule}'::text[]) name
+select name as missing from unnest('{insert,insert_many,insert_batch,unique_key,fetch,fetch_any,complete,complete_many,fail,snooze,release,heartbeat,cancel,retry,delete,maintain,schedule,unschedule,wait}'::text[]) name
  where not exists (select from pg_proc where pronamespace = 'jobs'::regnamespace and proname = name);
 select enum_range(null::jobs.state);
--- No function is overloaded; all run with the extension's rights and a search_path of their own.
+-- No function is overloaded; all run with the extension's rights and a search_path of their own. (Procedures that do cannot end transactions.)
 select proname as overloaded from pg_proc where pronamespace = 'jobs'::regnamespace group by 1 having count(*) > 1;
-select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and (not prosecdef or proconfig is distinct from '{"search_path=pg_catalog, pg_temp"}');
+select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and prokind <> 'p' and (not prosecdef or proconfig is distinct from '{"search_path=pg_catalog, pg_temp"}');
 -- Names and defaults of parameters.
 select proname, pg_get_function_arguments(oid), pg_get_function_result(oid) from pg_proc where pronamespace = 'jobs'::regnamespace and proname in
   ('insert', 'insert_many', 'insert_batch', 'unique_key', 'fetch', 'fetch_any', 'complete', 'complete_many', 'fail', 'snooze', 'release', 'heartbeat', 'cancel', 'retry', 'delete', 'maintain', 'schedule', 'unschedule') order by 1;
@@ -36,7 +36,7 @@ select relname as granted from pg_class where relnamespace = 'jobs'::regnamespac
 select has_schema_privilege('public', 'jobs', 'usage') as usage, has_schema_privilege('public', 'jobs', 'create') as "create";
 create role jobs_test_nobody;
 set role jobs_test_nobody;
-select pg_temp.code(c) as refused, count(*) from unnest(array['select jobs.insert(''k'')', 'select jobs.fetch()', 'select jobs.cancel(1)', 'select jobs.maintain()', 'select jobs.unique_key(''k'')', 'table jobs.jobs', 'table jobs.job', 'table jobs.queues', 'table jobs.errors', 'table jobs.periodic', 'table jobs.periodic_schedule', 'select jobs.schedule(''n'', ''@daily'', ''k'')', 'select jobs.unschedule(''n'')']) c group by 1;
+select pg_temp.code(c) as refused, count(*) from unnest(array['select jobs.insert(''k'')', 'select jobs.fetch()', 'select jobs.cancel(1)', 'select jobs.maintain()', 'select jobs.unique_key(''k'')', 'call jobs.wait()', 'table jobs.jobs', 'table jobs.job', 'table jobs.queues', 'table jobs.errors', 'table jobs.periodic', 'table jobs.periodic_schedule', 'select jobs.schedule(''n'', ''@daily'', ''k'')', 'select jobs.unschedule(''n'')']) c group by 1;
 reset role;
 drop role jobs_test_nobody;
 

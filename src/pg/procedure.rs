@@ -1,0 +1,88 @@
+//! Procedures that end the transaction in which they are called.
+
+use std::time::Duration;
+
+use pgrx::pg_sys::{self, FunctionCallInfo, Oid};
+
+/// Whether a procedure was called where it may end the transaction without ending anything
+/// of its caller: as a statement of its own, or by another procedure that may do so and has
+/// written nothing yet.
+pub fn may_end_transaction(call: FunctionCallInfo) -> bool {
+    // SAFETY: CALL hands this over as the context of the call.
+    unsafe {
+        let context: *const pg_sys::CallContext = (*call).context.cast();
+        !context.is_null()
+            && (*context).type_ == pg_sys::NodeTag::T_CallContext
+            && !(*context).atomic
+            && !pg_sys::IsSubTransaction()
+            && pg_sys::MyXactFlags & pg_sys::XACT_FLAGS_PIPELINING as i32 == 0
+            && pg_sys::GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
+    }
+}
+
+/// The procedure that is being called.
+pub fn called(call: FunctionCallInfo) -> Oid {
+    // SAFETY: set by whoever calls.
+    unsafe { (*(*call).flinfo).fn_oid }
+}
+
+/// Runs a procedure's body, which may call [`next_transaction`].
+pub fn run<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: the SPI protocol; an error unwinds through here and Postgres cleans up.
+    unsafe {
+        pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
+        let done = body();
+        pg_sys::SPI_finish();
+        done
+    }
+}
+
+/// Commits, and begins the next transaction: it has no snapshot and no lock before it does
+/// something.
+pub fn next_transaction() {
+    // SAFETY: called within `run`, with no snapshot left on the stack but the portal's own.
+    unsafe { pg_sys::SPI_commit() };
+}
+
+/// Runs `work`, which only reads, in what is left of a transaction that has done nothing
+/// yet; under READ COMMITTED, whatever the session's default is.
+pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the level may be set as long as there is no snapshot; what is pushed is popped,
+    // or dropped by an abort.
+    unsafe {
+        pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        let done = work();
+        pg_sys::PopActiveSnapshot();
+        next_transaction();
+        done
+    }
+}
+
+// Not among pgrx' bindings.
+unsafe extern "C-unwind" {
+    fn pq_check_connection() -> bool;
+}
+
+/// Sleeps until this process' latch is set, and then does what signals ask for: ends the
+/// statement or the session. Ends the session also when the postmaster or the client is gone.
+pub fn sleep(at_most: Duration) {
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // Rounded up: what is due in half a millisecond is not due yet.
+    let milliseconds = at_most.as_micros().div_ceil(1000).min(3_600_000);
+    // SAFETY: this process' own latch and its own variables.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            events as i32,
+            milliseconds as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+        if pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote && !pq_check_connection() {
+            pg_sys::ClientConnectionLost = 1;
+            pg_sys::InterruptPending = 1;
+        }
+    }
+    pgrx::check_for_interrupts!();
+}

@@ -1,0 +1,898 @@
+//! `CALL jobs.wait`: it returns when there is a job, soon, and meanwhile it is in nobody's way.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use jobs_tests::{Client, Cluster, Mode, poll_until, rng, sqlstate};
+use rand::Rng;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Error, NoTls};
+
+/// Well below the second after which a session looks by itself.
+const AT_ONCE: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_secs(20);
+
+/// A server on which only commits can wake a session: there is no background worker.
+fn without_worker() -> Cluster {
+    Cluster::builder().set("jobs.enabled", "off").start()
+}
+
+async fn number(db: &Client, sql: &str) -> i64 {
+    db.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.unwrap();
+}
+
+/// A session that waits, until it is told to have returned.
+struct Waiter {
+    pid: i32,
+    task: JoinHandle<(Result<u64, Error>, Instant, Client)>,
+}
+
+impl Waiter {
+    /// Calls, and returns when the session sleeps.
+    async fn start(db: &Client, client: Client, call: &str) -> Waiter {
+        let pid: i32 = client
+            .query_one("select pg_backend_pid()", &[])
+            .await
+            .unwrap()
+            .get(0);
+        let call = call.to_string();
+        let waiter = Waiter {
+            pid,
+            task: tokio::spawn(async move {
+                let outcome = client.execute(&call, &[]).await;
+                (outcome, Instant::now(), client)
+            }),
+        };
+        poll_until("it sleeps", SOON, async || waiter.sleeps(db).await).await;
+        waiter
+    }
+
+    async fn sleeps(&self, db: &Client) -> bool {
+        db.query_one(
+            "select exists (select from pg_stat_activity where pid = $1 and state = 'active' and wait_event_type = 'Extension')",
+            &[&self.pid],
+        )
+        .await
+        .unwrap()
+        .get(0)
+    }
+
+    /// How long after `begun` it returned.
+    async fn returned(self, begun: Instant) -> (Duration, Client) {
+        let (outcome, at, client) = self.task.await.unwrap();
+        outcome.unwrap();
+        (at.saturating_duration_since(begun), client)
+    }
+
+    async fn failed(self) -> (String, Duration) {
+        let begun = Instant::now();
+        let (outcome, at, _client) = self.task.await.unwrap();
+        (sqlstate(outcome), at.saturating_duration_since(begun))
+    }
+}
+
+/// How long a session that waits takes to return after a statement made a job available.
+async fn woken_by(db: &Client, client: Client, queue: &str, sql: &str) -> (Duration, Client) {
+    let waiter = Waiter::start(db, client, &format!("call jobs.wait('{queue}', '20 s')")).await;
+    let begun = Instant::now();
+    run(db, sql).await;
+    waiter.returned(begun).await
+}
+
+async fn timed(db: &Client, sql: &str) -> Duration {
+    let begun = Instant::now();
+    run(db, sql).await;
+    begun.elapsed()
+}
+
+#[tokio::test]
+async fn returns_within_milliseconds_of_the_commit() {
+    let cluster = without_worker();
+    let db = cluster.database("latency").await;
+    let mut client = cluster.connect("latency").await;
+    let mut latencies = Vec::new();
+    for _ in 0..50 {
+        let latency;
+        (latency, client) =
+            woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
+        latencies.push(latency);
+        assert_eq!(
+            number(&client, "select count(*) from jobs.fetch('q')").await,
+            1
+        );
+    }
+    latencies.sort();
+    println!("median {:?}, longest {:?}", latencies[25], latencies[49]);
+    assert!(latencies[49] < AT_ONCE, "{latencies:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_commit_is_missed_whenever_it_comes() {
+    let cluster = without_worker();
+    drop(cluster.database("races").await);
+    let mut rng = rng();
+    let mut pairs = Vec::new();
+    for pair in 0..6 {
+        let producer = cluster.connect("races").await;
+        let consumer = cluster.connect("races").await;
+        let delays: Vec<u64> = (0..400).map(|_| rng.random_range(0..1500)).collect();
+        pairs.push(tokio::spawn(async move {
+            let insert = format!("select jobs.insert('k', queue => 'q{pair}')");
+            let wait = format!("call jobs.wait('q{pair}', '20 s')");
+            let fetch = format!("select count(*) from jobs.fetch('q{pair}')");
+            let mut longest = Duration::ZERO;
+            for delay in delays {
+                let produce = async {
+                    // Anywhere from before the call to within its sleep.
+                    spin(Duration::from_micros(delay)).await;
+                    run(&producer, &insert).await;
+                    Instant::now()
+                };
+                let consume = async {
+                    loop {
+                        run(&consumer, &wait).await;
+                        if number(&consumer, &fetch).await == 1 {
+                            return Instant::now();
+                        }
+                    }
+                };
+                let (committed, fetched) = tokio::join!(produce, consume);
+                longest = longest.max(fetched.saturating_duration_since(committed));
+            }
+            longest
+        }));
+    }
+    for pair in pairs {
+        let longest = pair.await.unwrap();
+        println!("longest {longest:?}");
+        assert!(longest < AT_ONCE, "{longest:?}");
+    }
+}
+
+/// Sleeps for less than a millisecond, too.
+async fn spin(delay: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < delay {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_producers_and_workers_of_one_queue_lose_nothing() {
+    let cluster = without_worker();
+    let db = cluster.database("crowd").await;
+    let mut workers = Vec::new();
+    for _ in 0..8 {
+        let client = cluster.connect("crowd").await;
+        workers.push(tokio::spawn(async move {
+            let (mut done, mut last) = (0, Instant::now());
+            loop {
+                let sql = "select count(jobs.complete(id, token)) from jobs.fetch(max_jobs => 3)";
+                let fetched = number(&client, sql).await;
+                if fetched > 0 {
+                    (done, last) = (done + fetched, Instant::now());
+                } else if last.elapsed() > Duration::from_secs(3) {
+                    return done;
+                } else {
+                    run(&client, "call jobs.wait(timeout => '2 s')").await;
+                }
+            }
+        }));
+    }
+    let mut producers = Vec::new();
+    for _ in 0..6 {
+        let client = cluster.connect("crowd").await;
+        producers.push(tokio::spawn(async move {
+            for _ in 0..250 {
+                run(&client, "select jobs.insert('k')").await;
+            }
+        }));
+    }
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    let begun = Instant::now();
+    poll_until("all are completed", SOON, async || {
+        number(&db, "select count(*) from jobs.finished").await == 1500
+    })
+    .await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    let mut done = 0;
+    for worker in workers {
+        done += worker.await.unwrap();
+    }
+    assert_eq!(done, 1500);
+}
+
+#[tokio::test]
+async fn whatever_makes_a_job_available_wakes() {
+    let cluster = without_worker();
+    let db = cluster.database("ways").await;
+    let mut client = cluster.connect("ways").await;
+    let running = "select jobs.insert('k', queue => 'q'); select jobs.fetch('q')";
+    let finish = |call: &str| format!("select {call} from jobs.jobs where state = 'running'");
+    let latest = |call: &str| format!("select {call} from (select max(id) as id from jobs.job) j");
+    let unique = |policy: &str| {
+        format!(
+            "select jobs.insert('u', queue => 'q', unique_opts => '{{\"by_kind\": true, {policy}}}')"
+        )
+    };
+    for (before, statement) in [
+        ("", "select jobs.insert('k', queue => 'q')".into()),
+        ("", "select jobs.insert_batch('k', '{1,2}', queue => 'q')".into()),
+        ("", r#"select jobs.insert_many('[{"kind": "k", "queue": "other"}, {"kind": "k", "queue": "q"}]')"#.into()),
+        ("", "begin; select jobs.insert('k', queue => 'q'); savepoint s; select jobs.insert('k'); rollback to s; commit".into()),
+        ("", "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '100 ms')".into()),
+        (running, finish("jobs.release(id, token)")),
+        (running, finish("jobs.fail(id, token, 'x', '0')")),
+        (running, finish("jobs.fail(id, token, 'x', '100 ms')")),
+        (running, finish("jobs.snooze(id, token, '100 ms')")),
+        (running, format!("{}; {}", finish("jobs.complete(id, token)"), latest("jobs.retry(id)"))),
+        ("select jobs.insert('k', queue => 'q', pending => true)", latest("jobs.activate(id)")),
+        ("select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')", latest("jobs.retry(id)")),
+        ("select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')", latest("jobs.update(id, scheduled_at => clock_timestamp())")),
+        ("select jobs.insert('k', queue => 'other')", latest("jobs.update(id, queue => 'q')")),
+        ("select jobs.insert('k', queue => 'q', pending => true)", "select jobs.retry_many('q')".into()),
+        (&unique(r#""by_state": ["pending"]"#).replace("queue =>", "pending => true, queue =>"), unique(r#""by_state": ["pending"], "on_conflict": "replace""#)),
+        ("select jobs.insert('u', queue => 'other', unique_opts => '{\"by_kind\": true}')", unique(r#""on_conflict": {"update": {"available": ["queue"]}}"#)),
+        ("begin; select jobs.insert('k', queue => 'q'); select jobs.fetch('q', lease => '1 us'); commit", "select jobs.maintain(); select jobs.retry_many('q', states => '{retryable}')".into()),
+        ("", (0..100).map(|n| format!("select jobs.insert('k', queue => 'q{n}');")).collect::<String>() + "select jobs.insert('k', queue => 'q')"),
+    ] {
+        run(&db, before).await;
+        let latency;
+        (latency, client) = woken_by(&db, client, "q", &format!("begin; {statement}; commit")).await;
+        assert!(latency < AT_ONCE, "{latency:?}: {statement}");
+        assert_ne!(number(&client, "select count(*) from jobs.fetch('q', 10)").await, 0, "{statement}");
+        run(&db, "drop extension jobs; create extension jobs").await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_for_it_does_not_wake() {
+    let cluster = without_worker();
+    let db = cluster.database("others").await;
+    let other = cluster.database("another").await;
+    let call = "call jobs.wait('q', '1500 ms')";
+    let begun = Instant::now();
+    let waiter = Waiter::start(&db, cluster.connect("others").await, call).await;
+    run(
+        &db,
+        "begin; select jobs.insert('k', queue => 'q'); rollback",
+    )
+    .await;
+    run(&db, "select jobs.insert('k', queue => 'p')").await;
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'q', pending => true)",
+    )
+    .await;
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')",
+    )
+    .await;
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp())",
+    )
+    .await;
+    run(&other, "select jobs.insert('k', queue => 'q')").await;
+    let (waited, _) = waiter.returned(begun).await;
+    assert!(
+        waited >= Duration::from_millis(1500) && waited < Duration::from_secs(3),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test]
+async fn returns_when_a_job_is_due_without_the_worker() {
+    let cluster = without_worker();
+    let db = cluster.database("due").await;
+    run(
+        &db,
+        "select jobs.insert('k', scheduled_at => clock_timestamp() + '1300 ms')",
+    )
+    .await;
+    let waited = timed(&db, "call jobs.wait()").await;
+    assert!(
+        waited > Duration::from_millis(1200) && waited < Duration::from_millis(1300) + AT_ONCE,
+        "{waited:?}"
+    );
+    assert_eq!(number(&db, "select count(*) from jobs.fetch()").await, 1);
+}
+
+#[tokio::test]
+async fn what_the_worker_makes_available_wakes() {
+    let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
+    let db = cluster.database("rescued").await;
+    run(
+        &db,
+        "select jobs.insert('k'); select jobs.fetch(lease => '1 s')",
+    )
+    .await;
+    // Its first retry is 0.9 to 1.1 s after the rescue.
+    let waited = timed(&db, "call jobs.wait(timeout => '20 s')").await;
+    assert!(
+        waited > Duration::from_millis(1800) && waited < Duration::from_secs(4),
+        "{waited:?}"
+    );
+    let attempt: i32 = db
+        .query_one("select attempt from jobs.fetch()", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(attempt, 2);
+}
+
+#[tokio::test]
+async fn holds_nothing_while_it_waits() {
+    let cluster = without_worker();
+    let db = cluster.database("nothing").await;
+    run(&db, "select jobs.insert('k', queue => 'other')").await;
+    for isolation in ["read committed", "repeatable read", "serializable"] {
+        let client = cluster.connect("nothing").await;
+        run(
+            &client,
+            &format!("set default_transaction_isolation = '{isolation}'"),
+        )
+        .await;
+        run(
+            &client,
+            "set default_transaction_deferrable = on; set default_transaction_read_only = on",
+        )
+        .await;
+        let waiter = Waiter::start(&db, client, "call jobs.wait('q', '20 s')").await;
+        // For longer than it takes to look again. A look itself has all of this for less than a millisecond.
+        let mut held = 0;
+        for _ in 0..150 {
+            held += number(
+                &db,
+                &format!(
+                    "select count(*) from pg_stat_activity a left join pg_locks l on l.pid = a.pid and l.locktype <> 'virtualxid'
+                      where a.pid = {} and (a.backend_xmin is not null or a.backend_xid is not null or l.pid is not null)",
+                    waiter.pid
+                ),
+            )
+            .await
+            .min(1);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(held <= 10, "{isolation}: {held} of 150 times");
+        let begun = Instant::now();
+        run(&db, "select jobs.insert('k', queue => 'q')").await;
+        assert!(waiter.returned(begun).await.0 < AT_ONCE);
+        run(&db, "select jobs.fetch('q')").await;
+    }
+}
+
+#[tokio::test]
+async fn is_in_nobodys_way() {
+    let cluster = without_worker();
+    let db = cluster.database("busy").await;
+    drop(cluster.database("other").await);
+    let waiter = Waiter::start(
+        &db,
+        cluster.connect("busy").await,
+        "call jobs.wait('q', '60 s')",
+    )
+    .await;
+    for sql in [
+        "create database copy template other",
+        "drop database copy",
+        "alter database other rename to renamed",
+        "drop database renamed",
+        "create index concurrently on jobs.job (kind)",
+        "vacuum full jobs.ready",
+        "alter table jobs.ready add column x int",
+        "drop extension jobs",
+    ] {
+        let took = timed(&db, sql).await;
+        assert!(took < Duration::from_secs(4), "{sql} took {took:?}");
+    }
+    assert_eq!(
+        waiter.failed().await.0,
+        "42P01",
+        "what it waits for is gone"
+    );
+    // Who drops the database by force ends it.
+    let postgres = cluster.connect("postgres").await;
+    run(&db, "create extension jobs").await;
+    let waiter = Waiter::start(
+        &db,
+        cluster.connect("busy").await,
+        "call jobs.wait('q', '60 s')",
+    )
+    .await;
+    cluster.allow(
+        2,
+        "57P01 client backend busy.*FATAL:  terminating connection",
+    );
+    drop(db);
+    run(&postgres, "drop database busy with (force)").await;
+    assert_eq!(waiter.failed().await.0, "57P01");
+}
+
+#[tokio::test]
+async fn ends_when_it_is_told_to() {
+    let cluster = without_worker();
+    let db = cluster.database("ends").await;
+    let connect = || cluster.connect("ends");
+
+    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '60 s')").await;
+    run(&db, &format!("select pg_cancel_backend({})", waiter.pid)).await;
+    let (code, after) = waiter.failed().await;
+    assert_eq!(code, "57014");
+    assert!(after < AT_ONCE, "{after:?}");
+
+    let client = connect().await;
+    run(&client, "set statement_timeout = '1300 ms'").await;
+    let begun = Instant::now();
+    assert_eq!(
+        sqlstate(client.execute("call jobs.wait('q', '60 s')", &[]).await),
+        "57014"
+    );
+    assert!(
+        begun.elapsed() > Duration::from_millis(1200)
+            && begun.elapsed() < Duration::from_millis(1300) + AT_ONCE
+    );
+
+    cluster.allow(
+        1,
+        "57P01 client backend ends.*FATAL:  terminating connection",
+    );
+    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '60 s')").await;
+    run(&db, &format!("select pg_terminate_backend({})", waiter.pid)).await;
+    let (code, after) = waiter.failed().await;
+    assert_eq!(code, "57P01");
+    assert!(after < AT_ONCE, "{after:?}");
+
+    // Its client goes away without a word.
+    let config = cluster.config().dbname("ends").clone();
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let waiter = Waiter::start(&db, client, "call jobs.wait('q', '60 s')").await;
+    connection.abort();
+    let still_there = format!(
+        "select count(*) from pg_stat_activity where pid = {}",
+        waiter.pid
+    );
+    poll_until("its session ends", Duration::from_secs(5), async || {
+        number(&db, &still_there).await == 0
+    })
+    .await;
+
+    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '60 s')").await;
+    let begun = Instant::now();
+    cluster.stop(Mode::Fast);
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(waiter.failed().await.0, "57P01");
+}
+
+#[tokio::test]
+async fn ends_with_its_postmaster() {
+    let cluster = without_worker();
+    let db = cluster.database("orphan").await;
+    let waiter = Waiter::start(
+        &db,
+        cluster.connect("orphan").await,
+        "call jobs.wait('q', '60 s')",
+    )
+    .await;
+    cluster.kill9();
+    assert_ne!(waiter.failed().await.0, "00000");
+    cluster.start_again();
+}
+
+#[tokio::test]
+async fn a_crash_of_another_session_leaves_no_waiters_behind() {
+    let cluster = without_worker();
+    let db = cluster.database("crash").await;
+    let waiter = Waiter::start(
+        &db,
+        cluster.connect("crash").await,
+        "call jobs.wait('q', '60 s')",
+    )
+    .await;
+    let victim: i32 = db
+        .query_one("select pg_backend_pid()", &[])
+        .await
+        .unwrap()
+        .get(0);
+    cluster.kill9_backend(victim);
+    assert_ne!(waiter.failed().await.0, "00000");
+    cluster.allow(
+        u32::MAX,
+        "57P0[23] .*(because of crash|the database system is )",
+    );
+    poll_until("it is up again", SOON, async || {
+        cluster
+            .config()
+            .dbname("crash")
+            .connect(NoTls)
+            .await
+            .is_ok()
+    })
+    .await;
+    let db = cluster.connect("crash").await;
+    let client = cluster.connect("crash").await;
+    assert!(
+        woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')")
+            .await
+            .0
+            < AT_ONCE
+    );
+}
+
+#[tokio::test]
+async fn the_timeout_counts() {
+    let cluster = without_worker();
+    let db = cluster.database("timeouts").await;
+    let waited = timed(&db, "call jobs.wait('q', '0')").await;
+    assert!(waited < Duration::from_millis(200), "{waited:?}");
+    for milliseconds in [1, 30, 300, 1200] {
+        let waited = timed(&db, &format!("call jobs.wait('q', '{milliseconds} ms')")).await;
+        let asked = Duration::from_millis(milliseconds);
+        assert!(
+            waited >= asked && waited < asked + AT_ONCE,
+            "{asked:?}: {waited:?}"
+        );
+    }
+    // A job that is there is not waited for.
+    run(&db, "select jobs.insert('k', queue => 'q')").await;
+    let waited = timed(&db, "call jobs.wait('q', '1 year')").await;
+    assert!(waited < Duration::from_millis(200), "{waited:?}");
+}
+
+#[tokio::test]
+async fn is_refused_inside_a_transaction() {
+    let cluster = without_worker();
+    let db = cluster.database("blocks").await;
+    run(&db, "create table written (n int)").await;
+    run(
+        &db,
+        "create function f() returns void language plpgsql as 'begin call jobs.wait(); end'",
+    )
+    .await;
+    run(&db, "create procedure definer() language plpgsql security definer as 'begin call jobs.wait(); end'").await;
+    run(&db, "create procedure path() language plpgsql set search_path = pg_catalog as 'begin call jobs.wait(); end'").await;
+    for sql in [
+        "begin; call jobs.wait()",
+        "select 1; call jobs.wait()",
+        "insert into written values (1); call jobs.wait()",
+        "begin; do 'begin call jobs.wait(); end'",
+        "select f()",
+        "call definer()",
+        "call path()",
+        "do 'begin call jobs.wait(); exception when division_by_zero then null; end'",
+        // It would commit what its caller has not committed yet.
+        "do 'begin insert into written values (1); call jobs.wait(); end'",
+    ] {
+        let error = db.batch_execute(sql).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "25001", "{sql}: {error}");
+        assert!(error.hint().unwrap().contains("autocommit"), "{error:?}");
+        run(&db, "rollback").await;
+    }
+    assert_eq!(number(&db, "select count(*) from written").await, 0);
+}
+
+#[tokio::test]
+async fn a_procedure_may_wait_between_its_transactions() {
+    let cluster = without_worker();
+    let db = cluster.database("procedures").await;
+    run(
+        &db,
+        "create table done (id bigint);
+         create procedure work(jobs int) language plpgsql as $$
+         declare job record; queue text;
+         begin
+           while (select count(*) from done) < jobs loop
+             for queue in values ('q'), ('q') loop  -- an open cursor
+               call jobs.wait(queue, '5 s');
+               for job in select * from jobs.fetch(queue) loop
+                 perform jobs.complete(job.id, job.token);
+                 insert into done values (job.id);
+               end loop;
+               commit;
+             end loop;
+           end loop;
+         end $$",
+    )
+    .await;
+    let waiter = Waiter::start(&db, cluster.connect("procedures").await, "call work(3)").await;
+    let begun = Instant::now();
+    for _ in 0..4 {
+        run(&db, "select jobs.insert('k', queue => 'q')").await;
+    }
+    let (waited, _) = waiter.returned(begun).await;
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
+    assert_eq!(number(&db, "select count(*) from done").await, 4);
+    // What comes after a wait has the isolation that the session asked for.
+    run(&db, "create table seen (level text)").await;
+    run(&db, "set default_transaction_isolation = 'serializable'").await;
+    run(
+        &db,
+        "do 'begin call jobs.wait(timeout => ''10 ms''); insert into seen select current_setting(''transaction_isolation''); end'",
+    )
+    .await;
+    let level: String = db
+        .query_one("select level from seen", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(level, "serializable");
+}
+
+#[tokio::test]
+async fn works_from_every_kind_of_client() {
+    let cluster = without_worker();
+    let db = cluster.database("clients").await;
+    run(&db, "select jobs.insert('k')").await;
+    // The simple protocol; the extended one, unprepared and prepared, with parameters and without.
+    run(&db, "call jobs.wait()").await;
+    run(&db, "call jobs.wait(timeout => '1 s')").await;
+    db.execute(
+        "call jobs.wait(queue => 'default', timeout => interval '1 s')",
+        &[],
+    )
+    .await
+    .unwrap();
+    let statement = db
+        .prepare("call jobs.wait($1, make_interval(secs => $2))")
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        assert_eq!(
+            db.execute(&statement, &[&"default", &0.2f64])
+                .await
+                .unwrap(),
+            0
+        );
+    }
+    assert_eq!(db.query("call jobs.wait()", &[]).await.unwrap().len(), 0);
+    // psql, which is in autocommit unless told otherwise.
+    let psql = |setting: &str| -> Command {
+        let mut psql = cluster.bin("psql");
+        psql.args([
+            "-X",
+            "-q",
+            "-d",
+            "clients",
+            "-v",
+            setting,
+            "-v",
+            "VERBOSITY=verbose",
+            "-c",
+            "call jobs.wait()",
+        ]);
+        psql
+    };
+    let on = psql("AUTOCOMMIT=on").output().unwrap();
+    assert!(on.status.success() && on.stderr.is_empty(), "{on:?}");
+    let off = psql("AUTOCOMMIT=off").output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&off.stderr).contains("25001"),
+        "{off:?}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
+    let cluster = without_worker();
+    let db = cluster.database("rights").await;
+    run(
+        &db,
+        "create role worker login;
+         create schema evil;
+         create function evil.eq(text, text) returns boolean language plpgsql as 'begin raise exception ''evil''; end';
+         create function evil.gt(timestamptz, timestamptz) returns boolean language plpgsql as 'begin raise exception ''evil''; end';
+         create operator evil.= (function = evil.eq, leftarg = text, rightarg = text);
+         create operator evil.> (function = evil.gt, leftarg = timestamptz, rightarg = timestamptz);
+         grant usage on schema evil to worker;
+         grant usage on schema jobs to worker",
+    )
+    .await;
+    let mut config = cluster.config();
+    let worker = cluster
+        .connect_with(config.dbname("rights").user("worker"))
+        .await;
+    assert_eq!(
+        sqlstate(worker.batch_execute("call jobs.wait()").await),
+        "42501"
+    );
+    run(&db, "grant execute on procedure jobs.wait to worker").await;
+    run(&worker, "set search_path = evil, pg_catalog; create temp table ready (); create temp table scheduled ()").await;
+    let (latency, worker) = woken_by(
+        &db,
+        worker,
+        "q",
+        "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '1 h')",
+    )
+    .await;
+    assert!(latency < AT_ONCE, "{latency:?}");
+    assert_eq!(
+        sqlstate(worker.batch_execute("select from jobs.ready").await),
+        "42501",
+        "it is itself again"
+    );
+    let role: String = worker
+        .query_one("select current_user::text", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(role, "worker");
+}
+
+#[tokio::test]
+async fn seats_are_given_back_on_every_way_out() {
+    let cluster = without_worker();
+    let db = cluster.database("seats").await;
+    // More than there are; whoever gets none looks ten times a second, which takes 50 ms on the average.
+    let client = cluster.connect("seats").await;
+    run(&client, "set statement_timeout = '1 ms'").await;
+    for _ in 0..600 {
+        let _ = client.batch_execute("call jobs.wait('q', '10 s')").await;
+    }
+    cluster.allow(
+        u32::MAX,
+        "57P01 client backend seats.*FATAL:  terminating connection",
+    );
+    for _ in 0..600 {
+        let client = cluster.connect("seats").await;
+        let pid: i32 = client
+            .query_one("select pg_backend_pid()", &[])
+            .await
+            .unwrap()
+            .get(0);
+        let terminate = async {
+            run(
+                &db,
+                &format!("select pg_sleep(0.003), pg_terminate_backend({pid})"),
+            )
+            .await;
+        };
+        let (outcome, ()) = tokio::join!(
+            client.batch_execute("call jobs.wait('q', '10 s')"),
+            terminate
+        );
+        assert_eq!(sqlstate(outcome), "57P01");
+    }
+    run(&client, "reset statement_timeout").await;
+    let (mut client, mut latencies) = (client, Vec::new());
+    for _ in 0..9 {
+        let latency;
+        (latency, client) =
+            woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
+        latencies.push(latency);
+        run(&client, "select jobs.fetch('q')").await;
+    }
+    latencies.sort();
+    println!("median {:?}", latencies[4]);
+    assert!(latencies[4] < Duration::from_millis(25), "{latencies:?}");
+}
+
+#[tokio::test]
+async fn whoever_gets_no_seat_looks_now_and_then() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("max_connections", 600)
+        .start();
+    let db = cluster.database("crowded").await;
+    let mut waiters = Vec::new();
+    for _ in 0..520 {
+        let client = cluster.connect("crowded").await;
+        waiters.push(tokio::spawn(async move {
+            client
+                .batch_execute("call jobs.wait('q', '60 s')")
+                .await
+                .unwrap();
+            Instant::now()
+        }));
+    }
+    let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
+    poll_until("all sleep", SOON, async || number(&db, asleep).await >= 515).await;
+    let begun = Instant::now();
+    run(&db, "select jobs.insert('k', queue => 'q')").await;
+    println!("a commit that wakes 512 took {:?}", begun.elapsed());
+    for waiter in waiters {
+        let waited = waiter.await.unwrap().saturating_duration_since(begun);
+        assert!(waited < Duration::from_secs(3), "{waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
+    let cluster = without_worker();
+    let db = cluster.database("locked").await;
+    let holder = cluster.connect("locked").await;
+    run(&db, "select jobs.insert('k', queue => 'q')").await;
+    run(&holder, "begin; select jobs.fetch('q')").await;
+    let begun = Instant::now();
+    for _ in 0..11 {
+        run(&db, "call jobs.wait('q', '10 s')").await;
+        assert_eq!(number(&db, "select count(*) from jobs.fetch('q')").await, 0);
+    }
+    let waited = begun.elapsed();
+    assert!(
+        waited > Duration::from_secs(1) && waited < Duration::from_secs(3),
+        "{waited:?}"
+    );
+    // Behind it another one comes: that is news.
+    let waiter = Waiter::start(&holder, db, "call jobs.wait('q', '10 s')");
+    let insert = cluster.connect("locked").await;
+    let insert = async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        run(&insert, "select jobs.insert('k', queue => 'q')").await;
+    };
+    let (waiter, ()) = tokio::join!(waiter, insert);
+    let (_, db) = waiter.returned(begun).await;
+    assert_eq!(number(&db, "select count(*) from jobs.fetch('q')").await, 1);
+}
+
+#[tokio::test]
+async fn what_wakes_nobody_is_found_within_a_second_or_so() {
+    let cluster = without_worker();
+    let db = cluster.database("silent").await;
+    run(
+        &db,
+        "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'p'",
+    )
+    .await;
+    let client = cluster.connect("silent").await;
+    let (latency, client) = woken_by(&db, client, "q", "commit prepared 'p'").await;
+    assert!(latency < Duration::from_millis(2500), "{latency:?}");
+    run(&client, "select jobs.fetch('q')").await;
+    // A job that was written without any function, as when a dump is restored.
+    let row = "insert into jobs.job (id, created_at, max_attempts, priority, kind, queue, args) values (1000, now(), 1, 1, 'k', 'q', '1');
+               insert into jobs.ready (seq, job_id, attempt, priority, queue) values (1000, 1000, 0, 1, 'q')";
+    let (latency, _) = woken_by(&db, client, "q", row).await;
+    assert!(latency < Duration::from_millis(2500), "{latency:?}");
+}
+
+#[tokio::test]
+async fn without_preload_it_looks_now_and_then() {
+    let cluster = Cluster::builder().without_preload().start();
+    let db = cluster.database("plain").await;
+    let mut client = cluster.connect("plain").await;
+    for _ in 0..5 {
+        let latency;
+        (latency, client) =
+            woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
+        assert!(latency < AT_ONCE, "{latency:?}");
+        run(&client, "select jobs.fetch('q')").await;
+    }
+    let waited = timed(&client, "call jobs.wait('q', '250 ms')").await;
+    assert!(waited >= Duration::from_millis(250) && waited < Duration::from_millis(250) + AT_ONCE);
+    assert_eq!(
+        sqlstate(client.batch_execute("begin; call jobs.wait()").await),
+        "25001"
+    );
+}
+
+#[tokio::test]
+async fn is_refused_on_a_standby() {
+    let cluster = without_worker();
+    drop(cluster.database("replicated").await);
+    let standby = cluster.standby();
+    let replica = standby.connect("replicated").await;
+    assert_eq!(
+        sqlstate(replica.batch_execute("call jobs.wait()").await),
+        "25006"
+    );
+    cluster.stop(Mode::Fast);
+    standby.promote();
+    run(&replica, "select jobs.insert('k')").await;
+    run(&replica, "call jobs.wait()").await;
+}
