@@ -6,6 +6,7 @@ use jobs_core::interval::Interval;
 use jobs_core::policy::{Field, Fields};
 use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;
+use jobs_core::verdict::Verdict;
 use pgrx::{check_for_interrupts, pg_sys};
 use serde_json::Value;
 
@@ -134,31 +135,21 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     true
 }
 
-/// Locks a job that another one is to replace, so that nobody else moves it; `None` if it is in
-/// another state by now.
-pub fn locked(holder: &Holder) -> Result<Option<Place>> {
+/// Locks a job that an insert is to replace or update, so that nobody else moves it; `None` if it
+/// is in another state by now.
+pub fn locked(holder: &Holder, verdict: &Verdict) -> Result<Option<Place>> {
+    // Values of a job's own row do not keep its worker from saying that it is alive.
+    let shared = match verdict {
+        Verdict::Update { fields, .. } => !fields.contains(Field::ScheduledAt),
+        _ => false,
+    };
     let locked = chase(holder.id, |place| {
         if holder.state() != Some(place.state) {
             return Some(None);
         }
-        place.lock().then(|| Some(place.clone()))
+        place.lock(shared).then(|| Some(place.clone()))
     })?;
     Ok(locked.flatten())
-}
-
-/// Gives a job values of a new one; false if it is in another state by now.
-pub fn updated(id: i64, state: State, fields: Fields, new: &NewJob) -> Result<bool> {
-    let updated = chase(id, |place| {
-        if place.state != state {
-            return Some(false);
-        }
-        if place.state.is_final() || place.state == State::Running {
-            rewritten(place, &taken(fields, new)).then_some(true)
-        } else {
-            requeued(place, &taken(fields, new)).map(|_| true)
-        }
-    })?;
-    Ok(updated.unwrap_or(false))
 }
 
 /// The values of a new job that an existing one takes.
@@ -177,23 +168,21 @@ fn taken<'a>(fields: Fields, new: &NewJob<'a>) -> Changes<'a> {
     }
 }
 
-/// Changes a job that is running or final; whether it was still there.
-fn rewritten(place: &Place, changes: &Changes) -> bool {
-    if !place.pin() {
-        return false;
+/// Gives a job that is locked values of a new one.
+pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
+    let changes = &taken(fields, new);
+    if !place.state.is_final() && place.state != State::Running {
+        requeued(place, changes);
+        return;
     }
     place::rewrite(place.id, changes);
     if changes.scheduled_at.is_some() {
         place.forget_schedule();
+        // A final job may have been what others under its key were put aside for, by its schedule.
+        if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
+            claims::come_back(key, place.id, time::now());
+        }
     }
-    // A final job may have been what others under its key were put aside for, by its schedule.
-    if let Some(key) = place.unique_key
-        && place.state.is_final()
-        && changes.scheduled_at.is_some()
-    {
-        claims::come_back(key, place.id, time::now());
-    }
-    true
 }
 
 /// Changes a job that waits, and says what state it is in then; `None` if it is not there any

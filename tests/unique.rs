@@ -703,3 +703,115 @@ async fn a_deletion_waits_for_no_insert_and_no_insert_waits_for_it() {
     db.batch_execute("commit").await.unwrap();
     assert_reaped(&db).await;
 }
+
+#[tokio::test]
+async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
+    let cluster = quiet();
+    let db = cluster.database("aba").await;
+    let worker = cluster.connect("aba").await;
+    // It leaves and comes back to the same state, and has given its hold back.
+    for (kind, on_conflict) in [
+        ("replace", r#""replace""#),
+        ("update", r#"{"update": {"*": ["args"]}}"#),
+    ] {
+        let insert = |more: &str| {
+            format!(
+                r#"select id, unique_skipped_as_duplicate, replaced_id from jobs.insert('{kind}', '1', '{{"by_kind": true, "by_state": ["pending"], {more}}}', '{kind}')"#
+            )
+        };
+        let held = insert(r#""hold_for": 3600, "hold_until": "start""#);
+        let first: i64 = scalar(&db, &held).await;
+        worker
+            .batch_execute(&format!(
+                "begin; create temp table f_{kind} as select id, token from jobs.fetch('{kind}'); select jobs.release(id, token) from f_{kind}"
+            ))
+            .await
+            .unwrap();
+        let other = cluster.connect("aba").await;
+        let sql = insert(&format!(r#""on_conflict": {on_conflict}"#));
+        let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
+        blocked(&db, 1).await;
+        worker.batch_execute("commit").await.unwrap();
+        let row = waiting.await.unwrap();
+        let answer: (i64, bool, Option<i64>) = (row.get(0), row.get(1), row.get(2));
+        assert!(
+            answer.0 > first && !answer.1 && answer.2.is_none(),
+            "{kind}: {answer:?}"
+        );
+    }
+    // It is put off, and its new schedule is what is taken over.
+    let insert = |at: &str| {
+        format!(
+            r#"select id, state::text, scheduled_at > clock_timestamp() + interval '50 minutes' from jobs.insert('s', '1', '{{"by_state": ["scheduled"], "on_conflict": "replace_except_schedule"}}', 's', scheduled_at => {at})"#
+        )
+    };
+    let _: i64 = scalar(&db, &insert("clock_timestamp() + interval '0.1 s'")).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    worker
+        .batch_execute(
+            "begin; create temp table f as select id, token from jobs.fetch('s'); select jobs.snooze(id, token, '1 hour') from f",
+        )
+        .await
+        .unwrap();
+    let other = cluster.connect("aba").await;
+    let sql = insert("null");
+    let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
+    blocked(&db, 1).await;
+    worker.batch_execute("commit").await.unwrap();
+    let row = waiting.await.unwrap();
+    let answer: (String, bool) = (row.get(1), row.get(2));
+    assert_eq!(answer, ("scheduled".into(), true));
+}
+
+#[tokio::test]
+async fn an_update_of_a_running_job_does_not_deadlock_with_its_worker() {
+    let cluster = quiet();
+    let db = cluster.database("alive").await;
+    // Its place says another schedule than its row: it was retried once.
+    let policy =
+        r#"'{"by_kind": true, "on_conflict": {"update": {"running": ["scheduled_at", "args"]}}}'"#;
+    db.batch_execute(&format!(
+        "select jobs.retry(id) from jobs.insert('k', unique_opts => {policy}), jobs.cancel(id);
+         create table held as select id, token from jobs.fetch()"
+    ))
+    .await
+    .unwrap();
+    let worker = cluster.connect("alive").await;
+    worker
+        .batch_execute("begin; select jobs.heartbeat(id, token) from held")
+        .await
+        .unwrap();
+    let other = cluster.connect("alive").await;
+    let sql = format!("select jobs.insert('k', '2', {policy}, scheduled_at => '2001-01-01Z')");
+    let waiting = tokio::spawn(async move { sqlstate(other.batch_execute(&sql).await) });
+    blocked(&db, 1).await;
+    worker
+        .batch_execute("select jobs.complete(id, token) from held; commit")
+        .await
+        .unwrap();
+    assert_eq!(waiting.await.unwrap(), "00000");
+}
+
+#[tokio::test]
+async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
+    let cluster = quiet();
+    let db = cluster.database("notes").await;
+    let insert = r#"select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start", "wait": false}')"#;
+    let _: i64 = scalar(&db, insert).await;
+    db.batch_execute(
+        "select jobs.fetch(); update jobs.unique_hold_release set hold_ends_at = hold_ends_at - interval '2 hours'",
+    )
+    .await
+    .unwrap();
+    let other = cluster.connect("notes").await;
+    other
+        .batch_execute("begin; select jobs.maintain()")
+        .await
+        .unwrap();
+    db.batch_execute("set statement_timeout = '10s'")
+        .await
+        .unwrap();
+    let row = db.query_one(insert, &[]).await.unwrap();
+    assert!(!row.get::<_, bool>(1));
+    other.batch_execute("commit").await.unwrap();
+}

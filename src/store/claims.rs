@@ -254,9 +254,12 @@ pub fn release_holds(holds: &[(i64, i64)]) {
     }
 }
 
-/// Deletes what tells that jobs have ended their holds: no claim lists these holds any more.
+/// Deletes what tells that jobs have ended their holds: no claim lists these holds any more. What
+/// maintenance is at work on, or has deleted since an old snapshot, is left to it.
 pub(super) fn forget_releases(ids: &[i64]) {
-    if !ids.is_empty() {
+    // SAFETY: reads a variable.
+    let is_latest = unsafe { pg_sys::XactIsoLevel } < pg_sys::XACT_REPEATABLE_READ as i32;
+    if is_latest && !ids.is_empty() {
         let ids: Vec<Arg> = ids.iter().map(|id| Some(Datum::from(*id))).collect();
         FORGET_RELEASES.execute(&[Some(array::build(INT8, &ids))]);
     }
@@ -430,7 +433,8 @@ static RELEASE_HOLDS: Plan = Plan::new(
     &[INT8S, ATS],
 );
 static FORGET_RELEASES: Plan = Plan::new(
-    "DELETE FROM jobs.unique_hold_release WHERE job_id = ANY ($1)",
+    "DELETE FROM jobs.unique_hold_release WHERE ctid = ANY (ARRAY(
+       SELECT r.ctid FROM jobs.unique_hold_release r WHERE r.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))",
     &[INT8S],
 );
 static NOTE_ORPHAN: Plan = Plan::new(

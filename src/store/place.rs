@@ -143,29 +143,25 @@ impl Place {
         }
     }
 
-    /// Locks a job that is not final where it was seen; whether it still is there.
-    pub fn lock(&self) -> bool {
-        let locked = match self.state {
-            State::Available => LOCK_READY.execute(&[
+    /// Locks a job where it was seen; whether it still is there. Shared, a running or final job can
+    /// still be changed where it is (by a heartbeat), but not moved.
+    pub fn lock(&self, shared: bool) -> bool {
+        let id = big(self.id);
+        let locked = match (self.state, shared) {
+            (State::Available, _) => LOCK_READY.execute(&[
                 text(&self.queue),
                 Some(Datum::from(self.priority)),
                 self.seq.map(Datum::from),
             ]),
-            State::Running => LOCK_RUNNING.execute(&[big(self.id), self.token.map(Datum::from)]),
-            _ => LOCK_SCHEDULED.execute(&[big(self.id), text(self.state.as_str())]),
+            (State::Scheduled | State::Pending | State::Retryable, _) => {
+                LOCK_SCHEDULED.execute(&[id, text(self.state.as_str())])
+            }
+            (State::Running, true) => PIN_RUNNING.execute(&[id, self.token.map(Datum::from)]),
+            (State::Running, false) => LOCK_RUNNING.execute(&[id, self.token.map(Datum::from)]),
+            (_, true) => PIN_FINISHED.execute(&[id, text(self.state.as_str())]),
+            (_, false) => LOCK_FINISHED.execute(&[id, text(self.state.as_str())]),
         };
         locked > 0
-    }
-
-    /// Keeps a running or final job where it was seen until the end of the transaction; whether it
-    /// still is there. Only who wants to move it waits.
-    pub fn pin(&self) -> bool {
-        let pinned = if self.state == State::Running {
-            PIN_RUNNING.execute(&[big(self.id), self.token.map(Datum::from)])
-        } else {
-            PIN_FINISHED.execute(&[big(self.id), text(self.state.as_str())])
-        };
-        pinned > 0
     }
 
     /// Makes a running or final job that was due at another time than its row says go by its row.
@@ -452,6 +448,10 @@ static TAKE_FINISHED: Plan = Plan::new(
 static PIN_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
     &[INT8, INT8],
+);
+static LOCK_FINISHED: Plan = Plan::new(
+    "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE",
+    &[INT8, TEXT],
 );
 static LOCK_READY: Plan = Plan::new(
     "SELECT FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 FOR UPDATE",

@@ -103,12 +103,10 @@ impl<'a> Batch<'a> {
             .filter(|key| !fresh.contains(key))
             .collect();
         fault::with_outer_snapshot(|| self.look(&taken));
-        for &key in &taken {
-            for index in self.groups[&key].clone() {
-                self.drop_early_id(key, index);
-            }
-        }
         self.decide(&taken)?;
+        for key in &taken {
+            self.drop_early_ids(*key);
+        }
         self.take_ids();
         self.write(&fresh, &taken);
         self.insert_singly(&singly)?;
@@ -232,6 +230,18 @@ impl<'a> Batch<'a> {
         *id = id.filter(|id| Some(*id) > newest);
     }
 
+    /// Drops the ids of a key's candidates that are not in the order of their insertion, behind
+    /// jobs of rivals and behind each other.
+    fn drop_early_ids(&mut self, key: Key) {
+        let mut latest = self.under.get(&key).and_then(Under::newest);
+        for index in self.inserted(key).collect::<Vec<_>>() {
+            let id = self.ids[index].filter(|id| Some(*id) > latest);
+            self.ids[index] = id;
+            // A new one is later than all that were taken.
+            latest = id.or(Some(i64::MAX));
+        }
+    }
+
     /// Whether it is settled who inserts under a key once nobody else has it.
     fn is_settled_by_claim(&self, key: Key) -> bool {
         !self.touches_others(key) || (self.groups[&key].len() == 1 && !self.has_single(key))
@@ -288,7 +298,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Locks the running jobs that several candidates will take the place of, in the order
+    /// Locks the running jobs that several candidates will replace or update, in the order
     /// in which a completion of many jobs takes them: neither waits for the other with something
     /// that the other one needs.
     fn lock_running(&mut self, candidates: &BTreeMap<usize, Key>) {
@@ -301,75 +311,86 @@ impl<'a> Batch<'a> {
         for (&index, key) in candidates {
             let under = self.under.get(key);
             let created_at = self.candidates[index].job.created_at;
-            if let Some(under) = under
-                && let Verdict::Replace { cancel, .. } =
-                    decide(self.policy(index), Some(under), created_at)
-            {
+            if let Some(under) = under {
+                let verdict = decide(self.policy(index), Some(under), created_at);
                 let runs = |id: &i64| under.holder(*id).state() == Some(State::Running);
-                running.extend(cancel.into_iter().filter(runs));
+                running.extend(touched(&verdict).into_iter().filter(runs));
             }
         }
         place::lock_running(&running);
     }
 
-    /// Decides a candidate by what is there now, and does it. What it wants to touch may
-    /// move meanwhile, and then not conflict any more: it looks again.
-    fn insert_next(&mut self, key: Key, index: usize) -> Result<Decision> {
+    /// Decides a candidate by what is there now. What it will touch is locked: whoever had it
+    /// before may have changed what conflicts, so it is decided anew until that makes no difference.
+    fn decide_next(&mut self, key: Key, index: usize) -> Result<(Verdict, Vec<Place>)> {
         let policy = self.policy(index);
-        let job = &self.candidates[index].job;
+        let now = self.candidates[index].job.created_at;
         loop {
             check_for_interrupts!();
             self.look_for_decision(&[key]);
-            match decide(policy, self.under.get(&key), job.created_at) {
-                Verdict::Replace {
-                    cancel,
-                    schedule_of,
-                } => {
-                    let under = &self.under[&key];
-                    let locked = cancel
-                        .iter()
-                        .map(|id| transition::locked(under.holder(*id)));
-                    let Some(places) = locked.collect::<Result<Option<Vec<Place>>>>()? else {
-                        continue;
-                    };
-                    for place in &places {
-                        let hold = under.holder(place.id).hold_ends_at;
-                        claims::release_holds(hold.map(|ends_at| (place.id, ends_at)).as_slice());
-                        transition::cancelled(place, Some("replaced"));
-                    }
-                    let schedule = schedule_of.and_then(|id| under.holder(id).job.as_ref());
-                    let job = job
-                        .clone()
-                        .rescheduled(schedule.map(|job| job.scheduled_at));
-                    return Ok(Decision::Replaced(Box::new(Replacement {
-                        id: self.insert_under(key, index, &job),
-                        replaced: *cancel.last().expect("there is one at least"),
-                        state: job.state,
-                        scheduled_at: job.scheduled_at(),
-                    })));
+            let verdict = decide(policy, self.under.get(&key), now);
+            let locks = touched(&verdict).into_iter();
+            let locks = locks.map(|id| transition::locked(self.under[&key].holder(id), &verdict));
+            let Some(places) = locks.collect::<Result<Option<Vec<Place>>>>()? else {
+                continue;
+            };
+            if places.is_empty() {
+                return Ok((verdict, places));
+            }
+            self.look_for_decision(&[key]);
+            if decide(policy, self.under.get(&key), now) == verdict {
+                return Ok((verdict, places));
+            }
+        }
+    }
+
+    /// Decides a candidate by what is there now, and does it.
+    fn insert_next(&mut self, key: Key, index: usize) -> Result<Decision> {
+        let job = &self.candidates[index].job;
+        let (verdict, places) = self.decide_next(key, index)?;
+        match verdict {
+            Verdict::Replace {
+                cancel,
+                schedule_of,
+            } => {
+                let under = &self.under[&key];
+                for place in &places {
+                    let hold = under.holder(place.id).hold_ends_at;
+                    claims::release_holds(hold.map(|ends_at| (place.id, ends_at)).as_slice());
+                    transition::cancelled(place, Some("replaced"));
                 }
-                Verdict::Insert => {
-                    self.insert_under(key, index, job);
-                    return Ok(Decision::Insert);
-                }
-                Verdict::Skip(existing) => {
-                    let existing = self.under[&key].holder(existing.id);
-                    return Ok(Decision::Existing(existing.clone()));
-                }
-                Verdict::Reject(existing) => {
-                    // What this batch inserted is rolled back with it.
-                    let id = Some(existing.id).filter(|id| !self.ids.contains(&Some(*id)));
-                    let index = self.numbered.then_some(index + 1);
-                    return Err(Error::duplicate(id, existing.state, index));
-                }
-                Verdict::Update { id, state, fields } => {
-                    let before = self.under[&key].holder(id).clone();
-                    if transition::updated(id, state, fields, job)? {
-                        self.look_for_decision(&[key]);
-                        let after = self.under[&key].find(id).cloned();
-                        return Ok(Decision::Existing(after.unwrap_or(before)));
-                    }
-                }
+                let schedule = schedule_of.and_then(|id| under.holder(id).job.as_ref());
+                let job = job
+                    .clone()
+                    .rescheduled(schedule.map(|job| job.scheduled_at));
+                Ok(Decision::Replaced(Box::new(Replacement {
+                    id: self.insert_under(key, index, &job),
+                    replaced: *cancel.last().expect("there is one at least"),
+                    state: job.state,
+                    scheduled_at: job.scheduled_at(),
+                })))
+            }
+            Verdict::Insert => {
+                self.insert_under(key, index, job);
+                Ok(Decision::Insert)
+            }
+            Verdict::Skip(existing) => {
+                let existing = self.under[&key].holder(existing.id);
+                Ok(Decision::Existing(existing.clone()))
+            }
+            Verdict::Reject(existing) => {
+                // What this batch inserted is rolled back with it.
+                let id = Some(existing.id).filter(|id| !self.ids.contains(&Some(*id)));
+                let index = self.numbered.then_some(index + 1);
+                Err(Error::duplicate(id, existing.state, index))
+            }
+            Verdict::Update { id, fields, .. } => {
+                let before = self.under[&key].holder(id).clone();
+                transition::updated(&places[0], fields, job);
+                self.look_for_decision(&[key]);
+                // Its retention may be over by now.
+                let after = self.under.get(&key).and_then(|under| under.find(id));
+                Ok(Decision::Existing(after.cloned().unwrap_or(before)))
             }
         }
     }
@@ -525,6 +546,15 @@ fn listing(key: Key, id: i64, job: &NewJob) -> Listed {
         key,
         id,
         hold_ends_at: job.hold_ends_at(),
+    }
+}
+
+/// The jobs that a verdict changes.
+fn touched(verdict: &Verdict) -> Vec<i64> {
+    match verdict {
+        Verdict::Replace { cancel, .. } => cancel.clone(),
+        Verdict::Update { id, .. } => vec![*id],
+        Verdict::Insert | Verdict::Skip(_) | Verdict::Reject(_) => Vec::new(),
     }
 }
 

@@ -8,6 +8,8 @@ mod prune;
 mod rescue;
 mod schedule;
 
+use pgrx::PgMemoryContexts;
+
 use crate::settings;
 
 /// A maintenance task.
@@ -36,10 +38,12 @@ pub struct Round {
     pub more: bool,
 }
 
-/// One round of a task.
+/// One round of a task. What it allocates in the server's memory goes with it.
 pub fn round(task: &Task) -> Round {
     let limit = settings::BATCH_SIZE.get() as usize;
-    let rows = (task.run)(limit as i64);
+    let mut memory = PgMemoryContexts::new("a round of maintenance");
+    // SAFETY: nothing of the round but a number is used afterwards.
+    let rows = unsafe { memory.switch_to(|_| (task.run)(limit as i64)) };
     Round {
         rows,
         more: rows >= limit,
