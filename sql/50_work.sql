@@ -98,7 +98,7 @@ RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'cancel_wrapper';
 COMMENT ON FUNCTION jobs.cancel(bigint, text, boolean) IS
-$$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat; with force it is cancelled at once and the worker's later calls are refused.
+$$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat and by a notification on channel jobs; with force it is cancelled at once and the worker's later calls are refused.
 A final job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.retry(

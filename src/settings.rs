@@ -14,6 +14,8 @@ static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::n
 pub static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// Rows a maintenance transaction handles.
 pub static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+/// Whether listeners are notified.
+pub static NOTIFY: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// High half of the advisory lock ids, 0: off.
 pub static ADVISORY_LOCK_PREFIX: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// The worker's own log level.
@@ -168,6 +170,14 @@ pub fn define() {
         &ADVISORY_LOCK_PREFIX,
         i32::MIN,
         i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"jobs.notify",
+        c"Notifies channel jobs when jobs become available or are to be cancelled.",
+        c"The background worker does it, not the transactions that cause it.",
+        &NOTIFY,
         GucContext::Sighup,
         GucFlags::default(),
     );

@@ -128,6 +128,10 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     let Some(mut luggage) = place.take() else {
         return false;
     };
+    if place.state == State::Running {
+        // Its worker is told, too.
+        news::cancelled(place.id);
+    }
     let now = time::now();
     luggage.cancel_requested_at.get_or_insert(now);
     luggage.cancel_reason = reason.map(str::to_string).or(luggage.cancel_reason);

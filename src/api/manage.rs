@@ -14,7 +14,7 @@ use crate::store::claims;
 use crate::store::find::{self, Filter};
 use crate::store::place::{self, Changes, Place};
 use crate::transition;
-use crate::worker::wake;
+use crate::worker::{news, wake};
 
 /// Cancels a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -28,9 +28,10 @@ fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> 
         return Some(place.state);
     }
     if place.state == State::Running && !force {
-        return place
-            .request_cancel(time::now(), reason)
-            .then_some(State::Running);
+        return place.request_cancel(time::now(), reason).then(|| {
+            news::cancelled(place.id);
+            State::Running
+        });
     }
     transition::cancelled(place, reason).then_some(State::Cancelled)
 }

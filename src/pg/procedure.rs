@@ -79,10 +79,20 @@ pub fn sleep(at_most: Duration) {
             pg_sys::PG_WAIT_EXTENSION,
         );
         pg_sys::ResetLatch(pg_sys::MyLatch);
-        if pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote && !pq_check_connection() {
+        if is_abandoned() {
             pg_sys::ClientConnectionLost = 1;
             pg_sys::InterruptPending = 1;
         }
     }
     pgrx::check_for_interrupts!();
+}
+
+/// Whether the client has gone, as far as the platform can tell.
+unsafe fn is_abandoned() -> bool {
+    // SAFETY: reads this process' own variables and asks about its socket.
+    unsafe {
+        pg_sys::whereToSendOutput == pg_sys::CommandDest::DestRemote
+            && pg_sys::WaitEventSetCanReportClosed()
+            && !pq_check_connection()
+    }
 }

@@ -10,6 +10,7 @@ pub mod finish;
 pub mod insert;
 pub mod limits;
 pub mod maintain;
+pub mod notify;
 pub mod periodic;
 pub mod place;
 pub mod spi;

@@ -39,6 +39,20 @@ impl Numbers {
         &self.numbers[..self.count]
     }
 
+    /// Adds those of another set.
+    pub fn add_all(&mut self, others: &Numbers) {
+        others
+            .as_slice()
+            .iter()
+            .for_each(|number| self.add(*number));
+        self.more |= others.more;
+    }
+
+    /// Whether others did not fit.
+    pub fn has_more(&self) -> bool {
+        self.more
+    }
+
     /// Whether it may be one of them.
     pub fn may_have(&self, number: u64) -> bool {
         self.more || self.as_slice().contains(&number)
@@ -46,7 +60,7 @@ impl Numbers {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.count == 0 && !self.more
     }
 
     /// Forgets all.
@@ -55,12 +69,91 @@ impl Numbers {
     }
 }
 
+/// Names, as many as fit.
+pub struct Names {
+    /// one after the other, each with its length in two bytes before it
+    bytes: [u8; Names::ROOM],
+    used: usize,
+    more: bool,
+}
+
+impl Names {
+    const ROOM: usize = 1000;
+
+    /// None.
+    pub const fn new() -> Names {
+        Names {
+            bytes: [0; Names::ROOM],
+            used: 0,
+            more: false,
+        }
+    }
+
+    /// Adds a name.
+    pub fn add(&mut self, name: &str) {
+        if self.iter().any(|one| one == name.as_bytes()) {
+            return;
+        }
+        let begin = self.used + 2;
+        match self.bytes.get_mut(self.used..begin + name.len()) {
+            Some(free) => {
+                let (length, bytes) = free.split_at_mut(2);
+                length.copy_from_slice(&(name.len() as u16).to_le_bytes());
+                bytes.copy_from_slice(name.as_bytes());
+                self.used = begin + name.len();
+            }
+            None => self.more = true,
+        }
+    }
+
+    /// Adds those of another set.
+    pub fn add_all(&mut self, others: &Names) {
+        others.for_each(|name| self.add(name));
+        self.more |= others.more;
+    }
+
+    /// Hands over those that fitted.
+    pub fn for_each(&self, mut work: impl FnMut(&str)) {
+        for name in self.iter() {
+            // They were put in as text.
+            if let Ok(name) = std::str::from_utf8(name) {
+                work(name);
+            }
+        }
+    }
+
+    /// Whether others did not fit.
+    pub fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0 && !self.more
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        (self.used, self.more) = (0, false);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..self.used];
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<2>()?;
+            let (name, behind) = behind.split_at_checked(u16::from_le_bytes(*length) as usize)?;
+            rest = behind;
+            Some(name)
+        })
+    }
+}
+
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]
 mod tests {
     use pgrx::prelude::*;
 
-    use super::Numbers;
+    use super::{Names, Numbers};
 
     #[pg_test]
     fn numbers_are_kept_once_and_what_does_not_fit_may_be_any() {
@@ -71,10 +164,50 @@ mod tests {
             numbers.add(1);
         });
         assert_eq!(numbers.as_slice().len(), Numbers::ROOM);
-        assert!(!numbers.may_have(0));
+        assert!(!numbers.has_more() && !numbers.may_have(0));
         numbers.add(0);
-        assert!(numbers.may_have(0) && numbers.may_have(999));
+        assert!(numbers.has_more() && numbers.may_have(0) && numbers.may_have(999));
         numbers.clear();
         assert!(numbers.is_empty() && !numbers.may_have(0));
+    }
+
+    fn all(names: &Names) -> Vec<String> {
+        let mut all = Vec::new();
+        names.for_each(|name| all.push(name.to_string()));
+        all
+    }
+
+    #[pg_test]
+    fn names_are_kept_once_in_their_order_and_what_does_not_fit_is_noticed() {
+        let longest = "\u{10FFFF}".repeat(127);
+        let mut names = Names::new();
+        assert!(names.is_empty());
+        for name in ["b", "a", "b", &longest, "ab", "a"] {
+            names.add(name);
+        }
+        assert_eq!(all(&names), ["b", "a", &longest, "ab"]);
+        assert!(!names.has_more());
+        names.add(&longest.replace('\u{10FFFF}', "\u{10FFFE}"));
+        assert!(names.has_more());
+        names.add("c");
+        let mut others = Names::new();
+        others.add("z");
+        others.add_all(&names);
+        assert_eq!(all(&others), ["z", "b", "a", &longest, "ab", "c"]);
+        assert!(others.has_more());
+        others.clear();
+        assert!(others.is_empty() && all(&others).is_empty());
+    }
+
+    #[pg_test]
+    fn names_fill_their_room_to_the_last_byte() {
+        let mut names = Names::new();
+        names.add(&"x".repeat(Names::ROOM - 2 - 3));
+        names.add("y");
+        assert!(!names.has_more());
+        assert_eq!(all(&names).len(), 2);
+        names.add("z");
+        assert!(names.has_more());
+        assert_eq!(all(&names).len(), 2);
     }
 }

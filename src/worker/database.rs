@@ -6,9 +6,9 @@ use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
-use super::process;
 use super::tasks::{self, Round, Task};
 use super::wake::{self, Slot};
+use super::{notify, process};
 use crate::config;
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
@@ -21,6 +21,10 @@ const LINGER: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_secs(2);
 /// How long DROP DATABASE and the like wait for the worker at most.
 const YIELD: Duration = Duration::from_secs(1);
+/// Notifications are not sent more often.
+const NOTIFY_EVERY: Duration = Duration::from_millis(50);
+/// The same after it failed: somebody is not done with notifying.
+const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 
 /// Why the worker goes.
 enum Leave {
@@ -51,7 +55,7 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     process::apply_log_level();
     let Some(slot) = wake::slot(database) else {
         // More databases than slots: one pass, and the launcher comes back.
-        let _ = pass();
+        let _ = pass(None);
         return;
     };
     slot.attend();
@@ -64,10 +68,15 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
 fn work(slot: &Slot) -> Result<(), Leave> {
     let born = Instant::now();
     let mut idle_since = born;
+    let mut notifier = Notifier {
+        slot,
+        not_before: born,
+    };
     loop {
         slot.begin_pass();
+        notifier.notify()?;
         let begun = Instant::now();
-        let rows = pass()?;
+        let rows = pass(Some(&mut notifier))?;
         let next =
             in_extension(|| maintain::next_due(config::shortest_retention()))?.unwrap_or(None);
         // A database with the extension has a next visit even if nothing is due.
@@ -81,12 +90,13 @@ fn work(slot: &Slot) -> Result<(), Leave> {
             if !is_wanted() || crowded || idle_since.elapsed() >= LINGER {
                 return Ok(());
             }
+            notifier.notify()?;
             let pause = pause(slot, interval, begun, rows);
             if pause.is_zero() {
                 break;
             }
             idle();
-            process::sleep(pause.min(YIELD));
+            process::sleep(pause.min(YIELD).min(notifier.pause()));
             if slot.is_dirty() {
                 idle_since = Instant::now();
             }
@@ -118,7 +128,7 @@ fn pause(slot: &Slot, interval: Duration, begun: Instant, rows: usize) -> Durati
 
 /// Every task, round by round, each round in a transaction of its own; rows handled. A
 /// task that fails does not stop the others.
-fn pass() -> Result<usize, Leave> {
+fn pass(mut notifier: Option<&mut Notifier>) -> Result<usize, Leave> {
     let mut rows = 0;
     for task in tasks::ALL {
         loop {
@@ -127,7 +137,11 @@ fn pass() -> Result<usize, Leave> {
             if !is_wanted() {
                 return Ok(rows);
             }
-            match in_extension(|| tasks::round(task))? {
+            let round = in_extension(|| tasks::round(task))?;
+            if let Some(notifier) = &mut notifier {
+                notifier.notify()?;
+            }
+            match round {
                 Some(Round { rows: done, more }) => {
                     rows += done;
                     if !more {
@@ -139,6 +153,38 @@ fn pass() -> Result<usize, Leave> {
         }
     }
     Ok(rows)
+}
+
+/// Sends what sessions have left to be notified.
+struct Notifier<'a> {
+    slot: &'a Slot,
+    not_before: Instant,
+}
+
+impl Notifier<'_> {
+    /// Notifies, if there is something to notify and it is not too soon.
+    fn notify(&mut self) -> Result<(), Leave> {
+        if !self.pause().is_zero() {
+            return Ok(());
+        }
+        let content = self.slot.to_notify.take();
+        let sent = !settings::NOTIFY.get() || in_extension(|| notify::send(&content))?.is_some();
+        let rest = if sent { NOTIFY_EVERY } else { NOTIFY_AGAIN };
+        self.not_before = Instant::now() + rest;
+        if !sent {
+            self.slot.to_notify.put(&content);
+        }
+        Ok(())
+    }
+
+    /// How long at most until there is something to do.
+    fn pause(&self) -> Duration {
+        if self.slot.to_notify.is_filled() {
+            self.not_before.saturating_duration_since(Instant::now())
+        } else {
+            Duration::MAX
+        }
+    }
 }
 
 /// Runs `work` in a transaction, as the extension's owner; `None` if it failed, which is logged.

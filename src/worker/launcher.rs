@@ -90,7 +90,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
         } else {
             VISIT
         };
-        let asked = slot.is_some_and(|slot| slot.is_dirty()) || due <= now;
+        let asked = slot.is_some_and(|slot| slot.is_asked_for()) || due <= now;
         if asked || state.visited.is_none_or(|at| at.elapsed() >= every) {
             match start(oid, &name) {
                 Start::Started(worker) => {

@@ -1,33 +1,54 @@
 //! What the transaction under way has to tell others once it commits: in which queues
-//! there are jobs that were not there before.
+//! there are jobs that were not there before, and which running jobs are to be cancelled.
+//! What a savepoint takes back is told nevertheless: somebody looks for nothing.
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::bounded::Numbers;
+use super::shelf::Content;
+use super::wake;
 
 /// News of one transaction.
 pub struct News {
     /// queues in which a job became available, or waits for its time
     queues: Numbers,
+    /// what listeners are told
+    pub to_notify: Content,
 }
 
 thread_local! {
     static NEWS: RefCell<News> = const {
         RefCell::new(News {
             queues: Numbers::new(),
+            to_notify: Content::new(),
         })
     };
 }
 
 /// Jobs of this queue became available.
 pub fn available(queue: &str) {
-    waits(queue);
+    note(|news| {
+        news.queues.add(hash(queue));
+        news.to_notify.queues.add(queue);
+    });
 }
 
 /// A job of this queue waits for its time, and so may be the next to be due.
 pub fn waits(queue: &str) {
-    NEWS.with_borrow_mut(|news| news.queues.add(hash(queue)));
+    note(|news| news.queues.add(hash(queue)));
+}
+
+/// Somebody asked to cancel this running job.
+pub fn cancelled(id: i64) {
+    note(|news| news.to_notify.cancelled.add(id as u64));
+}
+
+/// Without shared memory there is nobody to tell.
+fn note(add: impl FnOnce(&mut News)) {
+    if wake::is_preloaded() {
+        NEWS.with_borrow_mut(add);
+    }
 }
 
 /// The transaction is over: hands what it had to tell to `tell`, and forgets it.
@@ -36,13 +57,14 @@ pub fn end(tell: impl FnOnce(&News)) {
         if !news.is_empty() {
             tell(news);
             news.queues.clear();
+            news.to_notify.clear();
         }
     });
 }
 
 impl News {
     fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.queues.is_empty() && self.to_notify.is_empty()
     }
 
     /// Whether they may be of a queue.

@@ -7,7 +7,9 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
+use super::shelf::Shelf;
 use super::{news, waiters};
+use crate::settings;
 
 /// Databases that can be woken; those beyond are still visited now and then.
 pub const SLOTS: usize = 256;
@@ -25,6 +27,8 @@ pub struct Slot {
     worker: AtomicUsize,
     /// when its worker found that something will be due
     next_due: AtomicI64,
+    /// what its worker has yet to notify
+    pub to_notify: Shelf,
 }
 
 struct Shared {
@@ -56,6 +60,7 @@ pub fn register() {
                 dirty: AtomicBool::new(false),
                 worker: AtomicUsize::new(0),
                 next_due: AtomicI64::new(NEVER),
+                to_notify: Shelf::new(),
             }),
         }
     );
@@ -92,6 +97,13 @@ unsafe extern "C-unwind" fn on_transaction_end(
     news::end(|news| {
         if event == XACT_EVENT_COMMIT {
             waiters::wake(database, news);
+            if settings::NOTIFY.get()
+                && !news.to_notify.is_empty()
+                && let Some(slot) = slot(database)
+                && slot.to_notify.put(&news.to_notify)
+            {
+                slot.call();
+            }
         }
     });
     if PENDING.swap(false, Ordering::Relaxed) && event != XACT_EVENT_ABORT {
@@ -105,9 +117,8 @@ unsafe extern "C-unwind" fn on_transaction_end(
 fn touch(database: Oid) {
     if let Some(slot) = slot(database)
         && !slot.dirty.swap(true, Ordering::SeqCst)
-        && !set_latch(&slot.worker)
     {
-        set_latch(&SHARED.get().launcher);
+        slot.call();
     }
 }
 
@@ -140,6 +151,7 @@ pub fn keep_only(databases: &[Oid]) {
             slot.worker.store(0, Ordering::SeqCst);
             slot.dirty.store(false, Ordering::SeqCst);
             slot.next_due.store(NEVER, Ordering::SeqCst);
+            slot.to_notify.take();
             slot.oid.store(0, Ordering::Release);
         }
     }
@@ -169,12 +181,24 @@ impl Slot {
         unsafe { pg_sys::before_shmem_exit(Some(on_worker_exit), slot) };
     }
 
+    /// Wakes the worker, or who starts it.
+    fn call(&self) {
+        if !set_latch(&self.worker) {
+            set_latch(&SHARED.get().launcher);
+        }
+    }
+
     /// What came in at the last moment goes to the launcher.
     fn leave(&self) {
         self.worker.store(0, Ordering::SeqCst);
-        if self.dirty.load(Ordering::SeqCst) {
+        if self.is_asked_for() {
             set_latch(&SHARED.get().launcher);
         }
+    }
+
+    /// Whether there is something for a worker to do at once.
+    pub fn is_asked_for(&self) -> bool {
+        self.is_dirty() || self.to_notify.is_filled()
     }
 
     /// Whether a commit made work.

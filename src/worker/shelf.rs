@@ -1,0 +1,101 @@
+//! What the worker of a database has yet to notify, in shared memory. Sessions put it there
+//! when they commit; nothing of that may fail.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::bounded::{Names, Numbers};
+
+/// What there is to notify.
+pub struct Content {
+    /// queues in which jobs became available
+    pub queues: Names,
+    /// running jobs that somebody asked to cancel
+    pub cancelled: Numbers,
+}
+
+impl Content {
+    /// Nothing.
+    pub const fn new() -> Content {
+        Content {
+            queues: Names::new(),
+            cancelled: Numbers::new(),
+        }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.cancelled.is_empty()
+    }
+
+    /// Adds what another one has.
+    pub fn add(&mut self, other: &Content) {
+        self.queues.add_all(&other.queues);
+        self.cancelled.add_all(&other.cancelled);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.queues.clear();
+        self.cancelled.clear();
+    }
+}
+
+/// The shelf of one database.
+pub struct Shelf {
+    /// somebody is at it
+    busy: AtomicBool,
+    /// there is something
+    filled: AtomicBool,
+    content: UnsafeCell<Content>,
+}
+
+impl Shelf {
+    /// An empty one.
+    pub const fn new() -> Shelf {
+        Shelf {
+            busy: AtomicBool::new(false),
+            filled: AtomicBool::new(false),
+            content: UnsafeCell::new(Content::new()),
+        }
+    }
+
+    /// Whether there is something.
+    pub fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::SeqCst)
+    }
+
+    /// Puts something there; whether there was nothing before.
+    pub fn put(&self, content: &Content) -> bool {
+        self.with(|mine| mine.add(content));
+        !self.filled.swap(true, Ordering::SeqCst)
+    }
+
+    /// Takes all that is there.
+    pub fn take(&self) -> Content {
+        self.filled.store(false, Ordering::SeqCst);
+        let mut taken = Content::new();
+        self.with(|mine| {
+            taken.add(mine);
+            mine.clear();
+        });
+        taken
+    }
+
+    /// Nobody holds it for longer than it takes to copy a kilobyte, and nobody can be ended
+    /// meanwhile by less than what makes all of the server start anew.
+    fn with(&self, work: impl FnOnce(&mut Content)) {
+        let mut tries = 0u32;
+        while self.busy.swap(true, Ordering::Acquire) {
+            tries += 1;
+            if tries.is_multiple_of(100) {
+                // Whoever holds it may not be running.
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        // SAFETY: only who has set `busy` is here.
+        work(unsafe { &mut *self.content.get() });
+        self.busy.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,450 @@
+//! `LISTEN jobs`: what is notified, how often, and that no producer pays for it.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::time::{Duration, Instant};
+
+use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_postgres::{AsyncMessage, NoTls};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.unwrap();
+}
+
+async fn number(db: &Client, sql: &str) -> i64 {
+    db.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// A session that listens.
+struct Listener {
+    received: UnboundedReceiver<(String, Value)>,
+    _client: Client,
+}
+
+impl Listener {
+    async fn new(cluster: &Cluster, database: &str) -> Listener {
+        let config = cluster.config().dbname(database).clone();
+        let (client, mut connection) = config.connect(NoTls).await.unwrap();
+        let (sender, received) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
+                if let AsyncMessage::Notification(message) = message {
+                    let payload = serde_json::from_str(message.payload()).expect("JSON");
+                    let _ = sender.send((message.channel().to_string(), payload));
+                }
+            }
+        });
+        run(&client, "listen jobs").await;
+        Listener {
+            received,
+            _client: client,
+        }
+    }
+
+    async fn next(&mut self) -> Value {
+        let (channel, payload) = tokio::time::timeout(SOON, self.received.recv())
+            .await
+            .expect("a notification")
+            .expect("the session lives");
+        assert_eq!(channel, "jobs");
+        payload
+    }
+
+    /// All that came, or still comes, before that of a job which is inserted now.
+    async fn so_far(&mut self, db: &Client) -> Vec<Value> {
+        run(db, "select jobs.insert('k', queue => 'that is all')").await;
+        let mut all = Vec::new();
+        loop {
+            match self.next().await {
+                last if last == json!({"queue": "that is all"}) => return all,
+                payload => all.push(payload),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn available_jobs_are_notified_at_once_by_queue() {
+    // Between two passes an hour: notifications do not wait for one.
+    let cluster = Cluster::builder().set("jobs.interval", "1h").start();
+    let db = cluster.database("available").await;
+    let mut listener = Listener::new(&cluster, "available").await;
+    let mut latencies = Vec::new();
+    for n in 0..10 {
+        let begun = Instant::now();
+        run(&db, &format!("select jobs.insert('k', queue => 'q{n}')")).await;
+        assert_eq!(listener.next().await, json!({"queue": format!("q{n}")}));
+        latencies.push(begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    latencies.sort();
+    println!("median {:?}, longest {:?}", latencies[5], latencies[9]);
+    assert!(latencies[9] < Duration::from_secs(2), "{latencies:?}");
+    assert!(latencies[5] < Duration::from_millis(200), "{latencies:?}");
+}
+
+#[tokio::test]
+async fn the_payload_is_what_was_promised() {
+    let cluster = Cluster::start();
+    let db = cluster.database("payload").await;
+    let config = cluster.config().dbname("payload").clone();
+    let (client, mut connection) = config.connect(NoTls).await.unwrap();
+    let (sender, mut received) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(message) = message {
+                let _ = sender.send(message.payload().to_string());
+            }
+        }
+    });
+    run(&client, "listen jobs").await;
+    run(&db, "select jobs.insert('k', queue => 'mail \"x\"')").await;
+    assert_eq!(received.recv().await.unwrap(), r#"{"queue": "mail \"x\""}"#);
+    run(
+        &db,
+        "select jobs.fetch('mail \"x\"'); select jobs.cancel(1)",
+    )
+    .await;
+    assert_eq!(received.recv().await.unwrap(), r#"{"cancel": 1}"#);
+}
+
+#[tokio::test]
+async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
+    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+    let db = cluster.database("ways").await;
+    let mut listener = Listener::new(&cluster, "ways").await;
+    let q = vec![json!({"queue": "q"})];
+    let nothing = Vec::new();
+    let running = "select jobs.insert('k', queue => 'q'); select jobs.fetch('q')";
+    let finish = |call: &str| format!("select {call} from jobs.jobs where state = 'running'");
+    for (before, statement, expected) in [
+        ("", "select jobs.insert('k', queue => 'q')".into(), &q),
+        (
+            "",
+            "select jobs.insert_batch('k', '{1,2}', queue => 'q')".into(),
+            &q,
+        ),
+        (
+            "",
+            "begin; select jobs.insert('k', queue => 'q'); rollback".into(),
+            &nothing,
+        ),
+        (
+            "",
+            "select jobs.insert('k', queue => 'q', pending => true)".into(),
+            &nothing,
+        ),
+        (
+            "",
+            "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')"
+                .into(),
+            &nothing,
+        ),
+        (
+            "select jobs.insert('u', queue => 'q', unique_opts => '{\"by_kind\": true}')",
+            "select jobs.insert('u', queue => 'q', unique_opts => '{\"by_kind\": true}')".into(),
+            &nothing,
+        ),
+        (running, finish("jobs.release(id, token)"), &q),
+        (running, finish("jobs.fail(id, token, 'x', '0')"), &q),
+        (
+            running,
+            finish("jobs.fail(id, token, 'x', '1 h')"),
+            &nothing,
+        ),
+        (running, finish("jobs.complete(id, token)"), &nothing),
+        (
+            "select jobs.insert('k', queue => 'q', pending => true)",
+            "select jobs.activate(max(id)) from jobs.job where queue <> 'that is all'".into(),
+            &q,
+        ),
+        (
+            "select jobs.insert('k', queue => 'other')",
+            "select jobs.update(max(id), queue => 'q') from jobs.job where queue <> 'that is all'"
+                .into(),
+            &q,
+        ),
+        (
+            "select jobs.insert('k', queue => 'q')",
+            "select jobs.update(max(id), args => '1') from jobs.job where queue <> 'that is all'"
+                .into(),
+            &nothing,
+        ),
+        (
+            "select jobs.insert('k', queue => 'q')",
+            "select jobs.cancel(max(id)) from jobs.job where queue <> 'that is all'".into(),
+            &nothing,
+        ),
+        (
+            "select jobs.insert('k', queue => 'q')",
+            "select jobs.fetch('q')".into(),
+            &nothing,
+        ),
+    ] {
+        run(&db, before).await;
+        listener.so_far(&db).await;
+        run(&db, &statement).await;
+        // They may come with what ends them, in whatever order the server gives.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(&listener.so_far(&db).await, expected, "{statement}");
+        run(&db, "drop extension jobs; create extension jobs").await;
+    }
+}
+
+#[tokio::test]
+async fn due_and_rescued_jobs_are_notified() {
+    let cluster = Cluster::start();
+    let db = cluster.database("due").await;
+    let mut listener = Listener::new(&cluster, "due").await;
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 s')",
+    )
+    .await;
+    assert_eq!(listener.next().await, json!({"queue": "q"}));
+    assert_eq!(number(&db, "select available from jobs.queues").await, 1);
+    // The lease of the only attempt but one ends, and the next is due a second later.
+    run(&db, "select jobs.fetch('q', lease => '0.2 s')").await;
+    assert_eq!(listener.next().await, json!({"queue": "q"}));
+}
+
+#[tokio::test]
+async fn cancel_requests_of_running_jobs_are_notified() {
+    let cluster = Cluster::start();
+    let db = cluster.database("cancels").await;
+    run(&db, "select jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 200) n)); select jobs.fetch(max_jobs => 199)").await;
+    let mut listener = Listener::new(&cluster, "cancels").await;
+    listener.so_far(&db).await;
+    run(&db, "select jobs.cancel(200)").await;
+    assert_eq!(
+        listener.so_far(&db).await,
+        Vec::<Value>::new(),
+        "it was not running"
+    );
+    run(&db, "select jobs.cancel(1)").await;
+    assert_eq!(listener.next().await, json!({"cancel": 1}));
+    run(
+        &db,
+        "begin; select jobs.cancel(2); rollback; begin; select jobs.cancel(3); commit",
+    )
+    .await;
+    assert_eq!(listener.next().await, json!({"cancel": 3}));
+    // By force it is cancelled at once, and its worker may as well know.
+    run(&db, "select jobs.cancel(4, force => true)").await;
+    assert_eq!(listener.next().await, json!({"cancel": 4}));
+    // More at once than are remembered one by one.
+    assert_eq!(
+        number(
+            &db,
+            "select jobs.cancel_many('default', states => '{running}')"
+        )
+        .await,
+        198
+    );
+    let mut told = BTreeSet::new();
+    while told.len() < 198 {
+        told.insert(listener.next().await["cancel"].as_i64().unwrap());
+    }
+    assert_eq!(told, (1..=199).filter(|id| *id != 4).collect());
+    assert_eq!(number(&db, "select count(*) from jobs.jobs where cancel_requested_at is not null and state = 'running'").await, 198);
+}
+
+#[tokio::test]
+async fn names_of_any_kind_and_number_are_notified() {
+    let cluster = Cluster::start();
+    let db = cluster.database("names").await;
+    let mut listener = Listener::new(&cluster, "names").await;
+    for name in [
+        r#"a "quoted" \ one"#.to_string(),
+        "für Zwölf 🦀".into(),
+        "\u{10FFFF}".repeat(127),
+        "'; drop table jobs.job; --".into(),
+        " ".into(),
+    ] {
+        db.execute("select jobs.insert('k', queue => $1)", &[&name])
+            .await
+            .unwrap();
+        assert_eq!(listener.next().await, json!({"queue": name}));
+    }
+    // More names in one transaction than are remembered, and more than that from many.
+    for sql in [
+        "select jobs.insert('k', queue => 'a queue with a name ' || n) from generate_series(1, 300) n",
+        "do 'begin for n in 1..300 loop perform jobs.insert(''k'', queue => ''a queue with a name '' || n); commit; end loop; end'",
+    ] {
+        run(&db, sql).await;
+        let mut told = BTreeSet::new();
+        while told.len() < 300 {
+            let name = listener.next().await["queue"].as_str().unwrap().to_string();
+            if name.starts_with("a queue") {
+                told.insert(name);
+            }
+        }
+        run(&db, "select jobs.cancel_many(states => '{available}')").await;
+    }
+}
+
+#[tokio::test]
+async fn many_commits_are_one_notification() {
+    let cluster = Cluster::start();
+    let db = cluster.database("coalesced").await;
+    let mut listener = Listener::new(&cluster, "coalesced").await;
+    let begun = Instant::now();
+    for _ in 0..1000 {
+        run(&db, "select jobs.insert('k', queue => 'q')").await;
+    }
+    let told = listener.so_far(&db).await.len() as u128;
+    let moments = begun.elapsed().as_millis() / 50 + 2;
+    println!(
+        "{told} notifications of 1000 commits in {:?}",
+        begun.elapsed()
+    );
+    assert!(
+        told >= 1 && told <= moments,
+        "{told} in {:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn they_can_be_switched_off_and_are_of_one_database() {
+    let cluster = Cluster::builder().set("jobs.notify", "off").start();
+    let db = cluster.database("switched").await;
+    let other = cluster.database("other").await;
+    let mut listener = Listener::new(&cluster, "switched").await;
+    run(&db, "select jobs.insert('k', queue => 'silent')").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    cluster.set("jobs.notify", "on");
+    cluster.reload();
+    poll_until("it is on", SOON, async || {
+        let on: String = db.query_one("show jobs.notify", &[]).await.unwrap().get(0);
+        on == "on"
+    })
+    .await;
+    run(&other, "select jobs.insert('k', queue => 'elsewhere')").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(listener.so_far(&db).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_worker_that_has_gone_comes_back_to_notify() {
+    let cluster = Cluster::start();
+    let db = cluster.database("gone").await;
+    let mut listener = Listener::new(&cluster, "gone").await;
+    listener.so_far(&db).await;
+    poll_until("the worker has gone", SOON, async || {
+        number(
+            &db,
+            "select count(*) from pg_stat_activity where backend_type = 'jobs worker'",
+        )
+        .await
+            == 0
+    })
+    .await;
+    let begun = Instant::now();
+    run(&db, "select jobs.insert('k', queue => 'q')").await;
+    assert_eq!(listener.next().await, json!({"queue": "q"}));
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+/// The lock that every commit with a notification takes is held by one that waits for a standby which
+/// does not exist.
+#[tokio::test]
+async fn no_producer_takes_the_lock_of_notifications() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("synchronous_standby_names", "nobody")
+        .set("synchronous_commit", "local")
+        .start();
+    cluster.allow(20, "jobs worker .*maintenance failed");
+    let db = cluster.database("lock").await;
+    let mut listener = Listener::new(&cluster, "lock").await;
+    listener.so_far(&db).await;
+
+    let holder = cluster.connect("lock").await;
+    run(&holder, "set synchronous_commit = on").await;
+    let pid: i32 = holder
+        .query_one("select pg_backend_pid()", &[])
+        .await
+        .unwrap()
+        .get(0);
+    let holding = tokio::spawn(async move {
+        // A write: a commit of nothing but notifications does not wait for standbys.
+        let _ = holder
+            .batch_execute("begin; create table t (); notify other; commit")
+            .await;
+        holder
+    });
+    let locks = |mode: &str| {
+        format!(
+            "select count(*) from pg_locks where locktype = 'object' and database = 0
+                and classid = 'pg_database'::regclass and objid = 0 and {mode}"
+        )
+    };
+    poll_until("the lock is held", SOON, async || {
+        number(&db, &locks(&format!("granted and pid = {pid}"))).await == 1
+    })
+    .await;
+    run(&db, "set statement_timeout = '5s'").await;
+    assert_eq!(
+        sqlstate(
+            db.batch_execute("set lock_timeout = '200ms'; notify other")
+                .await
+        ),
+        "55P03",
+        "control"
+    );
+
+    for sql in [
+        "select jobs.insert('k', queue => 'q')",
+        "select jobs.insert_batch('k', '{1,2,3}', queue => 'q')",
+        "select jobs.fetch('q', max_jobs => 3)",
+        "select jobs.cancel_many('q', states => '{running}')",
+        "select jobs.fail(id, token, 'x', '0') from jobs.jobs where state = 'running' and id % 2 = 0",
+        "select jobs.insert('k', queue => 'later', scheduled_at => clock_timestamp() + '1.5 s')",
+    ] {
+        let begun = Instant::now();
+        run(&db, sql).await;
+        let mine = format!(
+            "pid = {}",
+            number(&db, "select pg_backend_pid()::bigint").await
+        );
+        assert_eq!(number(&db, &locks(&mine)).await, 0);
+        assert!(
+            begun.elapsed() < Duration::from_millis(500),
+            "{sql}: {:?}",
+            begun.elapsed()
+        );
+    }
+    // The worker waits for the lock, but not for long: maintenance goes on.
+    poll_until("it waits", SOON, async || {
+        number(&db, &locks("not granted")).await == 1
+    })
+    .await;
+    poll_until("due jobs become available", SOON, async || {
+        number(&db, "select count(*) from jobs.ready where queue = 'later'").await == 1
+    })
+    .await;
+
+    run(&db, &format!("select pg_cancel_backend({pid})")).await;
+    drop(holding.await.unwrap());
+    let mut told = BTreeSet::new();
+    while told.len() < 2 {
+        if let Some(name) = listener.next().await["queue"].as_str() {
+            told.insert(name.to_string());
+        }
+    }
+    assert_eq!(
+        told,
+        ["later", "q"].map(String::from).into(),
+        "nothing is lost by it"
+    );
+}
