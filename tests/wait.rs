@@ -119,20 +119,23 @@ async fn no_commit_is_missed_whenever_it_comes() {
     for pair in 0..6 {
         let producer = cluster.connect("races").await;
         let consumer = cluster.connect("races").await;
-        let delays: Vec<u64> = (0..400).map(|_| rng.random_range(0..1500)).collect();
+        let delays: Vec<(u64, u64)> = (0..400)
+            .map(|_| (rng.random_range(0..1500), rng.random_range(0..1500)))
+            .collect();
         pairs.push(tokio::spawn(async move {
             let insert = format!("select jobs.insert('k', queue => 'q{pair}')");
             let wait = format!("call jobs.wait('q{pair}', '20 s')");
             let fetch = format!("select count(*) from jobs.fetch('q{pair}')");
             let mut longest = Duration::ZERO;
-            for delay in delays {
+            for (before_insert, before_wait) in delays {
                 let produce = async {
-                    // Anywhere from before the call to within its sleep.
-                    spin(Duration::from_micros(delay)).await;
+                    // Its commit is anywhere from before the call to within its sleep.
+                    spin(Duration::from_micros(before_insert)).await;
                     run(&producer, &insert).await;
                     Instant::now()
                 };
                 let consume = async {
+                    spin(Duration::from_micros(before_wait)).await;
                     loop {
                         run(&consumer, &wait).await;
                         if number(&consumer, &fetch).await == 1 {
