@@ -1,0 +1,350 @@
+//! A complete worker in Rust: fetches in batches, keeps its leases, and stops gracefully.
+//!
+//! ```text
+//! DATABASE_URL=postgresql://postgres@localhost/jobs worker [QUEUE]
+//! ```
+//!
+//! LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into a table of ours:
+//!
+//! ```sql
+//! create table done (job_id bigint, attempt int, worker text);
+//! ```
+//!
+//! docs/workers.md says why it does what it does. A worker that loses its database ends with an error; whoever
+//! supervises it starts it again, and the jobs that it held come back when their leases run out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, Row};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What the jobs do
+// ---------------------------------------------------------------------------------------------------------------------
+
+struct Job {
+    id: i64,
+    token: i64,
+    attempt: i32,
+    kind: String,
+    args: Value,
+}
+
+/// What becomes of a job whose handler failed.
+struct Failed {
+    error: String,
+    kind: &'static str,
+    retryable: bool,
+}
+
+/// Does the work. It is dropped at an `await` when it is to stop; what blocks belongs into `spawn_blocking`.
+async fn handle(job: &Job) -> Result<Value, Failed> {
+    match job.kind.as_str() {
+        "ok" => {}
+        "fail_once" if job.attempt == 1 => {
+            return Err(Failed {
+                error: "the first attempt always fails".into(),
+                kind: "unlucky",
+                retryable: true,
+            });
+        }
+        "fail_once" => {}
+        "slow" => {
+            let seconds = job.args["seconds"].as_f64().unwrap_or(1.0);
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await
+        }
+        // Until somebody cancels the job, or the worker stops.
+        "endless" => std::future::pending().await,
+        // Another attempt would not change that.
+        kind => {
+            return Err(Failed {
+                error: format!("there is no handler for {kind}"),
+                kind: "unknown_kind",
+                retryable: false,
+            });
+        }
+    }
+    Ok(json!({ "attempt": job.attempt }))
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The worker
+// ---------------------------------------------------------------------------------------------------------------------
+
+struct Worker {
+    queue: String,
+    name: String,
+    lease: Duration,
+    /// Heartbeats and results. One transaction at a time.
+    finishing: tokio::sync::Mutex<Client>,
+    /// The jobs that we hold, their tokens, and how to stop their handlers.
+    held: Mutex<HashMap<i64, (i64, Option<oneshot::Sender<()>>)>>,
+}
+
+impl Worker {
+    /// Fetches and starts jobs until `stop`, then lets them end within the grace period and gives the rest back.
+    async fn run(
+        self: Arc<Self>,
+        fetching: Client, // also waits for work, so nothing else can use it
+        concurrency: usize,
+        grace: Duration,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<()> {
+        let mut beating = tokio::spawn(self.clone().heartbeats());
+        let mut tasks = JoinSet::new();
+        let lease = format!("{} s", self.lease.as_secs_f64());
+        while !*stop.borrow() {
+            while let Some(ended) = tasks.try_join_next() {
+                ended??;
+            }
+            let free = concurrency - tasks.len();
+            if free == 0 {
+                tokio::select! {
+                    Some(ended) = tasks.join_next() => ended??,
+                    ended = &mut beating => ended??,
+                    _ = stop.changed() => {}
+                }
+                continue;
+            }
+            // A statement of its own is a transaction of its own: the jobs are ours when it returns.
+            let jobs = fetching
+                .query(
+                    "select id, token, attempt, kind, args
+                       from jobs.fetch(queue => $1, max_jobs => $2, worker => $3, lease => $4::text::interval)",
+                    &[&self.queue, &(free as i32), &self.name, &lease],
+                )
+                .await?;
+            for job in &jobs {
+                tasks.spawn(self.clone().work(job_of(job)));
+            }
+            if jobs.is_empty() {
+                // Returns when there may be a job. A task that fails meanwhile is seen after it.
+                tokio::select! {
+                    waited = self.wait_for_work(&fetching) => waited?,
+                    ended = &mut beating => ended??,
+                    _ = stop.changed() => {}
+                }
+            }
+        }
+        fetching.cancel_token().cancel_query(NoTls).await?; // it may be waiting for work
+        // The heartbeats go on while jobs run.
+        let all = async {
+            while tasks.join_next().await.transpose()?.transpose()?.is_some() {}
+            Ok(())
+        };
+        if let Ok(ended) = tokio::time::timeout(grace, all).await {
+            return ended;
+        }
+        for (_, stop) in self.held.lock().unwrap().values_mut() {
+            stop.take();
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    async fn wait_for_work(&self, fetching: &Client) -> Result<()> {
+        fetching
+            .execute("call jobs.wait(queue => $1)", &[&self.queue])
+            .await?;
+        Ok(())
+    }
+
+    /// Runs the handler of a job that we hold, and tells the queue what came of it.
+    async fn work(self: Arc<Self>, job: Job) -> Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        self.held
+            .lock()
+            .unwrap()
+            .insert(job.id, (job.token, Some(stop)));
+        let told = tokio::select! {
+            outcome = handle(&job) => self.tell(&job, outcome).await,
+            // The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
+            _ = stopped => self.release(&job).await,
+        };
+        self.held.lock().unwrap().remove(&job.id);
+        match told {
+            Err(error) if is_lost(&error) => Ok(()),
+            told => Ok(told?),
+        }
+    }
+
+    async fn tell(
+        &self,
+        job: &Job,
+        outcome: Result<Value, Failed>,
+    ) -> Result<(), tokio_postgres::Error> {
+        let failed = match outcome {
+            Ok(output) => match self.complete(job, output).await {
+                // The database refused what the handler wrote, and said why.
+                Err(error) if error.as_db_error().is_some() && !is_lost(&error) => Failed {
+                    error: error.to_string(),
+                    kind: "database",
+                    retryable: true,
+                },
+                told => return told,
+            },
+            Err(failed) => failed,
+        };
+        self.finishing
+            .lock()
+            .await
+            .execute(
+                "select jobs.fail($1, $2, $3, retryable => $4, details => $5)",
+                &[
+                    &job.id,
+                    &job.token,
+                    &failed.error,
+                    &failed.retryable,
+                    &json!({ "type": failed.kind }),
+                ],
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+    async fn complete(&self, job: &Job, output: Value) -> Result<(), tokio_postgres::Error> {
+        let mut client = self.finishing.lock().await;
+        let transaction = client.transaction().await?;
+        transaction
+            .execute(
+                "insert into done values ($1, $2, $3)",
+                &[&job.id, &job.attempt, &self.name],
+            )
+            .await?;
+        transaction
+            .execute(
+                "select jobs.complete($1, $2, $3)",
+                &[&job.id, &job.token, &output],
+            )
+            .await?;
+        transaction.commit().await
+    }
+
+    async fn release(&self, job: &Job) -> Result<(), tokio_postgres::Error> {
+        let client = self.finishing.lock().await;
+        client
+            .execute("select jobs.release($1, $2)", &[&job.id, &job.token])
+            .await?;
+        Ok(())
+    }
+
+    /// Renews all leases in one statement, often enough that two may go missing.
+    async fn heartbeats(self: Arc<Self>) -> Result<()> {
+        loop {
+            tokio::time::sleep(self.lease / 3).await;
+            let (ids, tokens): (Vec<i64>, Vec<i64>) = self
+                .held
+                .lock()
+                .unwrap()
+                .iter()
+                .map(|(id, (token, _))| (*id, *token))
+                .unzip();
+            if ids.is_empty() {
+                continue;
+            }
+            let answers = self
+                .finishing
+                .lock()
+                .await
+                .query(
+                    "select id, cancel_requested from jobs.heartbeat_many($1, $2)",
+                    &[&ids, &tokens],
+                )
+                .await?;
+            let mut held = self.held.lock().unwrap();
+            for answer in answers {
+                // null where the job is lost
+                if answer.get::<_, Option<bool>>("cancel_requested") != Some(false)
+                    && let Some((_, stop)) = held.get_mut(&answer.get("id"))
+                {
+                    stop.take(); // a sender that is gone stops the handler
+                }
+            }
+        }
+    }
+}
+
+fn job_of(row: &Row) -> Job {
+    Job {
+        id: row.get("id"),
+        token: row.get("token"),
+        attempt: row.get("attempt"),
+        kind: row.get("kind"),
+        args: row.get("args"),
+    }
+}
+
+/// The job is no longer ours: our lease ran out, or it was cancelled by force. Whoever has it now is not disturbed.
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| {
+        error.code() == &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+            && error.detail() == Some("lease_lost")
+            || error.code() == &SqlState::NO_DATA_FOUND
+    })
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The program
+// ---------------------------------------------------------------------------------------------------------------------
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let (stop, stopped) = watch::channel(false);
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    tokio::spawn(async move {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        stop.send(true)
+    });
+    let name = format!("rust worker {}", std::process::id());
+    let worker = Arc::new(Worker {
+        queue: std::env::args().nth(1).unwrap_or("default".into()),
+        lease: seconds("LEASE", 30.0)?,
+        finishing: tokio::sync::Mutex::new(connect(&name).await?),
+        held: Mutex::default(),
+        name: name.clone(),
+    });
+    let fetching = connect(&name).await?;
+    let concurrency = std::env::var("CONCURRENCY")
+        .unwrap_or("4".into())
+        .parse()
+        .context("CONCURRENCY")?;
+    if concurrency == 0 {
+        bail!("CONCURRENCY is 0");
+    }
+    worker
+        .run(fetching, concurrency, seconds("GRACE", 10.0)?, stopped)
+        .await
+}
+
+fn seconds(variable: &str, default: f64) -> Result<Duration> {
+    let seconds = std::env::var(variable).map_or(Ok(default), |text| text.parse());
+    Ok(Duration::try_from_secs_f64(
+        seconds.context(variable.to_owned())?,
+    )?)
+}
+
+async fn connect(name: &str) -> Result<Client> {
+    let url =
+        std::env::var("DATABASE_URL").unwrap_or("postgresql://postgres@localhost/jobs".into());
+    let mut config: tokio_postgres::Config = url.parse().context("DATABASE_URL")?;
+    let (client, connection) = config
+        .application_name(name)
+        .connect(NoTls)
+        .await
+        .context("connecting")?;
+    tokio::spawn(connection);
+    Ok(client)
+}
