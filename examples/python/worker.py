@@ -1,0 +1,199 @@
+"""A complete worker in Python with psycopg: fetches in batches, keeps its leases, and stops gracefully.
+
+    pip install -r requirements.txt
+    DATABASE_URL=postgresql://postgres@localhost/jobs python worker.py [QUEUE]
+
+LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into a table of ours:
+
+    create table done (job_id bigint, attempt int, worker text);
+
+docs/workers.md says why it does what it does. A worker that loses its database ends with an error; whoever supervises
+it starts it again, and the jobs that it held come back when their leases run out.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+URL = os.environ.get("DATABASE_URL", "postgresql://postgres@localhost/jobs")
+QUEUE = sys.argv[1] if len(sys.argv) > 1 else "default"
+LEASE = float(os.environ.get("LEASE", "30"))
+CONCURRENCY = int(os.environ.get("CONCURRENCY", "4"))
+GRACE = float(os.environ.get("GRACE", "10"))
+NAME = f"python worker {os.getpid()}"
+
+
+@dataclass
+class Job:
+    id: int
+    token: int
+    attempt: int
+    kind: str
+    args: dict
+
+
+# --- What the jobs do: a function for each kind. What blocks belongs into asyncio.to_thread. -------------------------
+
+
+async def ok(job: Job) -> dict:
+    return {"by": NAME}
+
+
+async def fail_once(job: Job) -> dict:
+    if job.attempt == 1:
+        raise ConnectionError("the first attempt always fails")
+    return {"by": NAME}
+
+
+async def slow(job: Job) -> dict:
+    await asyncio.sleep(job.args["seconds"])
+    return {"by": NAME}
+
+
+async def endless(job: Job) -> dict:
+    await asyncio.Event().wait()  # until somebody cancels the job, or the worker stops
+    return {}
+
+
+HANDLERS: dict[str, Callable[[Job], Awaitable[dict]]] = {
+    "ok": ok,
+    "fail_once": fail_once,
+    "slow": slow,
+    "endless": endless,
+}
+
+
+# --- The worker ------------------------------------------------------------------------------------------------------
+
+
+def is_lost(error: BaseException) -> bool:
+    """The job is no longer ours: our lease ran out, or it was cancelled by force. Whoever has it now is not disturbed."""
+    return isinstance(error, psycopg.Error) and (
+        (error.sqlstate == "55000" and error.diag.message_detail == "lease_lost") or error.sqlstate == "P0002"
+    )
+
+
+class Worker:
+    def __init__(self, fetching: psycopg.AsyncConnection, finishing: psycopg.AsyncConnection):
+        self.fetching = fetching  # also waits for work, so nothing else can use it
+        self.finishing = finishing  # heartbeats and results
+        self.lock = asyncio.Lock()  # one transaction at a time on it
+        self.held: dict[int, tuple[Job, asyncio.Task]] = {}  # the jobs that we hold, and the tasks of their handlers
+
+    async def send(self, statement: str, *values) -> None:
+        async with self.lock:
+            await self.finishing.execute(statement, values)
+
+    async def fetch(self, max_jobs: int) -> list[Job]:
+        # In autocommit: the statement is its own transaction, so the jobs are ours when it returns.
+        cursor = self.fetching.cursor(row_factory=class_row(Job))
+        await cursor.execute(
+            "select id, token, attempt, kind, args from jobs.fetch(queue => %s, max_jobs => %s, worker => %s, lease => %s)",
+            (QUEUE, max_jobs, NAME, f"{LEASE} s"),
+        )
+        return await cursor.fetchall()
+
+    async def work(self, job: Job) -> None:
+        """Runs the handler of a job that we hold, and tells the queue what came of it."""
+        try:
+            if job.kind not in HANDLERS:
+                # Another attempt would not change that.
+                await self.fail(job, f"there is no handler for {job.kind}", "unknown_kind", retryable=False)
+                return
+            handler = asyncio.create_task(HANDLERS[job.kind](job))
+            self.held[job.id] = job, handler
+            try:
+                await self.complete(job, await handler)
+            except asyncio.CancelledError:
+                # Stopped, see heartbeats() and run(). The attempt does not count; the job becomes available for
+                # others, or cancelled if that was the reason.
+                await self.send("select jobs.release(%s, %s)", job.id, job.token)
+            except Exception as error:
+                if is_lost(error):
+                    raise
+                await self.fail(job, str(error), type(error).__name__)
+        except psycopg.Error as error:
+            if not is_lost(error):
+                raise
+        finally:
+            self.held.pop(job.id, None)
+
+    async def complete(self, job: Job, output: dict) -> None:
+        # The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+        async with self.lock, self.finishing.transaction():
+            await self.finishing.execute("insert into done values (%s, %s, %s)", (job.id, job.attempt, NAME))
+            await self.finishing.execute("select jobs.complete(%s, %s, %s)", (job.id, job.token, Jsonb(output)))
+
+    async def fail(self, job: Job, error: str, type: str, retryable: bool = True) -> None:
+        await self.send(
+            "select jobs.fail(%s, %s, %s, retryable => %s, details => %s)",
+            job.id, job.token, error, retryable, Jsonb({"type": type}),
+        )  # fmt: skip
+
+    async def heartbeats(self) -> None:
+        """Renews all leases in one statement, often enough that two may go missing."""
+        while True:
+            await asyncio.sleep(LEASE / 3)
+            jobs = [job for job, _ in self.held.values()]
+            if not jobs:
+                continue
+            async with self.lock:
+                cursor = await self.finishing.execute(
+                    "select id, cancel_requested is distinct from false from jobs.heartbeat_many(%s::bigint[], %s::bigint[])",
+                    ([job.id for job in jobs], [job.token for job in jobs]),
+                )
+                answers = await cursor.fetchall()
+            for id, stop in answers:  # cancel_requested is null where the job is lost
+                if stop and id in self.held:
+                    self.held[id][1].cancel()
+
+    async def wait_for_work(self) -> None:
+        await self.fetching.execute("call jobs.wait(queue => %s)", (QUEUE,))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:  # if one of the tasks fails, the worker ends
+            heartbeats = group.create_task(self.heartbeats())
+            stopped = group.create_task(stop.wait())
+            tasks: set[asyncio.Task] = set()
+            while not stop.is_set():
+                free = CONCURRENCY - len(tasks)
+                jobs = await self.fetch(free) if free else []
+                for job in jobs:
+                    tasks.add(task := group.create_task(self.work(job)))
+                    task.add_done_callback(tasks.discard)
+                if not jobs:
+                    # No room: until a job is done. No job: until there may be one. In any case until we are to stop.
+                    others = {group.create_task(self.wait_for_work())} if free else set(tasks)
+                    await asyncio.wait({stopped} | others, return_when=asyncio.FIRST_COMPLETED)
+                    if free and stop.is_set():
+                        others.pop().cancel()  # cancels the CALL
+            # What runs may end within the grace period; the heartbeats go on meanwhile. The rest is given back.
+            if tasks:
+                await asyncio.wait(tasks, timeout=GRACE)
+            for _, handler in list(self.held.values()):
+                handler.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            heartbeats.cancel()
+
+
+async def main() -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    connect = psycopg.AsyncConnection.connect
+    async with (
+        await connect(URL, autocommit=True, application_name=NAME) as fetching,
+        await connect(URL, autocommit=True, application_name=NAME) as finishing,
+    ):
+        await Worker(fetching, finishing).run(stop)
+
+
+asyncio.run(main())
