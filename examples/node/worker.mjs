@@ -1,0 +1,171 @@
+// A complete worker in JavaScript with pg: fetches in batches, keeps its leases, and stops gracefully.
+//
+//   npm ci
+//   DATABASE_URL=postgresql://postgres@localhost/jobs node worker.mjs [QUEUE]
+//
+// LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into a table of ours:
+//
+//   create table done (job_id bigint, attempt int, worker text);
+//
+// docs/workers.md says why it does what it does. A worker that loses its database ends with an error; whoever supervises
+// it starts it again, and the jobs that it held come back when their leases run out.
+
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+
+const { env } = process;
+const url = env.DATABASE_URL ?? "postgresql://postgres@localhost/jobs";
+const queue = process.argv[2] ?? "default";
+const lease = Number(env.LEASE ?? 30);
+const concurrency = Number(env.CONCURRENCY ?? 4);
+const grace = Number(env.GRACE ?? 10);
+const name = `node worker ${process.pid}`;
+
+// --- What the jobs do: a function for each kind. It ends early, by throwing, when its signal is aborted. -------------
+
+const handlers = {
+  async ok() {
+    return { by: name };
+  },
+  async fail_once(job) {
+    if (job.attempt === 1) throw new TypeError("the first attempt always fails");
+    return { by: name };
+  },
+  async slow(job, signal) {
+    await sleep(job.args.seconds * 1000, null, { signal });
+    return { by: name };
+  },
+  async endless(job, signal) {
+    for (;;) await sleep(60_000, null, { signal }); // until somebody cancels the job, or the worker stops
+  },
+};
+
+// --- The worker ------------------------------------------------------------------------------------------------------
+
+const connect = async () => {
+  const client = new pg.Client({ connectionString: url, application_name: name });
+  await client.connect();
+  return client;
+};
+const fetching = await connect(); // also waits for work, so nothing else can use it
+const finishing = await connect(); // heartbeats and results
+const held = new Map(); // id -> { job, stop }: the jobs that we hold, and how to stop their handlers
+const stopping = new AbortController();
+
+// One transaction at a time on the second connection.
+let last = Promise.resolve();
+function alone(action) {
+  const result = last.then(action);
+  last = result.catch(() => {});
+  return result;
+}
+const send = (text, values) => alone(() => finishing.query(text, values));
+
+// pg gives a bigint as a string, and takes it as one: ids and tokens are passed on as they are.
+async function fetchJobs(maxJobs) {
+  const { rows } = await fetching.query(
+    "select id, token, attempt, kind, args from jobs.fetch(queue => $1, max_jobs => $2, worker => $3, lease => $4)",
+    [queue, maxJobs, name, `${lease} s`],
+  );
+  return rows;
+}
+
+// Runs the handler of a job that we hold, and tells the queue what came of it.
+async function work(job) {
+  const stop = new AbortController();
+  held.set(job.id, { job, stop });
+  try {
+    if (!Object.hasOwn(handlers, job.kind)) {
+      // Another attempt would not change that.
+      return await fail(job, `there is no handler for ${job.kind}`, "unknown_kind", false);
+    }
+    try {
+      const output = await handlers[job.kind](job, stop.signal);
+      await complete(job, output);
+    } catch (error) {
+      if (isLost(error)) throw error;
+      // Stopped, see heartbeats() and the end. The attempt does not count; the job becomes available for others, or
+      // cancelled if that was the reason.
+      if (stop.signal.aborted) await send("select jobs.release($1, $2)", [job.id, job.token]);
+      else await fail(job, error.message, error.name);
+    }
+  } catch (error) {
+    if (!isLost(error)) throw error;
+  } finally {
+    held.delete(job.id);
+  }
+}
+
+// The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+function complete(job, output) {
+  return alone(async () => {
+    await finishing.query("begin");
+    try {
+      await finishing.query("insert into done values ($1, $2, $3)", [job.id, job.attempt, name]);
+      await finishing.query("select jobs.complete($1, $2, $3)", [job.id, job.token, JSON.stringify(output ?? null)]);
+      await finishing.query("commit");
+    } catch (error) {
+      await finishing.query("rollback");
+      throw error;
+    }
+  });
+}
+
+function fail(job, error, type, retryable = true) {
+  return send("select jobs.fail($1, $2, $3, retryable => $4, details => $5)", [
+    job.id, job.token, error, retryable, JSON.stringify({ type }),
+  ]);
+}
+
+// The job is no longer ours: our lease ran out, or it was cancelled by force. Whoever has it now is not disturbed.
+function isLost(error) {
+  return (error.code === "55000" && error.detail === "lease_lost") || error.code === "P0002";
+}
+
+// Renews all leases in one statement, often enough that two may go missing.
+async function heartbeats(signal) {
+  for (;;) {
+    await sleep((lease * 1000) / 3, null, { signal });
+    if (held.size === 0) continue;
+    const jobs = [...held.values()].map(({ job }) => job);
+    const { rows } = await send("select id, cancel_requested from jobs.heartbeat_many($1, $2)", [
+      jobs.map((job) => job.id),
+      jobs.map((job) => job.token),
+    ]);
+    // cancel_requested is null where the job is lost
+    for (const row of rows) if (row.cancel_requested !== false) held.get(row.id)?.stop.abort();
+  }
+}
+
+for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => stopping.abort());
+const stopped = once(stopping.signal, "abort");
+const ended = new AbortController();
+const beating = heartbeats(ended.signal).catch((error) => {
+  if (!ended.signal.aborted) throw error; // unhandled, here and everywhere else: the process ends with an error
+});
+
+const tasks = new Set();
+while (!stopping.signal.aborted) {
+  const free = concurrency - tasks.size;
+  const jobs = free > 0 ? await fetchJobs(free) : [];
+  for (const job of jobs) {
+    const task = work(job).then(() => tasks.delete(task));
+    tasks.add(task);
+  }
+  if (jobs.length === 0) {
+    // No room: until a job is done. No job: until there may be one. In any case until we are to stop.
+    const others = free > 0 ? [fetching.query("call jobs.wait(queue => $1)", [queue])] : [...tasks];
+    await Promise.race([stopped, ...others]);
+  }
+}
+// What runs may end within the grace period; the heartbeats go on meanwhile. The rest is given back.
+const over = new AbortController();
+await Promise.race([Promise.all(tasks), sleep(grace * 1000, null, { signal: over.signal })]);
+over.abort();
+for (const { stop } of held.values()) stop.abort();
+await Promise.all(tasks);
+ended.abort();
+await beating;
+await finishing.query("select pg_cancel_backend($1)", [fetching.processID]); // it may be waiting for work
+await Promise.all([fetching.end(), finishing.end()]);
