@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# A complete worker in shell with psql: fetches in batches, keeps its leases, and stops gracefully.
+#
+#   DATABASE_URL=postgresql://postgres@localhost/jobs ./worker.sh [QUEUE]
+#
+# LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into a table of ours:
+#
+#   create table done (job_id bigint, attempt int, worker text);
+#
+# docs/workers.md says why it does what it does. Each call is a session of its own, which is slow but simple: this is for
+# jobs that are programs to run. A worker that loses its database ends with an error; whoever supervises it starts it again.
+set -uo pipefail
+
+URL=${DATABASE_URL:-postgresql://postgres@localhost/jobs} QUEUE=${1:-default}
+LEASE=${LEASE:-30} CONCURRENCY=${CONCURRENCY:-4} GRACE=${GRACE:-10}
+NAME="shell worker $$"
+BEAT=$(awk "BEGIN { print $LEASE / 3 }") # often enough that two heartbeats may go missing
+
+# Statements come from standard input, because psql replaces :'variables' only there: never put values into SQL yourself.
+sql() { PGAPPNAME=$NAME psql "$URL" -X -q -A -t -F $'\t' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v queue="$QUEUE" -v name="$NAME" "$@"; }
+
+# What the jobs do: a function for each kind. What it prints to standard error is the error of the job.
+handle_ok() { :; }
+handle_fail_once() { ((attempt > 1)) || { echo "the first attempt always fails" >&2; return 1; }; }
+handle_slow() { exec sleep "$seconds"; }
+handle_endless() { exec sleep infinity; } # until somebody cancels the job, or the worker stops
+
+# A call about our job. That the job is no longer ours (the lease ran out, or it was cancelled by force) is no error of the
+# worker: whoever has it now is not disturbed.
+tell() {
+  local answer
+  answer=$(sql -v id="$id" -v token="$token" -v attempt="$attempt" -v kind="$kind" "$@" 2>&1 >/dev/null) && return
+  [[ $answer == *55000*lease_lost* || $answer == *P0002* ]] || { echo "$answer" >&2; kill -USR1 $$; }
+}
+
+# Runs the handler of one job, with heartbeats, and tells the queue what came of it. A process of its own for each job,
+# which stops the handler when it gets a SIGTERM.
+work() { # ID TOKEN ATTEMPT KIND SECONDS
+  local id=$1 token=$2 attempt=$3 kind=$4 seconds=$5 me=$BASHPID stop='' handler='' beats status output
+  if ! declare -F "handle_$kind" >/dev/null; then # another attempt would not change that
+    tell <<<"select jobs.fail(:'id', :'token', 'there is no handler for ' || :'kind', retryable => false, details => '{\"type\": \"unknown_kind\"}')"
+    return
+  fi
+  trap 'stop=yes; kill $handler 2>/dev/null' TERM
+  output=$(mktemp)
+  "handle_$kind" 2>"$output" &
+  handler=$!
+  heartbeats $me &
+  beats=$!
+  [[ ! $stop ]] || kill $handler
+  until wait $handler; status=$?; ! kill -0 $handler 2>/dev/null; do :; done # a signal ends a wait early
+  kill $beats 2>/dev/null
+  if [[ $stop ]]; then
+    # The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
+    tell <<<"select jobs.release(:'id', :'token')"
+  elif ((status == 0)); then
+    # The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+    tell --single-transaction <<<"insert into done values (:'id', :'attempt', :'name'); select jobs.complete(:'id', :'token', jsonb_build_object('by', :'name'));"
+  else
+    tell -v error="$(tail -c 10000 "$output")" <<<"select jobs.fail(:'id', :'token', :'error', details => '{\"type\": \"handler\"}')"
+  fi
+  rm -f "$output"
+}
+
+heartbeats() { # PID; who is to stop the handler when the job is to be cancelled or is lost: cancel_requested is then true or null
+  while sleep "$BEAT"; do
+    [[ $(sql -v id="$id" -v token="$token" <<<"select cancel_requested from jobs.heartbeat_many(array[:id::bigint], array[:token::bigint])") == f ]] ||
+      { kill "$1"; return; }
+  done
+}
+
+stopping='' broken=''
+trap 'stopping=yes' TERM INT
+trap 'stopping=yes broken=yes' USR1
+pids=() waiting=''
+running() { # forgets the jobs that have ended
+  local pid kept=()
+  for pid in "${pids[@]}"; do ! kill -0 "$pid" 2>/dev/null || kept+=("$pid"); done
+  pids=("${kept[@]}")
+}
+
+while running; [[ ! $stopping ]]; do
+  free=$((CONCURRENCY - ${#pids[@]})) fetched=''
+  if ((free > 0)); then
+    # One statement, one transaction: the jobs are ours when it returns.
+    fetched=$(sql -v free=$free -v lease="$LEASE s" <<<"select id, token, attempt, kind, coalesce(args->>'seconds', '1') from jobs.fetch(:'queue', :free, :'name', :'lease')") ||
+      { broken=yes; break; }
+  fi
+  if [[ $fetched ]]; then
+    while read -r id token attempt kind seconds; do
+      work "$id" "$token" "$attempt" "$kind" "$seconds" </dev/null &
+      pids+=($!)
+    done <<<"$fetched"
+  elif ((free == 0)); then
+    sleep 0.1 # no room
+  else
+    sql <<<"call jobs.wait(:'queue')" & # no job: until there may be one
+    waiting=$!
+    [[ $stopping ]] || wait $waiting || [[ $stopping ]] || { broken=yes; break; }
+    kill -INT $waiting 2>/dev/null # cancels the CALL, if we are to stop
+  fi
+done
+
+# What runs may end within the grace period; the rest is given back.
+end=$((SECONDS + GRACE))
+while running; ((${#pids[@]} > 0 && SECONDS < end)); do sleep 0.1; done
+((${#pids[@]} == 0)) || kill "${pids[@]}" 2>/dev/null
+wait "${pids[@]}"
+[[ ! $broken ]]
