@@ -234,16 +234,25 @@ golden_run() { # SUITE NAME DATABASE
 
 # --- examples -----------------------------------------------------------------------------------------------------------
 
-# The example on a small tree, and what the queue holds afterwards against what it must hold.
+source tests/example_workers.sh
+
+# FILTER is `checksum` or the language of a worker.
 suite_examples() {
-  local dir=$TMP/examples tree=$TMP/tree n
   begin_server examples
-  as_pg "$PG_BIN/psql" -X -q -h "$dir" -U postgres -d postgres -c "create database jobs"
+  as_pg "$PG_BIN/psql" -X -q -h "$TMP/examples" -U postgres -d postgres -c "create database jobs"
   jobs_sql "create extension jobs"
+  build_example
+  if [[ checksum == *"$1"* ]]; then example_checksum; fi
+  example_workers "$1"
+  end_server examples
+}
+
+# The program on a small tree, and what the queue holds afterwards against what it must hold.
+example_checksum() {
+  local tree=$TMP/tree n
   mkdir -p "$tree/sub"
   for n in $(seq 300); do echo "$n" >"$tree/sub/file $n"; done
   ln -s nowhere "$tree/dangling"
-  build_example
   check examples "checksum runs" run_checksum
   cat "$TMP/checksum.out"
   check examples "it reports what it must" checksum_reported 301 903 300 1
@@ -252,7 +261,6 @@ suite_examples() {
   check examples "the link that leads nowhere was tried three times" test "$(jobs_sql "$TRIES_OF_DISCARDED")" = 3
   check examples "a second run does it all again" run_checksum
   check examples "and reports the same" checksum_reported 301 903 300 1
-  end_server examples
 }
 
 TRIES_OF_DISCARDED="select count(*) from jobs.errors e join jobs.jobs j on j.id = e.job_id where j.state = 'discarded'"

@@ -1,0 +1,181 @@
+# One test of the example workers, whatever their language. tests/suites.sh sources this file.
+#
+# Every worker knows four kinds of jobs: `ok`; `fail_once`, whose first attempt fails; `slow`, which takes args.seconds; and
+# `endless`, which ends only when it is stopped. A job that is done leaves a row in the table `done`, which has no key, so
+# that a row too many is seen. Workers are started with short leases, so that only heartbeats keep a slow job.
+
+WORKER_LANGUAGES=(rust python node shell)
+
+example_workers() { # FILTER; needs the server of the suite `examples`
+  local language
+  for language in "${WORKER_LANGUAGES[@]}"; do
+    [[ $language == *"$1"* ]] || continue
+    "worker_$language" || { check examples "the $language worker can be built" false; continue; }
+    jobs_sql "set client_min_messages = warning; drop table if exists done; create table done (job_id bigint, attempt int, worker text)"
+    example_worker "$language"
+    end_workers KILL
+  done
+}
+
+# --- What starts a worker, as the array COMMAND -------------------------------------------------------------------------
+
+worker_rust() {
+  cp "$(dirname "$EXAMPLE")/worker" "$TMP/worker"
+  COMMAND=("$TMP/worker")
+}
+
+worker_python() { need_python && COMMAND=("$STATE/python/bin/python" examples/python/worker.py); }
+worker_node() { need_node && COMMAND=(node "$STATE/node/worker.mjs"); }
+worker_shell() { COMMAND=(env "PATH=$PG_BIN:$PATH" examples/shell/worker.sh); }
+
+# The packages that the Python worker needs, in an environment of their own, made once for each version of their list.
+need_python() {
+  local wanted
+  command -v python3 >/dev/null || need_packages python3-venv
+  wanted=$(python3 --version && cat examples/python/requirements.txt)
+  [[ $(cat "$STATE/python/wanted" 2>/dev/null) != "$wanted" ]] || return 0
+  say "Installing what the Python example needs"
+  rm -rf "$STATE/python"
+  python3 -c "import ensurepip" 2>/dev/null || need_packages python3-venv
+  python3 -m venv "$STATE/python" &&
+    "$STATE/python/bin/pip" install -q --disable-pip-version-check -r examples/python/requirements.txt &&
+    echo "$wanted" >"$STATE/python/wanted"
+}
+
+# The same for Node. Modules are looked for beside the program, so it is copied to them.
+need_node() {
+  local wanted
+  # A newer Node than Debian's brings its own npm, and Debian's would not go with it.
+  command -v npm >/dev/null || need_packages nodejs npm
+  mkdir -p "$STATE/node"
+  wanted=$(node --version && cat examples/node/package-lock.json)
+  if [[ $(cat "$STATE/node/wanted" 2>/dev/null) != "$wanted" ]]; then
+    say "Installing what the Node example needs"
+    cp examples/node/package.json examples/node/package-lock.json "$STATE/node/"
+    (cd "$STATE/node" && npm ci --silent --no-audit --no-fund) || return
+    echo "$wanted" >"$STATE/node/wanted"
+  fi
+  cp examples/node/worker.mjs "$STATE/node/"
+}
+
+# --- Starting and ending them -------------------------------------------------------------------------------------------
+
+# Each in a process group of its own. A shell ignores SIGINT in what it starts in the background; they must not.
+start_workers() { # HOW_MANY QUEUE
+  local n
+  WORKERS=()
+  for ((n = 0; n < $1; n++)); do
+    DATABASE_URL="postgresql://postgres@$(sed 's/\//%2F/g' <<<"$TMP/examples")/jobs" LEASE=2 CONCURRENCY=4 GRACE=3 \
+      setsid env --default-signal=INT "${COMMAND[@]}" "$2" >>"$TMP/$2.out" 2>&1 &
+    WORKERS+=($!)
+  done
+}
+
+# Sends a signal to each worker, and to all that it started if it is KILL, as when the machine dies.
+end_workers() { # SIGNAL
+  local pid
+  for pid in "${WORKERS[@]}"; do
+    if [[ $1 == KILL ]]; then kill -KILL -- "-$pid" 2>/dev/null || true; else kill "-$1" "$pid"; fi
+  done
+  if [[ $1 == KILL ]]; then wait "${WORKERS[@]}" 2>/dev/null || true; fi
+}
+
+# They all end with status 0.
+workers_end_well() {
+  local pid status
+  for pid in "${WORKERS[@]}"; do
+    status=0
+    wait "$pid" || status=$?
+    [[ $status == 0 ]] || { echo "a worker ended with status $status"; return 1; }
+  done
+}
+
+# Waits up to a minute until a query says so.
+until_true() { # BOOLEAN_EXPRESSION
+  local n
+  for ((n = 0; n < 600; n++)); do
+    [[ $(jobs_sql "select $1") == t ]] && return
+    sleep 0.1
+  done
+  echo "after a minute it is still not true that $1"
+  jobs_sql "select queue, kind, state, attempt, count(*) from jobs.jobs where finalized_at is null group by 1, 2, 3, 4"
+  return 1
+}
+
+# --- The test -----------------------------------------------------------------------------------------------------------
+
+example_worker() { # LANGUAGE
+  local queue=$1 in_queue="from jobs.jobs where queue = '$1'"
+  jobs_sql "select jobs.insert(kind, '{\"seconds\": 5}', queue => '$queue')
+    from (values (1, 2, 'endless'), (2, 5, 'slow'), (3, 150, 'ok'), (4, 40, 'fail_once'), (5, 3, 'unheard_of')) v(n, many, kind), generate_series(1, many)" >/dev/null
+
+  start_workers 2 "$queue"
+  check examples "$1: endless jobs run" until_true "count(*) = 2 $in_queue and kind = 'endless' and state = 'running'"
+  jobs_sql "select jobs.cancel(min(id)), jobs.cancel(max(id), force => true) $in_queue and kind = 'endless'" >/dev/null
+  check examples "$1: all jobs end" until_true "count(*) = 200 $in_queue and finalized_at is not null"
+  check examples "$1: each job is in the state that it must be in" worker_left "$1" <<'TEXT'
+endless cancelled 2 jobs, attempts 1..1, errors 0..0, rows 0..0
+fail_once completed 40 jobs, attempts 2..2, errors 1..1, rows 1..1
+ok completed 150 jobs, attempts 1..1, errors 0..0, rows 1..1
+slow completed 5 jobs, attempts 1..1, errors 0..0, rows 1..1
+unheard_of discarded 3 jobs, attempts 1..1, errors 1..1, rows 0..0
+TEXT
+  check examples "$1: control: another outcome is refused" refuses worker_left "$1" <<<"ok completed 151 jobs" >/dev/null
+  check examples "$1: each error has its text and a type" until_true "count(*) = 43 and bool_and(e.error <> '' and e.details->>'type' <> '')
+    from jobs.errors e where e.job_id in (select id $in_queue)"
+  check examples "$1: both workers had jobs" until_true "count(distinct worker) = 2 from done"
+
+  check examples "$1: idle workers wait for work" until_true "count(*) = 2 from pg_stat_activity where query ilike 'call jobs.wait%' and state = 'active'"
+  jobs_sql "select jobs.insert('ok', queue => '$queue')" >/dev/null
+  check examples "$1: and take it when it comes" until_true "count(*) = 1 $in_queue and id = (select max(id) $in_queue) and state = 'completed'"
+  end_workers TERM
+  check examples "$1: idle workers stop" workers_end_well
+
+  worker_stops "$1"
+  worker_dies "$1"
+}
+
+# What the queue and the table `done` hold, one line for each kind and state.
+worker_left() { # QUEUE; the expectation is standard input
+  diff - <(jobs_sql "select format('%s %s %s jobs, attempts %s..%s, errors %s..%s, rows %s..%s', kind, state, count(*), min(attempt), max(attempt),
+      min(errors), max(errors), min(done), max(done))
+    from (select kind, state, attempt, (select count(*) from jobs.errors e where e.job_id = j.id) as errors,
+      (select count(*) from done d where d.job_id = j.id and d.attempt = j.attempt) + (select count(*) from done d where d.job_id = j.id and d.attempt <> j.attempt) * 1000 as done
+      from jobs.jobs j where queue = '$1') s
+    group by kind, state order by kind, state")
+}
+
+# SIGTERM while jobs run: what ends within the grace period is completed, the rest is given back, nothing new is begun.
+worker_stops() { # LANGUAGE
+  local queue=$1_stops in_queue="from jobs.jobs where queue = '$1_stops'"
+  jobs_sql "select jobs.insert('endless', queue => '$queue') from generate_series(1, 7)" >/dev/null
+  start_workers 2 "$queue"
+  check examples "$1: seven endless jobs run" until_true "count(*) = 7 $in_queue and state = 'running'"
+  jobs_sql "select jobs.insert('slow', '{\"seconds\": 1.5}', queue => '$queue')" >/dev/null
+  check examples "$1: and one that ends soon" until_true "state in ('running', 'completed') $in_queue and kind = 'slow'"
+  end_workers TERM
+  sleep 0.3
+  jobs_sql "select jobs.insert('ok', queue => '$queue')" >/dev/null
+  check examples "$1: workers with jobs stop" workers_end_well
+  check examples "$1: what ran when they were stopped is done or given back" worker_left "$queue" <<'TEXT'
+endless available 7 jobs, attempts 0..0, errors 0..0, rows 0..0
+ok available 1 jobs, attempts 0..0, errors 0..0, rows 0..0
+slow completed 1 jobs, attempts 1..1, errors 0..0, rows 1..1
+TEXT
+}
+
+# SIGKILL: the leases of its jobs run out, and another worker does them.
+worker_dies() { # LANGUAGE
+  local queue=$1_dies in_queue="from jobs.jobs where queue = '$1_dies'"
+  jobs_sql "select jobs.insert('slow', '{\"seconds\": 3}', queue => '$queue') from generate_series(1, 4)" >/dev/null
+  start_workers 1 "$queue"
+  check examples "$1: its jobs run" until_true "count(*) = 4 $in_queue and state = 'running'"
+  end_workers KILL
+  start_workers 1 "$queue"
+  check examples "$1: the jobs of a dead worker are done by another one" until_true "count(*) = 4 $in_queue and state = 'completed'"
+  check examples "$1: by its second attempt, once" worker_left "$queue" <<'TEXT'
+slow completed 4 jobs, attempts 2..2, errors 1..1, rows 1..1
+TEXT
+  end_workers INT
+  check examples "$1: it stops" workers_end_well
+}
