@@ -17,7 +17,9 @@ NAME="shell worker $$"
 BEAT=$(awk "BEGIN { print $LEASE / 3 }") # often enough that two heartbeats may go missing
 
 # Statements come from standard input, because psql replaces :'variables' only there: never put values into SQL yourself.
-sql() { PGAPPNAME=$NAME psql "$URL" -X -q -A -t -F $'\t' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v queue="$QUEUE" -v name="$NAME" "$@"; }
+PSQL=(psql "$URL" -X -q -A -t -F $'\t' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v queue="$QUEUE" -v name="$NAME")
+export PGAPPNAME=$NAME
+sql() { "${PSQL[@]}" "$@"; }
 
 # What the jobs do: a function for each kind. What it prints to standard error is the error of the job.
 handle_ok() { :; }
@@ -94,10 +96,10 @@ while running; [[ ! $stopping ]]; do
   elif ((free == 0)); then
     sleep 0.1 # no room
   else
-    sql <<<"call jobs.wait(:'queue')" & # no job: until there may be one
+    "${PSQL[@]}" <<<"call jobs.wait(:'queue')" & # no job: until there may be one
     waiting=$!
     [[ $stopping ]] || wait $waiting || [[ $stopping ]] || { broken=yes; break; }
-    kill -INT $waiting 2>/dev/null # cancels the CALL, if we are to stop
+    kill -INT $waiting 2>/dev/null # if we are to stop, psql cancels the CALL
   fi
 done
 
@@ -105,5 +107,5 @@ done
 end=$((SECONDS + GRACE))
 while running; ((${#pids[@]} > 0 && SECONDS < end)); do sleep 0.1; done
 ((${#pids[@]} == 0)) || kill "${pids[@]}" 2>/dev/null
-wait "${pids[@]}"
+wait
 [[ ! $broken ]]
