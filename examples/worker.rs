@@ -84,8 +84,14 @@ struct Worker {
     lease: Duration,
     /// Heartbeats and results. One transaction at a time.
     finishing: tokio::sync::Mutex<Client>,
-    /// The jobs that we hold, their tokens, and how to stop their handlers.
-    held: Mutex<HashMap<i64, (i64, Option<oneshot::Sender<()>>)>>,
+    /// The jobs that we hold, by id.
+    held: Mutex<HashMap<i64, Held>>,
+}
+
+struct Held {
+    token: i64,
+    /// Dropping it stops the handler.
+    stop: Option<oneshot::Sender<()>>,
 }
 
 impl Worker {
@@ -142,8 +148,8 @@ impl Worker {
         if let Ok(ended) = tokio::time::timeout(grace, all).await {
             return ended;
         }
-        for (_, stop) in self.held.lock().unwrap().values_mut() {
-            stop.take();
+        for held in self.held.lock().unwrap().values_mut() {
+            held.stop.take();
         }
         while let Some(ended) = tasks.join_next().await {
             ended??;
@@ -161,10 +167,11 @@ impl Worker {
     /// Runs the handler of a job that we hold, and tells the queue what came of it.
     async fn work(self: Arc<Self>, job: Job) -> Result<()> {
         let (stop, stopped) = oneshot::channel();
-        self.held
-            .lock()
-            .unwrap()
-            .insert(job.id, (job.token, Some(stop)));
+        let held = Held {
+            token: job.token,
+            stop: Some(stop),
+        };
+        self.held.lock().unwrap().insert(job.id, held);
         let told = tokio::select! {
             outcome = handle(&job) => self.tell(&job, outcome).await,
             // The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
@@ -247,7 +254,7 @@ impl Worker {
                 .lock()
                 .unwrap()
                 .iter()
-                .map(|(id, (token, _))| (*id, *token))
+                .map(|(id, held)| (*id, held.token))
                 .unzip();
             if ids.is_empty() {
                 continue;
@@ -265,9 +272,9 @@ impl Worker {
             for answer in answers {
                 // null where the job is lost
                 if answer.get::<_, Option<bool>>("cancel_requested") != Some(false)
-                    && let Some((_, stop)) = held.get_mut(&answer.get("id"))
+                    && let Some(held) = held.get_mut(&answer.get("id"))
                 {
-                    stop.take(); // a sender that is gone stops the handler
+                    held.stop.take();
                 }
             }
         }
