@@ -38,7 +38,7 @@ impl TimeZone {
         let offset = unsafe {
             let parts = pg_sys::pg_localtime(&seconds, self.0);
             assert!(!parts.is_null(), "no local time at {at}");
-            i64::from((*parts).tm_gmtoff)
+            (*parts).tm_gmtoff
         };
         at + offset * MICROS_PER_SECOND
     }
