@@ -14,6 +14,7 @@ example_workers() { # FILTER; needs the server of the suite `examples`
     jobs_sql "set client_min_messages = warning; drop table if exists done; create table done (job_id bigint, attempt int, worker text)"
     example_worker "$language"
     end_workers KILL
+    cat "$TMP/$language"*.out # what they complained of
   done
 }
 
