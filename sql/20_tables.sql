@@ -255,7 +255,7 @@ CREATE INDEX periodic_schedule_due ON jobs.periodic_schedule (next_run_at);
 COMMENT ON TABLE jobs.periodic_schedule IS
   'Periodic jobs: when, and what is inserted then (null: the default at that time). Who has a row locked inserts the job of its tick and notes that in the same transaction.';
 COMMENT ON COLUMN jobs.periodic_schedule.defined_at IS 'When it was defined: no earlier tick counts.';
-COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or sooner where the last one is to be tried again; null: never.';
+COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or when the last one is tried again; null: never.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';

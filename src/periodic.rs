@@ -66,28 +66,33 @@ impl Ticks {
 enum Decided {
     /// nothing more
     Done(Outcome),
-    /// to try again: this was in the way
+    /// to try again: another transaction is inserting the key
+    Busy,
+    /// to try again: this went wrong, and may not the next time
     Later(String),
 }
 
 /// Deals with a definition whose time has come, which the caller has locked: inserts the
 /// job of the latest tick that was missed. A job that cannot be inserted is nobody
-/// else's trouble: that is logged, and shown with the definition.
-pub fn run(due: &Periodic, now: i64) {
+/// else's trouble: that is logged, and shown with the definition. Whether it is over with, or was
+/// put off so quickly that others can be looked at instead.
+pub fn run(due: &Periodic, now: i64) -> bool {
     let name = &due.definition.name;
     let ticks = match Ticks::of(&due.definition.cron, &due.definition.time_zone) {
         Ok(ticks) => ticks,
         Err(error) => {
             warning!("jobs: periodic job {name:?} cannot be read: {error}");
             let error = error.to_string();
-            return periodic::put_off(name, Some(now.saturating_add(READ_AGAIN)), Some(&error));
+            periodic::put_off(name, Some(now + READ_AGAIN), Some(&error));
+            return true;
         }
     };
     // Ticks up to here were dealt with, also where the clock was put back since.
     let done = due.defined_at.max(due.last_run_at.unwrap_or(i64::MIN));
     let next = ticks.next(done.max(now));
     let Some(tick) = ticks.latest(now).filter(|tick| *tick > done) else {
-        return periodic::put_off(name, next, None);
+        periodic::put_off(name, next, None);
+        return true;
     };
     match insert(&due.definition, tick) {
         Decided::Done(outcome) => {
@@ -95,9 +100,17 @@ pub fn run(due: &Periodic, now: i64) {
                 warning!("jobs: periodic job {name:?} skipped a tick: {error}");
             }
             periodic::note_tick(name, tick, next, &outcome);
+            true
+        }
+        Decided::Busy => {
+            let error = "another transaction is inserting a job with the same unique key";
+            periodic::put_off(name, Some(now + AGAIN), Some(error));
+            true
         }
         Decided::Later(error) => {
-            periodic::put_off(name, Some(now.saturating_add(AGAIN)), Some(&error));
+            // It may have waited for a lock until that took too long.
+            periodic::put_off(name, Some(time::now() + AGAIN), Some(&error));
+            false
         }
     }
 }
@@ -120,9 +133,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         unique::insert_one(&candidate).map(|outcome| (outcome, waits))
     };
     match subxact::attempt(|| work().or_raise()) {
-        Ok((unique::Outcome::Busy, true)) => {
-            Decided::Later("the unique key is being inserted by another transaction".into())
-        }
+        Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),
         Err(error) => failed(error),
     }

@@ -485,8 +485,8 @@ async fn a_dump_takes_definitions_along_and_a_restore_is_not_disturbed() {
     program("createdb", &["awake"]);
     let db = cluster.connect("awake").await;
     let maintenance = tokio::spawn(async move {
-        loop {
-            // There is no such function at first.
+        // There is no such function at first.
+        while !db.is_closed() {
             let _ = db.execute("select jobs.maintain()", &[]).await;
         }
     });

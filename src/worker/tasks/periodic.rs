@@ -12,10 +12,10 @@ pub const TASK: Task = Task {
 
 fn run(limit: i64) -> usize {
     let now = time::now();
-    let due = store::periodic::due(now, limit);
-    for definition in &due {
+    let mut handled = 0;
+    for definition in &store::periodic::due(now, limit) {
         pgrx::check_for_interrupts!();
-        periodic::run(definition, now);
+        handled += usize::from(periodic::run(definition, now));
     }
-    due.len()
+    handled
 }

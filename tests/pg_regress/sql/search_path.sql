@@ -66,9 +66,16 @@ begin
   select * into i from jobs.snooze(f.id, f.token, '1 hour');
   step := 'snooze'; answer := i.state; return next;
   step := 'delete'; answer := jobs.delete(f.id); return next;
+  step := 'define'; answer := jobs.schedule('p', '@yearly', 'p') is not null and jobs.schedule('q', 'every 1 day', 'q') is not null; return next;
+  update jobs.periodic_schedule set defined_at = '1999-01-01', next_run_at = '2000-01-01';
+  step := 'define again'; answer := jobs.schedule('q', '@yearly', 'q') is not null; return next;
   for i in select * from jobs.maintain() loop
     step := 'maintain'; answer := pg_catalog.concat_ws(' ', i.task, i.rows, i.error); return next;
   end loop;
+  for i in select * from jobs.periodic order by name loop
+    step := 'periodic'; answer := pg_catalog.concat_ws(' ', i.name, i.last_job_id, i.last_skipped, i.last_error); return next;
+  end loop;
+  step := 'end'; answer := jobs.unschedule('p'); return next;
   step := 'key'; answer := jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'); return next;
 end $$;
 -- As a caller with a clean path sees it.
