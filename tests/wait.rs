@@ -770,7 +770,12 @@ async fn seats_are_given_back_on_every_way_out() {
             client.batch_execute("call jobs.wait('q', '10 s')"),
             terminate
         );
-        assert_eq!(sqlstate(outcome), "57P01");
+        // The client may see that the connection is closed before it reads why.
+        let outcome = sqlstate(outcome);
+        assert!(
+            ["57P01", "connection closed"].contains(&&*outcome),
+            "{outcome}"
+        );
     }
     run(&client, "reset statement_timeout").await;
     let (mut client, mut latencies) = (client, Vec::new());
