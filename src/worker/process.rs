@@ -39,14 +39,14 @@ pub fn sleep(at_most: Duration) {
             pg_sys::PG_WAIT_EXTENSION,
         );
         pg_sys::ResetLatch(pg_sys::MyLatch);
-        // Outside a statement there is nothing to cancel.
-        pg_sys::QueryCancelPending = 0;
     }
     obey();
 }
 
-/// Does what signals ask for.
+/// Does what signals ask for. Called outside of transactions, where there is nothing to cancel.
 pub fn obey() {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::QueryCancelPending = 0 };
     pgrx::check_for_interrupts!();
     // SAFETY: variables of this process; the settings are read outside a transaction.
     unsafe {
