@@ -199,25 +199,25 @@ CREATE TABLE jobs.queue (
   concurrency         integer,
   rate                integer,
   rate_period         interval,
-  is_over_limit       boolean     NOT NULL DEFAULT false,
   retention_completed bigint,
   retention_cancelled bigint,
   retention_discarded bigint,
   CONSTRAINT queue_pkey PRIMARY KEY (queue)
 );
 COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
-COMMENT ON COLUMN jobs.queue.is_over_limit IS 'More jobs run than concurrency says, since before it said so: their slots go when they are free.';
 COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
 
 -- A row each, so that fetches take different ones and never wait for each other.
 CREATE TABLE jobs.queue_slot (
-  slot   bigint NOT NULL,
+  slot   bigint  NOT NULL,
   job_id bigint,
-  queue  text   COLLATE "C" NOT NULL,
+  n      integer NOT NULL,
+  queue  text    COLLATE "C" NOT NULL,
   CONSTRAINT queue_slot_pkey PRIMARY KEY (slot)
 ) WITH (fillfactor = 50);
-CREATE INDEX queue_slot_by_queue ON jobs.queue_slot (queue, slot);
+CREATE INDEX queue_slot_by_queue ON jobs.queue_slot (queue, n);
 COMMENT ON TABLE jobs.queue_slot IS 'Queues with a limit on how many jobs run: a row for each that may, with the job that does.';
+COMMENT ON COLUMN jobs.queue_slot.n IS 'From 1; a fetch takes those up to the limit.';
 
 CREATE TABLE jobs.queue_start (
   slot    bigint      NOT NULL,

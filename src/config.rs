@@ -96,6 +96,9 @@ fn look_up<T>(
 
 /// Tells all sessions, once this transaction commits, that something has changed.
 pub fn changed() {
+    // Also for what comes later in the same statement.
+    FORGOTTEN.set(FORGOTTEN.get() + 1);
+    REMEMBERED.with_borrow_mut(|r| *r = Remembered::default());
     for table in config::tables() {
         // SAFETY: the table exists; the message is sent at commit.
         unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };

@@ -122,6 +122,8 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         ..definition.options.clone()
     };
     let work = || {
+        // Nor for one that has locked a job which this one replaces.
+        let _impatience = unique::Impatience::begin();
         let kind = check::name("kind", Some(&definition.kind))?;
         let checked = options.checked(kind)?;
         let mut candidate = checked.candidate(kind, definition.args)?;

@@ -792,6 +792,41 @@ async fn seats_are_given_back_on_every_way_out() {
 }
 
 #[tokio::test]
+async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension() {
+    let cluster = Cluster::start();
+    let db = cluster.database("evil").await;
+    run(
+        &db,
+        "create role evil; grant usage on schema jobs to evil; grant execute on procedure jobs.wait to evil;
+         create schema evil authorization evil; create table public.log (who text); grant insert on public.log to public;
+         select jobs.pause_queue('paused'), jobs.configure_queue('limited', 1, 1, '1 second')",
+    )
+    .await;
+    let evil = cluster.connect("evil").await;
+    run(
+        &evil,
+        "set role evil;
+         create function evil.eq(text, text) returns boolean language plpgsql as
+           $$ begin insert into public.log values (current_user); return $1 operator(pg_catalog.=) $2; end $$;
+         create operator evil.= (leftarg = text, rightarg = text, function = evil.eq);
+         set search_path = evil, pg_catalog",
+    )
+    .await;
+    for queue in ["paused", "limited", "neither"] {
+        run(&evil, &format!("call jobs.wait('{queue}', '0.1 s')")).await;
+    }
+    let log = db.query("select who from public.log", &[]).await.unwrap();
+    assert!(log.is_empty(), "{log:?}");
+    // Its own search_path is what it was.
+    let path: String = evil
+        .query_one("show search_path", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(path, "evil, pg_catalog");
+}
+
+#[tokio::test]
 async fn whoever_gets_no_seat_looks_now_and_then() {
     let cluster = Cluster::builder()
         .set("jobs.enabled", "off")

@@ -115,11 +115,11 @@ fn configure_queue(
                 retention("retention_discarded", retention_discarded)?,
             ],
         };
-        if settings.concurrency.is_some() {
-            limits::slot_running(queue);
-        }
+        // First, so that one session at a time gives out slots.
         store::set_queue(queue, &settings);
-        limits::set_slots(queue);
+        if settings.concurrency.is_some() {
+            limits::set_slots(queue);
+        }
         limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
         config::changed();
         news::available(queue);

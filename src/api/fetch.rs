@@ -84,7 +84,9 @@ fn claim(
             continue;
         }
         let mut most = left;
-        let slots = set.concurrency.map(|_| limits::lock_slots(queue, most));
+        let slots = set
+            .concurrency
+            .map(|limit| limits::lock_slots(queue, limit, most));
         most = slots.as_ref().map_or(most, Vec::len);
         let starts = set.rate.map(|(_, period)| {
             let starts = limits::lock_starts(queue, most, fetch.now);

@@ -98,7 +98,10 @@ fn look(queue: &str, owner: pg_sys::Oid) -> (i64, Look) {
 /// What of a queue could be fetched: nothing while it is paused or as full as it may be.
 fn with_room(queue: &str, now: i64) -> Look {
     let set = config::queue(queue).unwrap_or_default();
-    let is_full = || set.concurrency.is_some() && !limits::has_free_slot(queue);
+    let is_full = || {
+        set.concurrency
+            .is_some_and(|limit| !limits::has_free_slot(queue, limit))
+    };
     if set.is_paused || is_full() {
         return Look::default();
     }
@@ -119,12 +122,13 @@ fn with_room(queue: &str, now: i64) -> Look {
 fn sleep(seat: Option<&Taken>, at_most: Duration) -> bool {
     let until = Instant::now() + at_most;
     loop {
-        procedure::sleep(until.saturating_duration_since(Instant::now()));
+        // First: a lock that the look waited for may have used up the latch.
         if seat.is_some_and(Taken::is_woken) {
             return true;
         }
         if Instant::now() >= until {
             return false;
         }
+        procedure::sleep(until.saturating_duration_since(Instant::now()));
     }
 }

@@ -3,7 +3,8 @@
 use pgrx::pg_sys::{self, Datum, Oid};
 
 /// Runs `work` with the rights of a role and nothing more: what others may have attached
-/// to the tables must not run as superuser. An abort restores the role by itself.
+/// to the tables must not run as superuser, and no operator in a caller's schema may run at all.
+/// An abort restores role and search_path by itself.
 pub fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
     let (mut before, mut context) = (pg_sys::InvalidOid, 0);
     // SAFETY: saves, sets and restores within one transaction.
@@ -15,7 +16,19 @@ pub fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
                 | (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION)
                     as i32,
         );
+        let nesting = pg_sys::NewGUCNestLevel();
+        pg_sys::set_config_option(
+            c"search_path".as_ptr(),
+            c"pg_catalog, pg_temp".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
         let done = work();
+        pg_sys::AtEOXact_GUC(false, nesting);
         pg_sys::SetUserIdAndSecContext(before, context);
         done
     }

@@ -1,8 +1,6 @@
 //! Limits of queues: how many jobs of one run at a time, how many start in a period. Each that may
 //! is a row; a fetch takes rows that nobody else has, so fetches do not wait for each other.
 
-use std::collections::BTreeSet;
-
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
@@ -11,9 +9,12 @@ use super::types::*;
 use crate::pg::array;
 use crate::pg::time;
 
-/// Locks up to so many free slots of a queue.
-pub fn lock_slots(queue: &str, most: usize) -> Vec<i64> {
-    numbers(&LOCK_SLOTS, &[text(queue), big(most as i64)])
+/// Locks up to so many free slots of a queue with this limit.
+pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
+    numbers(
+        &LOCK_SLOTS,
+        &[text(queue), big(limit.into()), big(most as i64)],
+    )
 }
 
 /// Gives slots to jobs that run, a job a slot.
@@ -25,30 +26,14 @@ pub fn occupy(slots: &[i64], jobs: &[i64]) {
 
 /// Frees the slots of jobs that do not run any more.
 pub fn free(slots: &[i64]) {
-    if slots.is_empty() {
-        return;
+    if !slots.is_empty() {
+        FREE.execute(&[bigs(slots)]);
     }
-    let over_limit: BTreeSet<String> = FREE.run(&[bigs(slots)], |rows| {
-        (0..rows.len())
-            .filter_map(|row| rows.text(row, 1))
-            .collect()
-    });
-    for queue in over_limit {
-        trim(&queue);
-    }
-}
-
-/// Drops free slots that a queue has more than its limit. One session at a time, so that none drops too many.
-fn trim(queue: &str) {
-    let queue = [text(queue)];
-    LOCK_QUEUE.execute(&queue);
-    DROP_FREE_SLOTS.execute(&queue);
-    NOTE_OVER_LIMIT.execute(&queue);
 }
 
 /// Whether a queue has a free slot.
-pub fn has_free_slot(queue: &str) -> bool {
-    HAS_FREE_SLOT.execute(&[text(queue)]) > 0
+pub fn has_free_slot(queue: &str, limit: i32) -> bool {
+    HAS_FREE_SLOT.execute(&[text(queue), big(limit.into())]) > 0
 }
 
 /// When the next start of a queue may be made.
@@ -74,17 +59,12 @@ pub fn start(starts: &[i64], now: i64, period: Interval) {
     }
 }
 
-/// Gives slots to the jobs of a queue that run without one. To be called before the queue's row is
-/// locked: it waits for whoever is finishing one of them.
-pub fn slot_running(queue: &str) {
-    SLOT_RUNNING.execute(&[text(queue)]);
-}
-
-/// Makes a queue have as many slots as its row says, which the caller has written; more as long as
-/// more jobs run.
+/// Makes a queue have as many slots as its row says, which the caller has written, and gives one to
+/// each of its jobs that run without, if need be above the limit. Waits for whoever is finishing one of them.
 pub fn set_slots(queue: &str) {
-    ADD_SLOTS.execute(&[text(queue)]);
-    trim(queue);
+    for plan in [&SLOT_RUNNING, &ADD_SLOTS] {
+        plan.execute(&[text(queue)]);
+    }
 }
 
 /// Makes a queue have so many starts.
@@ -111,14 +91,27 @@ fn bigs(values: &[i64]) -> Arg {
     Some(array::build(INT8, &values))
 }
 
+// What may be taken are the free slots up to the limit ($2), without the highest ones: one less for each
+// job that still runs above the limit. Every fetch leaves out the highest, so no two make up for the same job.
+macro_rules! free_slots {
+    () => {
+        "FROM jobs.queue_slot s
+          WHERE s.queue = $1 AND s.job_id IS NULL
+            AND s.n < (SELECT COALESCE(min(f.n), $2 + 1) FROM (
+                        SELECT f.n FROM jobs.queue_slot f WHERE f.queue = $1 AND f.n <= $2 AND f.job_id IS NULL ORDER BY f.n DESC
+                         LIMIT (SELECT count(*) FROM jobs.queue_slot o WHERE o.queue = $1 AND o.n > $2 AND o.job_id IS NOT NULL)) f)"
+    };
+}
 static LOCK_SLOTS: Plan = Plan::new(
-    "SELECT s.slot FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL ORDER BY s.slot LIMIT $2 FOR UPDATE SKIP LOCKED",
-    &[TEXT, INT8],
+    concat!(
+        "SELECT s.slot ",
+        free_slots!(),
+        " ORDER BY s.n LIMIT $3 FOR UPDATE OF s SKIP LOCKED"
+    ),
+    &[TEXT, INT8, INT8],
 );
-static HAS_FREE_SLOT: Plan = Plan::new(
-    "SELECT FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL LIMIT 1",
-    &[TEXT],
-);
+static HAS_FREE_SLOT: Plan =
+    Plan::new(concat!("SELECT ", free_slots!(), " LIMIT 1"), &[TEXT, INT8]);
 static NEXT_START: Plan = Plan::new(
     "SELECT s.free_at FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at LIMIT 1",
     &[TEXT],
@@ -128,27 +121,8 @@ static OCCUPY: Plan = Plan::new(
     &[INT8S, INT8S],
 );
 static FREE: Plan = Plan::new(
-    "WITH freed AS (UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1) RETURNING s.queue)
-     SELECT q.queue FROM jobs.queue q WHERE q.is_over_limit AND q.queue IN (SELECT f.queue FROM freed f)",
+    "UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1)",
     &[INT8S],
-);
-static LOCK_QUEUE: Plan = Plan::new(
-    "SELECT FROM jobs.queue WHERE queue = $1 FOR UPDATE",
-    &[TEXT],
-);
-static DROP_FREE_SLOTS: Plan = Plan::new(
-    "DELETE FROM jobs.queue_slot WHERE slot IN (
-       SELECT s.slot FROM jobs.queue_slot s WHERE s.queue = $1 AND s.job_id IS NULL ORDER BY s.slot DESC
-        LIMIT GREATEST(0, (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1)
-                          - COALESCE((SELECT q.concurrency FROM jobs.queue q WHERE q.queue = $1), 0))
-          FOR UPDATE SKIP LOCKED)",
-    &[TEXT],
-);
-static NOTE_OVER_LIMIT: Plan = Plan::new(
-    "UPDATE jobs.queue q SET is_over_limit = NOT is_over_limit
-      WHERE q.queue = $1
-        AND is_over_limit <> ((SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1) > COALESCE(q.concurrency, 0))",
-    &[TEXT],
 );
 static LOCK_STARTS: Plan = Plan::new(
     "SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at <= $3 ORDER BY s.free_at LIMIT $2 FOR UPDATE SKIP LOCKED",
@@ -161,16 +135,19 @@ static START: Plan = Plan::new(
 static SLOT_RUNNING: Plan = Plan::new(
     "WITH unlimited AS (
        SELECT r.job_id, nextval('jobs.job_seq') AS slot FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-        WHERE j.queue = $1 AND r.slot IS NULL FOR UPDATE OF r),
+        WHERE j.queue = $1 AND r.slot IS NULL ORDER BY r.job_id FOR UPDATE OF r),
      limited AS (UPDATE jobs.running r SET slot = u.slot FROM unlimited u WHERE r.job_id = u.job_id)
-     INSERT INTO jobs.queue_slot (slot, job_id, queue) SELECT slot, job_id, $1 FROM unlimited",
+     INSERT INTO jobs.queue_slot (slot, job_id, n, queue)
+     SELECT u.slot, u.job_id,
+            (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1) + row_number() OVER (ORDER BY u.slot), $1
+       FROM unlimited u",
     &[TEXT],
 );
 static ADD_SLOTS: Plan = Plan::new(
-    "INSERT INTO jobs.queue_slot (slot, queue)
-     SELECT nextval('jobs.job_seq'), q.queue
-       FROM jobs.queue q, generate_series(1, q.concurrency - (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = q.queue))
-      WHERE q.queue = $1",
+    "INSERT INTO jobs.queue_slot (slot, n, queue)
+     SELECT nextval('jobs.job_seq'), g.n, q.queue
+       FROM jobs.queue q, generate_series(1, q.concurrency) AS g(n)
+      WHERE q.queue = $1 AND NOT EXISTS (SELECT FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.n = g.n)",
     &[TEXT],
 );
 static ADD_STARTS: Plan = Plan::new(
