@@ -322,6 +322,50 @@ fn what_is_past_its_retention_is_gone_to_inserts_only() {
 }
 
 #[test]
+fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
+    let of = |by_state: &[State], on_conflict, told| Fact::Insert {
+        key: 0,
+        new: New {
+            by_state: by_state.to_vec(),
+            ..new(on_conflict)
+        },
+        told,
+    };
+    let told = |id, replaced| Told::Inserted {
+        id,
+        state: Available,
+        replaced,
+    };
+    let check = |gone: &[State]| {
+        let old = transaction(
+            1,
+            RR,
+            [
+                call(2, 3, [skipped(1, Available)]),
+                call(6, 7, [of(&[Completed], OnConflict::Skip, told(2, None))]),
+                call(
+                    8,
+                    9,
+                    [of(&[Available], OnConflict::Replace, told(3, Some(2)))],
+                ),
+                end(10, 11, true),
+            ],
+        );
+        check(&History {
+            gone: gone.to_vec(),
+            transactions: vec![
+                alone(0, 0, 1, inserted(1)),
+                alone(0, 4, 5, cancelled(1)),
+                old,
+            ],
+        })
+    };
+    assert!(check(&[]).is_err());
+    let checked = check(&[Cancelled]);
+    assert!(checked.is_ok(), "{}", checked.unwrap_err());
+}
+
+#[test]
 fn a_hold_outlives_its_job_until_it_is_given_back() {
     let holds = |until| {
         let new = New {

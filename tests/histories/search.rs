@@ -158,17 +158,17 @@ impl<'a> Search<'a> {
             }
             _ => key.effect(fact),
         };
-        let effect = effect.or_else(|| {
-            let left = self.without_gone(&jobs, world, open);
-            let key = Key { jobs: &left, ..key };
-            inserted(fact)
-                .filter(|_| timed.has_snapshot)
-                .and_then(|_| key.effect(fact))
-        });
+        // An insert by an old snapshot may see jobs that are gone by now, or not.
+        let left = inserted(fact)
+            .filter(|_| timed.has_snapshot)
+            .map(|_| self.without_gone(&jobs, world, open))
+            .filter(|left| *left != jobs);
+        let without_gone = left.and_then(|left| Key { jobs: &left, ..key }.effect(fact));
         let mut worlds = Vec::new();
-        if let Some(effect) = effect
-            && is_possible(world, session, &effect, self.gone)
-        {
+        for effect in [effect, without_gone].into_iter().flatten() {
+            if !is_possible(world, session, &effect, self.gone) {
+                continue;
+            }
             let mut after = world.clone();
             after.done[session] += 1;
             let open = &mut after.open[session];
