@@ -97,29 +97,32 @@ fn look_up<T>(
 /// Tells all sessions, once this transaction commits, that something has changed.
 pub fn changed() {
     // Also for what comes later in the same statement.
-    FORGOTTEN.set(FORGOTTEN.get() + 1);
-    REMEMBERED.with_borrow_mut(|r| *r = Remembered::default());
+    forget();
     for table in config::tables() {
         // SAFETY: the table exists; the message is sent at commit.
         unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
     }
 }
 
+/// Forgets everything, so that what comes next reads what is committed by now. Whoever is woken by a
+/// commit calls this: the server tells of a change only after that.
+pub fn forget() {
+    FORGOTTEN.set(FORGOTTEN.get() + 1);
+    REMEMBERED.with_borrow_mut(|r| *r = Remembered::default());
+}
+
 fn register() {
     if !REGISTERED.replace(true) {
         // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
-        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(forget), Datum::null()) };
+        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), Datum::null()) };
     }
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn forget(_argument: Datum, relation: Oid) {
+unsafe extern "C-unwind" fn relation_changed(_argument: Datum, relation: Oid) {
     // In the middle of a look-up above nothing is borrowed: reading happens outside.
-    REMEMBERED.with_borrow_mut(|r| {
-        let is_ours = |tables: [Oid; 2]| tables.contains(&relation);
-        if relation == pg_sys::InvalidOid || r.tables.is_none_or(is_ours) {
-            FORGOTTEN.set(FORGOTTEN.get() + 1);
-            *r = Remembered::default();
-        }
-    });
+    let tables = REMEMBERED.with_borrow(|r| r.tables);
+    if relation == pg_sys::InvalidOid || tables.is_none_or(|tables| tables.contains(&relation)) {
+        forget();
+    }
 }

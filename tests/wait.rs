@@ -222,6 +222,7 @@ async fn whatever_makes_a_job_available_wakes() {
     let mut client = cluster.connect("ways").await;
     let running = "select jobs.insert('k', queue => 'q'); select jobs.fetch('q')";
     let finish = |call: &str| format!("select {call} from jobs.jobs where state = 'running'");
+    let full = "select jobs.configure_queue('q', concurrency => 1); select jobs.insert_batch('k', '{1,2}', queue => 'q'); select jobs.fetch('q')";
     let latest = |call: &str| format!("select {call} from (select max(id) as id from jobs.job) j");
     let unique = |policy: &str| {
         format!(
@@ -239,6 +240,11 @@ async fn whatever_makes_a_job_available_wakes() {
         (running, finish("jobs.fail(id, token, 'x', '100 ms')")),
         (running, finish("jobs.snooze(id, token, '100 ms')")),
         (running, format!("{}; {}", finish("jobs.complete(id, token)"), latest("jobs.retry(id)"))),
+        (full, finish("jobs.complete(id, token)")),
+        (full, finish("jobs.complete_many(array[id], array[token])")),
+        (full, finish("jobs.cancel(id, force => true)")),
+        (full, "select jobs.configure_queue('q', concurrency => 2)".into()),
+        ("select jobs.pause_queue('q'); select jobs.insert('k', queue => 'q')", "select jobs.resume_queue('q')".into()),
         ("select jobs.insert('k', queue => 'q', pending => true)", latest("jobs.activate(id)")),
         ("select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')", latest("jobs.retry(id)")),
         ("select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')", latest("jobs.update(id, scheduled_at => clock_timestamp())")),

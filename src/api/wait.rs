@@ -90,6 +90,7 @@ fn wait_for(queue: &str, timeout: Duration, owner: pg_sys::Oid) {
 
 /// Looks at the queue with the rights of the extension, in a transaction of its own.
 fn look(queue: &str, owner: pg_sys::Oid) -> (i64, Look) {
+    config::forget();
     let now = time::now();
     let look = procedure::in_transaction(|| as_role(owner, || with_room(queue, now)));
     (now, look)

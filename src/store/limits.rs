@@ -8,6 +8,7 @@ use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::time;
+use crate::worker::news;
 
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
@@ -24,10 +25,14 @@ pub fn occupy(slots: &[i64], jobs: &[i64]) {
     }
 }
 
-/// Frees the slots of jobs that do not run any more.
+/// Frees the slots of jobs that do not run any more, and remembers to tell who waits for one.
 pub fn free(slots: &[i64]) {
     if !slots.is_empty() {
-        FREE.execute(&[bigs(slots)]);
+        FREE.run(&[bigs(slots)], |rows| {
+            (0..rows.len())
+                .filter_map(|row| rows.text(row, 1))
+                .for_each(|queue| news::available(&queue));
+        });
     }
 }
 
@@ -121,7 +126,7 @@ static OCCUPY: Plan = Plan::new(
     &[INT8S, INT8S],
 );
 static FREE: Plan = Plan::new(
-    "UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1)",
+    "UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1) RETURNING s.queue",
     &[INT8S],
 );
 static LOCK_STARTS: Plan = Plan::new(
