@@ -8,7 +8,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'define_kind_wrapper';
 COMMENT ON FUNCTION jobs.define_kind(text, text, integer, integer, interval, jsonb, jsonb) IS
 $$Sets what jobs of a kind are inserted with, by whatever client, where the insert says nothing; null: the system's default. Replaces what was defined before; jobs that are there stay as they are. unique_opts '{}' of an insert means not unique, whatever the kind says.
-Errors: as jobs.insert; 25006 read only.$$;
+Errors: as jobs.insert; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.pause_queue(
   queue text)
@@ -16,7 +16,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
 COMMENT ON FUNCTION jobs.pause_queue(text) IS
-$$Stops fetching from a queue, which need not have jobs yet, from the next fetch on. Jobs that run go on, inserts and maintenance too. Errors: 22023, 22004, 25006.$$;
+$$Stops fetching from a queue, which need not have jobs yet, from the next fetch on. Jobs that run go on, inserts and maintenance too. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.resume_queue(
   queue text)
@@ -24,7 +24,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_queue_wrapper';
 COMMENT ON FUNCTION jobs.resume_queue(text) IS
-$$Lets a paused queue go on; one that is not paused stays as it is. Errors: 22023, 22004, 25006.$$;
+$$Lets a paused queue go on; one that is not paused stays as it is. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.configure_queue(
   queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
@@ -34,4 +34,4 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
 COMMENT ON FUNCTION jobs.configure_queue(text, integer, integer, interval, interval, interval, interval) IS
 $$Sets the limits of a queue, all of them: null means no limit, or the system's retention. concurrency: the most jobs of it that run at a time, anywhere (1 to 10000). rate: the most that start within any time of rate_period's length (1 to 100000); both or neither. retention_..: how long final jobs are kept; -1 second: for ever.
-A fetch may get fewer than would fit. Jobs that run already count for concurrency, those that have started do not count for a new rate. Errors: 22023, 22004, 25006.$$;
+A fetch may get fewer than would fit. Jobs that run already count for concurrency, those that have started do not count for a new rate. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
