@@ -117,6 +117,8 @@ CREATE TABLE jobs.error (
   details      jsonb
 );
 CREATE INDEX error_by_job ON jobs.error (job_id, at);
+-- Appended in the order of time, so that a few entries find the latest errors among millions.
+CREATE INDEX error_by_age ON jobs.error USING brin (at);
 COMMENT ON TABLE jobs.error IS 'Failed attempts, appended.';
 COMMENT ON COLUMN jobs.error.state IS 'What became of the job: retryable, available, discarded or cancelled.';
 COMMENT ON COLUMN jobs.error.token IS 'The token of the fail call; null: not failed by its worker.';
@@ -259,3 +261,42 @@ COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks 
 COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
+
+-- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this server.
+CREATE TABLE jobs.maintenance_task (
+  task           text        COLLATE "C" NOT NULL,
+  last_run_at    timestamptz,
+  duration       interval,
+  rows           bigint,
+  rows_total     bigint      NOT NULL DEFAULT 0,
+  failures       integer     NOT NULL DEFAULT 0,
+  failures_total bigint      NOT NULL DEFAULT 0,
+  last_error_at  timestamptz,
+  last_error     text,
+  CONSTRAINT maintenance_task_pkey PRIMARY KEY (task)
+) WITH (fillfactor = 30);
+COMMENT ON TABLE jobs.maintenance_task IS 'The latest run of each maintenance task that had something to do or failed. Runs that find nothing are not written down: an idle database writes no WAL.';
+INSERT INTO jobs.maintenance_task (task)
+VALUES ('schedule'), ('periodic'), ('expire'), ('rescue'), ('prune'), ('claims'), ('statistics');
+
+CREATE TABLE jobs.maintenance_pause (
+  paused_at timestamptz NOT NULL,
+  paused_by text        NOT NULL,
+  one       boolean     NOT NULL DEFAULT true CONSTRAINT maintenance_pause_one CHECK (one),
+  CONSTRAINT maintenance_pause_pkey PRIMARY KEY (one)
+);
+COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
+
+-- Not dumped: it is counted again.
+CREATE TABLE jobs.kept_count (
+  place      text        COLLATE "C" NOT NULL,
+  counted_at timestamptz NOT NULL,
+  took       interval    NOT NULL,
+  changes    bigint      NOT NULL,
+  counts     jsonb       NOT NULL,
+  CONSTRAINT kept_count_pkey PRIMARY KEY (place)
+);
+COMMENT ON TABLE jobs.kept_count IS 'How many jobs are in the tables that are too long to be counted whenever somebody asks: by queue and state. Counted now and then by maintenance.';
+COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
+COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
+COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';

@@ -2,11 +2,13 @@
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 CREATE VIEW jobs.jobs AS
 SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
-       p.args, COALESCE(p.meta, '{}') AS meta, COALESCE(p.tags, '{}') AS tags,
+       CASE WHEN v.sees_payload THEN p.args END AS args, CASE WHEN v.sees_payload THEN COALESCE(p.meta, '{}') END AS meta,
+       COALESCE(p.tags, '{}') AS tags,
        p.created_at, COALESCE(p.moved_to, p.scheduled_at, p.created_at) AS scheduled_at,
        p.attempted_at, p.finalized_at, p.expires_at,
        COALESCE(p.timeout, '1 minute') AS timeout, p.lease_expires_at, p.deadline_at,
-       p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, p.output
+       p.cancel_requested_at, p.cancel_reason, p.worker, p.token,
+       CASE WHEN v.sees_payload THEN p.progress END AS progress, CASE WHEN v.sees_payload THEN p.output END AS output
   FROM (
     SELECT j.*, 'available'::jobs.state AS state, p.attempt, p.scheduled_at AS moved_to,
            NULL::timestamptz AS attempted_at, NULL::timestamptz AS finalized_at,
@@ -45,44 +47,48 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
     SELECT j.*, 'discarded', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
            p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
       FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'discarded'
-  ) p;
-COMMENT ON VIEW jobs.jobs IS 'Every job, one row.';
+  ) p, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
+COMMENT ON VIEW jobs.jobs IS
+  'Every job, one row. args, meta, progress and output are null for who may not SELECT from jobs.job, such as a viewer (jobs.grant_viewer).';
 
 CREATE VIEW jobs.errors AS
 SELECT e.job_id, e.attempt, e.at, e.error, e.details
-  FROM jobs.error e ORDER BY e.job_id, e.at DESC;
-COMMENT ON VIEW jobs.errors IS 'Every failed attempt, the newest of a job first.';
+  FROM jobs.error e;
+COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
 
--- No view touches args here: a viewer of queues sees counts only.
+-- No view from here on touches args: a viewer of queues sees counts only.
+CREATE FUNCTION jobs.count_queues()
+RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint,
+               completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz,
+               estimated jobs.state[], counted_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'count_queues_wrapper';
+COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs.';
+
 CREATE VIEW jobs.queues AS
-SELECT s.queue,
-       sum(s.available)::bigint AS available, sum(s.scheduled)::bigint AS scheduled,
-       sum(s.pending)::bigint AS pending, sum(s.running)::bigint AS running,
-       sum(s.retryable)::bigint AS retryable, sum(s.completed)::bigint AS completed,
-       sum(s.cancelled)::bigint AS cancelled, sum(s.discarded)::bigint AS discarded,
-       min(s.oldest) AS oldest_available_at,
-       COALESCE(bool_or(q.paused_at IS NOT NULL), false) AS paused, max(q.concurrency) AS concurrency,
-       max(q.rate) AS rate, max(q.rate_period) AS rate_period
-  FROM (
-    SELECT r.queue, count(*) AS available, 0 AS scheduled, 0 AS pending, 0 AS running, 0 AS retryable,
-           0 AS completed, 0 AS cancelled, 0 AS discarded, min(COALESCE(r.scheduled_at, j.scheduled_at, j.created_at)) AS oldest
-      FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id GROUP BY r.queue
-    UNION ALL
-    SELECT s.queue, 0, count(*) FILTER (WHERE s.state = 'scheduled'), count(*) FILTER (WHERE s.state = 'pending'), 0,
-           count(*) FILTER (WHERE s.state = 'retryable'), 0, 0, 0, NULL
-      FROM jobs.scheduled s GROUP BY s.queue
-    UNION ALL
-    SELECT j.queue, 0, 0, 0, count(*), 0, 0, 0, 0, NULL
-      FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY j.queue
-    UNION ALL
-    SELECT j.queue, 0, 0, 0, 0, 0, count(*) FILTER (WHERE f.state = 'completed'), count(*) FILTER (WHERE f.state = 'cancelled'),
-           count(*) FILTER (WHERE f.state = 'discarded'), NULL
-      FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id GROUP BY j.queue
-    UNION ALL
-    SELECT q.queue, 0, 0, 0, 0, 0, 0, 0, 0, NULL FROM jobs.queue q
-  ) s LEFT JOIN jobs.queue q ON q.queue = s.queue
- GROUP BY s.queue;
-COMMENT ON VIEW jobs.queues IS 'Queues that have jobs or of which something is set: how many in each state (counted), since when the oldest available one waits, whether it is paused, its limits.';
+SELECT COALESCE(c.queue, q.queue) AS queue,
+       COALESCE(c.available, 0) AS available, COALESCE(c.scheduled, 0) AS scheduled,
+       COALESCE(c.pending, 0) AS pending, COALESCE(c.running, 0) AS running,
+       COALESCE(c.retryable, 0) AS retryable, COALESCE(c.completed, 0) AS completed,
+       COALESCE(c.cancelled, 0) AS cancelled, COALESCE(c.discarded, 0) AS discarded,
+       c.oldest_available_at,
+       q.paused_at IS NOT NULL AS paused, q.concurrency, q.rate, q.rate_period,
+       COALESCE(c.estimated, '{}') AS estimated, c.counted_at,
+       q.retention_completed * interval '1 microsecond' AS retention_completed,
+       q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
+       q.retention_discarded * interval '1 microsecond' AS retention_discarded
+  FROM jobs.count_queues() c FULL JOIN jobs.queue q ON q.queue = c.queue;
+COMMENT ON VIEW jobs.queues IS
+  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at.';
+
+CREATE VIEW jobs.workers AS
+SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT j.queue ORDER BY j.queue) AS queues,
+       array_agg(DISTINCT j.kind ORDER BY j.kind) AS kinds,
+       min(r.attempted_at) AS oldest_attempted_at, min(r.lease_expires_at) AS next_lease_expires_at,
+       count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired, count(r.cancel_requested_at) AS cancel_requested
+  FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+ GROUP BY r.worker;
+COMMENT ON VIEW jobs.workers IS 'Workers that hold jobs, by the name that they fetch with: which jobs, since when, and until when they keep them without a sign of life.';
 
 CREATE VIEW jobs.unique_claims AS
 SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until
@@ -101,7 +107,41 @@ COMMENT ON VIEW jobs.unique_claims IS
 CREATE VIEW jobs.periodic AS
 SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
        p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
-       p.args, p.unique_opts, p.priority, p.max_attempts, p.tags, p.meta, p.timeout, p.retry
-  FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind;
+       CASE WHEN v.sees_payload THEN p.args END AS args, p.unique_opts, p.priority, p.max_attempts, p.tags,
+       CASE WHEN v.sees_payload THEN p.meta END AS meta, p.timeout, p.retry
+  FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
+       (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.periodic IS
-  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default).';
+  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default; args and meta also for who may not SELECT from jobs.job).';
+
+CREATE FUNCTION jobs.idle_runs()
+RETURNS TABLE (task text, at timestamptz, duration interval)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'idle_runs_wrapper';
+COMMENT ON FUNCTION jobs.idle_runs() IS
+  'The latest runs of maintenance tasks in this database that found nothing to do. The background worker keeps them in shared memory, so there are none without it.';
+
+CREATE VIEW jobs.maintenance AS
+SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
+       CASE WHEN i.at > COALESCE(t.last_run_at, '-infinity') THEN 0 ELSE t.rows END AS rows,
+       CASE WHEN i.at > COALESCE(t.last_run_at, '-infinity') THEN i.duration ELSE t.duration END AS duration,
+       t.last_error, t.last_error_at, t.failures, t.rows_total, t.failures_total, p.paused_at, p.paused_by
+  FROM jobs.maintenance_task t LEFT JOIN jobs.idle_runs() i ON i.task = t.task LEFT JOIN jobs.maintenance_pause p ON true
+ ORDER BY t.task;
+COMMENT ON VIEW jobs.maintenance IS
+  'The maintenance tasks: the last run of each, how many rows it handled and how long it took; its last error, and how often it has failed since it last succeeded (failures); totals; whether maintenance is paused.';
+
+-- Asking the library first loads it, and with it the settings, where it was not preloaded.
+CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
+LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'is_preloaded_wrapper';
+COMMENT ON FUNCTION jobs.is_preloaded() IS 'Whether shared_preload_libraries has jobs: without that there is no background worker.';
+
+CREATE VIEW jobs.settings AS
+SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS default_value, s.unit,
+       s.source, s.sourcefile AS source_file, s.sourceline AS source_line,
+       s.context, s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '') AS description
+  FROM pg_catalog.pg_settings s
+ WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL;
+COMMENT ON VIEW jobs.settings IS
+  'The settings jobs.*: the value in force in this session, the default in the given unit, and where the value comes from (source; file and line are shown to members of pg_read_all_settings). What is set of a single queue is in jobs.queues.';

@@ -1,5 +1,6 @@
--- Nothing is granted to PUBLIC: functions and procedures would be by default.
+-- Nothing is granted to PUBLIC: functions, procedures and types would be by default.
 REVOKE ALL ON ALL ROUTINES IN SCHEMA jobs FROM PUBLIC;
+REVOKE ALL ON TYPE jobs.state FROM PUBLIC;
 
 -- pg_dump takes the rows of these along with the extension.
 SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');
@@ -20,5 +21,6 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.queue', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
 
 SELECT jobs.installed();

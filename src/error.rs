@@ -65,6 +65,22 @@ impl Error {
         }
     }
 
+    /// 42704: no role has this name.
+    pub fn unknown_role(name: &str) -> Error {
+        Error {
+            detail: Some("role is the name of a role as pg_roles has it, without quotes.".into()),
+            ..Error::new(
+                Code::ERRCODE_UNDEFINED_OBJECT,
+                format!("role \"{}\" does not exist", jobs_core::error::shown(name)),
+            )
+        }
+        .hint(if name.eq_ignore_ascii_case("public") {
+            "Nothing is granted to PUBLIC: name the roles that are to have it."
+        } else {
+            "CREATE ROLE makes one."
+        })
+    }
+
     /// 55000: the job's state does not allow the operation.
     pub fn wrong_state(id: i64, state: State, operation: &str) -> Error {
         Error::new(

@@ -15,7 +15,7 @@ mod transition;
 mod unique;
 mod worker;
 
-pgrx::pg_module_magic!(name = c"jobs", version = c"0.1.0");
+pgrx::pg_module_magic!(name = c"jobs", version = c"0.2.0");
 
 // The schema, in reading order. Everything SQL sees is declared there.
 pgrx::extension_sql_file!("../sql/10_schema.sql", name = "schema", bootstrap);
@@ -47,9 +47,19 @@ pgrx::extension_sql_file!(
     requires = ["periodic"]
 );
 pgrx::extension_sql_file!(
+    "../sql/70_observe.sql",
+    name = "observe",
+    requires = ["maintain"]
+);
+pgrx::extension_sql_file!(
+    "../sql/80_access.sql",
+    name = "access",
+    requires = ["observe"]
+);
+pgrx::extension_sql_file!(
     "../sql/90_finish.sql",
     name = "finish",
-    requires = ["maintain"]
+    requires = ["access"]
 );
 
 /// Called when the library is loaded: at the server's start if preloaded, else in each

@@ -216,6 +216,38 @@ pub fn activated(place: &Place) -> Option<State> {
     Some(put_due(place.id, due_at, luggage))
 }
 
+/// Makes a job available whose time has come, if it waits for that.
+pub fn became_due(place: &Place, now: i64) {
+    if matches!(place.state, State::Scheduled | State::Retryable)
+        && let Some(luggage) = place.take()
+    {
+        put_due(place.id, luggage.scheduled_at.unwrap_or(now), luggage);
+    }
+}
+
+/// Discards a job that was not begun in time.
+pub fn expired(place: &Place, now: i64) {
+    if place.state.is_final() || place.state == State::Running {
+        return;
+    }
+    let Some(luggage) = place.take() else {
+        return;
+    };
+    place::note_error(
+        place.id,
+        &Failure {
+            at: now,
+            attempt: luggage.attempt,
+            token: None,
+            state: State::Discarded,
+            scheduled_at: None,
+            error: "expired",
+            details: Some(place::details_of_type("expired").datum()),
+        },
+    );
+    place::put_finished(place.id, State::Discarded, now, &luggage);
+}
+
 /// Makes a job that was taken out wait until it is due, or available if it is.
 fn put_due(id: i64, due_at: i64, mut luggage: Luggage) -> State {
     if due_at > time::now() {

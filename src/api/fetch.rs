@@ -104,7 +104,7 @@ fn claim(
         };
         let mut due = 0;
         if fetch::has_due(queue, fetch.now) {
-            due = fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
+            due = fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64, &[]);
         }
         let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, |claimed| {
             (0..claimed.len()).for_each(|row| rows.push_datums(claimed.datums(row)));

@@ -1,6 +1,7 @@
 //! What SQL calls: parse the arguments, call, answer. The declarations with names,
 //! defaults and COMMENTs stand in sql/, one file a section, under the same names.
 
+mod access;
 pub(crate) mod check;
 mod configure;
 mod fetch;
@@ -8,6 +9,7 @@ mod finish;
 mod insert;
 mod maintain;
 mod manage;
+mod observe;
 mod periodic;
 mod unique;
 mod wait;

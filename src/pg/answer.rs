@@ -27,6 +27,8 @@ pub enum Cell {
     Text(String),
     /// jobs.state
     State(State),
+    /// jobs.state[]
+    States(Vec<State>),
     /// interval of this many microseconds
     Span(i64),
     /// jsonb
@@ -36,6 +38,12 @@ pub enum Cell {
 impl<T: Into<Cell>> From<Option<T>> for Cell {
     fn from(value: Option<T>) -> Cell {
         value.map_or(Cell::Null, Into::into)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
     }
 }
 
@@ -89,10 +97,18 @@ impl Builder {
         // SAFETY: a valid descriptor; every answer with a state has that column's type.
         let oid = unsafe {
             let attrs = (*desc).attrs.as_slice((*desc).natts as usize);
-            attrs
+            let of_states = |a: &&pg_sys::FormData_pg_attribute| {
+                let name = pgrx::name_data_to_str(&a.attname);
+                name.ends_with("state") || name == "estimated"
+            };
+            let oid = attrs
                 .iter()
-                .find(|a| pgrx::name_data_to_str(&a.attname).ends_with("state"))
-                .map_or(pg_sys::InvalidOid, |a| a.atttypid)
+                .find(of_states)
+                .map_or(pg_sys::InvalidOid, |a| a.atttypid);
+            match pg_sys::get_element_type(oid) {
+                pg_sys::InvalidOid => oid,
+                element => element,
+            }
         };
         Builder {
             desc,
@@ -109,6 +125,13 @@ impl Builder {
             Cell::Big(n) | Cell::At(n) => Datum::from(n),
             Cell::Text(text) => return text.into_datum(),
             Cell::State(state) => self.state.datum(state),
+            Cell::States(states) => {
+                let labels: Vec<Option<Datum>> = states
+                    .into_iter()
+                    .map(|s| Some(self.state.datum(s)))
+                    .collect();
+                super::array::build(self.state.oid, &labels)
+            }
             Cell::Json(text) => super::jsonb::Jsonb::from_text(&text).datum(),
             Cell::Span(micros) => super::time::interval_datum(jobs_core::interval::Interval {
                 months: 0,

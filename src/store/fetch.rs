@@ -87,12 +87,14 @@ pub fn has_due(queue: &str, now: i64) -> bool {
     HAS_DUE.execute(&[text(queue), Some(Datum::from(now))]) > 0
 }
 
-/// Makes up to `limit` due jobs of a queue available, in the order in which they were due; how many.
-pub fn promote_due(queue: &str, now: i64, limit: i64) -> usize {
+/// Makes up to `limit` due jobs of a queue available, but not these, in the order in which they were due; how many.
+pub fn promote_due(queue: &str, now: i64, limit: i64, but: &[i64]) -> usize {
+    let but: Vec<Arg> = but.iter().map(|id| Some(Datum::from(*id))).collect();
     PROMOTE_DUE.execute(&[
         text(queue),
         Some(Datum::from(now)),
         Some(Datum::from(limit)),
+        Some(array::build(INT8, &but)),
     ])
 }
 
@@ -149,7 +151,7 @@ static PROMOTE_DUE: Plan = Plan::new(
     "WITH due AS MATERIALIZED (
        DELETE FROM jobs.scheduled
         WHERE ctid = ANY (ARRAY(
-          SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2
+          SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
               AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
            ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
        RETURNING job_id, due_at, expires_at, attempt, queue)
@@ -157,5 +159,5 @@ static PROMOTE_DUE: Plan = Plan::new(
      SELECT nextval('jobs.job_seq'), o.job_id, o.rescheduled_at, o.expires_at, o.attempt, o.priority, o.queue
        FROM (SELECT d.*, j.priority, NULLIF(d.due_at, j.scheduled_at) AS rescheduled_at
                FROM due d JOIN jobs.job j ON j.id = d.job_id ORDER BY d.due_at, d.job_id) o",
-    &[TEXT, AT, INT8],
+    &[TEXT, AT, INT8, INT8S],
 );

@@ -24,12 +24,25 @@ pub fn queues_with_due(now: i64) -> Vec<String> {
     })
 }
 
-/// Discards available and waiting jobs whose `expires_at` has passed; how many.
-pub fn expire(now: i64, limit: i64, details: Datum) -> usize {
+/// Jobs of a queue that are due, but not these.
+pub fn due(queue: &str, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
+    ids(&DUE, &[text(queue), big(now), big(limit), bigs(but)])
+}
+
+/// Discards available and waiting jobs whose `expires_at` has passed, but not these; how many.
+pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     [&EXPIRE_READY, &EXPIRE_SCHEDULED]
         .into_iter()
-        .map(|plan| plan.execute(&[big(now), big(limit), Some(details)]))
+        .map(|plan| plan.execute(&[big(now), big(limit), bigs(but), Some(details)]))
         .sum()
+}
+
+/// Those jobs, but not these.
+pub fn expired(now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
+    [&EXPIRED_READY, &EXPIRED_SCHEDULED]
+        .into_iter()
+        .flat_map(|plan| ids(plan, &[big(now), big(limit), bigs(but)]))
+        .collect()
 }
 
 /// A lease that ran out, locked.
@@ -42,9 +55,21 @@ pub struct Expired {
     pub timed_out: bool,
 }
 
+/// Whose leases are meant.
+pub enum Leases<'a> {
+    /// this job's
+    Of(i64),
+    /// those of all jobs but these
+    But(&'a [i64]),
+}
+
 /// Leases that ran out, oldest ids first.
-pub fn expired_leases(now: i64, limit: i64) -> Vec<Expired> {
-    EXPIRED_LEASES.run(&[big(now), big(limit)], |rows| {
+pub fn expired_leases(now: i64, limit: i64, leases: &Leases) -> Vec<Expired> {
+    let (plan, whose) = match leases {
+        Leases::Of(id) => (&EXPIRED_LEASE_OF, big(*id)),
+        Leases::But(ids) => (&EXPIRED_LEASES, bigs(ids)),
+    };
+    plan.run(&[big(now), big(limit), whose], |rows| {
         (0..rows.len())
             .map(|row| Expired {
                 id: rows.big(row, 1).expect("id"),
@@ -63,12 +88,13 @@ pub enum Queues<'a> {
     AllBut(&'a [String]),
 }
 
-/// Final jobs of a state that became so before `horizon`, locked: id and key.
+/// Final jobs of a state that became so before `horizon`, but not these, locked: id and key.
 pub fn past_retention(
     queues: &Queues,
     state: State,
     horizon: i64,
     limit: i64,
+    but: &[i64],
 ) -> Vec<(i64, Option<Key>)> {
     let (plan, queues) = match queues {
         Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
@@ -77,7 +103,13 @@ pub fn past_retention(
             (&PAST_RETENTION, Some(array::build(TEXT, &queues)))
         }
     };
-    let args = [text(state.as_str()), big(horizon), big(limit), queues];
+    let args = [
+        text(state.as_str()),
+        big(horizon),
+        big(limit),
+        bigs(but),
+        queues,
+    ];
     plan.run(&args, |rows| {
         (0..rows.len())
             .map(|row| {
@@ -90,10 +122,9 @@ pub fn past_retention(
 
 /// Deletes final jobs with all that belongs to them.
 pub fn erase_finished(ids: &[i64]) {
-    let ids: Vec<Arg> = ids.iter().map(|id| big(*id)).collect();
-    let ids = array::build(INT8, &ids);
+    let ids = bigs(ids);
     for plan in [&ERASE_FINISHED, &ERASE_JOBS, &ERASE_ERRORS, &ERASE_ANSWERS] {
-        plan.execute(&[Some(ids)]);
+        plan.execute(&[ids]);
     }
 }
 
@@ -180,13 +211,19 @@ pub fn tidy_claims(keys: &BTreeSet<Key>) {
     }
 }
 
-/// Keys that maintenance was to look at by now, a key a note; the notes are taken away.
-pub fn take_orphans(now: i64, limit: i64) -> Vec<Key> {
-    TAKE_ORPHANS.run(&[big(now), big(limit)], |rows| {
-        (0..rows.len())
-            .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
-            .collect()
-    })
+/// Keys that maintenance was to look at by now, but not these, a key a note; the notes are taken away.
+pub fn take_orphans(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
+    keys(&TAKE_ORPHANS, &[big(now), big(limit), Some(key_array(but))])
+}
+
+/// Those keys, but not these.
+pub fn orphans(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
+    keys(&ORPHANS, &[big(now), big(limit), Some(key_array(but))])
+}
+
+/// The same for one key: as often as there was a note.
+pub fn take_notes_of(now: i64, key: Key) -> Vec<Key> {
+    keys(&TAKE_NOTES_OF, &[big(now), Some(key_array(&[key]))])
 }
 
 /// Deletes what tells that holds were given back which would have run out before `horizon`; how many.
@@ -212,6 +249,25 @@ fn big(value: i64) -> Arg {
     Some(Datum::from(value))
 }
 
+fn bigs(values: &[i64]) -> Arg {
+    let values: Vec<Arg> = values.iter().map(|value| big(*value)).collect();
+    Some(array::build(INT8, &values))
+}
+
+fn ids(plan: &Plan, args: &[Arg]) -> Vec<i64> {
+    plan.run(args, |rows| {
+        (0..rows.len()).filter_map(|row| rows.big(row, 1)).collect()
+    })
+}
+
+fn keys(plan: &Plan, args: &[Arg]) -> Vec<Key> {
+    plan.run(args, |rows| {
+        (0..rows.len())
+            .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
+            .collect()
+    })
+}
+
 // Walks from queue to queue along the index instead of reading all that waits.
 macro_rules! scheduled_queues {
     () => {
@@ -232,6 +288,30 @@ static QUEUES_WITH_DUE: Plan = Plan::new(
     &[AT],
 );
 
+static DUE: Plan = Plan::new(
+    "SELECT s.job_id FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
+        AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
+      ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED",
+    &[TEXT, AT, INT8, INT8S],
+);
+
+// Locked: what a column is of each.
+macro_rules! expired {
+    ($column:literal, $table:literal) => {
+        concat!(
+            "SELECT t.",
+            $column,
+            " FROM ",
+            $table,
+            " t WHERE t.expires_at <= $1 AND t.job_id <> ALL ($3)
+                AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id) LIMIT $2 FOR UPDATE SKIP LOCKED"
+        )
+    };
+}
+static EXPIRED_READY: Plan = Plan::new(expired!("job_id", "jobs.ready"), &[AT, INT8, INT8S]);
+static EXPIRED_SCHEDULED: Plan =
+    Plan::new(expired!("job_id", "jobs.scheduled"), &[AT, INT8, INT8S]);
+
 macro_rules! expire {
     ($table:literal, $scheduled_at:literal) => {
         concat!(
@@ -239,10 +319,9 @@ macro_rules! expire {
                DELETE FROM ",
             $table,
             "
-                WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM ",
-            $table,
-            " t WHERE t.expires_at <= $1
-                  AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id) LIMIT $2 FOR UPDATE SKIP LOCKED))
+                WHERE ctid = ANY (ARRAY(",
+            expired!("ctid", $table),
+            "))
                RETURNING job_id, attempt, ",
             $scheduled_at,
             " AS scheduled_at),
@@ -250,36 +329,50 @@ macro_rules! expire {
                INSERT INTO jobs.finished (job_id, finalized_at, state, attempt, scheduled_at)
                SELECT job_id, $1, 'discarded', attempt, scheduled_at FROM gone)
              INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
-             SELECT job_id, $1, attempt, 'discarded', 'expired', $3 FROM gone"
+             SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone"
         )
     };
 }
-static EXPIRE_READY: Plan = Plan::new(expire!("jobs.ready", "scheduled_at"), &[AT, INT8, JSONB]);
+static EXPIRE_READY: Plan = Plan::new(
+    expire!("jobs.ready", "scheduled_at"),
+    &[AT, INT8, INT8S, JSONB],
+);
 static EXPIRE_SCHEDULED: Plan = Plan::new(
     expire!("jobs.scheduled", "NULLIF(due_at, 'infinity')"),
-    &[AT, INT8, JSONB],
+    &[AT, INT8, INT8S, JSONB],
 );
 
-static EXPIRED_LEASES: Plan = Plan::new(
-    "SELECT r.job_id, r.token, COALESCE(r.lease_expires_at >= r.deadline_at, false)
-       FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-      WHERE r.lease_expires_at <= $1 ORDER BY r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED",
-    &[AT, INT8],
-);
+macro_rules! expired_leases {
+    ($whose:literal) => {
+        concat!(
+            "SELECT r.job_id, r.token, COALESCE(r.lease_expires_at >= r.deadline_at, false)
+               FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+              WHERE r.lease_expires_at <= $1 AND r.job_id ",
+            $whose,
+            " ORDER BY r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
+        )
+    };
+}
+static EXPIRED_LEASES: Plan = Plan::new(expired_leases!("<> ALL ($3)"), &[AT, INT8, INT8S]);
+static EXPIRED_LEASE_OF: Plan = Plan::new(expired_leases!("= $3"), &[AT, INT8, INT8]);
 
 macro_rules! past_retention {
     ($queues:literal) => {
         concat!(
             "SELECT f.job_id, j.unique_key
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
-              WHERE f.state = $1::jobs.state AND f.finalized_at <= $2 AND j.queue ",
+              WHERE f.state = $1::jobs.state AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
             " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED"
         )
     };
 }
-static PAST_RETENTION: Plan = Plan::new(past_retention!("<> ALL ($4)"), &[TEXT, AT, INT8, TEXTS]);
-static PAST_RETENTION_OF_ONE: Plan = Plan::new(past_retention!("= $4"), &[TEXT, AT, INT8, TEXT]);
+static PAST_RETENTION: Plan = Plan::new(
+    past_retention!("<> ALL ($5)"),
+    &[TEXT, AT, INT8, INT8S, TEXTS],
+);
+static PAST_RETENTION_OF_ONE: Plan =
+    Plan::new(past_retention!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT]);
 static ERASE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
     &[INT8S],
@@ -350,11 +443,27 @@ static TIDY_RETURNS: Plan = Plan::new(
      DELETE FROM jobs.unique_return u USING notes n WHERE n.superfluous AND u.key = n.key AND u.seq = n.seq",
     &[BYTEAS],
 );
+macro_rules! orphans {
+    ($column:literal) => {
+        concat!(
+            "SELECT o.",
+            $column,
+            " FROM jobs.unique_orphan o WHERE o.due_at <= $1 AND o.key <> ALL ($3) ORDER BY o.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"
+        )
+    };
+}
+static ORPHANS: Plan = Plan::new(orphans!("key"), &[AT, INT8, BYTEAS]);
 static TAKE_ORPHANS: Plan = Plan::new(
-    "DELETE FROM jobs.unique_orphan WHERE ctid = ANY (ARRAY(
-       SELECT o.ctid FROM jobs.unique_orphan o WHERE o.due_at <= $1 ORDER BY o.due_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-     RETURNING key",
-    &[AT, INT8],
+    concat!(
+        "DELETE FROM jobs.unique_orphan WHERE ctid = ANY (ARRAY(",
+        orphans!("ctid"),
+        ")) RETURNING key"
+    ),
+    &[AT, INT8, BYTEAS],
+);
+static TAKE_NOTES_OF: Plan = Plan::new(
+    "DELETE FROM jobs.unique_orphan WHERE due_at <= $1 AND key = ANY ($2) RETURNING key",
+    &[AT, BYTEAS],
 );
 static FORGET_RELEASES: Plan = Plan::new(
     "DELETE FROM jobs.unique_hold_release WHERE ctid = ANY (ARRAY(

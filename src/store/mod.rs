@@ -1,15 +1,20 @@
 //! Every statement that the extension runs, as kept plans. No SQL text stands anywhere
 //! else in src/, and nothing here knows of policies: callers decide, the store does.
 
+pub mod access;
 pub mod claims;
 pub mod config;
+pub mod count;
 pub mod extension;
 pub mod fetch;
 pub mod find;
 pub mod finish;
+pub mod health;
 pub mod insert;
+pub mod ledger;
 pub mod limits;
 pub mod maintain;
+pub mod metrics;
 pub mod notify;
 pub mod periodic;
 pub mod place;

@@ -149,7 +149,7 @@ macro_rules! columns {
     };
 }
 
-// A sequence that was used: see DUE.
+// A sequence that was used: see store::ledger::has_begun.
 static BEGIN_SEQUENCE: Plan = Plan::new(
     "SELECT nextval('jobs.job_seq') FROM jobs.job_seq WHERE NOT is_called",
     &[],
@@ -183,14 +183,12 @@ static LOCK: Plan = Plan::new(
     &[TEXT],
 );
 
-// A dump sets sequences after it has filled the tables. Until then a job could get the id, or the claim, of one that is
-// yet to come, so nothing is due while the sequence is as it was made.
 static DUE: Plan = Plan::new(
     concat!(
         "SELECT ",
         columns!(),
         " FROM jobs.periodic_schedule p
-          WHERE p.next_run_at <= $1 AND (SELECT s.is_called FROM jobs.job_seq s)
+          WHERE p.next_run_at <= $1
           ORDER BY p.next_run_at LIMIT $2 FOR UPDATE OF p SKIP LOCKED"
     ),
     &[AT, INT8],

@@ -6,14 +6,16 @@ use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
-use super::tasks::{self, Round, Task};
+use super::journal::{self, Journal};
+use super::tasks::{self, PassedOver, Task};
 use super::wake::{self, Slot};
 use super::{notify, process};
 use crate::config;
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
 use crate::settings;
-use crate::store::{extension, maintain};
+use crate::store::extension::{self, Extension};
+use crate::store::maintain;
 
 /// Without work for so long the worker goes; the launcher starts another one when it is needed.
 const LINGER: Duration = Duration::from_secs(5);
@@ -55,55 +57,160 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     process::apply_log_level();
     let Some(slot) = wake::slot(database) else {
         // More databases than slots: one pass, and the launcher comes back.
-        let _ = pass(None);
+        let _ = Worker::new(None).work_once();
         return;
     };
     slot.attend();
-    if let Err(Leave::NoExtension) = work(slot) {
+    if let Err(Leave::NoExtension) = Worker::new(Some(slot)).work(slot) {
         slot.set_next_due(wake::NEVER);
     }
 }
 
-/// Passes, until there is nothing to do for a while.
-fn work(slot: &Slot) -> Result<(), Leave> {
-    let born = Instant::now();
-    let mut idle_since = born;
-    let mut notifier = Notifier {
-        slot,
-        not_before: born,
-    };
-    loop {
-        slot.begin_pass();
-        notifier.notify()?;
-        let begun = Instant::now();
-        let rows = pass(Some(&mut notifier))?;
-        let next =
-            in_extension(|| maintain::next_due(config::shortest_retention()))?.unwrap_or(None);
-        // A database with the extension has a next visit even if nothing is due.
-        slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));
-        if rows > 0 {
-            idle_since = Instant::now();
-        }
-        let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
-        loop {
-            let crowded = wake::is_crowded() && born.elapsed() >= TURN;
-            if !is_wanted() || crowded || idle_since.elapsed() >= LINGER {
-                return Ok(());
-            }
-            notifier.notify()?;
-            let pause = pause(slot, interval, begun, rows);
-            if pause.is_zero() {
-                break;
-            }
-            idle();
-            process::sleep(pause.min(YIELD).min(notifier.pause()));
-            if slot.is_dirty() {
-                idle_since = Instant::now();
-            }
-            // Whoever wants the database waits for us: look at least every second.
-            in_extension(|| ())?;
+/// A worker at work.
+struct Worker {
+    notifier: Option<Notifier>,
+    journal: Journal,
+    over: PassedOver,
+}
+
+/// What a pass did.
+#[derive(Default)]
+struct Pass {
+    /// rows handled
+    rows: usize,
+    /// there is more to do at once
+    more: bool,
+    /// maintenance is not to do anything
+    idle: bool,
+}
+
+impl Worker {
+    fn new(slot: Option<&'static Slot>) -> Worker {
+        Worker {
+            notifier: slot.map(Notifier::new),
+            journal: Journal::new(slot),
+            over: PassedOver::default(),
         }
     }
+
+    /// Passes until nothing is left to do just now.
+    fn work_once(&mut self) -> Result<(), Leave> {
+        while self.pass()?.more {}
+        self.write_journal(true)
+    }
+
+    /// Passes, until there is nothing to do for a while.
+    fn work(&mut self, slot: &Slot) -> Result<(), Leave> {
+        let born = Instant::now();
+        let mut idle_since = born;
+        loop {
+            slot.begin_pass();
+            self.notify()?;
+            let begun = Instant::now();
+            let pass = self.pass()?;
+            if pass.rows > 0 {
+                idle_since = Instant::now();
+            }
+            if pass.more && !is_over(born) {
+                continue;
+            }
+            let next = if pass.idle {
+                None
+            } else {
+                in_extension(|_| maintain::next_due(config::shortest_retention()))?.unwrap_or(None)
+            };
+            // A database with the extension has a next visit even if nothing is due.
+            slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));
+            let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
+            loop {
+                let is_done = idle_since.elapsed() >= LINGER && !self.is_nursing();
+                if !is_wanted() || is_over(born) || is_done {
+                    return self.write_journal(true);
+                }
+                self.notify()?;
+                let pause = pause(slot, interval, begun, pass.rows);
+                if pause.is_zero() {
+                    break;
+                }
+                self.write_journal(false)?;
+                idle();
+                let until_news = self
+                    .notifier
+                    .as_ref()
+                    .map_or(Duration::MAX, Notifier::pause);
+                process::sleep(pause.min(YIELD).min(until_news));
+                if slot.is_dirty() {
+                    idle_since = Instant::now();
+                }
+                // Whoever wants the database waits for us: look at least every second.
+                in_extension(|_| ())?;
+            }
+        }
+    }
+
+    /// One turn of every task, so that one with much to do keeps no other waiting.
+    fn pass(&mut self) -> Result<Pass, Leave> {
+        let mut pass = Pass::default();
+        if self.journal.is_old() {
+            let standing = in_extension(journal::look)?;
+            self.journal.take(standing);
+        }
+        if !self.journal.allows_maintenance() {
+            pass.idle = true;
+            return Ok(pass);
+        }
+        for (index, task) in tasks::ALL.into_iter().enumerate() {
+            process::obey();
+            if !is_wanted() {
+                pass.more = false;
+                return Ok(pass);
+            }
+            if !self.journal.is_to_try(index) {
+                continue;
+            }
+            busy(task);
+            let begun = time::now();
+            let turn = tasks::turn(task, &mut self.over, &mut |round| {
+                try_in_extension(|_| round())
+            })?;
+            for error in &turn.errors {
+                warning!("jobs: maintenance task {} failed: {error}", task.name);
+            }
+            let now = time::now();
+            self.journal.note(index, &turn, now, now - begun);
+            self.write_journal(false)?;
+            pass.rows += turn.rows;
+            pass.more |= turn.more;
+            self.notify()?;
+        }
+        Ok(pass)
+    }
+
+    /// Writes down the runs that are not written down yet.
+    fn write_journal(&mut self, leaving: bool) -> Result<(), Leave> {
+        let runs = self.journal.to_write(leaving);
+        if !runs.is_empty() {
+            in_extension(|extension| journal::write(extension, &runs))?;
+        }
+        Ok(())
+    }
+
+    /// Whether something failed that this worker is to try again.
+    fn is_nursing(&self) -> bool {
+        self.journal.has_stuck() || !self.over.is_empty()
+    }
+
+    fn notify(&mut self) -> Result<(), Leave> {
+        match &mut self.notifier {
+            Some(notifier) => notifier.notify(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether the turn is over of a worker that began then: others wait for the process.
+fn is_over(born: Instant) -> bool {
+    wake::is_crowded() && born.elapsed() >= TURN
 }
 
 /// Whether the settings still want this worker.
@@ -126,49 +233,27 @@ fn pause(slot: &Slot, interval: Duration, begun: Instant, rows: usize) -> Durati
     }
 }
 
-/// Every task, round by round, each round in a transaction of its own; rows handled. A
-/// task that fails does not stop the others.
-fn pass(mut notifier: Option<&mut Notifier>) -> Result<usize, Leave> {
-    let mut rows = 0;
-    for task in tasks::ALL {
-        loop {
-            busy(task);
-            process::obey();
-            if !is_wanted() {
-                return Ok(rows);
-            }
-            let round = in_extension(|| tasks::round(task))?;
-            if let Some(notifier) = &mut notifier {
-                notifier.notify()?;
-            }
-            match round {
-                Some(Round { rows: done, more }) => {
-                    rows += done;
-                    if !more {
-                        break;
-                    }
-                }
-                None => break,
-            }
-        }
-    }
-    Ok(rows)
-}
-
 /// Sends what sessions have left to be notified.
-struct Notifier<'a> {
-    slot: &'a Slot,
+struct Notifier {
+    slot: &'static Slot,
     not_before: Instant,
 }
 
-impl Notifier<'_> {
+impl Notifier {
+    fn new(slot: &'static Slot) -> Notifier {
+        Notifier {
+            slot,
+            not_before: Instant::now(),
+        }
+    }
+
     /// Notifies, if there is something to notify and it is not too soon.
     fn notify(&mut self) -> Result<(), Leave> {
         if !self.pause().is_zero() {
             return Ok(());
         }
         let content = self.slot.to_notify.take();
-        let sent = !settings::NOTIFY.get() || in_extension(|| notify::send(&content))?.is_some();
+        let sent = !settings::NOTIFY.get() || in_extension(|_| notify::send(&content))?.is_some();
         let rest = if sent { NOTIFY_EVERY } else { NOTIFY_AGAIN };
         self.not_before = Instant::now() + rest;
         if !sent {
@@ -188,26 +273,33 @@ impl Notifier<'_> {
 }
 
 /// Runs `work` in a transaction, as the extension's owner; `None` if it failed, which is logged.
-fn in_extension<T>(work: impl FnOnce() -> T) -> Result<Option<T>, Leave> {
+fn in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Option<T>, Leave> {
+    Ok(match try_in_extension(work)? {
+        Ok(done) => Some(done),
+        Err(error) => {
+            warning!("jobs: maintenance failed: {error}");
+            None
+        }
+    })
+}
+
+/// The same, and why it failed.
+fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, String>, Leave> {
     let outcome = process::transaction(|| {
         // SAFETY: set for the life of the process.
         if !process::database_is_free(unsafe { pg_sys::MyDatabaseId }) {
             return Err(Leave::Wanted);
         }
-        let (extension, owner) = extension::find().ok_or(Leave::NoExtension)?;
-        if !process::extension_is_free(extension) {
+        let extension = extension::find().ok_or(Leave::NoExtension)?;
+        if !process::extension_is_free(extension.oid) {
             return Err(Leave::Wanted);
         }
-        Ok(as_role(owner, work))
+        Ok(as_role(extension.owner, || work(extension)))
     });
     match outcome {
-        Ok(Ok(done)) => Ok(Some(done)),
+        Ok(Ok(done)) => Ok(Ok(done)),
         Ok(Err(leave)) => Err(leave),
-        Err(error) => {
-            let (code, message) = subxact::describe(&error);
-            warning!("jobs: maintenance failed: {message} ({code:?})");
-            Ok(None)
-        }
+        Err(error) => Ok(Err(subxact::describe(&error).1)),
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod bounded;
 mod database;
+mod journal;
 mod launcher;
 pub mod news;
 mod notify;

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::shelf::Shelf;
-use super::{news, waiters};
+use super::{news, tasks, waiters};
 use crate::settings;
 
 /// Databases that can be woken; those beyond are still visited now and then.
@@ -29,6 +29,36 @@ pub struct Slot {
     next_due: AtomicI64,
     /// what its worker has yet to notify
     pub to_notify: Shelf,
+    /// the latest runs of its tasks that found nothing to do
+    idle_runs: [LastRun; tasks::ALL.len()],
+}
+
+/// A run of a task that found nothing to do. Written by one worker, read by whoever looks; the two numbers may be of
+/// different runs, which is no harm.
+struct LastRun {
+    /// when; 0: never
+    at: AtomicI64,
+    /// how long it took, in microseconds
+    duration: AtomicI64,
+}
+
+impl LastRun {
+    const fn never() -> LastRun {
+        LastRun {
+            at: AtomicI64::new(0),
+            duration: AtomicI64::new(0),
+        }
+    }
+}
+
+/// A run of a task that found nothing to do.
+pub struct IdleRun {
+    /// which, by its place in the list of tasks
+    pub task: usize,
+    /// when
+    pub at: i64,
+    /// how long it took, in microseconds
+    pub duration: i64,
 }
 
 struct Shared {
@@ -61,6 +91,7 @@ pub fn register() {
                 worker: AtomicUsize::new(0),
                 next_due: AtomicI64::new(NEVER),
                 to_notify: Shelf::new(),
+                idle_runs: std::array::from_fn(|_| LastRun::never()),
             }),
         }
     );
@@ -143,6 +174,28 @@ pub fn slot(database: Oid) -> Option<&'static Slot> {
     })
 }
 
+/// The latest runs in a database that found nothing to do.
+pub fn idle_runs(database: Oid) -> Vec<IdleRun> {
+    if !is_preloaded() {
+        return Vec::new();
+    }
+    let oid = database.to_u32();
+    let slots = &SHARED.get().slots;
+    let slot = slots
+        .iter()
+        .find(|slot| slot.oid.load(Ordering::Acquire) == oid);
+    slot.map_or(Vec::new(), |slot| {
+        let runs = slot.idle_runs.iter().enumerate();
+        runs.map(|(task, run)| IdleRun {
+            task,
+            at: run.at.load(Ordering::Relaxed),
+            duration: run.duration.load(Ordering::Relaxed),
+        })
+        .filter(|run| run.at != 0)
+        .collect()
+    })
+}
+
 /// Frees the slots of databases that are gone: nobody is connected to those.
 pub fn keep_only(databases: &[Oid]) {
     for slot in &SHARED.get().slots {
@@ -152,6 +205,9 @@ pub fn keep_only(databases: &[Oid]) {
             slot.dirty.store(false, Ordering::SeqCst);
             slot.next_due.store(NEVER, Ordering::SeqCst);
             slot.to_notify.take();
+            for run in &slot.idle_runs {
+                run.at.store(0, Ordering::SeqCst);
+            }
             slot.oid.store(0, Ordering::Release);
         }
     }
@@ -209,6 +265,14 @@ impl Slot {
     /// A pass begins: what commits from now on is new work.
     pub fn begin_pass(&self) {
         self.dirty.store(false, Ordering::SeqCst);
+    }
+
+    /// Notes a run of a task that found nothing to do.
+    pub fn note_idle_run(&self, task: usize, at: i64, duration: i64) {
+        self.idle_runs[task].at.store(at, Ordering::Relaxed);
+        self.idle_runs[task]
+            .duration
+            .store(duration, Ordering::Relaxed);
     }
 
     /// When something will be due.

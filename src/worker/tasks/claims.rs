@@ -1,22 +1,44 @@
 //! Claims that lost a job by delete, or the hold of a job that is gone, go when no other job needs
 //! them; and what stands beside claims is kept short.
 
-use super::Task;
+use jobs_core::key::Key;
+
+use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::store::{claims, maintain};
 
 pub const TASK: Task = Task {
     name: "claims",
     run,
+    singly: Some(Singly { find, handle }),
 };
 
 /// How long what gave a hold back is kept after the hold's end, in microseconds: whoever looks
 /// right then may have read the clock a moment ago.
 const RELEASES_KEPT: i64 = 60 * 1_000_000;
 
-fn run(limit: i64) -> usize {
+fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
-    let notes = maintain::take_orphans(now, limit);
+    let notes = maintain::take_orphans(now, limit, &Thing::keys(but));
+    let looked_at = look_at(&notes, now);
+    let forgotten = maintain::forget_releases(now - RELEASES_KEPT, limit);
+    Round::of(looked_at + forgotten, limit)
+}
+
+fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
+    let orphans = maintain::orphans(time::now(), limit, &Thing::keys(but));
+    orphans.into_iter().map(Thing::Key).collect()
+}
+
+fn handle(thing: &Thing) {
+    if let Thing::Key(key) = thing {
+        let now = time::now();
+        look_at(&maintain::take_notes_of(now, *key), now);
+    }
+}
+
+/// Clears away what these keys do not need any more; at how many nobody else is at work.
+fn look_at(notes: &[Key], now: i64) -> usize {
     let locks = maintain::lock_claims(&notes.iter().copied().collect());
     // Somebody is at work on these: they are looked at again.
     for key in &locks.busy {
@@ -24,6 +46,5 @@ fn run(limit: i64) -> usize {
     }
     maintain::tidy_claims(&locks.locked);
     maintain::reap_claims(&locks.locked, time::now());
-    let looked_at = notes.iter().filter(|key| !locks.busy.contains(key)).count();
-    looked_at + maintain::forget_releases(now - RELEASES_KEPT, limit)
+    notes.iter().filter(|key| !locks.busy.contains(key)).count()
 }

@@ -1,18 +1,31 @@
 //! Jobs that were not begun before `expires_at` are discarded.
 
-use super::Task;
+use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::store::{maintain, place};
+use crate::transition;
 
 pub const TASK: Task = Task {
     name: "expire",
     run,
+    singly: Some(Singly { find, handle }),
 };
 
-fn run(limit: i64) -> usize {
-    maintain::expire(
-        time::now(),
-        limit,
-        place::details_of_type("expired").datum(),
-    )
+fn run(limit: i64, but: &[Thing]) -> Round {
+    let details = place::details_of_type("expired").datum();
+    let expired = maintain::expire(time::now(), limit, details, &Thing::jobs(but));
+    Round::of(expired, limit)
+}
+
+fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
+    let expired = maintain::expired(time::now(), limit, &Thing::jobs(but));
+    expired.into_iter().map(Thing::Job).collect()
+}
+
+fn handle(thing: &Thing) {
+    if let Thing::Job(id) = thing
+        && let Some(place) = place::locate(*id)
+    {
+        transition::expired(&place, time::now());
+    }
 }

@@ -1,5 +1,7 @@
-//! The maintenance tasks, one file each. A task handles a bounded number of rows at a
-//! time and skips what somebody else has locked; what it leaves, the next round finds.
+//! The maintenance tasks, in the order in which they run. A task works in rounds of bounded size;
+//! who runs it says what a round is wrapped in: the worker takes a transaction each, `jobs.maintain()`
+//! a subtransaction. A round that fails is done once more thing by thing, so that a single job that
+//! cannot be handled stops neither the others nor another task.
 
 mod claims;
 mod expire;
@@ -7,58 +9,216 @@ mod periodic;
 mod prune;
 mod rescue;
 mod schedule;
+mod statistics;
 
-use pgrx::PgMemoryContexts;
+use std::collections::HashMap;
+use std::fmt;
+use std::time::{Duration, Instant};
 
+use jobs_core::key::Key;
+use pgrx::{PgMemoryContexts, PgSqlErrorCode};
+
+use crate::pg::subxact;
 use crate::settings;
 
 /// A maintenance task.
 pub struct Task {
     /// its name, as `jobs.maintain()` shows it
     pub name: &'static str,
-    /// one round over at most so many rows; how many it handled
-    run: fn(limit: i64) -> usize,
+    /// one round over at most so many rows, but not these
+    run: fn(limit: i64, but: &[Thing]) -> Round,
+    /// the same thing by thing, for when that failed
+    singly: Option<Singly>,
+}
+
+/// How a task is done thing by thing.
+struct Singly {
+    /// what there is to do, at most so much, but not these
+    find: fn(limit: i64, but: &[Thing]) -> Vec<Thing>,
+    /// does one of them
+    handle: fn(&Thing),
+}
+
+/// What a task can fail at without failing at others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// a job, by its id
+    Job(i64),
+    /// a unique key
+    Key(Key),
+}
+
+impl Thing {
+    fn jobs(things: &[Thing]) -> Vec<i64> {
+        let id = |thing: &Thing| match thing {
+            Thing::Job(id) => Some(*id),
+            Thing::Key(_) => None,
+        };
+        things.iter().filter_map(id).collect()
+    }
+
+    fn keys(things: &[Thing]) -> Vec<Key> {
+        let key = |thing: &Thing| match thing {
+            Thing::Key(key) => Some(*key),
+            Thing::Job(_) => None,
+        };
+        things.iter().filter_map(key).collect()
+    }
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Thing::Job(id) => write!(f, "job {id}"),
+            Thing::Key(key) => write!(f, "key {}", key.hex()),
+        }
+    }
 }
 
 /// All of them, in the order in which they run.
-pub const ALL: [&Task; 6] = [
+pub const ALL: [&Task; 7] = [
     &schedule::TASK,
     &periodic::TASK,
     &expire::TASK,
     &rescue::TASK,
     &prune::TASK,
     &claims::TASK,
+    &statistics::TASK,
 ];
 
 /// What a round did.
+#[derive(Debug, Default)]
 pub struct Round {
     /// rows handled
     pub rows: usize,
     /// there may be more
     pub more: bool,
+    /// what could not be handled, and why
+    failed: Vec<(Thing, String)>,
+}
+
+impl Round {
+    fn of(rows: usize, limit: i64) -> Round {
+        Round {
+            rows,
+            more: rows >= limit as usize,
+            failed: Vec::new(),
+        }
+    }
+}
+
+/// What a turn did.
+pub struct Turn {
+    /// rows handled
+    pub rows: usize,
+    /// there may be more
+    pub more: bool,
+    /// what went wrong
+    pub errors: Vec<String>,
+    /// how many things are left alone, because the task failed at them before
+    pub passed_over: usize,
+    /// nothing was handled: something else is wrong than single things
+    pub is_stuck: bool,
+}
+
+/// Things that a task failed at and leaves alone for a while.
+#[derive(Default)]
+pub struct PassedOver(HashMap<&'static str, Vec<(Thing, Instant)>>);
+
+impl PassedOver {
+    /// How long.
+    const AGAIN: Duration = Duration::from_secs(60);
+    /// How many of a task. With more of them it is not single things that are wrong.
+    const MOST: usize = 10_000;
+
+    fn of(&mut self, task: &Task) -> Vec<Thing> {
+        let Some(things) = self.0.get_mut(task.name) else {
+            return Vec::new();
+        };
+        things.retain(|(_, since)| since.elapsed() < Self::AGAIN);
+        things.iter().map(|(thing, _)| thing.clone()).collect()
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        let recent = |(_, since): &(Thing, Instant)| since.elapsed() < Self::AGAIN;
+        !self.0.values().flatten().any(recent)
+    }
+
+    /// Whether there was room.
+    fn add(&mut self, task: &Task, things: impl Iterator<Item = Thing>) -> bool {
+        let known = self.0.entry(task.name).or_default();
+        known.extend(things.map(|thing| (thing, Instant::now())));
+        known.len() < Self::MOST
+    }
+}
+
+/// What wraps a round: runs it so that nothing of it remains if it fails, and says why it did. The
+/// outer error is the caller's own, to stop at once.
+pub type Wrap<'a, E> =
+    dyn FnMut(&mut dyn FnMut() -> Round) -> Result<Result<Round, String>, E> + 'a;
+
+/// One turn of a task: a round, and if that fails, one thing by thing.
+pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result<Turn, E> {
+    let but = over.of(task);
+    let turn = |round: Round, errors, is_stuck| Turn {
+        rows: round.rows,
+        more: round.more,
+        errors,
+        passed_over: but.len(),
+        is_stuck,
+    };
+    let error = match wrap(&mut || round(task, &but))? {
+        Ok(round) => return Ok(turn(round, Vec::new(), false)),
+        Err(error) => error,
+    };
+    let Some(singly) = &task.singly else {
+        return Ok(turn(Round::default(), vec![error], true));
+    };
+    Ok(match wrap(&mut || one_by_one(singly, &but))? {
+        Ok(mut round) => {
+            let failed = std::mem::take(&mut round.failed);
+            let errors: Vec<String> = failed
+                .iter()
+                .map(|(thing, why)| format!("{thing}: {why}"))
+                .collect();
+            if errors.is_empty() {
+                // It was none of those. Where there is more, the next turn may find it.
+                let is_stuck = round.rows == 0;
+                return Ok(turn(round, vec![error], is_stuck));
+            }
+            let has_room = over.add(task, failed.into_iter().map(|(thing, _)| thing));
+            round.more &= has_room;
+            turn(round, errors, !has_room)
+        }
+        Err(error) => turn(Round::default(), vec![error], true),
+    })
 }
 
 /// One round of a task. What it allocates in the server's memory goes with it.
-pub fn round(task: &Task) -> Round {
-    let limit = settings::BATCH_SIZE.get() as usize;
+fn round(task: &Task, but: &[Thing]) -> Round {
+    let limit = settings::BATCH_SIZE.get();
     let mut memory = PgMemoryContexts::new("a round of maintenance");
-    // SAFETY: nothing of the round but a number is used afterwards.
-    let rows = unsafe { memory.switch_to(|_| (task.run)(limit as i64)) };
-    Round {
-        rows,
-        more: rows >= limit,
-    }
+    // SAFETY: nothing of the round but numbers is used afterwards.
+    unsafe { memory.switch_to(|_| (task.run)(limit.into(), but)) }
 }
 
-/// Rounds of a task until nothing is left; rows handled.
-pub fn run_until_done(task: &Task) -> usize {
-    let mut total = 0;
-    loop {
+/// How many things a transaction does one by one: each is a subtransaction.
+const SINGLY: i64 = 1000;
+
+fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
+    let mut round = Round::default();
+    for thing in (singly.find)(SINGLY, but) {
         pgrx::check_for_interrupts!();
-        let round = round(task);
-        total += round.rows;
-        if !round.more {
-            return total;
+        match subxact::attempt(|| (singly.handle)(&thing)) {
+            Ok(()) => round.rows += 1,
+            Err(error) => match subxact::describe(&error) {
+                // Whoever cancels means all of it.
+                (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => error.rethrow(),
+                (_, why) => round.failed.push((thing, why)),
+            },
         }
     }
+    round.more = round.rows + round.failed.len() > 0;
+    round
 }

@@ -1,40 +1,61 @@
 //! Attempts whose lease ran out are failed for their workers.
 
-use super::Task;
+use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::{maintain, place};
+use crate::store::maintain::{self, Expired, Leases};
+use crate::store::place;
 use crate::transition::{self, Told};
 
 pub const TASK: Task = Task {
     name: "rescue",
     run,
+    singly: Some(Singly { find, handle }),
 };
 
-fn run(limit: i64) -> usize {
+fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
-    let expired = maintain::expired_leases(now, limit);
-    let mut rescued = 0;
-    for lease in &expired {
+    let leases = maintain::expired_leases(now, limit, &Leases::But(&Thing::jobs(but)));
+    for lease in &leases {
         pgrx::check_for_interrupts!();
-        let (error, kind) = if lease.timed_out {
-            ("the attempt ran longer than its timeout", "timeout")
-        } else {
-            (
-                "the lease expired: no sign of life from the worker",
-                "lease_expired",
-            )
-        };
-        let told = Told {
-            token: None,
-            error,
-            details: Some(place::details_of_type(kind)),
-            retry_in: None,
-            retryable: true,
-        };
-        if let Some(stopped) = place::take_running(lease.id, lease.token) {
-            transition::failed(lease.id, stopped, &told, now);
-            rescued += 1;
+        rescue(lease, now);
+    }
+    Round::of(leases.len(), limit)
+}
+
+fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
+    maintain::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)))
+        .iter()
+        .map(|lease| Thing::Job(lease.id))
+        .collect()
+}
+
+fn handle(thing: &Thing) {
+    if let Thing::Job(id) = thing {
+        let now = time::now();
+        for lease in &maintain::expired_leases(now, 1, &Leases::Of(*id)) {
+            rescue(lease, now);
         }
     }
-    rescued
+}
+
+/// The caller has locked it.
+fn rescue(lease: &Expired, now: i64) {
+    let (error, kind) = if lease.timed_out {
+        ("the attempt ran longer than its timeout", "timeout")
+    } else {
+        (
+            "the lease expired: no sign of life from the worker",
+            "lease_expired",
+        )
+    };
+    let told = Told {
+        token: None,
+        error,
+        details: Some(place::details_of_type(kind)),
+        retry_in: None,
+        retryable: true,
+    };
+    if let Some(stopped) = place::take_running(lease.id, lease.token) {
+        transition::failed(lease.id, stopped, &told, now);
+    }
 }

@@ -1,25 +1,43 @@
 //! Jobs that are due become available.
 
-use super::Task;
+use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::{fetch, maintain};
+use crate::store::{fetch, maintain, place};
+use crate::transition;
 use crate::worker::news;
 
 pub const TASK: Task = Task {
     name: "schedule",
     run,
+    singly: Some(Singly { find, handle }),
 };
 
-fn run(limit: i64) -> usize {
-    let now = time::now();
+fn run(limit: i64, but: &[Thing]) -> Round {
+    let (now, but) = (time::now(), Thing::jobs(but));
+    let mut promoted = 0;
+    for queue in &maintain::queues_with_due(now) {
+        let due = fetch::promote_due(queue, now, limit, &but);
+        if due > 0 {
+            news::available(queue);
+        }
+        promoted += due;
+    }
+    Round::of(promoted, limit)
+}
+
+fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
+    let (now, but) = (time::now(), Thing::jobs(but));
     maintain::queues_with_due(now)
         .iter()
-        .map(|queue| {
-            let due = fetch::promote_due(queue, now, limit);
-            if due > 0 {
-                news::available(queue);
-            }
-            due
-        })
-        .sum()
+        .flat_map(|queue| maintain::due(queue, now, limit, &but))
+        .map(Thing::Job)
+        .collect()
+}
+
+fn handle(thing: &Thing) {
+    if let Thing::Job(id) = thing
+        && let Some(place) = place::locate(*id)
+    {
+        transition::became_due(&place, time::now());
+    }
 }

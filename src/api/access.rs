@@ -1,0 +1,102 @@
+//! Section 7 of the contract: who may do what.
+
+use pgrx::prelude::*;
+
+use super::check;
+use crate::error::{Error, OrRaise, Result};
+use crate::store::access;
+
+const PRODUCER: [&str; 5] = [
+    "insert",
+    "insert_many",
+    "insert_batch",
+    "unique_key",
+    "ojs_manifest",
+];
+const WORKER: [&str; 11] = [
+    "fetch",
+    "fetch_any",
+    "wait",
+    "heartbeat",
+    "heartbeat_many",
+    "complete",
+    "complete_many",
+    "fail",
+    "snooze",
+    "release",
+    "ojs_manifest",
+];
+/// And those that the views call.
+const VIEWER: [&str; 5] = [
+    "health",
+    "metrics",
+    "count_queues",
+    "idle_runs",
+    "is_preloaded",
+];
+const NOBODY: [&str; 6] = [
+    "grant_producer",
+    "grant_worker",
+    "grant_viewer",
+    "grant_admin",
+    "revoke",
+    "installed",
+];
+
+/// Lets a role insert. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn grant_producer(role: Option<&str>) {
+    grant(role, |role| access::grant_functions(role, &PRODUCER));
+}
+
+/// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn grant_worker(role: Option<&str>) {
+    grant(role, |role| access::grant_functions(role, &WORKER));
+}
+
+/// Lets a role look. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn grant_viewer(role: Option<&str>) {
+    grant(role, |role| {
+        access::grant_functions(role, &VIEWER);
+        access::grant_views(role);
+    });
+}
+
+/// Lets a role do everything but grant. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn grant_admin(role: Option<&str>) {
+    grant(role, |role| {
+        access::grant_functions_but(role, &NOBODY);
+        access::grant_views(role);
+        access::grant_payload(role);
+    });
+}
+
+/// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn revoke(role: Option<&str>) {
+    let run = || {
+        access::revoke(&known(role)?);
+        Ok(())
+    };
+    run().or_raise()
+}
+
+fn grant(role: Option<&str>, what: impl Fn(&str)) {
+    let run = || {
+        let role = known(role)?;
+        access::grant_schema(&role);
+        what(&role);
+        Ok(())
+    };
+    run().or_raise()
+}
+
+/// A role's name as it stands in statements.
+fn known(role: Option<&str>) -> Result<String> {
+    check::writable()?;
+    let role = check::given("role", role)?;
+    access::role(role).ok_or_else(|| Error::unknown_role(role))
+}

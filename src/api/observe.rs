@@ -1,0 +1,155 @@
+//! What operators and monitoring look at: the functions behind the views, health, metrics.
+
+use std::collections::BTreeMap;
+
+use jobs_core::state::State;
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::pg::answer::{Cell, Rows};
+use crate::settings;
+use crate::store::count::{self, Counts, PLACES, Place};
+use crate::store::health::Worker;
+use crate::store::{extension, health, metrics};
+use crate::worker::{tasks, wake};
+
+/// A queue's row of `jobs.queues`.
+#[derive(Default)]
+struct Queue {
+    counts: BTreeMap<State, i64>,
+    oldest: Option<i64>,
+}
+
+/// Behind the view `jobs.queues`. See the COMMENT in sql/30_views.sql.
+#[pg_extern(sql = false)]
+fn count_queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let mut rows = Rows::new(fcinfo);
+    let mut queues: BTreeMap<String, Queue> = BTreeMap::new();
+    let mut estimated = Vec::new();
+    let mut counted_at: Option<i64> = None;
+    for place in &PLACES {
+        let counts = if place.is_long() {
+            estimated.extend(place.states);
+            let (counts, at) = kept(place);
+            counted_at = counted_at.into_iter().chain(at).min();
+            counts
+        } else {
+            place.count(None)
+        };
+        for ((queue, state), count) in counts {
+            *queues
+                .entry(queue)
+                .or_default()
+                .counts
+                .entry(state)
+                .or_default() += count;
+        }
+    }
+    for (queue, oldest) in count::oldest_available() {
+        queues.entry(queue).or_default().oldest = Some(oldest);
+    }
+    for (name, queue) in queues {
+        let count = |state| Cell::Big(queue.counts.get(&state).copied().unwrap_or(0));
+        rows.push(vec![
+            Cell::Text(name),
+            count(State::Available),
+            count(State::Scheduled),
+            count(State::Pending),
+            count(State::Running),
+            count(State::Retryable),
+            count(State::Completed),
+            count(State::Cancelled),
+            count(State::Discarded),
+            queue.oldest.map_or(Cell::Null, Cell::At),
+            Cell::States(estimated.clone()),
+            counted_at.map_or(Cell::Null, Cell::At),
+        ]);
+    }
+    rows
+}
+
+/// What maintenance has counted, and when; where it never did, as much of it as is counted at all.
+fn kept(place: &'static Place) -> (Counts, Option<i64>) {
+    match place.kept() {
+        Some(kept) => (count::kept_counts(place), Some(kept.counted_at)),
+        None => (place.count(Some(count::SHORT)), None),
+    }
+}
+
+/// Behind the view `jobs.maintenance`. See the COMMENT in sql/30_views.sql.
+#[pg_extern(sql = false)]
+fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let mut rows = Rows::new(fcinfo);
+    // SAFETY: set for the life of the session.
+    for run in wake::idle_runs(unsafe { pg_sys::MyDatabaseId }) {
+        rows.push(vec![
+            Cell::Text(tasks::ALL[run.task].name.into()),
+            Cell::At(run.at),
+            Cell::Span(run.duration),
+        ]);
+    }
+    rows
+}
+
+/// Whether there is shared memory. See the COMMENT in sql/30_views.sql.
+#[pg_extern(sql = false)]
+fn is_preloaded() -> bool {
+    wake::is_preloaded()
+}
+
+/// What needs attention. See the COMMENT in sql/70_observe.sql.
+#[pg_extern(sql = false)]
+fn health(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let mut rows = Rows::new(fcinfo);
+    let mut findings: Vec<[Option<String>; 4]> = Vec::new();
+    health::find(&worker(), |found| {
+        findings.extend((0..found.len()).map(|row| [1, 2, 3, 4].map(|n| found.text(row, n))));
+    });
+    let worst_first = ["critical", "warning", "info"];
+    findings.sort_by_key(|finding| {
+        let severity = finding[0].as_deref();
+        worst_first.iter().position(|word| Some(*word) == severity)
+    });
+    for finding in findings {
+        rows.push(finding.map(Cell::from).into());
+    }
+    rows
+}
+
+fn worker() -> Worker {
+    let (is_off, hint) = if !wake::is_preloaded() {
+        (
+            Some(
+                "there is no background worker: the library is not preloaded, and nobody has called jobs.maintain() for 10 minutes",
+            ),
+            "Add jobs to shared_preload_libraries and restart the server, or have jobs.maintain() called every few seconds.",
+        )
+    } else if !settings::ENABLED.get() {
+        (
+            Some("the background worker is switched off: jobs.enabled"),
+            "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();",
+        )
+    } else if !settings::covers(&extension::database()) {
+        (
+            Some(
+                "the background worker leaves this database alone: jobs.databases does not name it",
+            ),
+            "Add it to jobs.databases and reload the settings.",
+        )
+    } else {
+        (None, "")
+    };
+    Worker { is_off, hint }
+}
+
+/// Everything to be measured. See the COMMENT in sql/70_observe.sql.
+#[pg_extern(sql = false)]
+fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let mut rows = Rows::new(fcinfo);
+    metrics::measure(|found| {
+        for row in 0..found.len() {
+            rows.push_datums(found.datums(row));
+        }
+    });
+    rows
+}

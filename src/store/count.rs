@@ -1,0 +1,313 @@
+//! How many jobs there are, by queue and state: counted where a table is short, else as maintenance
+//! has counted them before.
+
+use std::collections::BTreeMap;
+
+use jobs_core::interval::Interval;
+use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Arg, Plan, Tuples, text};
+use super::types::*;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+
+/// A table with more rows is not counted whenever somebody asks.
+pub const SHORT: i64 = 10_000;
+
+/// A table that jobs are in.
+pub struct Place {
+    /// its name
+    pub name: &'static str,
+    /// the states of its jobs
+    pub states: &'static [State],
+    is_long: Plan,
+    count: Plan,
+    part: Plan,
+}
+
+/// How many jobs of a queue are in a state.
+pub type Counts = BTreeMap<(String, State), i64>;
+
+/// Counts that were made before.
+pub struct Kept {
+    /// when
+    pub counted_at: i64,
+    /// how long that took, in microseconds
+    pub took: i64,
+    /// how many changes the table had seen by then
+    pub changes: i64,
+}
+
+/// From where on the next part of a long table is counted.
+#[derive(Clone, Debug)]
+pub enum Position {
+    /// in a lane
+    Lane(String, i16, i64),
+    /// by job
+    Job(i64),
+}
+
+impl Place {
+    /// Whether it is too long to be counted whenever somebody asks.
+    pub fn is_long(&self) -> bool {
+        self.is_long.execute(&[big(SHORT)]) > 0
+    }
+
+    /// Counts all of it, or the first so many rows.
+    pub fn count(&self, most: Option<i64>) -> Counts {
+        self.count
+            .run(&[Some(Datum::from(most.unwrap_or(i64::MAX)))], |rows| {
+                let mut counts = Counts::new();
+                add(&mut counts, rows);
+                counts
+            })
+    }
+
+    /// Where counting in parts begins.
+    pub fn begin(&self) -> Position {
+        if self.name == "ready" {
+            Position::Lane(String::new(), i16::MIN, i64::MIN)
+        } else {
+            Position::Job(i64::MIN)
+        }
+    }
+
+    /// Counts so many rows from there on; where to go on, if there may be more.
+    pub fn count_part(&self, from: &Position, rows: i64, counts: &mut Counts) -> Option<Position> {
+        let args = match from {
+            Position::Lane(queue, priority, seq) => {
+                vec![
+                    text(queue),
+                    Some(Datum::from(*priority)),
+                    big(*seq),
+                    big(rows),
+                ]
+            }
+            Position::Job(id) => vec![big(*id), big(rows)],
+        };
+        self.part.run(&args, |found| {
+            let counted = add(counts, found);
+            if counted < rows {
+                return None;
+            }
+            // Lanes are in their order, so the last one is where it goes on.
+            Some(match from {
+                Position::Lane(..) => {
+                    let last = found.len() - 1;
+                    Position::Lane(
+                        found.text(last, 1)?,
+                        found.int(last, 5)? as i16,
+                        found.big(last, 4)?,
+                    )
+                }
+                Position::Job(_) => {
+                    let last = (0..found.len()).filter_map(|row| found.big(row, 4)).max();
+                    Position::Job(last?)
+                }
+            })
+        })
+    }
+
+    /// What is kept of it.
+    pub fn kept(&self) -> Option<Kept> {
+        KEPT.run(&[text(self.name)], |rows| {
+            if rows.is_empty() {
+                return None;
+            }
+            Some(Kept {
+                counted_at: rows.big(0, 1)?,
+                took: rows.big(0, 2)?,
+                changes: rows.big(0, 3)?,
+            })
+        })
+    }
+
+    /// Rows inserted and deleted so far, by the server's statistics.
+    pub fn changes(&self) -> i64 {
+        CHANGES
+            .run(&[text(self.name)], |rows| rows.big(0, 1))
+            .unwrap_or(0)
+    }
+
+    /// Keeps what was counted.
+    pub fn keep(&self, counts: &Counts, kept: &Kept) {
+        let mut queues: BTreeMap<&str, serde_json::Map<String, serde_json::Value>> =
+            BTreeMap::new();
+        for ((queue, state), count) in counts {
+            let states = queues.entry(queue).or_default();
+            states.insert(state.as_str().into(), (*count).into());
+        }
+        let document = serde_json::to_string(&queues).expect("names and numbers");
+        KEEP.execute(&[
+            text(self.name),
+            big(kept.counted_at),
+            Some(time::interval_datum(Interval::of_micros(kept.took))),
+            big(kept.changes),
+            Some(Jsonb::from_text(&document).datum()),
+        ]);
+    }
+
+    /// Forgets what is kept: the table is short; whether there was something.
+    pub fn forget(&self) -> bool {
+        FORGET.execute(&[text(self.name)]) > 0
+    }
+}
+
+/// What was counted before, of the table of this name.
+pub fn kept_counts(place: &Place) -> Counts {
+    KEPT_COUNTS.run(&[text(place.name)], |rows| {
+        let mut counts = Counts::new();
+        add(&mut counts, rows);
+        counts
+    })
+}
+
+/// Since when the jobs wait that are next in their lanes, the oldest of each queue.
+pub fn oldest_available() -> Vec<(String, i64)> {
+    OLDEST.run(&[], |rows| {
+        (0..rows.len())
+            .filter_map(|row| Some((rows.text(row, 1)?, rows.big(row, 2)?)))
+            .collect()
+    })
+}
+
+/// Adds up rows of queue, state, count; how many jobs that are.
+fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
+    let mut total = 0;
+    for row in 0..rows.len() {
+        if let (Some(queue), Some(state), Some(count)) =
+            (rows.text(row, 1), rows.state(row, 2), rows.big(row, 3))
+        {
+            *counts.entry((queue, state)).or_default() += count;
+            total += count;
+        }
+    }
+    total
+}
+
+fn big(value: i64) -> Arg {
+    Some(Datum::from(value))
+}
+
+// The job that is next in each lane, lane for lane along the index, and since when it waits.
+macro_rules! heads {
+    () => {
+        "WITH RECURSIVE lane AS (
+           (SELECT r.queue, r.priority, r.job_id, r.scheduled_at FROM jobs.ready r ORDER BY r.queue, r.priority, r.seq LIMIT 1)
+           UNION ALL
+           SELECT n.queue, n.priority, n.job_id, n.scheduled_at
+             FROM lane l, LATERAL (
+               SELECT r.queue, r.priority, r.job_id, r.scheduled_at FROM jobs.ready r
+                WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
+         head AS (SELECT l.queue, COALESCE(l.scheduled_at, j.scheduled_at, j.created_at) AS since
+                    FROM lane l JOIN jobs.job j ON j.id = l.job_id) "
+    };
+}
+pub(super) use heads;
+
+static OLDEST: Plan = Plan::new(
+    concat!(
+        heads!(),
+        "SELECT h.queue, min(h.since) FROM head h GROUP BY h.queue"
+    ),
+    &[],
+);
+
+macro_rules! is_long {
+    ($table:literal) => {
+        Plan::new(
+            concat!("SELECT FROM ", $table, " t OFFSET $1 LIMIT 1"),
+            &[INT8],
+        )
+    };
+}
+
+/// Every table that jobs are in.
+pub static PLACES: [Place; 4] = [
+    Place {
+        name: "ready",
+        states: &[State::Available],
+        is_long: is_long!("jobs.ready"),
+        count: Plan::new(
+            "SELECT t.queue, 'available', count(*) FROM (SELECT r.queue FROM jobs.ready r LIMIT $1) t GROUP BY t.queue",
+            &[INT8],
+        ),
+        part: Plan::new(
+            "SELECT t.queue, 'available', count(*), max(t.seq), t.priority::integer
+               FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
+                      ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
+              GROUP BY t.queue, t.priority ORDER BY t.queue, t.priority",
+            &[TEXT, INT2, INT8, INT8],
+        ),
+    },
+    Place {
+        name: "scheduled",
+        states: &[State::Scheduled, State::Pending, State::Retryable],
+        is_long: is_long!("jobs.scheduled"),
+        count: Plan::new(
+            "SELECT t.queue, t.state::text, count(*) FROM (SELECT s.queue, s.state FROM jobs.scheduled s LIMIT $1) t GROUP BY t.queue, t.state",
+            &[INT8],
+        ),
+        part: Plan::new(
+            "SELECT t.queue, t.state::text, count(*), max(t.job_id)
+               FROM (SELECT s.queue, s.state, s.job_id FROM jobs.scheduled s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) t
+              GROUP BY t.queue, t.state",
+            &[INT8, INT8],
+        ),
+    },
+    Place {
+        name: "running",
+        states: &[State::Running],
+        is_long: is_long!("jobs.running"),
+        count: Plan::new(
+            "SELECT j.queue, 'running', count(*) FROM (SELECT r.job_id FROM jobs.running r LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY j.queue",
+            &[INT8],
+        ),
+        part: Plan::new(
+            "SELECT j.queue, 'running', count(*), max(t.job_id)
+               FROM (SELECT r.job_id FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t JOIN jobs.job j ON j.id = t.job_id
+              GROUP BY j.queue",
+            &[INT8, INT8],
+        ),
+    },
+    Place {
+        name: "finished",
+        states: &[State::Completed, State::Cancelled, State::Discarded],
+        is_long: is_long!("jobs.finished"),
+        count: Plan::new(
+            "SELECT j.queue, t.state::text, count(*)
+               FROM (SELECT f.job_id, f.state FROM jobs.finished f LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY j.queue, t.state",
+            &[INT8],
+        ),
+        part: Plan::new(
+            "SELECT j.queue, t.state::text, count(*), max(t.job_id)
+               FROM (SELECT f.job_id, f.state FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) t
+               JOIN jobs.job j ON j.id = t.job_id
+              GROUP BY j.queue, t.state",
+            &[INT8, INT8],
+        ),
+    },
+];
+
+static KEPT: Plan = Plan::new(
+    "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint, k.changes FROM jobs.kept_count k WHERE k.place = $1",
+    &[TEXT],
+);
+static KEPT_COUNTS: Plan = Plan::new(
+    "SELECT q.key, s.key, s.value::bigint
+       FROM jobs.kept_count k, LATERAL jsonb_each(k.counts) q, LATERAL jsonb_each_text(q.value) s WHERE k.place = $1",
+    &[TEXT],
+);
+static CHANGES: Plan = Plan::new(
+    "SELECT pg_catalog.pg_stat_get_tuples_inserted(c.oid) + pg_catalog.pg_stat_get_tuples_deleted(c.oid)
+       FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relname = $1",
+    &[TEXT],
+);
+static KEEP: Plan = Plan::new(
+    "INSERT INTO jobs.kept_count (place, counted_at, took, changes, counts) VALUES ($1, $2, $3, $4, $5)
+     ON CONFLICT (place) DO UPDATE
+        SET counted_at = excluded.counted_at, took = excluded.took, changes = excluded.changes, counts = excluded.counts",
+    &[TEXT, AT, SPAN, INT8, JSONB],
+);
+static FORGET: Plan = Plan::new("DELETE FROM jobs.kept_count WHERE place = $1", &[TEXT]);

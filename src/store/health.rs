@@ -1,0 +1,223 @@
+//! What needs somebody's attention: each statement finds one kind of thing, and says severity,
+//! finding, message and hint.
+
+use pgrx::pg_sys::Datum;
+
+use super::count::heads;
+use super::spi::{Plan, Tuples, text};
+use super::types::*;
+
+/// What the findings about the background worker depend on.
+pub struct Worker {
+    /// `None`: it is to run; else why it does not
+    pub is_off: Option<&'static str>,
+    /// what to do about that
+    pub hint: &'static str,
+}
+
+/// Hands the findings to `take`, kind by kind.
+pub fn find(worker: &Worker, mut take: impl FnMut(&Tuples)) {
+    let preload = [worker.is_off.and_then(text), text(worker.hint)];
+    WORKER.run(&preload, &mut take);
+    for plan in [
+        &PAUSED,
+        &RESTORING,
+        &FAILING,
+        &OLD_SNAPSHOTS,
+        &PREPARED,
+        &SLOTS,
+        &OLDEST_AVAILABLE,
+        &DISCARDED,
+        &EXPIRED_LEASES,
+        &BLOAT,
+    ] {
+        plan.run(&[], &mut take);
+    }
+    LOCK_WAITS.run(&[Some(Datum::from(1_000_000_i64))], &mut take);
+}
+
+// An age as people write it: to the second.
+macro_rules! age {
+    ($since:literal) => {
+        concat!("date_trunc('second', clock_timestamp() - ", $since, ")")
+    };
+}
+
+macro_rules! who {
+    ($of:literal) => {
+        concat!(
+            "format('process %s (%s, user %s%s, %s)', ",
+            $of,
+            ".pid, ",
+            $of,
+            ".backend_type, COALESCE((SELECT u.rolname::text FROM pg_catalog.pg_authid u WHERE u.oid = ",
+            $of,
+            ".usesysid), '-'), COALESCE(', ' || NULLIF(",
+            $of,
+            ".application_name, ''), ''), COALESCE(",
+            $of,
+            ".state, '-'))"
+        )
+    };
+}
+
+// Somebody else may be calling jobs.maintain(): then all is well. The launcher sends a worker once a minute.
+static WORKER: Plan = Plan::new(
+    concat!(
+        "SELECT 'critical', 'worker_not_running', w.message, w.hint
+           FROM (SELECT max(m.last_run_at) AS last_run_at FROM jobs.maintenance m WHERE m.paused_at IS NULL) m,
+                LATERAL (VALUES
+                  ($1 IS NOT NULL, interval '10 minutes', $1, $2),
+                  ($1 IS NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'jobs launcher'),
+                   interval '10 minutes', 'the launcher of the background worker does not run', 'The server''s log says why it ended; it is started again after 5 seconds.'),
+                  ($1 IS NULL AND EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'jobs launcher')
+                     AND pg_catalog.pg_postmaster_start_time() < clock_timestamp() - interval '5 minutes',
+                   interval '5 minutes', 'no background worker has come to this database for 5 minutes', 'Perhaps there is no process left for it: raise max_worker_processes.')
+                ) w(applies, tolerated, message, hint)
+          WHERE w.applies AND NOT pg_catalog.pg_is_in_recovery() AND NOT EXISTS (SELECT FROM jobs.maintenance_pause)
+            AND COALESCE(m.last_run_at, '-infinity') < clock_timestamp() - w.tolerated",
+    ),
+    &[TEXT, TEXT],
+);
+
+static PAUSED: Plan = Plan::new(
+    concat!(
+        "SELECT 'warning', 'maintenance_paused', format('maintenance was paused by %s %s ago', p.paused_by, ",
+        age!("p.paused_at"),
+        "), 'SELECT jobs.resume_maintenance();' FROM jobs.maintenance_pause p"
+    ),
+    &[],
+);
+
+static RESTORING: Plan = Plan::new(
+    "SELECT 'info', 'restoring', 'maintenance waits while pg_restore is connected to this database', 'Nothing is to be done.'
+      WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
+                     WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+                       AND a.application_name = 'pg_restore')",
+    &[],
+);
+
+static FAILING: Plan = Plan::new(
+    concat!(
+        "SELECT CASE WHEN t.failures < 10 THEN 'warning' ELSE 'critical' END, 'maintenance_failing',
+                format('task %s has failed %s times in a row, the last time %s ago: %s', t.task, t.failures, ",
+        age!("t.last_error_at"),
+        ", t.last_error), 'What stops it has to be cleared away; the other tasks and jobs go on.'
+           FROM jobs.maintenance_task t WHERE t.failures > 0 ORDER BY t.task"
+    ),
+    &[],
+);
+
+// Only snapshots of this database keep its dead rows, and those of standbys.
+static OLD_SNAPSHOTS: Plan = Plan::new(
+    concat!(
+        "SELECT CASE WHEN a.xact_start < clock_timestamp() - interval '1 hour' THEN 'critical' ELSE 'warning' END, 'old_snapshot',
+                format('a transaction has been open for %s: %s', ",
+        age!("a.xact_start"),
+        ", ",
+        who!("a"),
+        "), format('Dead rows of every table stay until it ends. To end it: SELECT pg_terminate_backend(%s);', a.pid)
+           FROM pg_catalog.pg_stat_get_activity(NULL) a
+          WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start < clock_timestamp() - interval '5 minutes'
+            AND (a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) OR a.backend_type = 'walsender')
+            AND a.backend_type <> 'autovacuum worker'
+          ORDER BY a.xact_start"
+    ),
+    &[],
+);
+
+static PREPARED: Plan = Plan::new(
+    concat!(
+        "SELECT CASE WHEN p.prepared < clock_timestamp() - interval '1 hour' THEN 'critical' ELSE 'warning' END, 'old_snapshot',
+                format('transaction %L of user %s has been prepared for %s', p.gid, (SELECT u.rolname FROM pg_catalog.pg_authid u WHERE u.oid = p.ownerid), ",
+        age!("p.prepared"),
+        "), format('It holds its locks and keeps dead rows until it ends: COMMIT PREPARED %L or ROLLBACK PREPARED.', p.gid)
+           FROM pg_catalog.pg_prepared_xact() p
+          WHERE p.dbid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+            AND p.prepared < clock_timestamp() - interval '5 minutes'
+          ORDER BY p.prepared"
+    ),
+    &[],
+);
+
+// How old a slot or a standby's feedback is cannot be seen, only how many transactions ago it was.
+static SLOTS: Plan = Plan::new(
+    "SELECT CASE WHEN o.transactions < 10000000 THEN 'warning' ELSE 'critical' END, 'old_snapshot',
+            format('%s keeps dead rows of the last %s transactions', o.whose, o.transactions), o.hint
+       FROM (SELECT format('replication slot %L', s.slot_name) AS whose, age(s.xmin) AS transactions,
+                    'A slot that nobody uses any more: SELECT pg_drop_replication_slot(..).' AS hint
+               FROM pg_catalog.pg_get_replication_slots() s WHERE s.xmin IS NOT NULL
+             UNION ALL
+             SELECT format('the standby of process %s (%s)', a.pid, a.application_name), age(a.backend_xmin),
+                    'A long query there, by hot_standby_feedback.'
+               FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL) o
+      WHERE o.transactions > 1000000",
+    &[],
+);
+
+static OLDEST_AVAILABLE: Plan = Plan::new(
+    concat!(
+        heads!(),
+        "SELECT CASE WHEN o.since < clock_timestamp() - interval '1 hour' THEN 'critical' ELSE 'warning' END, 'oldest_available',
+                format('the oldest available job of queue %s has waited %s', o.queue, ",
+        age!("o.since"),
+        "), 'Are there workers for this queue, and enough of them? jobs.workers shows who works; a job that nobody wants can be cancelled.'
+           FROM (SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue) o
+          WHERE o.since < clock_timestamp() - interval '5 minutes'
+            AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = o.queue AND q.paused_at IS NOT NULL)
+          ORDER BY o.since LIMIT 20"
+    ),
+    &[],
+);
+
+static DISCARDED: Plan = Plan::new(
+    "SELECT 'warning', 'discarded', format('%s jobs were discarded in the last hour', CASE WHEN d.n > 10000 THEN 'more than 10000' ELSE d.n::text END),
+            'Why: SELECT job_id, error FROM jobs.errors ORDER BY at DESC LIMIT 10. To try them again: jobs.retry_many.'
+       FROM (SELECT count(*) AS n
+               FROM (SELECT FROM jobs.finished f
+                      WHERE f.state = 'discarded' AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) x) d
+      WHERE d.n > 0",
+    &[],
+);
+
+static EXPIRED_LEASES: Plan = Plan::new(
+    "SELECT 'warning', 'expired_leases', format('%s running jobs have had no lease for more than a minute and were not rescued', e.n),
+            'Maintenance does that: look at jobs.maintenance.'
+       FROM (SELECT count(*) AS n FROM jobs.running r WHERE r.lease_expires_at < clock_timestamp() - interval '1 minute') e
+      WHERE e.n > 0 AND NOT pg_catalog.pg_is_in_recovery()",
+    &[],
+);
+
+static BLOAT: Plan = Plan::new(
+    "SELECT 'warning', 'bloat', format('table jobs.%s has %s dead rows and %s live ones', b.relname, b.dead, b.live),
+            format('Something keeps vacuum from it (see old_snapshot), or autovacuum does not keep up. By hand: VACUUM jobs.%s;', b.relname)
+       FROM (SELECT c.relname, pg_catalog.pg_stat_get_dead_tuples(c.oid) AS dead, pg_catalog.pg_stat_get_live_tuples(c.oid) AS live
+               FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r') b
+      WHERE b.dead > 100000 AND b.dead > b.live
+      ORDER BY b.dead DESC",
+    &[],
+);
+
+// Whoever waits for a key has looked at the claims before.
+static LOCK_WAITS: Plan = Plan::new(
+    concat!(
+        "SELECT CASE WHEN l.waitstart < clock_timestamp() - interval '1 minute' THEN 'critical' ELSE 'warning' END, 'lock_wait',
+                format('%s has waited %s for a unique key that %s has', ",
+        who!("a"),
+        ", ",
+        age!("l.waitstart"),
+        ", COALESCE((SELECT string_agg(",
+        who!("b"),
+        ", ', ') FROM pg_catalog.pg_stat_get_activity(NULL) b WHERE b.pid = ANY (pg_catalog.pg_blocking_pids(l.pid))), 'a prepared transaction')),
+                'It gets an answer when that transaction ends. Insert at the end of transactions, or with \"wait\": false.'
+           FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_get_activity(NULL) a ON a.pid = l.pid
+          WHERE NOT l.granted AND l.locktype IN ('advisory', 'transactionid', 'tuple')
+            AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+            AND l.waitstart < clock_timestamp() - $1 * interval '1 microsecond'
+            AND EXISTS (SELECT FROM pg_catalog.pg_lock_status() h
+                         WHERE h.pid = l.pid AND h.granted AND h.locktype = 'relation' AND h.database = a.datid
+                           AND h.relation = 'jobs.unique_claim'::pg_catalog.regclass)
+          ORDER BY l.waitstart LIMIT 50"
+    ),
+    &[INT8],
+);

@@ -1,0 +1,158 @@
+//! What the worker remembers of its tasks' runs until it writes it down: at once when one failed, else
+//! once a second at most, and never that there was nothing to do, so that an idle database writes no
+//! WAL. And what stands in the way of maintenance, as it looked a moment ago.
+
+use std::time::{Duration, Instant};
+
+use super::tasks::{self, Turn};
+use super::wake::Slot;
+use crate::store::extension::Extension;
+use crate::store::ledger::{self, Run, Standing};
+
+/// How often it is written, and looked at what stands in the way.
+const EVERY: Duration = Duration::from_secs(1);
+/// A task that failed as a whole is tried again after a second, then after twice as long each time, up to this.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The journal of a worker.
+pub struct Journal {
+    slot: Option<&'static Slot>,
+    entries: [Entry; tasks::ALL.len()],
+    written: Option<Instant>,
+    /// not to wait with writing
+    is_urgent: bool,
+    looked: Option<(Instant, Looked)>,
+}
+
+/// What is remembered of a task.
+#[derive(Default)]
+struct Entry {
+    /// its runs that are not written down yet, as one
+    run: Option<Run>,
+    /// how often it failed as a whole, and when it is tried again
+    stuck: Option<(u32, Instant)>,
+}
+
+/// What was found when it was looked at.
+pub struct Looked {
+    standing: Standing,
+    has_begun: bool,
+}
+
+/// Looks what stands in the way of maintenance.
+pub fn look(extension: Extension) -> Looked {
+    Looked {
+        standing: if extension.has_ledger {
+            ledger::standing()
+        } else {
+            Standing::default()
+        },
+        has_begun: ledger::has_begun(),
+    }
+}
+
+/// Writes runs down.
+pub fn write(extension: Extension, runs: &[(usize, Run)]) {
+    if extension.has_ledger {
+        for (task, run) in runs {
+            ledger::note(tasks::ALL[*task].name, run);
+        }
+    }
+}
+
+impl Journal {
+    /// An empty one.
+    pub fn new(slot: Option<&'static Slot>) -> Journal {
+        Journal {
+            slot,
+            entries: Default::default(),
+            written: None,
+            is_urgent: false,
+            looked: None,
+        }
+    }
+
+    /// Whether it is to be looked at again what stands in the way.
+    pub fn is_old(&self) -> bool {
+        let is_old = |(at, _): &(Instant, Looked)| at.elapsed() >= EVERY;
+        self.looked.as_ref().is_none_or(is_old)
+    }
+
+    /// Remembers what was found; `None`: it could not be looked at.
+    pub fn take(&mut self, looked: Option<Looked>) {
+        self.looked = looked.map(|looked| (Instant::now(), looked));
+    }
+
+    /// Whether anything is to be done at all.
+    pub fn allows_maintenance(&self) -> bool {
+        let allows =
+            |(_, looked): &(_, Looked)| looked.has_begun && looked.standing.hindrance.is_none();
+        self.looked.as_ref().is_some_and(allows)
+    }
+
+    /// Whether a task is not one that has failed just now.
+    pub fn is_to_try(&self, task: usize) -> bool {
+        let stuck = self.entries[task].stuck;
+        stuck.is_none_or(|(_, again)| Instant::now() >= again)
+    }
+
+    /// Whether there is a task that is to be tried again.
+    pub fn has_stuck(&self) -> bool {
+        self.entries.iter().any(|entry| entry.stuck.is_some())
+    }
+
+    /// Notes a turn of a task, which ended at `at` and took so many microseconds.
+    pub fn note(&mut self, task: usize, turn: &Turn, at: i64, duration: i64) {
+        let entry = &mut self.entries[task];
+        entry.stuck = turn.is_stuck.then(|| {
+            let failures = entry.stuck.map_or(0, |(failures, _)| failures + 1);
+            let pause = Duration::from_secs(1 << failures.min(16)).min(LONGEST_BACKOFF);
+            (failures, Instant::now() + pause)
+        });
+        let failures = turn.errors.len() as i64;
+        let is_clean = failures == 0 && turn.passed_over == 0;
+        let name = tasks::ALL[task].name;
+        let was_failing = self.looked.as_ref().is_some_and(|(_, looked)| {
+            let failing = &looked.standing.failing;
+            failing.iter().any(|failing| failing == name)
+        });
+        let is_over = was_failing && is_clean;
+        if turn.rows == 0 && failures == 0 && !is_over {
+            if let Some(slot) = self.slot {
+                slot.note_idle_run(task, at, duration);
+            }
+            return;
+        }
+        let earlier = entry.run.take().unwrap_or_default();
+        entry.run = Some(Run {
+            at,
+            duration: earlier.duration + duration,
+            rows: earlier.rows + turn.rows as i64,
+            failures: earlier.failures + failures,
+            is_clean,
+            error: turn.errors.last().cloned().or(earlier.error),
+        });
+        if failures > 0 || is_over {
+            // What was found about failing tasks is not true any more.
+            self.looked = None;
+            self.is_urgent = true;
+        }
+    }
+
+    /// What is to be written down now, before the worker leaves all of it.
+    pub fn to_write(&mut self, leaving: bool) -> Vec<(usize, Run)> {
+        let is_due = self.written.is_none_or(|at| at.elapsed() >= EVERY);
+        if !(is_due || self.is_urgent || leaving) {
+            return Vec::new();
+        }
+        let entries = self.entries.iter_mut().enumerate();
+        let runs: Vec<(usize, Run)> = entries
+            .filter_map(|(task, entry)| Some((task, entry.run.take()?)))
+            .collect();
+        if !runs.is_empty() {
+            self.written = Some(Instant::now());
+            self.is_urgent = false;
+        }
+        runs
+    }
+}

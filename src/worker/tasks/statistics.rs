@@ -1,0 +1,113 @@
+//! Tables that are too long to be counted whenever somebody asks are counted now and then, a part a
+//! round, and what was counted is kept for `jobs.queues`.
+
+use std::cell::RefCell;
+
+use super::{Round, Task};
+use crate::pg::time;
+use crate::store::count::{Counts, Kept, PLACES, Place, Position};
+use crate::store::extension;
+
+pub const TASK: Task = Task {
+    name: "statistics",
+    run: |_limit, _but| run(),
+    singly: None,
+};
+
+/// Rows that a round counts: nothing is locked or written by that, so it may be more than a batch.
+const PART: i64 = 50_000;
+/// Not counted again so soon, in microseconds.
+const LEAST_PAUSE: i64 = 10 * 1_000_000;
+/// Counting takes at most one part in so many of the time.
+const PAUSE_PER_WORK: i64 = 200;
+
+/// A table that is being counted.
+struct Counting {
+    place: &'static Place,
+    next: Position,
+    counts: Counts,
+    /// how long it took up to now, in microseconds
+    took: i64,
+    changes: i64,
+}
+
+thread_local! {
+    static COUNTING: RefCell<Option<Counting>> = const { RefCell::new(None) };
+}
+
+fn run() -> Round {
+    if !extension::find().is_some_and(|extension| extension.has_ledger) {
+        return Round::default();
+    }
+    // Taken out, so that after an error it begins anew.
+    match COUNTING.take() {
+        Some(counting) => go_on(counting),
+        None => begin(),
+    }
+}
+
+/// Finds a table that is to be counted.
+fn begin() -> Round {
+    let mut forgotten = 0;
+    for place in &PLACES {
+        if !place.is_long() {
+            forgotten += usize::from(place.kept().is_some() && place.forget());
+            continue;
+        }
+        let changes = place.changes();
+        if place.kept().is_none_or(|kept| is_stale(&kept, changes)) {
+            let counting = Counting {
+                place,
+                next: place.begin(),
+                counts: Counts::new(),
+                took: 0,
+                changes,
+            };
+            return go_on(counting);
+        }
+    }
+    Round {
+        rows: forgotten,
+        ..Round::default()
+    }
+}
+
+/// Whether it is time to count again. The clock may have been put back.
+fn is_stale(kept: &Kept, changes: i64) -> bool {
+    let pause = LEAST_PAUSE.max(kept.took.saturating_mul(PAUSE_PER_WORK));
+    let age = time::now() - kept.counted_at;
+    kept.changes != changes && !(0..pause).contains(&age)
+}
+
+fn go_on(mut counting: Counting) -> Round {
+    let begun = time::now();
+    let next = counting
+        .place
+        .count_part(&counting.next, PART, &mut counting.counts);
+    let now = time::now();
+    counting.took += now - begun;
+    let mut rows = 0;
+    match next {
+        Some(next) => {
+            counting.next = next;
+            COUNTING.set(Some(counting));
+        }
+        None => {
+            rows = counting.counts.len();
+            counting.place.keep(
+                &counting.counts,
+                &Kept {
+                    counted_at: now,
+                    took: counting.took,
+                    changes: counting.changes,
+                },
+            );
+        }
+    }
+    // The next one may be as long.
+    Round {
+        rows,
+        more: true,
+        ..Round::default()
+    }
+}
