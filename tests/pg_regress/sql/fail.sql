@@ -17,7 +17,7 @@ begin
 end $$;
 select pg_temp.fail_once('river') from generate_series(1, 6);
 select state, attempt, max_attempts, finalized_at is not null as finalized, (select count(*) from jobs.fetch('river')) as left from jobs.jobs where id = 1;
-select job_id, attempt, error, details from jobs.errors;
+select job_id, attempt, error, details from jobs.errors order by at desc;
 -- 200 first failures: within the bounds, and not all the same.
 select count(*) from jobs.insert_batch('jitter', array_fill('1'::jsonb, array[200]), queue => 'jitter');
 create temp table jitter as select f.id, r.scheduled_at from jobs.fetch('jitter', 200) f, lateral jobs.fail(f.id, f.token, 'x') r;

@@ -26,10 +26,10 @@ select state, attempt, worker, token is not null as token, attempted_at is not n
 select s, (select count(*) from jobs.jobs where state = s) as jobs from unnest(enum_range(null::jobs.state)) s order by s;
 select * from (select queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded, oldest_available_at = (select created_at from jobs.jobs where kind = 'available') as oldest from jobs.queues) x order by queue;
 select kind, e.attempt, error, details, at between created_at and clock_timestamp() as at from jobs.errors e join jobs.jobs j on j.id = e.job_id order by e.job_id;
--- The newest error of a job first.
+-- Every failed attempt is there.
 select jobs.retry(id) from jobs.jobs where kind = 'retryable';
 select (jobs.fail(id, token, 'second', '1 hour')).state from jobs.fetch('t');
-select error from jobs.errors where job_id = 5;
+select error from jobs.errors where job_id = 5 order by at desc;
 -- A queue whose last job is gone is gone.
 select jobs.delete(id) from jobs.jobs where queue = 'c';
 select count(*) from jobs.queues where queue = 'c';
