@@ -7,7 +7,6 @@ The ordering of items is not stable, it is driven by a dependency graph.
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:17
 -- bootstrap
 -- The schema is made here, not by the control file, so that it belongs to the
 -- extension: DROP EXTENSION removes it, and nobody else owns it.
@@ -23,7 +22,6 @@ COMMENT ON TYPE jobs.state IS
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:18
 -- requires:
 --   schema
 
@@ -42,6 +40,7 @@ CREATE TABLE jobs.job (
   created_at   timestamptz NOT NULL,
   scheduled_at timestamptz,
   expires_at   timestamptz,
+  hold_ends_at timestamptz,
   timeout      interval,
   max_attempts integer     NOT NULL,
   priority     smallint    NOT NULL,
@@ -52,6 +51,7 @@ CREATE TABLE jobs.job (
   tags         text[],
   retry        jsonb,
   unique_key   bytea,
+  hold_until   text        CONSTRAINT job_hold_until CHECK (hold_until IN ('success', 'start')),
   CONSTRAINT job_pkey PRIMARY KEY (id)
 );
 COMMENT ON TABLE jobs.job IS 'What to do: one row a job, written once, changed only by update and conflict updates.';
@@ -61,6 +61,8 @@ COMMENT ON COLUMN jobs.job.meta IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.tags IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.retry IS 'Retry policy; null: river.';
 COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; null: inserted without uniqueness.';
+COMMENT ON COLUMN jobs.job.hold_ends_at IS 'Until when the job holds its key by itself, whatever becomes of it; null: it does not.';
+COMMENT ON COLUMN jobs.job.hold_until IS 'What gives the key back before that: success or start.';
 
 CREATE TABLE jobs.ready (
   seq          bigint      NOT NULL,
@@ -98,7 +100,9 @@ CREATE TABLE jobs.running (
   lease_expires_at    timestamptz NOT NULL,
   deadline_at         timestamptz,
   scheduled_at        timestamptz,
+  hold_ends_at        timestamptz,
   cancel_requested_at timestamptz,
+  slot                bigint,
   attempt             integer     NOT NULL,
   lease               interval,
   worker              text        NOT NULL,
@@ -107,6 +111,8 @@ CREATE TABLE jobs.running (
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
+COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job gives its key back; else null.';
+COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
 
 CREATE TABLE jobs.finished (
@@ -156,14 +162,16 @@ COMMENT ON TABLE jobs.answer IS
 
 -- Room on the page keeps the update of a taken key in place (HOT).
 CREATE TABLE jobs.unique_claim (
-  key  bytea    NOT NULL,
-  jobs bigint[] NOT NULL,
+  key          bytea         NOT NULL,
+  jobs         bigint[]      NOT NULL,
+  hold_ends_at timestamptz[],
   CONSTRAINT unique_claim_pkey PRIMARY KEY (key)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.unique_claim IS
   'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
+COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_hold_release says otherwise; null: none of them does.';
 
--- Every job that was inserted under a key is in its claim's list or here, until it is deleted.
+-- Every job that was inserted under a key is in its claim's list or here. Written only by who has the claim locked, so that nobody waits for it.
 CREATE TABLE jobs.unique_folded (
   key    bytea  NOT NULL,
   job_id bigint NOT NULL,
@@ -172,21 +180,115 @@ CREATE TABLE jobs.unique_folded (
 COMMENT ON TABLE jobs.unique_folded IS
   'Final jobs that are left out of their claim''s list, because the list has a newer one in the same state. Keeps the list of a key short that is used over and over.';
 
--- Appended only, and without a constraint that could wait for another transaction.
+-- Appended to by whoever retries a job; deleted only by who has the key's claim locked.
 CREATE TABLE jobs.unique_return (
   key    bytea  NOT NULL,
-  job_id bigint NOT NULL
+  seq    bigint NOT NULL,
+  job_id bigint NOT NULL,
+  CONSTRAINT unique_return_pkey PRIMARY KEY (key, seq)
 );
-CREATE INDEX unique_return_by_key ON jobs.unique_return (key);
 COMMENT ON TABLE jobs.unique_return IS
   'Jobs that came back by a retry: they count for their key as if they were in its claim''s list, until the next job under the key puts them there.';
 
-CREATE TABLE jobs.unique_orphan (key bytea NOT NULL);
-COMMENT ON TABLE jobs.unique_orphan IS 'Keys that lost a job by delete: maintenance looks whether their claims can go.';
+-- Appended only, so that fetching and finishing a job waits for nobody who is at work on its key.
+CREATE TABLE jobs.unique_hold_release (
+  job_id       bigint      NOT NULL,
+  hold_ends_at timestamptz NOT NULL
+);
+CREATE INDEX unique_hold_release_by_job ON jobs.unique_hold_release (job_id);
+CREATE INDEX unique_hold_release_by_end ON jobs.unique_hold_release (hold_ends_at);
+COMMENT ON TABLE jobs.unique_hold_release IS
+  'Jobs that gave their key back before their hold ran out. Of no use once it would have.';
+
+CREATE TABLE jobs.unique_orphan (
+  key    bytea       NOT NULL,
+  due_at timestamptz NOT NULL
+);
+CREATE INDEX unique_orphan_due ON jobs.unique_orphan (due_at);
+COMMENT ON TABLE jobs.unique_orphan IS
+  'Keys that lost a job by delete, or have no job left but a hold: maintenance looks from due_at on whether their claims can go.';
+
+CREATE TABLE jobs.kind (
+  kind         text COLLATE "C" NOT NULL,
+  queue        text COLLATE "C",
+  priority     smallint,
+  max_attempts integer,
+  timeout      interval,
+  retry        jsonb,
+  unique_opts  jsonb,
+  CONSTRAINT kind_pkey PRIMARY KEY (kind)
+);
+COMMENT ON TABLE jobs.kind IS 'What jobs of a kind are inserted with where the insert says nothing; null: the system''s default. Sessions remember it: written by jobs.define_kind only.';
+
+CREATE TABLE jobs.queue (
+  queue               text COLLATE "C" NOT NULL,
+  paused_at           timestamptz,
+  concurrency         integer,
+  rate                integer,
+  rate_period         interval,
+  retention_completed bigint,
+  retention_cancelled bigint,
+  retention_discarded bigint,
+  CONSTRAINT queue_pkey PRIMARY KEY (queue)
+);
+COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
+COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
+
+-- A row each, so that fetches take different ones and never wait for each other.
+CREATE TABLE jobs.queue_slot (
+  slot   bigint  NOT NULL,
+  job_id bigint,
+  n      integer NOT NULL,
+  queue  text    COLLATE "C" NOT NULL,
+  CONSTRAINT queue_slot_pkey PRIMARY KEY (slot)
+) WITH (fillfactor = 50);
+CREATE INDEX queue_slot_by_queue ON jobs.queue_slot (queue, n);
+COMMENT ON TABLE jobs.queue_slot IS 'Queues with a limit on how many jobs run: a row for each that may, with the job that does.';
+COMMENT ON COLUMN jobs.queue_slot.n IS 'From 1; a fetch takes those up to the limit.';
+
+CREATE TABLE jobs.queue_start (
+  slot    bigint      NOT NULL,
+  free_at timestamptz NOT NULL,
+  queue   text        COLLATE "C" NOT NULL,
+  CONSTRAINT queue_start_pkey PRIMARY KEY (slot)
+) WITH (fillfactor = 50);
+CREATE INDEX queue_start_free ON jobs.queue_start (queue, free_at);
+COMMENT ON TABLE jobs.queue_start IS 'Queues with a limit on how many jobs start in a period: a row for each that may, with the time from which on it may again.';
+
+-- Not named periodic: that is the view.
+CREATE TABLE jobs.periodic_schedule (
+  defined_at   timestamptz NOT NULL,
+  next_run_at  timestamptz,
+  last_run_at  timestamptz,
+  last_job_id  bigint,
+  priority     integer,
+  max_attempts integer,
+  last_skipped boolean     NOT NULL DEFAULT false,
+  name         text        COLLATE "C" NOT NULL,
+  cron         text        NOT NULL,
+  time_zone    text        NOT NULL,
+  kind         text        COLLATE "C" NOT NULL,
+  queue        text        COLLATE "C",
+  args         jsonb       NOT NULL,
+  unique_opts  jsonb,
+  meta         jsonb,
+  retry        jsonb,
+  tags         text[],
+  timeout      interval,
+  last_error   text,
+  CONSTRAINT periodic_schedule_pkey PRIMARY KEY (name)
+);
+CREATE INDEX periodic_schedule_due ON jobs.periodic_schedule (next_run_at);
+COMMENT ON TABLE jobs.periodic_schedule IS
+  'Periodic jobs: when, and what is inserted then (null: the default at that time). Who has a row locked inserts the job of its tick and notes that in the same transaction.';
+COMMENT ON COLUMN jobs.periodic_schedule.defined_at IS 'When it was defined: no earlier tick counts.';
+COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or when the last one is tried again; null: never.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:23
 -- requires:
 --   tables
 
@@ -252,7 +354,9 @@ SELECT s.queue,
        sum(s.pending)::bigint AS pending, sum(s.running)::bigint AS running,
        sum(s.retryable)::bigint AS retryable, sum(s.completed)::bigint AS completed,
        sum(s.cancelled)::bigint AS cancelled, sum(s.discarded)::bigint AS discarded,
-       min(s.oldest) AS oldest_available_at
+       min(s.oldest) AS oldest_available_at,
+       COALESCE(bool_or(q.paused_at IS NOT NULL), false) AS paused, max(q.concurrency) AS concurrency,
+       max(q.rate) AS rate, max(q.rate_period) AS rate_period
   FROM (
     SELECT r.queue, count(*) AS available, 0 AS scheduled, 0 AS pending, 0 AS running, 0 AS retryable,
            0 AS completed, 0 AS cancelled, 0 AS discarded, min(COALESCE(r.scheduled_at, j.scheduled_at, j.created_at)) AS oldest
@@ -268,21 +372,36 @@ SELECT s.queue,
     SELECT j.queue, 0, 0, 0, 0, 0, count(*) FILTER (WHERE f.state = 'completed'), count(*) FILTER (WHERE f.state = 'cancelled'),
            count(*) FILTER (WHERE f.state = 'discarded'), NULL
       FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id GROUP BY j.queue
-  ) s
+    UNION ALL
+    SELECT q.queue, 0, 0, 0, 0, 0, 0, 0, 0, NULL FROM jobs.queue q
+  ) s LEFT JOIN jobs.queue q ON q.queue = s.queue
  GROUP BY s.queue;
-COMMENT ON VIEW jobs.queues IS 'Queues that have jobs: how many in each state (counted), and since when the oldest available one waits.';
+COMMENT ON VIEW jobs.queues IS 'Queues that have jobs or of which something is set: how many in each state (counted), since when the oldest available one waits, whether it is paused, its limits.';
 
 CREATE VIEW jobs.unique_claims AS
-SELECT encode(c.key, 'hex') AS key,
-       ARRAY(SELECT j.id FROM (SELECT unnest(c.jobs) UNION SELECT r.job_id FROM jobs.unique_return r WHERE r.key = c.key) AS u(id)
-               JOIN jobs.job j ON j.id = u.id ORDER BY j.id) AS holders
-  FROM jobs.unique_claim c;
+SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until
+  FROM jobs.unique_claim c, LATERAL (
+    SELECT array_agg(u.id ORDER BY u.id) FILTER (WHERE u.exists OR u.hold_ends_at IS NOT NULL) AS holders,
+           max(u.hold_ends_at) AS until
+      FROM (SELECT l.id, EXISTS (SELECT FROM jobs.job j WHERE j.id = l.id) AS exists,
+                   CASE WHEN l.hold_ends_at > clock_timestamp()
+                         AND NOT EXISTS (SELECT FROM jobs.unique_hold_release r WHERE r.job_id = l.id) THEN l.hold_ends_at END AS hold_ends_at
+              FROM (SELECT * FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
+                    UNION
+                    SELECT r.job_id, NULL FROM jobs.unique_return r WHERE r.key = c.key AND r.job_id <> ALL (c.jobs)) l) u) h;
 COMMENT ON VIEW jobs.unique_claims IS
-  'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key.';
+  'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key. until: when the last hold on it runs out; null: no job holds it by itself.';
+
+CREATE VIEW jobs.periodic AS
+SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
+       p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
+       p.args, p.unique_opts, p.priority, p.max_attempts, p.tags, p.meta, p.timeout, p.retry
+  FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind;
+COMMENT ON VIEW jobs.periodic IS
+  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default).';
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:24
 -- requires:
 --   views
 
@@ -301,6 +420,8 @@ COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, 
 $$Inserts one job; part of the caller's transaction.
 Defaults: queue 'default', priority 1 (lower runs first), max_attempts 25, timeout 1 minute (-1 second: none), retry 'river'.
 A scheduled_at in the future makes it scheduled, pending => true pending, otherwise it is available.
+retry: how long it waits after a failure: "river": (errors before this one + 1)^4 s, 10 % either way; "oban": 15 + 2^attempt s and up to 10 %; "faktory": n^4 + 15 + rand(30) (n + 1) s, n the failures before this one;
+or as Open Job Spec has it {"strategy": "exponential" | "linear" | "constant" | "polynomial", "initial": 1 s, "coefficient": 2, "max": 5 minutes, "jitter": true (a factor from 0.5 to 1.5) or a part, "non_retryable": ["type", "prefix.*"]}.
 unique_opts is a uniqueness policy (River's names; {"oban": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.
 Returns the job with the id: the new one (replaced_id: the newest of those that it replaces), or the existing one with unique_skipped_as_duplicate.
 Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
@@ -349,15 +470,22 @@ AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
 COMMENT ON FUNCTION jobs.explain_unique(text, jsonb, jsonb, text, jsonb, timestamptz) IS
 $$What jobs.insert with the same arguments would be unique by, and what would happen now: the canonical text and its key, the advisory lock's id, the policy in the native form with everything that was left out filled in (also where it was given in another system's form), the newest job that conflicts, and insert, skip, reject, replace or update. All null but would: not unique.
 Errors as jobs.insert; writes nothing, locks nothing, works on a standby.$$;
+
+CREATE FUNCTION jobs.ojs_manifest()
+RETURNS jsonb
+LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'ojs_manifest_wrapper';
+COMMENT ON FUNCTION jobs.ojs_manifest() IS
+$$What a server of the Open Job Spec that keeps its jobs here can declare in its conformance manifest (ojs-unique-jobs, section 8.3): the strength of uniqueness, strong, its mechanism, and what else this queue is capable of.
+conformance_level and protocols are the server's own to add. No errors; works on a standby.$$;
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:29
 -- requires:
 --   produce
 
 -- Section 4 of the contract: claim jobs, finish them, move them about.
--- Rust: src/api/fetch.rs, src/api/finish.rs, src/api/manage.rs
+-- Rust: src/api/fetch.rs, src/api/wait.rs, src/api/finish.rs, src/api/manage.rs
 
 CREATE FUNCTION jobs.fetch(
   queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
@@ -385,6 +513,16 @@ AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
 COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[]) IS
 $$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left.$$;
 
+-- Ends transactions, so it can be neither SECURITY DEFINER nor have settings of its own: it looks at the tables as its owner.
+CREATE PROCEDURE jobs.wait(
+  queue text DEFAULT 'default', timeout interval DEFAULT '30 s')
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'wait_wrapper';
+COMMENT ON PROCEDURE jobs.wait(text, interval) IS
+$$Returns as soon as a job of the queue may be ready to be fetched, else after the timeout (0: at once): woken by the commit that makes it available, or when it is due. There may be none: somebody else can be faster.
+While it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
+Errors: 25001 inside a transaction block, 22023, 22004 a null, 25006 on a standby.$$;
+
 CREATE FUNCTION jobs.complete(
   id bigint, token bigint, output jsonb DEFAULT NULL)
 RETURNS jobs.state
@@ -392,7 +530,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'complete_wrapper';
 COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
 $$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only.$$;
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.complete_many(
   ids bigint[], tokens bigint[])
@@ -401,7 +539,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'complete_many_wrapper';
 COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[]) IS
 $$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job (now or by an earlier call); state: the job's state now, null where there is no such job.
-Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only.$$;
+Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.fail(
   id bigint, token bigint, error text, retry_in interval DEFAULT NULL, retryable boolean DEFAULT true, details jsonb DEFAULT NULL,
@@ -409,9 +547,9 @@ CREATE FUNCTION jobs.fail(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fail_wrapper';
 COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
-$$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (river: (errors before this one + 1)^4 seconds, 10 % either way); available at once if that is 0.
-At max_attempts, or with retryable => false: discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only. 22023 a negative retry_in.$$;
+$$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (see jobs.insert); available at once if that is 0.
+At max_attempts, with retryable => false, or when the policy's non_retryable has the type of the error (details: {"type": ..}): discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval,
@@ -420,7 +558,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'snooze_wrapper';
 COMMENT ON FUNCTION jobs.snooze(bigint, bigint, interval) IS
 $$Gives a running job back until delay from now: scheduled, the attempt does not count, no error is recorded. After a cancel request: cancelled.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only. 22023 a negative delay.$$;
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative delay.$$;
 
 CREATE FUNCTION jobs.release(
   id bigint, token bigint)
@@ -429,7 +567,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'release_wrapper';
 COMMENT ON FUNCTION jobs.release(bigint, bigint) IS
 $$Gives a running job back at once (the worker shuts down): available, the attempt does not count, no error is recorded. After a cancel request: cancelled.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only.$$;
+Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.heartbeat(
   id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL,
@@ -438,7 +576,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
-Errors: 55000 with DETAIL lease_lost when the token is no longer current, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006.$$;
+Errors: 55000 with DETAIL lease_lost when the token is no longer current, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel(
   id bigint, reason text DEFAULT NULL, force boolean DEFAULT false)
@@ -446,7 +584,7 @@ RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'cancel_wrapper';
 COMMENT ON FUNCTION jobs.cancel(bigint, text, boolean) IS
-$$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat; with force it is cancelled at once and the worker's later calls are refused.
+$$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat and by a notification on channel jobs; with force it is cancelled at once and the worker's later calls are refused.
 A final job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.retry(
@@ -465,12 +603,144 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'delete_wrapper';
 COMMENT ON FUNCTION jobs.delete(bigint) IS
 $$Deletes a job that is not running, with its errors. Returns the state that it had. Errors: 55000 it is running, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.heartbeat_many(
+  ids bigint[], tokens bigint[], lease interval DEFAULT NULL)
+RETURNS TABLE (id bigint, lease_expires_at timestamptz, deadline_at timestamptz, cancel_requested boolean)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
+COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS
+$$Signs of life of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls.
+Errors: 22023 arrays of two lengths, a lease that is not positive; 22004 a null array or element, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.activate(
+  id bigint)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'activate_wrapper';
+COMMENT ON FUNCTION jobs.activate(bigint) IS
+$$Makes a pending job available, or scheduled if its scheduled_at is in the future. Returns the state. Errors: 55000 it is not pending, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.update(
+  id bigint, args jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
+  max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL,
+  retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL)
+RETURNS jobs.state
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'update_wrapper';
+COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz) IS
+$$Changes a job that is neither running nor final; null: unchanged. A new scheduled_at makes a waiting job scheduled or available, as an insert would; a pending one stays pending. A new queue or priority puts an available job at the end of its new lane. Its unique key stays.
+Returns the state. Errors: 55000 it is running or final, P0002 unknown id, 22023 as jobs.insert, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE FUNCTION jobs.cancel_many(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
+COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
+$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+
+CREATE FUNCTION jobs.retry_many(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'retry_many_wrapper';
+COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
+$$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+
+CREATE FUNCTION jobs.delete_many(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'delete_many_wrapper';
+COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer) IS
+$$Deletes the jobs that a filter finds, as jobs.delete does; running ones are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:30
 -- requires:
 --   work
+
+-- Section 4 of the contract, what operators set: kinds and queues. Rust: src/api/configure.rs
+
+CREATE FUNCTION jobs.define_kind(
+  kind text, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL,
+  timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, unique_opts jsonb DEFAULT NULL)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'define_kind_wrapper';
+COMMENT ON FUNCTION jobs.define_kind(text, text, integer, integer, interval, jsonb, jsonb) IS
+$$Sets what jobs of a kind are inserted with, by whatever client, where the insert says nothing; null: the system's default. Replaces what was defined before; jobs that are there stay as they are. unique_opts '{}' of an insert means not unique, whatever the kind says.
+Errors: as jobs.insert; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+
+CREATE FUNCTION jobs.pause_queue(
+  queue text)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
+COMMENT ON FUNCTION jobs.pause_queue(text) IS
+$$Stops fetching from a queue, which need not have jobs yet, from the next fetch on. Jobs that run go on, inserts and maintenance too. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+
+CREATE FUNCTION jobs.resume_queue(
+  queue text)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'resume_queue_wrapper';
+COMMENT ON FUNCTION jobs.resume_queue(text) IS
+$$Lets a paused queue go on; one that is not paused stays as it is. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+
+CREATE FUNCTION jobs.configure_queue(
+  queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
+  retention_completed interval DEFAULT NULL, retention_cancelled interval DEFAULT NULL, retention_discarded interval DEFAULT NULL)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
+COMMENT ON FUNCTION jobs.configure_queue(text, integer, integer, interval, interval, interval, interval) IS
+$$Sets the limits of a queue, all of them: null means no limit, or the system's retention. concurrency: the most jobs of it that run at a time, anywhere (1 to 10000). rate: the most that start within any time of rate_period's length (1 to 100000); both or neither. retention_..: how long final jobs are kept; -1 second: for ever.
+A fetch may get fewer than would fit. Jobs that run already count for concurrency, those that have started do not count for a new rate. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- requires:
+--   configure
+
+-- Section 4 of the contract: periodic jobs. Rust: src/api/periodic.rs, src/periodic.rs
+
+CREATE FUNCTION jobs.schedule(
+  name text, cron text, kind text, args jsonb DEFAULT '{}', time_zone text DEFAULT 'UTC', unique_opts jsonb DEFAULT NULL,
+  queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL,
+  meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL)
+RETURNS timestamptz
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'schedule_wrapper';
+COMMENT ON FUNCTION jobs.schedule(text, text, text, jsonb, text, jsonb, text, integer, integer, text[], jsonb, interval, jsonb) IS
+$$Defines a periodic job: at each tick one job is inserted, as jobs.insert does, with the tick as its scheduled_at. A definition of the same name is replaced as a whole; a tick of it that has passed is dealt with first. Returns the next tick.
+cron: minute, hour, day of month, month and day of week of a clock in time_zone; or @hourly, @daily, @weekly, @monthly, @yearly; or every and a duration of fixed length (every 90 seconds), which counts from 0001-01-01 00:00 UTC.
+Where the clock is put forward, a tick that it skips comes at the first moment after; where it is put back, a tick is the first time only; a schedule of every hour goes on with the time that passes.
+One job a tick, whatever the number of workers, restarts and failovers; of ticks that were missed the latest one only. A job that the unique options skip or reject, or that cannot be inserted, is left out; jobs.periodic says so.
+Options: as jobs.insert; null: the default when the job is inserted. Errors: 22023 and 22004 as jobs.insert, 22023 a cron or time_zone that is none, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when the definition was changed meanwhile.$$;
+
+CREATE FUNCTION jobs.unschedule(
+  name text)
+RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'unschedule_wrapper';
+COMMENT ON FUNCTION jobs.unschedule(text) IS
+$$Ends a periodic job; its jobs that are there stay. Whether there was one of this name. Errors: 22004, 22023 what cannot be a name, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when the definition was changed meanwhile.$$;
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- requires:
+--   periodic
 
 -- Section 6 of the contract: what the background worker does, to be done at once. Rust: src/api/maintain.rs, src/worker/
 
@@ -479,7 +749,7 @@ RETURNS TABLE (task text, rows bigint, duration interval, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON FUNCTION jobs.maintain() IS
-$$Runs every maintenance task once: schedule (due jobs become available), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs).
+$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs).
 A row per task; a failing task is reported in error and does not stop the others. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.installed() RETURNS void
@@ -490,12 +760,11 @@ $$The end of the install script: refuses a database whose encoding is not UTF8 (
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/lib.rs:35
 -- requires:
 --   maintain
 
--- Nothing is granted to PUBLIC: functions would be by default.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA jobs FROM PUBLIC;
+-- Nothing is granted to PUBLIC: functions and procedures would be by default.
+REVOKE ALL ON ALL ROUTINES IN SCHEMA jobs FROM PUBLIC;
 
 -- pg_dump takes the rows of these along with the extension.
 SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');
@@ -509,14 +778,32 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.answer', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_claim', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_folded', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_return', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.unique_hold_release', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_orphan', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.kind', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.queue', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
 
 SELECT jobs.installed();
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/manage.rs:17
+-- src/api/manage.rs:73
+-- jobs::api::manage::activate
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/manage.rs:20
 -- jobs::api::manage::cancel
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/manage.rs:152
+-- jobs::api::manage::cancel_many
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
@@ -533,55 +820,79 @@ SELECT jobs.installed();
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/manage.rs:63
+-- src/api/configure.rs:80
+-- jobs::api::configure::configure_queue
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/configure.rs:23
+-- jobs::api::configure::define_kind
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/manage.rs:82
 -- jobs::api::manage::delete
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/unique.rs:36
+-- src/api/manage.rs:182
+-- jobs::api::manage::delete_many
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/unique.rs:40
 -- jobs::api::unique::explain_unique
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/finish.rs:74
+-- src/api/finish.rs:65
 -- jobs::api::finish::fail
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/fetch.rs:18
+-- src/api/fetch.rs:20
 -- jobs::api::fetch::fetch
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/fetch.rs:35
+-- src/api/fetch.rs:37
 -- jobs::api::fetch::fetch_any
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/finish.rs:146
+-- src/api/finish.rs:137
 -- jobs::api::finish::heartbeat
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/insert.rs:137
+-- src/api/finish.rs:170
+-- jobs::api::finish::heartbeat_many
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/insert.rs:23
 -- jobs::api::insert::insert
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/insert.rs:203
+-- src/api/insert.rs:90
 -- jobs::api::insert::insert_batch
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/insert.rs:179
+-- src/api/insert.rs:66
 -- jobs::api::insert::insert_many
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
@@ -599,26 +910,74 @@ SELECT jobs.installed();
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/finish.rs:126
+-- src/api/unique.rs:76
+-- jobs::api::unique::ojs_manifest
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/configure.rs:57
+-- jobs::api::configure::pause_queue
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/finish.rs:117
 -- jobs::api::finish::release
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/manage.rs:34
+-- src/api/configure.rs:63
+-- jobs::api::configure::resume_queue
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/manage.rs:40
 -- jobs::api::manage::retry
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/finish.rs:104
+-- src/api/manage.rs:167
+-- jobs::api::manage::retry_many
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/periodic.rs:18
+-- jobs::api::periodic::schedule
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/finish.rs:95
 -- jobs::api::finish::snooze
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 
 /* <begin connected objects> */
--- src/api/unique.rs:16
+-- src/api/unique.rs:19
 -- jobs::api::unique::unique_key
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/periodic.rs:90
+-- jobs::api::periodic::unschedule
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/manage.rs:104
+-- jobs::api::manage::update
+-- Skipped due to `#[pgrx(sql = false)]`
+/* </end connected objects> */
+
+/* <begin connected objects> */
+-- src/api/wait.rs:34
+-- jobs::api::wait::wait
 -- Skipped due to `#[pgrx(sql = false)]`
 /* </end connected objects> */
 

@@ -151,7 +151,7 @@ impl Worker {
     /// One turn of every task, so that one with much to do keeps no other waiting.
     fn pass(&mut self) -> Result<Pass, Leave> {
         let mut pass = Pass::default();
-        if self.journal.is_old() {
+        if self.journal.is_to_look() {
             let standing = in_extension(journal::look)?;
             self.journal.take(standing);
         }

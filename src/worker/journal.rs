@@ -72,10 +72,11 @@ impl Journal {
         }
     }
 
-    /// Whether it is to be looked at again what stands in the way.
-    pub fn is_old(&self) -> bool {
+    /// Whether it is to be looked at again what stands in the way: what did a moment ago may be gone, and who
+    /// took it away has woken the worker for that.
+    pub fn is_to_look(&self) -> bool {
         let is_old = |(at, _): &(Instant, Looked)| at.elapsed() >= EVERY;
-        self.looked.as_ref().is_none_or(is_old)
+        !self.allows_maintenance() || self.looked.as_ref().is_none_or(is_old)
     }
 
     /// Remembers what was found; `None`: it could not be looked at.

@@ -1,0 +1,268 @@
+-- From 0.1.0 to 0.2.0: what maintenance does is written down and can be paused, views for operators, health and
+-- metrics, rights by function. tests/upgrade.rs compares the result with a new installation.
+
+-- Appended in the order of time, so that a few entries find the latest errors among millions.
+CREATE INDEX error_by_age ON jobs.error USING brin (at);
+
+-- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this server.
+CREATE TABLE jobs.maintenance_task (
+  task           text        COLLATE "C" NOT NULL,
+  last_run_at    timestamptz,
+  duration       interval,
+  rows           bigint,
+  rows_total     bigint      NOT NULL DEFAULT 0,
+  failures       integer     NOT NULL DEFAULT 0,
+  failures_total bigint      NOT NULL DEFAULT 0,
+  last_error_at  timestamptz,
+  last_error     text,
+  CONSTRAINT maintenance_task_pkey PRIMARY KEY (task)
+) WITH (fillfactor = 30);
+COMMENT ON TABLE jobs.maintenance_task IS 'The latest run of each maintenance task that had something to do or failed. Runs that find nothing are not written down: an idle database writes no WAL.';
+INSERT INTO jobs.maintenance_task (task)
+VALUES ('schedule'), ('periodic'), ('expire'), ('rescue'), ('prune'), ('claims'), ('statistics');
+
+CREATE TABLE jobs.maintenance_pause (
+  paused_at timestamptz NOT NULL,
+  paused_by text        NOT NULL,
+  one       boolean     NOT NULL DEFAULT true CONSTRAINT maintenance_pause_one CHECK (one),
+  CONSTRAINT maintenance_pause_pkey PRIMARY KEY (one)
+);
+COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
+
+-- Not dumped: it is counted again.
+CREATE TABLE jobs.kept_count (
+  place      text        COLLATE "C" NOT NULL,
+  counted_at timestamptz NOT NULL,
+  took       interval    NOT NULL,
+  changes    bigint      NOT NULL,
+  counts     jsonb       NOT NULL,
+  CONSTRAINT kept_count_pkey PRIMARY KEY (place)
+);
+COMMENT ON TABLE jobs.kept_count IS 'How many jobs are in the tables that are too long to be counted whenever somebody asks: by queue and state. Counted now and then by maintenance.';
+COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
+COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
+COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
+
+-- One branch a state, each with a constant state and a join of its own, so that
+-- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
+CREATE OR REPLACE VIEW jobs.jobs AS
+SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
+       CASE WHEN v.sees_payload THEN p.args END AS args, CASE WHEN v.sees_payload THEN COALESCE(p.meta, '{}') END AS meta,
+       COALESCE(p.tags, '{}') AS tags,
+       p.created_at, COALESCE(p.moved_to, p.scheduled_at, p.created_at) AS scheduled_at,
+       p.attempted_at, p.finalized_at, p.expires_at,
+       COALESCE(p.timeout, '1 minute') AS timeout, p.lease_expires_at, p.deadline_at,
+       p.cancel_requested_at, p.cancel_reason, p.worker, p.token,
+       CASE WHEN v.sees_payload THEN p.progress END AS progress, CASE WHEN v.sees_payload THEN p.output END AS output
+  FROM (
+    SELECT j.*, 'available'::jobs.state AS state, p.attempt, p.scheduled_at AS moved_to,
+           NULL::timestamptz AS attempted_at, NULL::timestamptz AS finalized_at,
+           NULL::timestamptz AS lease_expires_at, NULL::timestamptz AS deadline_at,
+           NULL::timestamptz AS cancel_requested_at, NULL::text AS cancel_reason, NULL::text AS worker,
+           NULL::bigint AS token, NULL::jsonb AS progress, NULL::jsonb AS output
+      FROM jobs.job j JOIN jobs.ready p ON p.queue = j.queue AND p.priority = j.priority AND p.seq = j.id
+    UNION ALL
+    SELECT j.*, 'available', p.attempt, p.scheduled_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL, NULL
+      FROM jobs.job j JOIN jobs.ready p ON p.job_id = j.id WHERE p.seq <> p.job_id
+    UNION ALL
+    SELECT j.*, 'scheduled', p.attempt, p.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'scheduled'
+    UNION ALL
+    SELECT j.*, 'pending', p.attempt, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'pending'
+    UNION ALL
+    SELECT j.*, 'retryable', p.attempt, p.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'retryable'
+    UNION ALL
+    SELECT j.*, 'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
+           p.deadline_at, p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, NULL
+      FROM jobs.job j JOIN jobs.running p ON p.job_id = j.id
+    UNION ALL
+    SELECT j.*, 'completed', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
+           p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
+      FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'completed'
+    UNION ALL
+    SELECT j.*, 'cancelled', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
+           p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
+      FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'cancelled'
+    UNION ALL
+    SELECT j.*, 'discarded', p.attempt, p.scheduled_at, p.attempted_at, p.finalized_at, NULL, NULL,
+           p.cancel_requested_at, p.cancel_reason, p.worker, p.token, NULL, p.output
+      FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'discarded'
+  ) p, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
+COMMENT ON VIEW jobs.jobs IS
+  'Every job, one row. args, meta, progress and output are null for who may not SELECT from jobs.job, such as a viewer (jobs.grant_viewer).';
+
+CREATE OR REPLACE VIEW jobs.errors AS
+SELECT e.job_id, e.attempt, e.at, e.error, e.details
+  FROM jobs.error e;
+COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
+
+-- No view from here on touches args: a viewer of queues sees counts only.
+CREATE FUNCTION jobs.count_queues()
+RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint,
+               completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz,
+               estimated jobs.state[], counted_at timestamptz)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'count_queues_wrapper';
+COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs.';
+REVOKE ALL ON FUNCTION jobs.count_queues() FROM PUBLIC;
+
+CREATE OR REPLACE VIEW jobs.queues AS
+SELECT COALESCE(c.queue, q.queue) AS queue,
+       COALESCE(c.available, 0) AS available, COALESCE(c.scheduled, 0) AS scheduled,
+       COALESCE(c.pending, 0) AS pending, COALESCE(c.running, 0) AS running,
+       COALESCE(c.retryable, 0) AS retryable, COALESCE(c.completed, 0) AS completed,
+       COALESCE(c.cancelled, 0) AS cancelled, COALESCE(c.discarded, 0) AS discarded,
+       c.oldest_available_at,
+       q.paused_at IS NOT NULL AS paused, q.concurrency, q.rate, q.rate_period,
+       COALESCE(c.estimated, '{}') AS estimated, c.counted_at,
+       q.retention_completed * interval '1 microsecond' AS retention_completed,
+       q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
+       q.retention_discarded * interval '1 microsecond' AS retention_discarded
+  FROM jobs.count_queues() c FULL JOIN jobs.queue q ON q.queue = c.queue;
+COMMENT ON VIEW jobs.queues IS
+  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at.';
+
+CREATE VIEW jobs.workers AS
+SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT j.queue ORDER BY j.queue) AS queues,
+       array_agg(DISTINCT j.kind ORDER BY j.kind) AS kinds,
+       min(r.attempted_at) AS oldest_attempted_at, min(r.lease_expires_at) AS next_lease_expires_at,
+       count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired, count(r.cancel_requested_at) AS cancel_requested
+  FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+ GROUP BY r.worker;
+COMMENT ON VIEW jobs.workers IS 'Workers that hold jobs, by the name that they fetch with: which jobs, since when, and until when they keep them without a sign of life.';
+
+CREATE OR REPLACE VIEW jobs.periodic AS
+SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
+       p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
+       CASE WHEN v.sees_payload THEN p.args END AS args, p.unique_opts, p.priority, p.max_attempts, p.tags,
+       CASE WHEN v.sees_payload THEN p.meta END AS meta, p.timeout, p.retry
+  FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
+       (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
+COMMENT ON VIEW jobs.periodic IS
+  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default; args and meta also for who may not SELECT from jobs.job).';
+
+CREATE FUNCTION jobs.idle_runs()
+RETURNS TABLE (task text, at timestamptz, duration interval)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'idle_runs_wrapper';
+COMMENT ON FUNCTION jobs.idle_runs() IS
+  'The latest runs of maintenance tasks in this database that found nothing to do. The background worker keeps them in shared memory, so there are none without it.';
+REVOKE ALL ON FUNCTION jobs.idle_runs() FROM PUBLIC;
+
+CREATE VIEW jobs.maintenance AS
+SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
+       CASE WHEN i.at > COALESCE(t.last_run_at, '-infinity') THEN 0 ELSE t.rows END AS rows,
+       CASE WHEN i.at > COALESCE(t.last_run_at, '-infinity') THEN i.duration ELSE t.duration END AS duration,
+       t.last_error, t.last_error_at, t.failures, t.rows_total, t.failures_total, p.paused_at, p.paused_by
+  FROM jobs.maintenance_task t LEFT JOIN jobs.idle_runs() i ON i.task = t.task LEFT JOIN jobs.maintenance_pause p ON true
+ ORDER BY t.task;
+COMMENT ON VIEW jobs.maintenance IS
+  'The maintenance tasks: the last run of each, how many rows it handled and how long it took; its last error, and how often it has failed since it last succeeded (failures); totals; whether maintenance is paused.';
+
+-- Asking the library first loads it, and with it the settings, where it was not preloaded.
+CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
+LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'is_preloaded_wrapper';
+COMMENT ON FUNCTION jobs.is_preloaded() IS 'Whether shared_preload_libraries has jobs: without that there is no background worker.';
+REVOKE ALL ON FUNCTION jobs.is_preloaded() FROM PUBLIC;
+
+CREATE VIEW jobs.settings AS
+SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS default_value, s.unit,
+       s.source, s.sourcefile AS source_file, s.sourceline AS source_line,
+       s.context, s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '') AS description
+  FROM pg_catalog.pg_settings s
+ WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL;
+COMMENT ON VIEW jobs.settings IS
+  'The settings jobs.*: the value in force in this session, the default in the given unit, and where the value comes from (source; file and line are shown to members of pg_read_all_settings). What is set of a single queue is in jobs.queues.';
+COMMENT ON FUNCTION jobs.maintain() IS
+$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs), statistics (counts of long tables).
+A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
+
+CREATE FUNCTION jobs.pause_maintenance() RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
+COMMENT ON FUNCTION jobs.pause_maintenance() IS
+$$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(); a pass that is under way stops after its round. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
+REVOKE ALL ON FUNCTION jobs.pause_maintenance() FROM PUBLIC;
+
+CREATE FUNCTION jobs.resume_maintenance() RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
+COMMENT ON FUNCTION jobs.resume_maintenance() IS
+$$Lets maintenance go on that jobs.pause_maintenance() has stopped. Errors: 25006 on a standby or read only.$$;
+REVOKE ALL ON FUNCTION jobs.resume_maintenance() FROM PUBLIC;
+
+CREATE FUNCTION jobs.health()
+RETURNS TABLE (severity text, finding text, message text, hint text)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'health_wrapper';
+COMMENT ON FUNCTION jobs.health() IS
+$$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
+worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is: from 5 minutes on, critical from 1 hour), oldest_available (a queue that is not paused whose oldest available job has waited 5 minutes, critical: 1 hour), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (dead rows in a table: more than 100,000, and more than live ones), lock_wait (sessions that have waited a second for a unique key, and for whom; critical: a minute).
+Works on a standby, for what can be seen there.$$;
+REVOKE ALL ON FUNCTION jobs.health() FROM PUBLIC;
+
+CREATE FUNCTION jobs.metrics()
+RETURNS TABLE (metric text, type text, labels jsonb, value double precision, help text)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'metrics_wrapper';
+COMMENT ON FUNCTION jobs.metrics() IS
+$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters of rows are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset.$$;
+REVOKE ALL ON FUNCTION jobs.metrics() FROM PUBLIC;
+
+CREATE FUNCTION jobs.grant_producer(role text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
+COMMENT ON FUNCTION jobs.grant_producer(text) IS
+$$Lets a role, named as in pg_roles, insert jobs: insert, insert_many, insert_batch, unique_key, ojs_manifest. It can skip, replace or update what its own policy conflicts with, and cannot read jobs. For the extension's owner and superusers only. Errors: 42704 no such role, 22004, 25006.$$;
+REVOKE ALL ON FUNCTION jobs.grant_producer(text) FROM PUBLIC;
+
+CREATE FUNCTION jobs.grant_worker(role text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
+COMMENT ON FUNCTION jobs.grant_worker(text) IS
+$$Lets a role fetch and finish jobs: fetch, fetch_any, wait, heartbeat, heartbeat_many, complete, complete_many, fail, snooze, release, ojs_manifest. A worker that inserts jobs is granted producer as well. Errors: as jobs.grant_producer.$$;
+REVOKE ALL ON FUNCTION jobs.grant_worker(text) FROM PUBLIC;
+
+CREATE FUNCTION jobs.grant_viewer(role text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
+COMMENT ON FUNCTION jobs.grant_viewer(text) IS
+$$Lets a role read all views, jobs.health() and jobs.metrics(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
+REVOKE ALL ON FUNCTION jobs.grant_viewer(text) FROM PUBLIC;
+
+CREATE FUNCTION jobs.grant_admin(role text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'grant_admin_wrapper';
+COMMENT ON FUNCTION jobs.grant_admin(text) IS
+$$Lets a role call every function but those that grant and revoke, and read all views, with what jobs carry. Errors: as jobs.grant_producer.$$;
+REVOKE ALL ON FUNCTION jobs.grant_admin(text) FROM PUBLIC;
+
+CREATE FUNCTION jobs.revoke(role text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'revoke_wrapper';
+COMMENT ON FUNCTION jobs.revoke(text) IS
+$$Takes away from a role whatever it was granted in the schema jobs, by these functions or by hand. Errors: as jobs.grant_producer.$$;
+REVOKE ALL ON FUNCTION jobs.revoke(text) FROM PUBLIC;
+REVOKE ALL ON TYPE jobs.state FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
+
+-- jobs.queues calls a function now: who could read it still can.
+DO $$
+DECLARE
+  reader pg_catalog.oid;
+BEGIN
+  FOR reader IN
+    SELECT a.grantee FROM pg_catalog.pg_class c, LATERAL pg_catalog.aclexplode(c.relacl) a
+     WHERE c.oid OPERATOR(pg_catalog.=) 'jobs.queues'::pg_catalog.regclass
+       AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT' AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
+  LOOP
+    EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION jobs.count_queues() TO %s',
+      CASE WHEN reader OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN 'PUBLIC' ELSE reader::pg_catalog.regrole::pg_catalog.text END);
+  END LOOP;
+END $$;
