@@ -300,3 +300,8 @@ COMMENT ON TABLE jobs.kept_count IS 'How many jobs are in the tables that are to
 COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
+
+-- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be deleted otherwise.
+ALTER TABLE jobs.error REPLICA IDENTITY FULL;
+ALTER TABLE jobs.unique_hold_release REPLICA IDENTITY FULL;
+ALTER TABLE jobs.unique_orphan REPLICA IDENTITY FULL;

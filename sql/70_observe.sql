@@ -1,12 +1,15 @@
 -- What monitoring asks. Rust: src/api/observe.rs, src/health.rs, src/metrics.rs
 
-CREATE FUNCTION jobs.health()
+CREATE FUNCTION jobs.health(
+  old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
+  dead_rows bigint DEFAULT 100000)
 RETURNS TABLE (severity text, finding text, message text, hint text)
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'health_wrapper';
-COMMENT ON FUNCTION jobs.health() IS
+COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
-worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is: from 5 minutes on, critical from 1 hour), oldest_available (a queue that is not paused whose oldest available job has waited 5 minutes, critical: 1 hour), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (dead rows in a table: more than 100,000, and more than live ones), lock_wait (sessions that have waited a second for a unique key, and for whom; critical: a minute).
+worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom).
+Parameters: from when on a snapshot, an available job or a wait for a key is a finding (critical from 12 times that on, a wait from 60 times), and how many dead rows; null: never.
 Works on a standby, for what can be seen there.$$;
 
 CREATE FUNCTION jobs.metrics()

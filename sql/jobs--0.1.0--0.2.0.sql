@@ -43,6 +43,13 @@ COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
+-- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be deleted otherwise.
+ALTER TABLE jobs.error REPLICA IDENTITY FULL;
+
+ALTER TABLE jobs.unique_hold_release REPLICA IDENTITY FULL;
+
+ALTER TABLE jobs.unique_orphan REPLICA IDENTITY FULL;
+
 -- One branch a state, each with a constant state and a join of its own, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 CREATE OR REPLACE VIEW jobs.jobs AS
@@ -197,15 +204,18 @@ COMMENT ON FUNCTION jobs.resume_maintenance() IS
 $$Lets maintenance go on that jobs.pause_maintenance() has stopped. Errors: 25006 on a standby or read only.$$;
 REVOKE ALL ON FUNCTION jobs.resume_maintenance() FROM PUBLIC;
 
-CREATE FUNCTION jobs.health()
+CREATE FUNCTION jobs.health(
+  old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
+  dead_rows bigint DEFAULT 100000)
 RETURNS TABLE (severity text, finding text, message text, hint text)
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'health_wrapper';
-COMMENT ON FUNCTION jobs.health() IS
+COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
-worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is: from 5 minutes on, critical from 1 hour), oldest_available (a queue that is not paused whose oldest available job has waited 5 minutes, critical: 1 hour), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (dead rows in a table: more than 100,000, and more than live ones), lock_wait (sessions that have waited a second for a unique key, and for whom; critical: a minute).
+worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom).
+Parameters: from when on a snapshot, an available job or a wait for a key is a finding (critical from 12 times that on, a wait from 60 times), and how many dead rows; null: never.
 Works on a standby, for what can be seen there.$$;
-REVOKE ALL ON FUNCTION jobs.health() FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobs.health(interval, interval, interval, bigint) FROM PUBLIC;
 
 CREATE FUNCTION jobs.metrics()
 RETURNS TABLE (metric text, type text, labels jsonb, value double precision, help text)

@@ -24,7 +24,7 @@ union all select 'type ' || typname || ' ' || coalesce(typacl::text, '') || ' ' 
   from member join pg_type t on classid = 'pg_type'::regclass and t.oid = objid
 union all select 'function ' || pg_get_functiondef(p.oid) || coalesce(proacl::text, '') || p.proleakproof || p.procost
   from member join pg_proc p on classid = 'pg_proc'::regclass and p.oid = objid
-union all select 'relation ' || relname || ' ' || relkind::text || ' ' || coalesce(reloptions::text, '') || ' ' || coalesce(relacl::text, '') || relpersistence::text || relrowsecurity from relation
+union all select 'relation ' || relname || ' ' || relkind::text || ' ' || coalesce(reloptions::text, '') || ' ' || coalesce(relacl::text, '') || relpersistence::text || relrowsecurity || relreplident::text from relation
 union all select 'view ' || relname || ' ' || pg_get_viewdef(oid) from relation where relkind = 'v'
 union all select 'column ' || r.relname || ' ' || a.attnum || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' ' || a.attcollation::regcollation || ' '
        || coalesce(pg_get_expr(d.adbin, d.adrelid), '') || ' ' || coalesce(col_description(r.oid, a.attnum), '') || coalesce(a.attacl::text, '') || a.attstorage::text
@@ -91,6 +91,7 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
         "create or replace view jobs.errors as select e.job_id, e.attempt, e.at, e.error, e.details from jobs.error e where true and e.attempt > 0",
         "alter function jobs.maintain() cost 7",
         "alter table jobs.ready set (fillfactor = 50)",
+        "alter table jobs.error replica identity default",
     ] {
         run(&upgraded, "begin").await;
         run(&upgraded, change).await;

@@ -6,10 +6,11 @@ use jobs_core::state::State;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::check;
 use crate::pg::answer::{Cell, Rows};
 use crate::settings;
 use crate::store::count::{self, Counts, PLACES, Place};
-use crate::store::health::Worker;
+use crate::store::health::{Thresholds, Worker};
 use crate::store::{extension, health, metrics};
 use crate::worker::{tasks, wake};
 
@@ -99,10 +100,22 @@ fn is_preloaded() -> bool {
 
 /// What needs attention. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
-fn health(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+fn health(
+    old_snapshot: Option<pgrx::datum::Interval>,
+    oldest_available: Option<pgrx::datum::Interval>,
+    lock_wait: Option<pgrx::datum::Interval>,
+    dead_rows: Option<i64>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
     let mut rows = Rows::new(fcinfo);
+    let from = Thresholds {
+        old_snapshot: old_snapshot.map(check::interval),
+        oldest_available: oldest_available.map(check::interval),
+        lock_wait: lock_wait.map(check::interval),
+        dead_rows,
+    };
     let mut findings: Vec<[Option<String>; 4]> = Vec::new();
-    health::find(&worker(), |found| {
+    health::find(&worker(), &from, |found| {
         findings.extend((0..found.len()).map(|row| [1, 2, 3, 4].map(|n| found.text(row, n))));
     });
     let worst_first = ["critical", "warning", "info"];

@@ -1,11 +1,13 @@
 //! What needs somebody's attention: each statement finds one kind of thing, and says severity,
 //! finding, message and hint.
 
+use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::count::heads;
 use super::spi::{Plan, Tuples, text};
 use super::types::*;
+use crate::pg::time;
 
 /// What the findings about the background worker depend on.
 pub struct Worker {
@@ -15,25 +17,38 @@ pub struct Worker {
     pub hint: &'static str,
 }
 
+/// From when on something is a finding; `None`: never.
+pub struct Thresholds {
+    /// the age of a snapshot
+    pub old_snapshot: Option<Interval>,
+    /// how long a job has been available
+    pub oldest_available: Option<Interval>,
+    /// how long somebody has waited for a key
+    pub lock_wait: Option<Interval>,
+    /// dead rows of a table
+    pub dead_rows: Option<i64>,
+}
+
 /// Hands the findings to `take`, kind by kind.
-pub fn find(worker: &Worker, mut take: impl FnMut(&Tuples)) {
-    let preload = [worker.is_off.and_then(text), text(worker.hint)];
-    WORKER.run(&preload, &mut take);
-    for plan in [
-        &PAUSED,
-        &RESTORING,
-        &FAILING,
-        &OLD_SNAPSHOTS,
-        &PREPARED,
-        &SLOTS,
-        &OLDEST_AVAILABLE,
-        &DISCARDED,
-        &EXPIRED_LEASES,
-        &BLOAT,
-    ] {
+pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
+    let span = |threshold: Option<Interval>| [threshold.map(time::interval_datum)];
+    WORKER.run(
+        &[worker.is_off.and_then(text), text(worker.hint)],
+        &mut take,
+    );
+    for plan in [&PAUSED, &RESTORING, &FAILING] {
         plan.run(&[], &mut take);
     }
-    LOCK_WAITS.run(&[Some(Datum::from(1_000_000_i64))], &mut take);
+    for plan in [&OLD_SNAPSHOTS, &PREPARED] {
+        plan.run(&span(from.old_snapshot), &mut take);
+    }
+    SLOTS.run(&[], &mut take);
+    OLDEST_AVAILABLE.run(&span(from.oldest_available), &mut take);
+    for plan in [&DISCARDED, &EXPIRED_LEASES] {
+        plan.run(&[], &mut take);
+    }
+    BLOAT.run(&[from.dead_rows.map(Datum::from)], &mut take);
+    LOCK_WAITS.run(&span(from.lock_wait), &mut take);
 }
 
 // An age as people write it: to the second.
@@ -111,33 +126,33 @@ static FAILING: Plan = Plan::new(
 // Only snapshots of this database keep its dead rows, and those of standbys.
 static OLD_SNAPSHOTS: Plan = Plan::new(
     concat!(
-        "SELECT CASE WHEN a.xact_start < clock_timestamp() - interval '1 hour' THEN 'critical' ELSE 'warning' END, 'old_snapshot',
+        "SELECT CASE WHEN a.xact_start < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'old_snapshot',
                 format('a transaction has been open for %s: %s', ",
         age!("a.xact_start"),
         ", ",
         who!("a"),
         "), format('Dead rows of every table stay until it ends. To end it: SELECT pg_terminate_backend(%s);', a.pid)
            FROM pg_catalog.pg_stat_get_activity(NULL) a
-          WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start < clock_timestamp() - interval '5 minutes'
+          WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start < clock_timestamp() - $1
             AND (a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) OR a.backend_type = 'walsender')
             AND a.backend_type <> 'autovacuum worker'
           ORDER BY a.xact_start"
     ),
-    &[],
+    &[SPAN],
 );
 
 static PREPARED: Plan = Plan::new(
     concat!(
-        "SELECT CASE WHEN p.prepared < clock_timestamp() - interval '1 hour' THEN 'critical' ELSE 'warning' END, 'old_snapshot',
+        "SELECT CASE WHEN p.prepared < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'old_snapshot',
                 format('transaction %L of user %s has been prepared for %s', p.gid, (SELECT u.rolname FROM pg_catalog.pg_authid u WHERE u.oid = p.ownerid), ",
         age!("p.prepared"),
         "), format('It holds its locks and keeps dead rows until it ends: COMMIT PREPARED %L or ROLLBACK PREPARED.', p.gid)
            FROM pg_catalog.pg_prepared_xact() p
           WHERE p.dbid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-            AND p.prepared < clock_timestamp() - interval '5 minutes'
+            AND p.prepared < clock_timestamp() - $1
           ORDER BY p.prepared"
     ),
-    &[],
+    &[SPAN],
 );
 
 // How old a slot or a standby's feedback is cannot be seen, only how many transactions ago it was.
@@ -158,16 +173,16 @@ static SLOTS: Plan = Plan::new(
 static OLDEST_AVAILABLE: Plan = Plan::new(
     concat!(
         heads!(),
-        "SELECT CASE WHEN o.since < clock_timestamp() - interval '1 hour' THEN 'critical' ELSE 'warning' END, 'oldest_available',
+        "SELECT CASE WHEN o.since < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'oldest_available',
                 format('the oldest available job of queue %s has waited %s', o.queue, ",
         age!("o.since"),
         "), 'Are there workers for this queue, and enough of them? jobs.workers shows who works; a job that nobody wants can be cancelled.'
            FROM (SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue) o
-          WHERE o.since < clock_timestamp() - interval '5 minutes'
+          WHERE o.since < clock_timestamp() - $1
             AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = o.queue AND q.paused_at IS NOT NULL)
           ORDER BY o.since LIMIT 20"
     ),
-    &[],
+    &[SPAN],
 );
 
 static DISCARDED: Plan = Plan::new(
@@ -193,15 +208,15 @@ static BLOAT: Plan = Plan::new(
             format('Something keeps vacuum from it (see old_snapshot), or autovacuum does not keep up. By hand: VACUUM jobs.%s;', b.relname)
        FROM (SELECT c.relname, pg_catalog.pg_stat_get_dead_tuples(c.oid) AS dead, pg_catalog.pg_stat_get_live_tuples(c.oid) AS live
                FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r') b
-      WHERE b.dead > 100000 AND b.dead > b.live
+      WHERE b.dead > $1 AND b.dead > b.live
       ORDER BY b.dead DESC",
-    &[],
+    &[INT8],
 );
 
 // Whoever waits for a key has looked at the claims before.
 static LOCK_WAITS: Plan = Plan::new(
     concat!(
-        "SELECT CASE WHEN l.waitstart < clock_timestamp() - interval '1 minute' THEN 'critical' ELSE 'warning' END, 'lock_wait',
+        "SELECT CASE WHEN l.waitstart < clock_timestamp() - 60 * $1 THEN 'critical' ELSE 'warning' END, 'lock_wait',
                 format('%s has waited %s for a unique key that %s has', ",
         who!("a"),
         ", ",
@@ -213,11 +228,11 @@ static LOCK_WAITS: Plan = Plan::new(
            FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_get_activity(NULL) a ON a.pid = l.pid
           WHERE NOT l.granted AND l.locktype IN ('advisory', 'transactionid', 'tuple')
             AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-            AND l.waitstart < clock_timestamp() - $1 * interval '1 microsecond'
+            AND l.waitstart < clock_timestamp() - $1
             AND EXISTS (SELECT FROM pg_catalog.pg_lock_status() h
                          WHERE h.pid = l.pid AND h.granted AND h.locktype = 'relation' AND h.database = a.datid
                            AND h.relation = 'jobs.unique_claim'::pg_catalog.regclass)
           ORDER BY l.waitstart LIMIT 50"
     ),
-    &[INT8],
+    &[SPAN],
 );

@@ -1,0 +1,116 @@
+-- What operators look at: jobs.queues with long tables, jobs.workers, jobs.settings, jobs.health(), jobs.metrics().
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+-- Short tables are counted right then.
+select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[30]), queue => 'a');
+select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20]), queue => 'b', scheduled_at => '2999-01-01 00:00Z');
+select count(*) from (select jobs.complete(id, token) from jobs.fetch('a', 10)) x;
+select count(*) from jobs.fetch('a', 5, worker => 'w2');
+select count(*) from jobs.fetch('a', 2, worker => 'w1');
+select jobs.pause_queue('empty');
+select queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded, estimated, counted_at, paused from jobs.queues order by queue;
+-- jobs.queues is what jobs.jobs counts.
+create function pg_temp.differing() returns setof record language sql as $$
+  select queue, state, count(*) from jobs.jobs group by 1, 2
+  except select q.queue, s.state::jobs.state, s.n from jobs.queues q, lateral (values ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
+    ('retryable', q.retryable), ('completed', q.completed), ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, n) $$;
+select count(*) as differing from pg_temp.differing() x(q text, s jobs.state, n bigint);
+
+-- Long ones as maintenance has counted them: the others go on to be exact.
+select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[10000]), queue => 'long');
+-- Never counted yet: at least as many.
+select queue, available, running, completed, estimated, counted_at from jobs.queues where queue in ('a', 'long') order by queue;
+select rows, error from jobs.maintain() where task = 'statistics';
+select queue, available, running, completed, estimated, counted_at between now() - interval '1 minute' and clock_timestamp() as counted from jobs.queues order by queue;
+select count(*) as differing from pg_temp.differing() x(q text, s jobs.state, n bigint);
+-- Not counted again at once, and not at all while nothing has changed.
+select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[2]), queue => 'long');
+select rows, error from jobs.maintain() where task = 'statistics';
+select available, running from jobs.queues where queue = 'long';
+select count(*) from jobs.fetch('a', 1, worker => 'w1');
+select available, running, estimated from jobs.queues where queue = 'a';
+-- Short again: counted right then, and nothing is kept.
+select count(*) from (select jobs.cancel_many(queue => 'long')) x;
+select count(*) from jobs.kept_count;
+select rows, error from jobs.maintain() where task = 'statistics';
+select place from jobs.kept_count;
+select queue, available, cancelled, estimated, counted_at is not null as counted from jobs.queues where queue in ('a', 'long') order by queue;
+
+-- The oldest available job: of all lanes, by when it became available.
+select jobs.insert('old', queue => 'lanes', priority => 3) is not null as inserted;
+select pg_temp.later('1 hour');
+select jobs.insert('young', queue => 'lanes', priority => 1) is not null as inserted;
+select oldest_available_at = (select created_at from jobs.jobs where kind = 'old') as oldest from jobs.queues where queue = 'lanes';
+
+-- Who holds what.
+select worker, running, cardinality(job_ids) as ids, queues, kinds, oldest_attempted_at < now() as since, next_lease_expires_at is not null as lease, expired, cancel_requested from jobs.workers order by worker;
+select jobs.cancel(job_ids[1]) from jobs.workers where worker = 'w1';
+select worker, cancel_requested from jobs.workers order by worker;
+select bool_and(j.worker = w.worker) as right_worker from jobs.workers w, unnest(w.job_ids) id join jobs.jobs j using (id);
+select pg_temp.later('1 day');
+select worker, running, expired from jobs.workers order by worker;
+
+-- Settings: the value in force and where it comes from.
+select name, value, default_value, unit, source, context from jobs.settings where name in ('jobs.enabled', 'jobs.interval', 'jobs.retention_discarded') order by name;
+select count(*) = (select count(*) from pg_settings where name like 'jobs.%') as all, count(*) filter (where description <> '') = count(*) as described from jobs.settings;
+select source_file ~ 'postgresql.conf$' as file, source_line > 0 as line from jobs.settings where name = 'jobs.enabled';
+
+-- Health. Findings have a severity and a hint, the worst first.
+create function pg_temp.findings(wanted text default '.') returns table (severity text, finding text, message text, hint boolean) language sql as $$
+  select severity, finding, regexp_replace(message, '\d\d:\d\d:\d\d', '00:00:00'), length(hint) > 0 from jobs.health() where finding ~ wanted and finding !~ 'snapshot' $$;
+-- Nobody but this test maintains this database.
+select * from pg_temp.findings('worker');
+select count(*) from jobs.maintain();
+select * from pg_temp.findings('worker');
+select jobs.delete(id) is not null from jobs.jobs where queue = 'lanes';
+select count(*) from (select jobs.delete(id) from jobs.jobs where state in ('available', 'scheduled', 'retryable', 'completed', 'cancelled')) x;
+select * from pg_temp.findings();
+-- oldest_available: from 5 minutes on, critical from an hour on, not of paused queues.
+select count(*) from unnest('{q1,q2,q3}'::text[]) q, lateral jobs.insert('x', queue => q);
+select pg_temp.later('4 minutes');
+select * from pg_temp.findings('oldest');
+select pg_temp.later('2 minutes');
+select jobs.pause_queue('q3');
+select count(*) from jobs.fetch('q2');
+select * from pg_temp.findings('oldest');
+select count(*) from jobs.health(oldest_available => '10 minutes') where finding = 'oldest_available';
+select count(*) from jobs.health(oldest_available => null) where finding = 'oldest_available';
+select severity from jobs.health(oldest_available => '10 seconds') where finding = 'oldest_available';
+select pg_temp.later('1 hour');
+select severity from jobs.health() where finding = 'oldest_available';
+-- expired_leases: nobody has rescued it.
+select * from pg_temp.findings('lease');
+select count(*) from jobs.maintain();
+select * from pg_temp.findings('lease');
+-- discarded within the last hour.
+select (jobs.fail(id, token, 'x', retryable => false)).state from jobs.fetch('q1');
+select * from pg_temp.findings('discarded');
+select pg_temp.later('61 minutes');
+select * from pg_temp.findings('discarded');
+-- bloat: by the server's statistics.
+select count(*) from (select jobs.delete(id) from jobs.insert_batch('k', array_fill('1'::jsonb, array[300]), queue => 'bloat')) x;
+select pg_stat_force_next_flush();
+select severity, finding, message ~ '^table jobs.ready has \d{3,} dead rows and \d live ones$' as says from jobs.health(dead_rows => 200) where message ~ 'jobs.ready';
+select count(*) from jobs.health(dead_rows => null) where finding = 'bloat';
+vacuum jobs.ready;
+select count(*) from jobs.health(dead_rows => 200) where message ~ 'jobs.ready';
+-- The worst first.
+select array_agg(distinct severity) <@ '{critical,warning,info}' as severities, array_agg(severity) = array_agg(severity order by array_position('{critical,warning,info}', severity)) as sorted from jobs.health();
+
+-- Metrics: names and labels are those of Prometheus, each once; what they say is what the views say.
+select count(*) > 30 as some, count(*) = count(distinct (metric, labels)) as once, bool_and(metric ~ '^jobs_[a-z_]+$' and type in ('gauge', 'counter') and (type = 'counter') = (metric ~ '_total$')) as named,
+       bool_and(value is not null and value >= 0) as valued, bool_and(length(help) > 0) as explained from jobs.metrics();
+select metric from jobs.metrics() group by 1 having count(distinct (type, help)) > 1;
+select distinct metric, type, (select array_agg(k order by k) from jsonb_object_keys(labels) k) as labels from jobs.metrics() order by 1;
+select count(*) as differing from (
+  select labels ->> 'queue', labels ->> 'state', value::bigint from jobs.metrics() where metric = 'jobs_queue_jobs' and value > 0
+  except select queue, state::text, count(*) from jobs.jobs group by 1, 2) x;
+select value from jobs.metrics() where metric = 'jobs_workers';
+select value > 0 as paused from jobs.metrics() where metric = 'jobs_queue_paused' and labels ->> 'queue' = 'q3';
+-- On a standby or read only.
+begin read only;
+select count(*) > 0 as readable from jobs.metrics(), jobs.queues, jobs.maintenance, jobs.settings;
+select count(*) >= 0 as readable from jobs.health(), jobs.workers;
+commit;
