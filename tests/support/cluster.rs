@@ -55,6 +55,13 @@ impl Builder {
 
     /// Makes the cluster and starts its server.
     pub fn start(self) -> Cluster {
+        let cluster = self.make();
+        cluster.start_again();
+        cluster
+    }
+
+    /// Makes the cluster and leaves its server stopped.
+    pub fn make(self) -> Cluster {
         let cluster = Cluster::in_new_directory(
             self.pg_config.as_deref().map_or_else(bindir, bindir_of),
             self.allowed,
@@ -81,7 +88,6 @@ impl Builder {
         for (name, value) in &self.settings {
             cluster.set(name, value);
         }
-        cluster.start_again();
         cluster
     }
 }
@@ -257,6 +263,19 @@ impl Cluster {
     /// Makes a standby a primary and waits until it is.
     pub fn promote(&self) {
         self.run(self.pg_ctl("promote").args(["-w", "-s"]));
+    }
+
+    /// Runs pg_upgrade from this cluster into another one, which is new; both are stopped, before and after.
+    pub fn upgrade_to(&self, new: &Cluster, options: &[&str]) {
+        let mut command = new.bin("pg_upgrade");
+        command.args(["-U", "postgres", "--no-sync", "-d"]);
+        command.arg(self.data()).arg("-D").arg(new.data());
+        command
+            .arg("-b")
+            .arg(&self.bindir)
+            .arg("-B")
+            .arg(&new.bindir);
+        new.run(command.args(options));
     }
 
     /// The server's log from its first start on.
