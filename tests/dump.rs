@@ -1,0 +1,451 @@
+//! Backups and upgrades: a queue that was dumped and restored, upgraded or taken over by a standby is the same queue, row by row,
+//! and goes on as if nothing had happened.
+//!
+//! `dump/queue.sql` is a queue with something of everything in it, `dump/rows.rs` compares rows, `dump/works.rs` goes on with the queue.
+
+#[path = "dump/programs.rs"]
+mod programs;
+#[path = "dump/rows.rs"]
+mod rows;
+#[path = "dump/works.rs"]
+mod works;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobs_tests::{Builder, Client, Cluster, Mode, poll_until, sqlstate};
+use programs::{create, dump, psql, restore};
+use rows::Contents;
+use works::{Expected, UNIQUE};
+
+const SOON: Duration = Duration::from_secs(20);
+const QUEUE: &str = include_str!("dump/queue.sql");
+/// What is granted in that queue, as far as its use needs it.
+const GRANTS: &str = "grant usage on schema jobs to dump_producer, dump_viewer;
+                      grant execute on function jobs.insert to dump_producer;
+                      grant select (id, state) on jobs.jobs to dump_viewer";
+
+async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+async fn texts(db: &Client, sql: &str) -> Vec<String> {
+    let rows = db.query(sql, &[]).await.expect(sql);
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+/// A server with the queue in the database `before`, which nobody works on.
+struct Queue {
+    cluster: Cluster,
+    before: Contents,
+    expected: Expected,
+}
+
+impl Queue {
+    /// Without the background worker.
+    async fn start() -> Queue {
+        Self::start_with(Cluster::builder().set("jobs.enabled", "off")).await
+    }
+
+    async fn start_with(builder: Builder) -> Queue {
+        let cluster = builder.start();
+        let postgres = cluster.connect("postgres").await;
+        run(
+            &postgres,
+            "create role dump_producer; create role dump_viewer",
+        )
+        .await;
+        let db = cluster.database("before").await;
+        for statement in QUEUE.split(";\n") {
+            run(&db, statement).await;
+        }
+        for unique in UNIQUE {
+            run(&db, &format!("select jobs.insert({unique})")).await;
+        }
+        let before = Contents::of(&db).await;
+        let last = scalar(&db, "select last_value from jobs.job_seq").await;
+        drop(db);
+        let expected = Expected::of(&cluster, last).await;
+        Queue {
+            cluster,
+            before,
+            expected,
+        }
+    }
+
+    /// A database has every row and all rights.
+    async fn assert_same(&self, database: &str) {
+        let db = self.cluster.connect(database).await;
+        let differences = self.before.differences(&Contents::of(&db).await);
+        assert!(differences.is_empty(), "{}", differences.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn the_queue_of_these_tests_has_something_in_every_table() {
+    let queue = Queue::start().await;
+    assert_eq!(queue.before.empty(), [""; 0]);
+    let db = queue.cluster.connect("before").await;
+    assert_eq!(rows::not_dumped(&db).await, [""; 0]);
+    queue.assert_same("before").await;
+}
+
+/// What has to be the same after every restore, with the background worker off.
+async fn assert_goes_on(queue: &Queue, database: &str) {
+    queue.assert_same(database).await;
+    queue.expected.check(&queue.cluster, database).await;
+}
+
+#[tokio::test]
+async fn a_plain_dump() {
+    let queue = Queue::start().await;
+    let file = dump(&queue.cluster, "plain.sql", &[]).await;
+    create(&queue.cluster, "after").await;
+    psql(&queue.cluster, "after", &file, &[]).await;
+    assert_goes_on(&queue, "after").await;
+    // As statements instead of COPY, in one transaction.
+    let file = dump(&queue.cluster, "inserts.sql", &["--inserts"]).await;
+    create(&queue.cluster, "inserts").await;
+    psql(&queue.cluster, "inserts", &file, &["-1"]).await;
+    assert_goes_on(&queue, "inserts").await;
+}
+
+#[tokio::test]
+async fn a_custom_dump() {
+    let queue = Queue::start().await;
+    let file = dump(&queue.cluster, "custom", &["-Fc"]).await;
+    create(&queue.cluster, "after").await;
+    restore(&queue.cluster, "after", &file, &[]).await;
+    assert_goes_on(&queue, "after").await;
+    // In one transaction.
+    create(&queue.cluster, "single").await;
+    restore(&queue.cluster, "single", &file, &["-1"]).await;
+    assert_goes_on(&queue, "single").await;
+}
+
+#[tokio::test]
+async fn a_dump_by_several_processes() {
+    let queue = Queue::start().await;
+    let file = dump(&queue.cluster, "directory", &["-Fd", "-j", "4"]).await;
+    create(&queue.cluster, "after").await;
+    restore(&queue.cluster, "after", &file, &["-j", "4"]).await;
+    assert_goes_on(&queue, "after").await;
+}
+
+#[tokio::test]
+async fn a_dump_of_the_schema_alone_gives_an_empty_queue() {
+    let queue = Queue::start().await;
+    let file = dump(&queue.cluster, "schema", &["-Fc", "-s"]).await;
+    create(&queue.cluster, "after").await;
+    restore(&queue.cluster, "after", &file, &[]).await;
+    let db = queue.cluster.connect("after").await;
+    let empty = Contents::of(&db).await;
+    assert_eq!(empty.tables["jobs.job_seq"], ["(1,f)"]);
+    assert_eq!(empty.empty().len(), empty.tables.len() - 1);
+    let rights: Vec<String> = queue.before.differences(&empty);
+    let rights = rights.iter().filter(|line| line.starts_with("rights"));
+    assert_eq!(rights.count(), 0);
+    let id: i64 = scalar(&db, "select id from jobs.insert('first')").await;
+    assert_eq!(id, 1);
+    let call = "select jobs.complete(id, token)::text from jobs.fetch()";
+    assert_eq!(scalar::<String>(&db, call).await, "completed");
+}
+
+#[tokio::test]
+async fn a_dump_of_the_data_alone() {
+    let queue = Queue::start().await;
+    let file = dump(&queue.cluster, "rows", &["-Fc", "-a"]).await;
+    let db = queue.cluster.database("after").await;
+    restore(&queue.cluster, "after", &file, &[]).await;
+    let differences = queue.before.row_differences(&Contents::of(&db).await);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    // Rights are not data.
+    run(&db, GRANTS).await;
+    queue.expected.check(&queue.cluster, "after").await;
+}
+
+#[tokio::test]
+async fn a_restore_over_a_queue_that_is_there() {
+    let queue = Queue::start().await;
+    let file = dump(&queue.cluster, "custom", &["-Fc"]).await;
+    let db = queue.cluster.database("after").await;
+    run(
+        &db,
+        r#"select jobs.insert('other', unique_opts => '{"by_kind": true}') from generate_series(1, 5);
+           select jobs.schedule('other', '@hourly', 'other'); select jobs.fetch()"#,
+    )
+    .await;
+    let clean = ["--clean", "--if-exists"];
+    restore(&queue.cluster, "after", &file, &clean).await;
+    assert_goes_on(&queue, "after").await;
+    drop(db);
+    // The plain form, over what was restored just now and worked with.
+    let plain = [&["-Fp"], &clean[..]].concat();
+    let file = dump(&queue.cluster, "clean.sql", &plain).await;
+    psql(&queue.cluster, "after", &file, &[]).await;
+    assert_goes_on(&queue, "after").await;
+}
+
+/// What a restore that has lost or changed something would leave behind.
+#[tokio::test]
+async fn the_comparison_finds_what_was_doctored() {
+    let queue = Queue::start().await;
+    for (n, (doctor, found)) in [
+        (
+            "delete from jobs.unique_claim where ctid = (select min(ctid) from jobs.unique_claim)",
+            "jobs.unique_claim lacks",
+        ),
+        (
+            "update jobs.running set token = token + 1 where worker = (select min(worker) from jobs.running)",
+            "jobs.running has",
+        ),
+        (
+            "update jobs.queue set paused_at = paused_at + interval '1 us'",
+            "jobs.queue has",
+        ),
+        (
+            "insert into jobs.error select * from jobs.error limit 1",
+            "jobs.error has a row 1 times",
+        ),
+        ("select nextval('jobs.job_seq')", "jobs.job_seq lacks"),
+        (
+            "revoke execute on function jobs.insert from dump_producer",
+            "rights lacks jobs.insert(",
+        ),
+        (
+            "grant select on jobs.job to public",
+            "rights has jobs.job =r/",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let database = format!("doctored{n}");
+        let copy = ["-T", "before", &database];
+        programs::run(&queue.cluster, "createdb", &copy).await;
+        queue.assert_same(&database).await;
+        let db = queue.cluster.connect(&database).await;
+        run(&db, doctor).await;
+        let differences = queue.before.differences(&Contents::of(&db).await);
+        assert!(
+            differences.iter().any(|line| line.starts_with(found)),
+            "{doctor}: {differences:?}"
+        );
+    }
+}
+
+/// What a restore that has lost or changed something would come to.
+#[tokio::test]
+async fn going_on_with_a_doctored_queue_fails() {
+    let queue = Arc::new(Queue::start().await);
+    for (n, doctor) in [
+        "select 1",
+        "update jobs.queue set paused_at = null",
+        "update jobs.queue_slot set job_id = null",
+        "update jobs.running set token = token + 1",
+        "delete from jobs.unique_claim where key = (select unique_key from jobs.job where kind = 'by meta')",
+        "delete from jobs.unique_hold_release",
+        "delete from jobs.answer",
+        "update jobs.periodic_schedule set next_run_at = 'infinity'",
+        "select setval('jobs.job_seq', 50)",
+        "revoke usage on schema jobs from dump_producer",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let database = format!("doctored{n}");
+        let copy = ["-T", "before", &database];
+        programs::run(&queue.cluster, "createdb", &copy).await;
+        let db = queue.cluster.connect(&database).await;
+        run(&db, doctor).await;
+        let queue = queue.clone();
+        let check = async move { queue.expected.check(&queue.cluster, &database).await };
+        let failed = tokio::spawn(check).await.is_err();
+        assert_eq!(failed, n > 0, "{doctor}");
+    }
+}
+
+/// Nothing is torn by a dump that is taken while jobs are inserted, fetched and finished.
+#[tokio::test]
+async fn a_dump_of_a_queue_at_work_is_whole() {
+    let queue = Queue::start().await;
+    let cluster = &queue.cluster;
+    let mut work = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        let db = cluster.connect("before").await;
+        work.spawn(async move {
+            loop {
+                let insert = format!(
+                    r#"select jobs.insert('work', to_jsonb({n} + random() * 10), '{{"by_args": true}}', 'work', scheduled_at => now() + random() * interval '2 ms')"#
+                );
+                run(&db, &insert).await;
+                run(&db, "select jobs.complete(id, token) from jobs.fetch('work', 2)").await;
+            }
+        });
+    }
+    for round in 0..2 {
+        let name = format!("dump{round}");
+        let file = dump(cluster, &name, &["-Fd", "-j", "2"]).await;
+        let database = format!("copy{round}");
+        create(cluster, &database).await;
+        restore(cluster, &database, &file, &["-j", "2"]).await;
+        assert_whole(cluster, &database).await;
+    }
+    assert!(work.try_join_next().is_none(), "a worker failed");
+    work.shutdown().await;
+}
+
+/// Every job is in one place, under its key, and no id comes again.
+async fn assert_whole(cluster: &Cluster, database: &str) {
+    let db = cluster.connect(database).await;
+    for sql in [
+        "select count(*) from jobs.job where id not in (select id from jobs.jobs)",
+        "select count(*) - count(distinct id) from jobs.jobs",
+        "select count(*) from jobs.job j where j.unique_key is not null and not exists (
+           select from jobs.unique_claim c where c.key = j.unique_key and (j.id = any (c.jobs)
+             or j.id in (select job_id from jobs.unique_folded) or j.id in (select job_id from jobs.unique_return)))",
+        "select count(*) from (select job_id from jobs.ready union all select job_id from jobs.scheduled union all
+           select job_id from jobs.running union all select job_id from jobs.finished) p
+          where job_id not in (select id from jobs.job)",
+        "select count(*) from (select seq from jobs.ready union select slot from jobs.queue_slot union select id from jobs.job) n
+          where seq > (select last_value from jobs.job_seq)",
+    ] {
+        assert_eq!(scalar::<i64>(&db, sql).await, 0, "{sql}");
+    }
+    assert!(scalar::<i64>(&db, "select count(*) from jobs.jobs where kind = 'work'").await > 0);
+}
+
+/// Really runs pg_upgrade, to the same version: what it does is the same. Maintenance is overdue all the time, and the worker is switched
+/// on in both clusters, but nothing may work while the servers are started for the upgrade.
+async fn upgrade(options: &[&str]) {
+    let queue = Queue::start().await;
+    let old = &queue.cluster;
+    old.stop(Mode::Fast);
+    old.set("jobs.enabled", "on");
+    old.set("jobs.interval", "10ms");
+    let new = Cluster::builder().set("jobs.interval", "10ms").make();
+    old.upgrade_to(&new, options);
+    new.set("jobs.enabled", "off");
+    new.start_again();
+    let db = new.connect("before").await;
+    let differences = queue.before.differences(&Contents::of(&db).await);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    let settled = new.connect("settled").await;
+    queue.expected.check_explained(&settled).await;
+    new.set("jobs.enabled", "on");
+    new.reload();
+    queue.expected.check_after_the_worker(&new, "before").await;
+}
+
+#[tokio::test]
+async fn pg_upgrade_by_copying() {
+    upgrade(&[]).await;
+}
+
+#[tokio::test]
+async fn pg_upgrade_by_linking() {
+    upgrade(&["--link", "-j", "2"]).await;
+}
+
+#[tokio::test]
+async fn a_standby_shows_the_queue_and_takes_it_over() {
+    let queue = Queue::start().await;
+    let cluster = &queue.cluster;
+    let standby = cluster.standby();
+    standby.set("jobs.interval", "10ms");
+    standby.set("jobs.databases", "before");
+    standby.set("jobs.enabled", "on");
+    standby.reload();
+    let (primary, replica) = (
+        cluster.connect("before").await,
+        standby.connect("before").await,
+    );
+    let replicated = async || {
+        let mut differences = queue.before.differences(&Contents::of(&replica).await);
+        // A standby has the sequence some values ahead: that many are logged at once.
+        differences.retain(|line| !line.starts_with("jobs.job_seq "));
+        differences.is_empty()
+    };
+    poll_until("all is replicated", SOON, replicated).await;
+    for view in ["jobs", "queues", "errors", "unique_claims", "periodic"] {
+        let sql = format!("select v::text from jobs.{view} v order by 1");
+        let rows = texts(&replica, &sql).await;
+        assert!(!rows.is_empty());
+        assert_eq!(rows, texts(&primary, &sql).await, "{view}");
+    }
+    queue
+        .expected
+        .check_explained(&standby.connect("settled").await)
+        .await;
+    for call in [
+        "call jobs.wait(timeout => '0')",
+        "select jobs.insert('x')",
+        "select jobs.fetch('lanes')",
+    ] {
+        assert_eq!(
+            sqlstate(replica.batch_execute(call).await),
+            "25006",
+            "{call}"
+        );
+    }
+    // A job that the standby has not yet shown.
+    let id: i64 = scalar(&primary, "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')").await;
+    cluster.stop(Mode::Fast);
+    standby.promote();
+    let again = "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')";
+    assert_eq!(scalar::<i64>(&replica, again).await, id);
+    run(&replica, &format!("select jobs.delete({id})")).await;
+    queue
+        .expected
+        .check_after_the_worker(&standby, "before")
+        .await;
+}
+
+/// What has to be done to move a queue by logical replication: nobody works on it there until it has arrived, and the sequence is set by hand.
+#[tokio::test]
+async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
+    let builder = Cluster::builder().set("jobs.enabled", "off");
+    let queue = Queue::start_with(builder.set("wal_level", "logical")).await;
+    let publisher = queue.cluster.connect("before").await;
+    for table in ["error", "unique_hold_release", "unique_orphan"] {
+        let known = format!("alter table jobs.{table} replica identity full");
+        run(&publisher, &known).await;
+    }
+    run(
+        &publisher,
+        "create publication queue for tables in schema jobs",
+    )
+    .await;
+
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    cluster.allow(u32::MAX, "logical replication worker .*FATAL: +terminating");
+    let db = cluster.database("before").await;
+    run(&db, "create role dump_producer; create role dump_viewer").await;
+    run(&db, GRANTS).await;
+    let connection = format!(
+        "host={} user=postgres dbname=before",
+        queue.cluster.directory().display()
+    );
+    run(
+        &db,
+        &format!("create subscription queue connection '{connection}' publication queue"),
+    )
+    .await;
+    poll_until("all is replicated", SOON, async || {
+        let mut differences = queue.before.row_differences(&Contents::of(&db).await);
+        differences.retain(|line| !line.starts_with("jobs.job_seq "));
+        differences.is_empty()
+    })
+    .await;
+    let sequence = &Contents::of(&db).await.tables["jobs.job_seq"];
+    assert_eq!(sequence, &["(1,f)"], "sequences are not replicated");
+
+    run(&db, "drop subscription queue").await;
+    let last: i64 = scalar(&publisher, "select last_value from jobs.job_seq").await;
+    run(&db, &format!("select setval('jobs.job_seq', {last})")).await;
+    queue.expected.check(&cluster, "before").await;
+}

@@ -1,0 +1,77 @@
+//! pg_dump, pg_restore, psql and what they work on.
+
+use std::path::PathBuf;
+
+use jobs_tests::Cluster;
+
+/// Runs a client program beside the test's own connections; it must succeed. What it printed.
+pub async fn run(cluster: &Cluster, program: &str, args: &[&str]) -> String {
+    let (ok, text) = try_run(cluster, program, args).await;
+    assert!(ok, "{program} {args:?}: {text}");
+    text
+}
+
+/// The same, if it may fail: whether it succeeded, and what it printed.
+pub async fn try_run(cluster: &Cluster, program: &str, args: &[&str]) -> (bool, String) {
+    let mut command = cluster.bin(program);
+    command.args(args);
+    let output = tokio::task::spawn_blocking(move || command.output().expect("a program"));
+    let output = output.await.unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+/// A path in the cluster's directory.
+pub fn path(cluster: &Cluster, name: &str) -> PathBuf {
+    cluster.directory().join(name)
+}
+
+/// The same as text, for an argument.
+pub fn file(cluster: &Cluster, name: &str) -> String {
+    path(cluster, name).to_str().expect("UTF-8").into()
+}
+
+/// Dumps the database `before` into a file (or directory) of that name.
+pub async fn dump(cluster: &Cluster, name: &str, options: &[&str]) -> String {
+    let file = file(cluster, name);
+    run(
+        cluster,
+        "pg_dump",
+        &[options, &["-f", &file, "before"]].concat(),
+    )
+    .await;
+    file
+}
+
+/// Makes an empty database.
+pub async fn create(cluster: &Cluster, database: &str) {
+    run(cluster, "createdb", &["-T", "template0", database]).await;
+}
+
+/// Restores a dump with pg_restore, which must find nothing wrong.
+pub async fn restore(cluster: &Cluster, database: &str, file: &str, options: &[&str]) {
+    run(
+        cluster,
+        "pg_restore",
+        &[&["-e", "-d", database], options, &[file]].concat(),
+    )
+    .await;
+}
+
+/// Runs a script with psql, which must find nothing wrong.
+pub async fn psql(cluster: &Cluster, database: &str, file: &str, options: &[&str]) {
+    let args = [
+        "-X",
+        "-q",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-d",
+        database,
+        "-f",
+        file,
+    ];
+    run(cluster, "psql", &[&args[..], options].concat()).await;
+}
