@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobs_tests::{Builder, Client, Cluster, Mode, poll_until, sqlstate};
-use programs::{create, dump, psql, restore};
+use programs::{contents, create, dump, list, psql, restore};
 use rows::Contents;
 use works::{Expected, UNIQUE};
 
@@ -49,6 +49,14 @@ impl Queue {
     /// Without the background worker.
     async fn start() -> Queue {
         Self::start_with(Cluster::builder().set("jobs.enabled", "off")).await
+    }
+
+    /// With the background worker in the databases `after`, `again` and `beside`.
+    async fn start_with_worker() -> Queue {
+        let builder = Cluster::builder()
+            .set("jobs.databases", "after, again, beside")
+            .set("jobs.interval", "10ms");
+        Self::start_with(builder).await
     }
 
     async fn start_with(builder: Builder) -> Queue {
@@ -267,6 +275,240 @@ async fn going_on_with_a_doctored_queue_fails() {
         let failed = tokio::spawn(check).await.is_err();
         assert_eq!(failed, n > 0, "{doctor}");
     }
+}
+
+/// While it lives, the background worker of a database is woken as often as it can be.
+struct Waker(tokio::task::JoinHandle<()>);
+
+impl Waker {
+    fn of(cluster: &Cluster, database: &str) -> Waker {
+        let mut config = cluster.config();
+        config.dbname(database);
+        Waker(tokio::spawn(async move {
+            loop {
+                // The database, or the extension, may not be there just now.
+                if let Ok((db, connection)) = config.connect(tokio_postgres::NoTls).await {
+                    tokio::spawn(connection);
+                    while db.batch_execute("select jobs.installed()").await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Queue {
+    /// Nobody has touched what is there of the queue; said only of a moment in which `restoring` was still true.
+    async fn assert_untouched(&self, restoring: &str) {
+        let db = self.cluster.connect("after").await;
+        if scalar::<i64>(
+            &db,
+            "select count(*) from pg_extension where extname = 'jobs'",
+        )
+        .await
+            == 0
+        {
+            return;
+        }
+        let touched = Contents::of(&db).await.touched(&self.before);
+        let restoring: bool = scalar(&db, &format!("select {restoring}")).await;
+        assert!(
+            !restoring || touched.is_empty(),
+            "touched while it is being restored:\n{}",
+            touched.join("\n")
+        );
+    }
+
+    /// Does it, and looks all the time whether anybody touches what is there while `restoring` is true.
+    async fn watch(&self, restoring: &str, work: impl Future<Output = ()>) {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut work => return,
+                () = self.assert_untouched(restoring) => {}
+            }
+        }
+    }
+
+    /// The control of tests in which workers leave a database alone: they are there, and take care of another one.
+    async fn assert_workers_work(&self) {
+        let cluster = &self.cluster;
+        let exists = "select count(*) from pg_database where datname = 'beside'";
+        let db = if scalar::<i64>(&cluster.connect("postgres").await, exists).await == 0 {
+            cluster.database("beside").await
+        } else {
+            cluster.connect("beside").await
+        };
+        let due = "clock_timestamp() + '10 ms'";
+        let id: i64 = scalar(
+            &db,
+            &format!("select id from jobs.insert('x', scheduled_at => {due})"),
+        )
+        .await;
+        let state = format!("select state::text from jobs.jobs where id = {id}");
+        poll_until("workers are at work", SOON, async || {
+            scalar::<String>(&db, &state).await == "available"
+        })
+        .await;
+    }
+
+    /// Waits until all is there but the jobs, and looks that nobody touches it.
+    async fn untouched_all_but_jobs(&self, db: &Client, blocked: &str) {
+        poll_until("only the jobs are missing", SOON, async || {
+            self.assert_untouched(blocked).await;
+            let there = Contents::of(db).await;
+            there.empty() == ["jobs.job"]
+                && there.tables["jobs.job_seq"] == self.before.tables["jobs.job_seq"]
+        })
+        .await;
+    }
+
+    /// Restores data while the table of jobs is locked, so that all the others are there for a while and jobs are not.
+    async fn restore_jobs_last(&self, file: &str, options: &[&str]) {
+        let cluster = &self.cluster;
+        let db = cluster.connect("after").await;
+        let blocker = cluster.connect("after").await;
+        run(&blocker, "begin; lock table jobs.job in share mode").await;
+        let blocked =
+            "exists (select from pg_locks where relation = 'jobs.job'::regclass and not granted)";
+        let look = async {
+            self.untouched_all_but_jobs(&db, blocked).await;
+            let pause = async {
+                self.assert_workers_work().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            };
+            self.watch(blocked, pause).await;
+            self.assert_untouched(blocked).await;
+            run(&blocker, "commit").await;
+        };
+        tokio::join!(restore(cluster, "after", file, options), look);
+    }
+}
+
+const SEQUENCE_IS_NEW: &str = "not (select is_called from jobs.job_seq)";
+
+#[tokio::test]
+async fn the_worker_waits_for_the_end_of_a_script() {
+    let queue = Queue::start_with_worker().await;
+    let cluster = &queue.cluster;
+    let file = dump(cluster, "plain.sql", &[]).await;
+    let script = std::fs::read_to_string(&file).unwrap();
+    let pause = "SELECT jobs.installed(); SELECT pg_sleep(0.05);\nCOPY jobs.";
+    let slow = programs::path(cluster, "slow.sql");
+    std::fs::write(&slow, script.replace("COPY jobs.", pause)).unwrap();
+    create(cluster, "after").await;
+    let _waker = Waker::of(cluster, "after");
+    let restoring = async {
+        let output = ["-o", "/dev/null"];
+        psql(cluster, "after", slow.to_str().unwrap(), &output).await;
+    };
+    queue.watch(SEQUENCE_IS_NEW, restoring).await;
+    queue
+        .expected
+        .check_after_the_worker(cluster, "after")
+        .await;
+    queue.assert_workers_work().await;
+}
+
+#[tokio::test]
+async fn the_worker_waits_while_a_dump_is_restored_bit_by_bit() {
+    let queue = Queue::start_with_worker().await;
+    let cluster = &queue.cluster;
+    let file = dump(cluster, "custom", &["-Fc"]).await;
+    create(cluster, "after").await;
+    let _waker = Waker::of(cluster, "after");
+    let restoring = async {
+        for entry in contents(cluster, &file).await {
+            let list = list(cluster, "list", &[entry]);
+            restore(cluster, "after", &file, &["-L", &list]).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    queue.watch(SEQUENCE_IS_NEW, restoring).await;
+    queue
+        .expected
+        .check_after_the_worker(cluster, "after")
+        .await;
+}
+
+#[tokio::test]
+async fn the_worker_waits_for_jobs_that_are_restored_last() {
+    let queue = Queue::start_with_worker().await;
+    let cluster = &queue.cluster;
+    let file = dump(cluster, "custom", &["-Fc"]).await;
+    create(cluster, "after").await;
+    let _waker = Waker::of(cluster, "after");
+    let is_data =
+        |entry: &String| entry.contains(" TABLE DATA ") || entry.contains(" SEQUENCE SET ");
+    let (mut data, others): (Vec<String>, _) = contents(cluster, &file)
+        .await
+        .into_iter()
+        .partition(is_data);
+    // The sequence first, then claims and what points at jobs, the jobs themselves at last.
+    data.reverse();
+    data.sort_by_key(|entry| entry.contains(" TABLE DATA jobs job "));
+    assert!(data[0].contains(" SEQUENCE SET ") && data.last().unwrap().contains(" jobs job "));
+    let schema = list(cluster, "schema", &others);
+    restore(cluster, "after", &file, &["-L", &schema]).await;
+    let data = list(cluster, "order", &data);
+    queue.restore_jobs_last(&file, &["-L", &data]).await;
+    queue
+        .expected
+        .check_after_the_worker(cluster, "after")
+        .await;
+}
+
+#[tokio::test]
+async fn the_worker_waits_for_all_processes_of_a_restore() {
+    let queue = Queue::start_with_worker().await;
+    let cluster = &queue.cluster;
+    let file = dump(cluster, "directory", &["-Fd", "-j", "2"]).await;
+    create(cluster, "after").await;
+    let _waker = Waker::of(cluster, "after");
+    restore(cluster, "after", &file, &["--section=pre-data"]).await;
+    let data = ["-j", "4", "--section=data", "--section=post-data"];
+    queue.restore_jobs_last(&file, &data).await;
+    queue
+        .expected
+        .check_after_the_worker(cluster, "after")
+        .await;
+    // As it is usually done.
+    create(cluster, "again").await;
+    let _waker = Waker::of(cluster, "again");
+    restore(cluster, "again", &file, &["-j", "4"]).await;
+    queue
+        .expected
+        .check_after_the_worker(cluster, "again")
+        .await;
+}
+
+#[tokio::test]
+async fn a_restore_replaces_a_queue_under_the_worker() {
+    let queue = Queue::start_with_worker().await;
+    let cluster = &queue.cluster;
+    let file = dump(cluster, "custom", &["-Fc"]).await;
+    let db = cluster.database("after").await;
+    run(
+        &db,
+        r#"select jobs.insert('other', unique_opts => '{"by_kind": true}', scheduled_at => clock_timestamp() + '10 ms') from generate_series(1, 5);
+           select jobs.schedule('other', 'every 1 second', 'other')"#,
+    )
+    .await;
+    let _waker = Waker::of(cluster, "after");
+    restore(cluster, "after", &file, &["--clean", "--if-exists"]).await;
+    queue
+        .expected
+        .check_after_the_worker(cluster, "after")
+        .await;
 }
 
 /// Nothing is torn by a dump that is taken while jobs are inserted, fetched and finished.

@@ -75,3 +75,18 @@ pub async fn psql(cluster: &Cluster, database: &str, file: &str, options: &[&str
     ];
     run(cluster, "psql", &[&args[..], options].concat()).await;
 }
+
+/// The table of contents of a dump, a line an entry.
+pub async fn contents(cluster: &Cluster, file: &str) -> Vec<String> {
+    let list = run(cluster, "pg_restore", &["-l", file]).await;
+    list.lines()
+        .filter(|line| !line.starts_with(';'))
+        .map(String::from)
+        .collect()
+}
+
+/// Writes a list for `pg_restore -L`.
+pub fn list(cluster: &Cluster, name: &str, entries: &[String]) -> String {
+    std::fs::write(path(cluster, name), entries.join("\n") + "\n").expect("a list");
+    file(cluster, name)
+}

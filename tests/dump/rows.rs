@@ -53,6 +53,19 @@ impl Contents {
         lines
     }
 
+    /// Tables that are neither as in `whole` nor empty: in a database that is being restored, somebody
+    /// has touched those.
+    pub fn touched(&self, whole: &Contents) -> Vec<String> {
+        let untouched = |table: &String, rows: &Vec<String>| {
+            rows.is_empty() || rows == &whole.tables[table] || rows == &["(1,f)"]
+        };
+        self.tables
+            .iter()
+            .filter(|(table, rows)| !untouched(table, rows))
+            .flat_map(|(table, rows)| one_sided(table, &whole.tables[table], rows))
+            .collect()
+    }
+
     /// Tables without rows.
     pub fn empty(&self) -> Vec<&str> {
         self.tables
