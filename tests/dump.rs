@@ -691,3 +691,34 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     run(&db, &format!("select setval('jobs.job_seq', {last})")).await;
     queue.expected.check(&cluster, "before").await;
 }
+
+/// Publishing deletes must not forbid them: a table in a publication needs something by which its rows are known.
+#[tokio::test]
+async fn a_publication_of_all_tables_is_in_nobodys_way() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("wal_level", "logical")
+        .start();
+    let db = cluster.database("published").await;
+    run(&db, "create publication everything for all tables").await;
+    run(
+        &db,
+        r#"select jobs.insert('x', unique_opts => '{"by_kind": true}');
+           select jobs.fail(id, token, 'broken', retryable => false) from jobs.fetch();
+           update jobs.finished set finalized_at = finalized_at - interval '1 year'"#,
+    )
+    .await;
+    let failed = texts(
+        &db,
+        "select task || ': ' || error from jobs.maintain() where error is not null",
+    )
+    .await;
+    assert_eq!(failed, [""; 0]);
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.jobs").await,
+        0
+    );
+    let delete =
+        "select jobs.delete(id)::text from jobs.insert('x', unique_opts => '{\"by_kind\": true}')";
+    assert_eq!(scalar::<String>(&db, delete).await, "available");
+}
