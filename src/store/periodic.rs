@@ -6,6 +6,7 @@ use pgrx::pg_sys::Datum;
 use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
 use crate::options::Options;
+use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -83,9 +84,11 @@ pub fn lock(name: &str) -> Option<Periodic> {
     })
 }
 
-/// Definitions whose time has come, locked, but those that somebody else has locked.
-pub fn due(now: i64, limit: i64) -> Vec<Periodic> {
-    DUE.run(&[big(now), big(limit)], |rows| {
+/// Definitions whose time has come, locked, but those that somebody else has locked, and these.
+pub fn due(now: i64, limit: i64, but: &[&str]) -> Vec<Periodic> {
+    let but: Vec<Arg> = but.iter().map(|name| text(name)).collect();
+    let but = array::build(TEXT, &but);
+    DUE.run(&[big(now), big(limit), Some(but)], |rows| {
         (0..rows.len()).map(|row| read(rows, row)).collect()
     })
 }
@@ -188,10 +191,10 @@ static DUE: Plan = Plan::new(
         "SELECT ",
         columns!(),
         " FROM jobs.periodic_schedule p
-          WHERE p.next_run_at <= $1
+          WHERE p.next_run_at <= $1 AND p.name <> ALL ($3)
           ORDER BY p.next_run_at LIMIT $2 FOR UPDATE OF p SKIP LOCKED"
     ),
-    &[AT, INT8],
+    &[AT, INT8, TEXTS],
 );
 
 static NOTE_TICK: Plan = Plan::new(

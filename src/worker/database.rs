@@ -123,12 +123,16 @@ impl Worker {
             slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));
             let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
             loop {
-                let is_done = idle_since.elapsed() >= LINGER && !self.is_nursing();
+                let until_retry = self.until_retry();
+                let is_done = idle_since.elapsed() >= LINGER && until_retry.is_none();
                 if !is_wanted() || is_over(born) || is_done {
                     return self.write_journal(true);
                 }
                 self.notify()?;
-                let pause = pause(slot, interval, begun, pass.rows);
+                // Not more often than regular passes, whatever it is.
+                let rest = interval.saturating_sub(begun.elapsed());
+                let until_retry = until_retry.map_or(Duration::MAX, |retry| retry.max(rest));
+                let pause = pause(slot, interval, begun, pass.rows).min(until_retry);
                 if pause.is_zero() {
                     break;
                 }
@@ -156,6 +160,8 @@ impl Worker {
             self.journal.take(standing);
         }
         if !self.journal.allows_maintenance() {
+            self.over = PassedOver::default();
+            self.journal.forget_stuck();
             pass.idle = true;
             return Ok(pass);
         }
@@ -195,9 +201,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether something failed that this worker is to try again.
-    fn is_nursing(&self) -> bool {
-        self.journal.has_stuck() || !self.over.is_empty()
+    /// How long until something is to be tried again that failed; `None`: nothing is.
+    fn until_retry(&self) -> Option<Duration> {
+        let retries = [self.journal.until_retry(), self.over.until_retry()];
+        retries.into_iter().flatten().min()
     }
 
     fn notify(&mut self) -> Result<(), Leave> {

@@ -97,9 +97,18 @@ impl Journal {
         stuck.is_none_or(|(_, again)| Instant::now() >= again)
     }
 
-    /// Whether there is a task that is to be tried again.
-    pub fn has_stuck(&self) -> bool {
-        self.entries.iter().any(|entry| entry.stuck.is_some())
+    /// How long until a task is to be tried again; `None`: there is none.
+    pub fn until_retry(&self) -> Option<Duration> {
+        let stuck = self.entries.iter().filter_map(|entry| entry.stuck);
+        let pauses = stuck.map(|(_, again)| again.saturating_duration_since(Instant::now()));
+        pauses.min()
+    }
+
+    /// Nothing is to be tried again: maintenance is to do nothing at all.
+    pub fn forget_stuck(&mut self) {
+        for entry in &mut self.entries {
+            entry.stuck = None;
+        }
     }
 
     /// Notes a turn of a task, which ended at `at` and took so many microseconds.

@@ -46,13 +46,15 @@ pub enum Thing {
     Job(i64),
     /// a unique key
     Key(Key),
+    /// a periodic job, by its name
+    Periodic(String),
 }
 
 impl Thing {
     fn jobs(things: &[Thing]) -> Vec<i64> {
         let id = |thing: &Thing| match thing {
             Thing::Job(id) => Some(*id),
-            Thing::Key(_) => None,
+            _ => None,
         };
         things.iter().filter_map(id).collect()
     }
@@ -60,9 +62,17 @@ impl Thing {
     fn keys(things: &[Thing]) -> Vec<Key> {
         let key = |thing: &Thing| match thing {
             Thing::Key(key) => Some(*key),
-            Thing::Job(_) => None,
+            _ => None,
         };
         things.iter().filter_map(key).collect()
+    }
+
+    fn periodic(things: &[Thing]) -> Vec<&str> {
+        let name = |thing| match thing {
+            &Thing::Periodic(ref name) => Some(name.as_str()),
+            _ => None,
+        };
+        things.iter().filter_map(name).collect()
     }
 }
 
@@ -71,6 +81,7 @@ impl fmt::Display for Thing {
         match self {
             Thing::Job(id) => write!(f, "job {id}"),
             Thing::Key(key) => write!(f, "key {}", key.hex()),
+            Thing::Periodic(name) => write!(f, "periodic job {name:?}"),
         }
     }
 }
@@ -139,10 +150,12 @@ impl PassedOver {
         things.iter().map(|(thing, _)| thing.clone()).collect()
     }
 
-    /// Whether there are any.
-    pub fn is_empty(&self) -> bool {
-        let recent = |(_, since): &(Thing, Instant)| since.elapsed() < Self::AGAIN;
-        !self.0.values().flatten().any(recent)
+    /// How long until one of them is to be tried again; `None`: there is none.
+    pub fn until_retry(&self) -> Option<Duration> {
+        let since = self.0.values().flatten().map(|(_, since)| since.elapsed());
+        since
+            .max()
+            .map(|longest| Self::AGAIN.saturating_sub(longest))
     }
 
     /// Whether there was room.

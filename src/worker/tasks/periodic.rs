@@ -1,23 +1,38 @@
-//! Periodic jobs whose time has come are inserted. A definition that fails is nobody else's trouble:
-//! `crate::periodic` sees to that.
+//! Periodic jobs whose time has come are inserted.
 
-use super::{Round, Task};
+use super::{Round, Singly, Task, Thing};
 use crate::periodic;
 use crate::pg::time;
-use crate::store;
+use crate::store::periodic as store;
 
 pub const TASK: Task = Task {
     name: "periodic",
-    run: |limit, _but| run(limit),
-    singly: None,
+    run,
+    singly: Some(Singly { find, handle }),
 };
 
-fn run(limit: i64) -> Round {
+fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
     let mut handled = 0;
-    for definition in &store::periodic::due(now, limit) {
+    for definition in &store::due(now, limit, &Thing::periodic(but)) {
         pgrx::check_for_interrupts!();
         handled += usize::from(periodic::run(definition, now));
     }
     Round::of(handled, limit)
+}
+
+fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
+    let due = store::due(time::now(), limit, &Thing::periodic(but));
+    let name = |one: store::Periodic| Thing::Periodic(one.definition.name);
+    due.into_iter().map(name).collect()
+}
+
+fn handle(thing: &Thing) {
+    let now = time::now();
+    if let Thing::Periodic(name) = thing
+        && let Some(definition) = store::lock(name)
+        && definition.next_run_at.is_some_and(|at| at <= now)
+    {
+        periodic::run(&definition, now);
+    }
 }

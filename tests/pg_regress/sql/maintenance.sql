@@ -98,6 +98,18 @@ drop trigger poison on jobs.unique_claim;
 select * from pg_temp.poisoned('claims');
 select count(*) from jobs.unique_claims;
 
+-- periodic.
+select count(jobs.schedule(n, '@hourly', n, queue => 'periodic')) from unnest('{p1,p2,p3}'::text[]) n;
+select set_config('test.poison', 'p1', false) as set;
+select pg_temp.later('2 hours');
+create trigger poison before update on jobs.periodic_schedule for each row execute function pg_temp.poison('name');
+select task, error from pg_temp.poisoned('periodic') where task = 'periodic';
+select kind from jobs.jobs where queue = 'periodic' order by 1;
+drop trigger poison on jobs.periodic_schedule;
+select task, rows, error from pg_temp.poisoned('periodic') where task = 'periodic';
+select kind from jobs.jobs where queue = 'periodic' order by 1;
+select count(jobs.unschedule(n)) from unnest('{p1,p2,p3}'::text[]) n;
+
 -- What fails as a whole is told as a whole, and stops no other task.
 create function pg_temp.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
 create trigger refuse before delete on jobs.unique_orphan for each statement execute function pg_temp.refuse();

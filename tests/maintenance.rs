@@ -1,0 +1,421 @@
+//! Maintenance as operators see it: what the background worker writes down, what it does about what fails, that it can
+//! be paused, and what jobs.health() says of other sessions.
+
+use std::time::{Duration, Instant};
+
+use jobs_tests::{Client, Cluster, poll_until};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+async fn is(db: &Client, condition: &str) -> bool {
+    scalar(db, &format!("select {condition}")).await
+}
+
+async fn becomes(db: &Client, condition: &str) {
+    poll_until(condition, SOON, async || is(db, condition).await).await;
+}
+
+/// How many log lines say that a task failed.
+fn failures(cluster: &Cluster) -> usize {
+    cluster.log().matches("maintenance task").count()
+}
+
+#[tokio::test]
+async fn runs_are_written_down_only_where_there_was_something_to_do() {
+    let cluster = Cluster::start();
+    let db = cluster.database("ledger").await;
+    run(
+        &db,
+        "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.2 s')",
+    )
+    .await;
+    becomes(
+        &db,
+        "(rows_total, failures) = (1, 0) from jobs.maintenance where task = 'schedule'",
+    )
+    .await;
+    // The others have run, and found nothing: that is known, but not written.
+    becomes(
+        &db,
+        "bool_and(last_run_at > clock_timestamp() - interval '1 minute' and rows = 0 and duration >= '0') from jobs.maintenance where task <> 'schedule'",
+    )
+    .await;
+    assert!(is(&db, "count(last_run_at) = 1 from jobs.maintenance_task").await);
+    // Nor are later runs of the task itself, as long as nothing is due.
+    let written = "xmin::text from jobs.maintenance_task where task = 'schedule'";
+    let before: String = scalar(&db, &format!("select {written}")).await;
+    run(&db, "select jobs.installed()").await;
+    becomes(
+        &db,
+        "rows = 0 and rows_total = 1 from jobs.maintenance where task = 'schedule'",
+    )
+    .await;
+    assert_eq!(
+        before,
+        scalar::<String>(&db, &format!("select {written}")).await
+    );
+    // Without shared memory there is only what is written.
+    assert!(is(&db, "count(*) = 7 from jobs.idle_runs()").await);
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_handled_stops_no_other() {
+    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
+    let db = cluster.database("poison").await;
+    run(
+        &db,
+        "create function refuse() returns trigger language plpgsql as $$ begin
+           if new.job_id = 3 then raise exception 'refused'; end if; return new; end $$;
+         create trigger refuse before insert on jobs.ready for each row when (new.seq <> new.job_id) execute function refuse();
+         select jobs.insert_batch('k', array_fill('1'::jsonb, array[5]), scheduled_at => clock_timestamp() + '0.3 s')",
+    )
+    .await;
+    becomes(&db, "count(*) = 4 from jobs.jobs where state = 'available'").await;
+    becomes(
+        &db,
+        "failures >= 1 and last_error = 'job 3: refused' from jobs.maintenance where task = 'schedule'",
+    )
+    .await;
+    // What becomes due later does not wait for it either, nor do other tasks.
+    run(
+        &db,
+        "select jobs.insert('later', scheduled_at => clock_timestamp() + '0.2 s');
+         select jobs.insert('late', expires_at => clock_timestamp() + '0.2 s', queue => 'other')",
+    )
+    .await;
+    let begun = Instant::now();
+    becomes(&db, "count(*) = 5 from jobs.jobs where state = 'available'").await;
+    becomes(&db, "count(*) = 1 from jobs.jobs where state = 'discarded'").await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(
+        is(
+            &db,
+            "count(*) = 1 from jobs.health() where finding = 'maintenance_failing'"
+        )
+        .await
+    );
+    // It is left alone for a minute, not tried with every pass.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(failures(&cluster) <= 2, "{}", cluster.log());
+}
+
+#[tokio::test]
+async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
+    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
+    let db = cluster.database("broken").await;
+    run(
+        &db,
+        "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
+         create trigger refuse before delete on jobs.answer for each statement execute function refuse();
+         select jobs.insert('due', scheduled_at => clock_timestamp() + '0.3 s')",
+    )
+    .await;
+    becomes(&db, "count(*) = 1 from jobs.jobs where state = 'available'").await;
+    becomes(
+        &db,
+        "failures >= 2 and last_error = 'refused' and failures_total >= failures from jobs.maintenance where task = 'prune'",
+    )
+    .await;
+    assert!(
+        is(
+            &db,
+            "sum(failures) = 0 from jobs.maintenance where task <> 'prune'"
+        )
+        .await
+    );
+    // Less and less often.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let tries: i32 = scalar(
+        &db,
+        "select failures from jobs.maintenance where task = 'prune'",
+    )
+    .await;
+    assert!((2..=6).contains(&tries), "{tries}");
+    run(&db, "drop trigger refuse on jobs.answer").await;
+    becomes(
+        &db,
+        "failures = 0 and last_error = 'refused' from jobs.maintenance where task = 'prune'",
+    )
+    .await;
+    assert!(is(&db, "count(*) = 0 from jobs.health()").await);
+}
+
+#[tokio::test]
+async fn long_tables_are_counted_by_the_worker() {
+    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
+    let db = cluster.database("long").await;
+    run(
+        &db,
+        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[60000]), queue => 'a');
+         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[70000]), queue => 'b', priority => 5);
+         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')",
+    )
+    .await;
+    becomes(
+        &db,
+        "(count(*), sum(available), sum(scheduled), bool_and(counted_at is not null)) = (2, 130000, 20000, true) from jobs.queues",
+    )
+    .await;
+    assert!(
+        is(
+            &db,
+            "(available, scheduled, running, estimated) = (70000, 20000, 0, '{available,scheduled,pending,retryable}'::jobs.state[]) from jobs.queues where queue = 'b'"
+        )
+        .await
+    );
+    // While nothing changes it is not counted again.
+    let counted = "select string_agg(k::text, ' ' order by place) from jobs.kept_count k";
+    let before: String = scalar(&db, counted).await;
+    run(&db, "select jobs.installed(); select pg_sleep(1)").await;
+    assert_eq!(before, scalar::<String>(&db, counted).await);
+}
+
+#[tokio::test]
+async fn paused_it_does_nothing_and_resumed_it_goes_on_at_once() {
+    let cluster = Cluster::start();
+    let db = cluster.database("paused").await;
+    run(
+        &db,
+        "select jobs.pause_maintenance(); select jobs.insert('x', scheduled_at => clock_timestamp() + '0.1 s'); select pg_sleep(2)",
+    )
+    .await;
+    assert!(is(&db, "state = 'scheduled' from jobs.jobs").await);
+    assert!(
+        is(
+            &db,
+            "count(*) = 1 from jobs.health() where finding = 'maintenance_paused'"
+        )
+        .await
+    );
+    let begun = Instant::now();
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, "state = 'available' from jobs.jobs").await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+    // Also over a crash.
+    run(&db, "select jobs.pause_maintenance()").await;
+    drop(db);
+    cluster.restart(jobs_tests::Mode::Immediate);
+    let db = cluster.connect("paused").await;
+    run(
+        &db,
+        "select jobs.insert('y', scheduled_at => clock_timestamp() + '0.1 s'); select pg_sleep(2)",
+    )
+    .await;
+    assert!(is(&db, "count(*) = 1 from jobs.jobs where state = 'scheduled'").await);
+}
+
+async fn findings(db: &Client, arguments: &str, finding: &str) -> Vec<(String, String)> {
+    let sql = format!("select severity, message from jobs.health({arguments}) where finding = $1");
+    let rows = db.query(&sql, &[&finding]).await.expect(&sql);
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[tokio::test]
+async fn health_says_who_keeps_an_old_snapshot() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("health").await;
+    let arguments = "old_snapshot => '0.2 seconds'";
+    assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
+    let reporter = cluster
+        .connect_with(cluster.config().dbname("health").application_name("report"))
+        .await;
+    run(&reporter, "begin isolation level repeatable read; select 1").await;
+    let pid: i32 = scalar(&reporter, "select pg_backend_pid()").await;
+    let writer = cluster.connect("health").await;
+    run(
+        &writer,
+        "begin; select jobs.insert('x'); prepare transaction 'in doubt'",
+    )
+    .await;
+    // One in another database keeps nothing here.
+    let elsewhere = cluster.connect("postgres").await;
+    run(
+        &elsewhere,
+        "begin isolation level repeatable read; select 1",
+    )
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut found = findings(&db, arguments, "old_snapshot").await;
+    found.sort();
+    assert_eq!(found.len(), 2, "{found:?}");
+    let (severity, message) = &found[0];
+    assert_eq!(severity, "warning");
+    assert!(message.contains(&format!("process {pid} ")), "{message}");
+    assert!(
+        message.contains("user postgres, report, idle in transaction"),
+        "{message}"
+    );
+    assert!(
+        found[1]
+            .1
+            .contains("transaction 'in doubt' of user postgres"),
+        "{found:?}"
+    );
+    assert_eq!(findings(&db, "", "old_snapshot").await, []);
+    assert_eq!(
+        findings(&db, "old_snapshot => null", "old_snapshot").await,
+        []
+    );
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let found = findings(&db, "old_snapshot => '0.05 seconds'", "old_snapshot").await;
+    assert!(
+        found.iter().all(|(severity, _)| severity == "critical"),
+        "{found:?}"
+    );
+    run(&reporter, "commit").await;
+    run(&writer, "rollback prepared 'in doubt'").await;
+    assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
+}
+
+#[tokio::test]
+async fn health_says_who_waits_for_whose_unique_key() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("waits").await;
+    let insert = "select jobs.insert('x', unique_opts => '{\"by_kind\": true}')";
+    let batch = "select jobs.insert_batch('x', array['{}'::jsonb], '{\"by_kind\": true}')";
+    let holder = cluster
+        .connect_with(cluster.config().dbname("waits").application_name("holder"))
+        .await;
+    let holder_pid: i32 = scalar(&holder, "select pg_backend_pid()").await;
+    for waits_by in [insert, batch] {
+        run(&holder, &format!("begin; {insert}")).await;
+        let waiter = cluster.connect("waits").await;
+        let pid: i32 = scalar(&waiter, "select pg_backend_pid()").await;
+        let waiting = tokio::spawn(async move { waiter.batch_execute(waits_by).await });
+        let arguments = "lock_wait => '0.1 seconds'";
+        poll_until("somebody is seen waiting", SOON, async || {
+            !findings(&db, arguments, "lock_wait").await.is_empty()
+        })
+        .await;
+        let found = findings(&db, arguments, "lock_wait").await;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "warning");
+        assert!(
+            found[0].1.starts_with(&format!("process {pid} ")),
+            "{found:?}"
+        );
+        assert!(
+            found[0]
+                .1
+                .contains(&format!("for a unique key that process {holder_pid} ")),
+            "{found:?}"
+        );
+        assert_eq!(
+            findings(&db, "lock_wait => '1 hour'", "lock_wait").await,
+            []
+        );
+        run(&holder, "rollback").await;
+        waiting.await.unwrap().unwrap();
+        assert_eq!(findings(&db, arguments, "lock_wait").await, []);
+        run(
+            &db,
+            "select jobs.cancel(id), jobs.delete(id) from jobs.jobs",
+        )
+        .await;
+    }
+    // Somebody who waits for something else is not meant.
+    run(&holder, "begin; select pg_advisory_xact_lock(7)").await;
+    let waiter = cluster.connect("waits").await;
+    let waiting = tokio::spawn(async move {
+        waiter
+            .batch_execute("select pg_advisory_xact_lock(7)")
+            .await
+    });
+    becomes(&db, "count(*) = 1 from pg_locks where not granted").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(
+        findings(&db, "lock_wait => '0.1 seconds'", "lock_wait").await,
+        []
+    );
+    run(&holder, "rollback").await;
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn health_says_that_nobody_maintains_the_database() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("nobody").await;
+    let only = async |part: &str| {
+        let found = findings(&db, "", "worker_not_running").await;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "critical");
+        assert!(found[0].1.contains(part), "{found:?}");
+    };
+    only("jobs.enabled").await;
+    cluster.set("jobs.enabled", "on");
+    cluster.set("jobs.databases", "other");
+    cluster.reload();
+    becomes(&db, "current_setting('jobs.databases') = 'other'").await;
+    only("jobs.databases").await;
+    cluster.set("jobs.databases", "");
+    cluster.reload();
+    becomes(&db, "count(*) = 0 from jobs.health()").await;
+    assert!(is(&db, "jobs.is_preloaded()").await);
+
+    let cluster = Cluster::builder().without_preload().start();
+    let db = cluster.database("alone").await;
+    let found = findings(&db, "", "worker_not_running").await;
+    assert!(found[0].1.contains("not preloaded"), "{found:?}");
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(findings(&db, "", "worker_not_running").await, []);
+    assert!(is(&db, "not jobs.is_preloaded()").await);
+    assert!(is(&db, "count(*) = 0 from jobs.idle_runs()").await);
+    // The settings are there as well.
+    let other = cluster.connect("alone").await;
+    assert!(is(&other, "count(*) = 10 from jobs.settings").await);
+}
+
+#[tokio::test]
+async fn a_viewer_sees_everything_but_payload_on_a_standby() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("seen").await;
+    run(
+        &db,
+        "create role clerk login; select jobs.grant_viewer('clerk');
+         select jobs.insert('x', '{\"secret\": 1}', meta => '{\"secret\": 2}', unique_opts => '{\"by_args\": true}');
+         select jobs.insert('y', '{\"secret\": 3}', queue => 'q');
+         select jobs.complete(id, token, '{\"secret\": 4}') from jobs.fetch('q');
+         select jobs.insert('z', '{\"secret\": 5}', queue => 'r');
+         select jobs.heartbeat(id, token, progress => '{\"secret\": 6}') from jobs.fetch('r');
+         select jobs.schedule('s', '@daily', 't', '{\"secret\": 7}', meta => '{\"secret\": 8}')",
+    )
+    .await;
+    let standby = cluster.standby();
+    let replica = standby.connect("seen").await;
+    poll_until("it is there", SOON, async || {
+        is(&replica, "count(*) = 1 from jobs.periodic").await
+    })
+    .await;
+    let shown = "select string_agg(t::text, ' ') from (
+        select row_to_json(v)::text from jobs.jobs v union all select row_to_json(v)::text from jobs.queues v
+        union all select row_to_json(v)::text from jobs.workers v union all select row_to_json(v)::text from jobs.errors v
+        union all select row_to_json(v)::text from jobs.unique_claims v union all select row_to_json(v)::text from jobs.periodic v
+        union all select row_to_json(v)::text from jobs.maintenance v union all select row_to_json(v)::text from jobs.settings v
+        union all select row_to_json(v)::text from jobs.health() v union all select row_to_json(v)::text from jobs.metrics() v) t";
+    let all: String = scalar(&replica, shown).await;
+    assert_eq!(
+        all.matches("secret").count(),
+        8,
+        "control: the owner sees it"
+    );
+    run(&replica, "set role clerk").await;
+    let seen: String = scalar(&replica, shown).await;
+    assert!(!seen.contains("secret"), "{seen}");
+    assert!(is(&replica, "count(*) = 3 from jobs.jobs where args is null").await);
+}
