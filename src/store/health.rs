@@ -78,8 +78,7 @@ macro_rules! who {
 
 // Somebody else may be calling jobs.maintain(): then all is well. The launcher sends a worker once a minute.
 static WORKER: Plan = Plan::new(
-    concat!(
-        "SELECT 'critical', 'worker_not_running', w.message, w.hint
+    "SELECT 'critical', 'worker_not_running', w.message, w.hint
            FROM (SELECT max(m.last_run_at) AS last_run_at FROM jobs.maintenance m WHERE m.paused_at IS NULL) m,
                 LATERAL (VALUES
                   ($1 IS NOT NULL, interval '10 minutes', $1, $2),
@@ -91,7 +90,6 @@ static WORKER: Plan = Plan::new(
                 ) w(applies, tolerated, message, hint)
           WHERE w.applies AND NOT pg_catalog.pg_is_in_recovery() AND NOT EXISTS (SELECT FROM jobs.maintenance_pause)
             AND COALESCE(m.last_run_at, '-infinity') < clock_timestamp() - w.tolerated",
-    ),
     &[TEXT, TEXT],
 );
 

@@ -112,6 +112,7 @@ impl Worker {
                 idle_since = Instant::now();
             }
             if pass.more && !is_over(born) {
+                hand_in_statistics();
                 continue;
             }
             let next = if pass.idle {
@@ -179,9 +180,7 @@ impl Worker {
             let turn = tasks::turn(task, &mut self.over, &mut |round| {
                 try_in_extension(|_| round())
             })?;
-            for error in &turn.errors {
-                warning!("jobs: maintenance task {} failed: {error}", task.name);
-            }
+            complain(task, &turn.errors);
             let now = time::now();
             self.journal.note(index, &turn, now, now - begun);
             self.write_journal(false)?;
@@ -194,7 +193,7 @@ impl Worker {
 
     /// Writes down the runs that are not written down yet.
     fn write_journal(&mut self, leaving: bool) -> Result<(), Leave> {
-        let runs = self.journal.to_write(leaving);
+        let runs = self.journal.take_runs(leaving);
         if !runs.is_empty() {
             in_extension(|extension| journal::write(extension, &runs))?;
         }
@@ -317,11 +316,30 @@ fn busy(task: &Task) {
     unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, name.as_ptr()) };
 }
 
-/// Shows that the worker waits, and hands in its statistics: autovacuum lives on them.
+/// Shows that the worker waits.
 fn idle() {
+    hand_in_statistics();
     // SAFETY: outside a transaction.
-    unsafe {
-        pg_sys::pgstat_report_stat(false);
-        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null());
+    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null()) };
+}
+
+/// Autovacuum lives on them.
+fn hand_in_statistics() {
+    // SAFETY: outside a transaction.
+    unsafe { pg_sys::pgstat_report_stat(false) };
+}
+
+/// Logs what went wrong, but not thousands of lines.
+fn complain(task: &Task, errors: &[String]) {
+    const MOST: usize = 10;
+    for error in errors.iter().take(MOST) {
+        warning!("jobs: maintenance task {} failed: {error}", task.name);
+    }
+    if errors.len() > MOST {
+        let more = errors.len() - MOST;
+        warning!(
+            "jobs: maintenance task {} failed {more} more times",
+            task.name
+        );
     }
 }

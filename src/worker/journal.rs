@@ -150,7 +150,7 @@ impl Journal {
     }
 
     /// What is to be written down now, before the worker leaves all of it.
-    pub fn to_write(&mut self, leaving: bool) -> Vec<(usize, Run)> {
+    pub fn take_runs(&mut self, leaving: bool) -> Vec<(usize, Run)> {
         let is_due = self.written.is_none_or(|at| at.elapsed() >= EVERY);
         if !(is_due || self.is_urgent || leaving) {
             return Vec::new();

@@ -68,11 +68,13 @@ impl Thing {
     }
 
     fn periodic(things: &[Thing]) -> Vec<&str> {
-        let name = |thing| match thing {
-            &Thing::Periodic(ref name) => Some(name.as_str()),
-            _ => None,
-        };
-        things.iter().filter_map(name).collect()
+        let mut names = Vec::new();
+        for thing in things {
+            if let Thing::Periodic(name) = thing {
+                names.push(name.as_str());
+            }
+        }
+        names
     }
 }
 
