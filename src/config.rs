@@ -49,21 +49,6 @@ pub fn retention(queue_name: &str, state: State, system: Retention) -> Option<i6
     of_queue.unwrap_or_else(|| system.of(state))
 }
 
-/// The shortest times that any final jobs are kept.
-pub fn shortest_retention() -> Retention {
-    let system = Retention::current();
-    let shortest = |state| {
-        let queues = config::queues_with_retention(state).into_iter();
-        let all = queues.map(|(_, kept)| kept).chain([system.of(state)]);
-        all.flatten().min()
-    };
-    Retention {
-        completed: shortest(State::Completed),
-        cancelled: shortest(State::Cancelled),
-        discarded: shortest(State::Discarded),
-    }
-}
-
 fn look_up<T>(
     name: &str,
     map: impl Fn(&mut Remembered) -> &mut HashMap<String, Option<Rc<T>>>,

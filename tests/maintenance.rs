@@ -419,3 +419,66 @@ async fn a_viewer_sees_everything_but_payload_on_a_standby() {
     assert!(!seen.contains("secret"), "{seen}");
     assert!(is(&replica, "count(*) = 3 from jobs.jobs where args is null").await);
 }
+
+/// Workers that came to a database within a while.
+async fn workers_come(db: &Client, within: Duration) -> bool {
+    let begun = Instant::now();
+    let condition = "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = current_database()";
+    while begun.elapsed() < within {
+        if is(db, condition).await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("kept").await;
+    let complete = async |queue: &str| {
+        let sql = format!(
+            "select jobs.insert('k', queue => '{queue}'); select jobs.complete(id, token) from jobs.fetch('{queue}')"
+        );
+        run(&db, &sql).await;
+    };
+    run(
+        &db,
+        "select jobs.configure_queue('audit', retention_completed => '-1 second');
+         select jobs.configure_queue('hour', retention_completed => '1 hour')",
+    )
+    .await;
+    for queue in ["audit", "hour", "mail"] {
+        complete(queue).await;
+    }
+    let left =
+        |queues: &str| format!("array_agg(queue order by queue) = '{{{queues}}}' from jobs.jobs");
+    becomes(&db, &left("audit,hour")).await;
+    // With nothing left to do the worker goes, and nobody sends for another one.
+    poll_until("the worker goes", SOON, async || {
+        !workers_come(&db, Duration::ZERO).await
+            && is(&db, "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'kept'").await
+    })
+    .await;
+    assert!(
+        !workers_come(&db, Duration::from_secs(8)).await,
+        "it comes back for nothing"
+    );
+    // What finishes later is pruned in time.
+    complete("mail").await;
+    complete("mail").await;
+    becomes(&db, &left("audit,hour")).await;
+    // What is set anew takes effect on what was passed over.
+    run(
+        &db,
+        "select jobs.configure_queue('audit', retention_completed => '0.1 s')",
+    )
+    .await;
+    becomes(&db, &left("hour")).await;
+    run(&db, "select jobs.configure_queue('hour')").await;
+    becomes(&db, "count(*) = 0 from jobs.jobs").await;
+}

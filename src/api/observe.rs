@@ -81,8 +81,7 @@ fn kept(place: &'static Place) -> (Counts, Option<i64>) {
 #[pg_extern(sql = false)]
 fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
-    // SAFETY: set for the life of the session.
-    for run in wake::idle_runs(unsafe { pg_sys::MyDatabaseId }) {
+    for run in wake::idle_runs() {
         rows.push(vec![
             Cell::Text(tasks::ALL[run.task].name.into()),
             Cell::At(run.at),

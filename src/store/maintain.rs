@@ -13,7 +13,6 @@ use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::fault::{self, Fault};
 use crate::pg::array;
-use crate::settings::Retention;
 
 /// Queues that have due jobs.
 pub fn queues_with_due(now: i64) -> Vec<String> {
@@ -81,6 +80,7 @@ pub fn expired_leases(now: i64, limit: i64, leases: &Leases) -> Vec<Expired> {
 }
 
 /// Which queues' jobs are meant.
+#[derive(Hash)]
 pub enum Queues<'a> {
     /// this one's
     One(&'a str),
@@ -88,10 +88,11 @@ pub enum Queues<'a> {
     AllBut(&'a [String]),
 }
 
-/// Final jobs of a state that became so before `horizon`, but not these, locked: id and key.
+/// Final jobs of a state that became so after `since` and before `horizon`, but not these, locked: id and key.
 pub fn past_retention(
     queues: &Queues,
     state: State,
+    since: i64,
     horizon: i64,
     limit: i64,
     but: &[i64],
@@ -109,6 +110,7 @@ pub fn past_retention(
         big(limit),
         bigs(but),
         queues,
+        big(since),
     ];
     plan.run(&args, |rows| {
         (0..rows.len())
@@ -231,18 +233,15 @@ pub fn forget_releases(horizon: i64, limit: i64) -> usize {
     FORGET_RELEASES.execute(&[big(horizon), big(limit)])
 }
 
-/// When something will be due next for maintenance. What is only to be cleared away can wait for the
-/// next pass.
-pub fn next_due(retention: Retention) -> Option<i64> {
-    let micros = |r: Option<i64>| r.map(Datum::from);
-    NEXT_DUE.run(
-        &[
-            micros(retention.completed),
-            micros(retention.cancelled),
-            micros(retention.discarded),
-        ],
-        |rows| rows.big(0, 1),
-    )
+/// When the first job of a state became final after `since`.
+pub fn oldest_final(state: State, since: i64) -> Option<i64> {
+    OLDEST_FINAL.run(&[text(state.as_str()), big(since)], |rows| rows.big(0, 1))
+}
+
+/// When something will be due next for maintenance, but for final jobs. What is only to be cleared away can
+/// wait for the next pass.
+pub fn next_due() -> Option<i64> {
+    NEXT_DUE.run(&[], |rows| rows.big(0, 1))
 }
 
 fn big(value: i64) -> Arg {
@@ -361,7 +360,7 @@ macro_rules! past_retention {
         concat!(
             "SELECT f.job_id, j.unique_key
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
-              WHERE f.state = $1::jobs.state AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
+              WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
             " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED"
         )
@@ -369,10 +368,10 @@ macro_rules! past_retention {
 }
 static PAST_RETENTION: Plan = Plan::new(
     past_retention!("<> ALL ($5)"),
-    &[TEXT, AT, INT8, INT8S, TEXTS],
+    &[TEXT, AT, INT8, INT8S, TEXTS, AT],
 );
 static PAST_RETENTION_OF_ONE: Plan =
-    Plan::new(past_retention!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT]);
+    Plan::new(past_retention!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT]);
 static ERASE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
     &[INT8S],
@@ -480,10 +479,11 @@ static NEXT_DUE: Plan = Plan::new(
            (SELECT min(lease_expires_at) FROM jobs.running),
            (SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL),
            (SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL),
-           (SELECT min(next_run_at) FROM jobs.periodic_schedule),
-           (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'completed') + $1 * '1 us'::interval,
-           (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'cancelled') + $2 * '1 us'::interval,
-           (SELECT min(finalized_at) FROM jobs.finished WHERE state = 'discarded') + $3 * '1 us'::interval)"
+           (SELECT min(next_run_at) FROM jobs.periodic_schedule))"
     ),
-    &[INT8, INT8, INT8],
+    &[],
+);
+static OLDEST_FINAL: Plan = Plan::new(
+    "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND f.finalized_at > $2",
+    &[TEXT, AT],
 );

@@ -10,12 +10,10 @@ use super::journal::{self, Journal};
 use super::tasks::{self, PassedOver, Task};
 use super::wake::{self, Slot};
 use super::{notify, process};
-use crate::config;
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::store::extension::{self, Extension};
-use crate::store::maintain;
 
 /// Without work for so long the worker goes; the launcher starts another one when it is needed.
 const LINGER: Duration = Duration::from_secs(5);
@@ -118,7 +116,7 @@ impl Worker {
             let next = if pass.idle {
                 None
             } else {
-                in_extension(|_| maintain::next_due(config::shortest_retention()))?.unwrap_or(None)
+                in_extension(|_| tasks::next_due())?.unwrap_or(None)
             };
             // A database with the extension has a next visit even if nothing is due.
             slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));

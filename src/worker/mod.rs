@@ -8,6 +8,7 @@
 //! [`tasks`], which `jobs.maintain()` runs as well.
 
 mod bounded;
+mod cleared;
 mod database;
 mod journal;
 mod launcher;

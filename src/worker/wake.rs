@@ -7,6 +7,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
+use super::cleared::{self, Cleared};
 use super::shelf::Shelf;
 use super::{news, tasks, waiters};
 use crate::settings;
@@ -29,6 +30,8 @@ pub struct Slot {
     next_due: AtomicI64,
     /// what its worker has yet to notify
     pub to_notify: Shelf,
+    /// how far final jobs were cleared away
+    pub cleared: Cleared,
     /// the latest runs of its tasks that found nothing to do
     idle_runs: [LastRun; tasks::ALL.len()],
 }
@@ -91,6 +94,7 @@ pub fn register() {
                 worker: AtomicUsize::new(0),
                 next_due: AtomicI64::new(NEVER),
                 to_notify: Shelf::new(),
+                cleared: Cleared::new(),
                 idle_runs: std::array::from_fn(|_| LastRun::never()),
             }),
         }
@@ -123,6 +127,7 @@ unsafe extern "C-unwind" fn on_transaction_end(
     if !over {
         return;
     }
+    cleared::end(event == XACT_EVENT_COMMIT);
     // SAFETY: set for the life of the session.
     let database = unsafe { pg_sys::MyDatabaseId };
     news::end(|news| {
@@ -174,17 +179,20 @@ pub fn slot(database: Oid) -> Option<&'static Slot> {
     })
 }
 
-/// The latest runs in a database that found nothing to do.
-pub fn idle_runs(database: Oid) -> Vec<IdleRun> {
+/// The slot of this session's database, if there is shared memory and it has one.
+pub fn own_slot() -> Option<&'static Slot> {
     if !is_preloaded() {
-        return Vec::new();
+        return None;
     }
-    let oid = database.to_u32();
-    let slots = &SHARED.get().slots;
-    let slot = slots
-        .iter()
-        .find(|slot| slot.oid.load(Ordering::Acquire) == oid);
-    slot.map_or(Vec::new(), |slot| {
+    // SAFETY: set for the life of the session.
+    let oid = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    let mut slots = SHARED.get().slots.iter();
+    slots.find(|slot| slot.oid.load(Ordering::Acquire) == oid)
+}
+
+/// The latest runs in this session's database that found nothing to do.
+pub fn idle_runs() -> Vec<IdleRun> {
+    own_slot().map_or(Vec::new(), |slot| {
         let runs = slot.idle_runs.iter().enumerate();
         runs.map(|(task, run)| IdleRun {
             task,
@@ -205,6 +213,7 @@ pub fn keep_only(databases: &[Oid]) {
             slot.dirty.store(false, Ordering::SeqCst);
             slot.next_due.store(NEVER, Ordering::SeqCst);
             slot.to_notify.take();
+            slot.cleared.clear();
             for run in &slot.idle_runs {
                 run.at.store(0, Ordering::SeqCst);
             }

@@ -20,6 +20,7 @@ use pgrx::{PgMemoryContexts, PgSqlErrorCode};
 
 use crate::pg::subxact;
 use crate::settings;
+use crate::store::maintain;
 
 /// A maintenance task.
 pub struct Task {
@@ -172,6 +173,14 @@ impl PassedOver {
 /// outer error is the caller's own, to stop at once.
 pub type Wrap<'a, E> =
     dyn FnMut(&mut dyn FnMut() -> Round) -> Result<Result<Round, String>, E> + 'a;
+
+/// When something will be due next.
+pub fn next_due() -> Option<i64> {
+    maintain::next_due()
+        .into_iter()
+        .chain(prune::next_due())
+        .min()
+}
 
 /// One turn of a task: a round, and if that fails, one thing by thing.
 pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result<Turn, E> {

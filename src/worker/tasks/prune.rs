@@ -2,6 +2,7 @@
 //! needs any more, and with the answers that no client can still be asking for.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
@@ -10,7 +11,8 @@ use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::maintain::{self, Queues};
-use crate::store::{claims, config, place};
+use crate::store::{claims, config, extension, place};
+use crate::worker::cleared;
 
 pub const TASK: Task = Task {
     name: "prune",
@@ -27,22 +29,39 @@ type Old = (i64, Option<Key>);
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut pruned = 0;
-    for_each_retention(now, |queues, state, horizon| {
-        pruned += prune(maintain::past_retention(
-            queues, state, horizon, limit, &but,
-        ));
+    for_each_group(|group| {
+        let horizon = now.saturating_sub(group.kept);
+        let old = group.past_retention(horizon, limit, &but);
+        let found = old.len();
+        let done = prune(old);
+        if done == found && found < limit as usize && but.is_empty() {
+            cleared::note(group.id, horizon);
+        }
+        pruned += done;
     });
     let forgotten = maintain::forget_answers(now - ANSWERS_KEPT, limit);
     Round::of(pruned + forgotten, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
-    let (mut found, but) = (Vec::new(), Thing::jobs(but));
-    for_each_retention(time::now(), |queues, state, horizon| {
-        let old = maintain::past_retention(queues, state, horizon, limit, &but);
+    let (now, but) = (time::now(), Thing::jobs(but));
+    let mut found = Vec::new();
+    for_each_group(|group| {
+        let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
         found.extend(old.into_iter().map(|(id, _)| Thing::Job(id)));
     });
     found
+}
+
+/// When the next final job will be past its retention.
+pub fn next_due() -> Option<i64> {
+    let mut next = None;
+    for_each_group(|group| {
+        let oldest = maintain::oldest_final(group.state, cleared::up_to(group.id));
+        let due = oldest.map(|at| at.saturating_add(group.kept));
+        next = next.into_iter().chain(due).min();
+    });
+    next
 }
 
 fn handle(thing: &Thing) {
@@ -54,9 +73,30 @@ fn handle(thing: &Thing) {
     }
 }
 
-/// Every time for which jobs of a final state are kept, with whose it is and what is too old now.
-fn for_each_retention(now: i64, mut work: impl FnMut(&Queues, State, i64)) {
+/// Final jobs that are kept for the same time.
+struct Group<'a> {
+    id: u64,
+    state: State,
+    queues: Queues<'a>,
+    /// in microseconds
+    kept: i64,
+}
+
+impl Group<'_> {
+    /// Those that became final before `horizon` and were not dealt with yet, but not these.
+    fn past_retention(&self, horizon: i64, limit: i64, but: &[i64]) -> Vec<Old> {
+        let since = cleared::up_to(self.id);
+        if since >= horizon {
+            return Vec::new();
+        }
+        maintain::past_retention(&self.queues, self.state, since, horizon, limit, but)
+    }
+}
+
+/// Every group of jobs that are not kept for ever.
+fn for_each_group(mut work: impl FnMut(&Group)) {
     let retention = Retention::current();
+    let extension = extension::find().map(|extension| extension.oid);
     for state in config::FINAL {
         let own = config::queues_with_retention(state);
         let names: Vec<String> = own.iter().map(|(queue, _)| queue.clone()).collect();
@@ -64,7 +104,14 @@ fn for_each_retention(now: i64, mut work: impl FnMut(&Queues, State, i64)) {
         times.extend(own.iter().map(|(queue, kept)| (Queues::One(queue), *kept)));
         for (queues, kept) in times {
             if let Some(kept) = kept {
-                work(&queues, state, now.saturating_sub(kept));
+                let mut hasher = DefaultHasher::new();
+                (extension, state, &queues, kept).hash(&mut hasher);
+                work(&Group {
+                    id: hasher.finish().max(1),
+                    state,
+                    queues,
+                    kept,
+                });
             }
         }
     }

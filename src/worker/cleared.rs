@@ -1,0 +1,136 @@
+//! How far final jobs have been cleared away, so that those that are kept longer than others are not looked through
+//! again and again, and do not look overdue.
+//!
+//! Jobs are cleared away by groups: those of a state, of a queue or of all that have no retention of their own. Of a
+//! group all that became final up to some moment have been dealt with. The worker notes that in shared memory, once
+//! its transaction has committed. It is a hint: it is forgotten after an hour, for jobs that were locked just then.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::wake;
+use crate::pg::time;
+
+/// Nothing has been cleared away.
+pub const NOTHING: i64 = i64::MIN;
+
+/// How long a hint is believed, in microseconds.
+const BELIEVED: i64 = 3600 * 1_000_000;
+
+/// The hints about a database.
+pub struct Cleared([Hint; 32]);
+
+struct Hint {
+    /// which jobs; 0: free
+    group: AtomicU64,
+    /// since when it is believed
+    since: AtomicI64,
+    /// those that became final up to then
+    up_to: AtomicI64,
+}
+
+thread_local! {
+    /// What the transaction under way has dealt with.
+    static PENDING: RefCell<Vec<(u64, i64)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Up to when the jobs of a group that became final were dealt with.
+pub fn up_to(group: u64) -> i64 {
+    wake::own_slot().map_or(NOTHING, |slot| slot.cleared.up_to(group))
+}
+
+/// Notes that it is so up to this moment, if the transaction commits. Only the worker's transactions are such that
+/// nothing of them is rolled back before that.
+pub fn note(group: u64, up_to: i64) {
+    // SAFETY: set for the life of the process.
+    if unsafe { !pgrx::pg_sys::MyBgworkerEntry.is_null() } {
+        PENDING.with_borrow_mut(|pending| pending.push((group, up_to)));
+    }
+}
+
+/// The transaction is over.
+pub fn end(is_committed: bool) {
+    PENDING.with_borrow_mut(|pending| {
+        for (group, up_to) in pending.drain(..) {
+            if is_committed && let Some(slot) = wake::own_slot() {
+                slot.cleared.set(group, up_to);
+            }
+        }
+    });
+}
+
+impl Cleared {
+    /// No hints.
+    pub fn new() -> Cleared {
+        Cleared(std::array::from_fn(|_| Hint {
+            group: AtomicU64::new(0),
+            since: AtomicI64::new(0),
+            up_to: AtomicI64::new(NOTHING),
+        }))
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&self) {
+        for hint in &self.0 {
+            hint.group.store(0, Ordering::SeqCst);
+        }
+    }
+
+    fn up_to(&self, group: u64) -> i64 {
+        let now = time::now();
+        let found = self.find(group);
+        found
+            .filter(|hint| (0..BELIEVED).contains(&(now - hint.since.load(Ordering::SeqCst))))
+            .map_or(NOTHING, |hint| hint.up_to.load(Ordering::SeqCst))
+    }
+
+    /// A database has one worker, so nobody else writes.
+    fn set(&self, group: u64, up_to: i64) {
+        let now = time::now();
+        let known = self.up_to(group) != NOTHING;
+        let oldest = || {
+            let since = |hint: &&Hint| match hint.group.load(Ordering::SeqCst) {
+                0 => i64::MIN,
+                _ => hint.since.load(Ordering::SeqCst),
+            };
+            self.0.iter().min_by_key(since).expect("there are some")
+        };
+        let hint = self.find(group).unwrap_or_else(oldest);
+        if !known {
+            // Free while it is of neither.
+            hint.group.store(0, Ordering::SeqCst);
+            hint.since.store(now, Ordering::SeqCst);
+        }
+        hint.up_to.store(up_to, Ordering::SeqCst);
+        hint.group.store(group, Ordering::SeqCst);
+    }
+
+    fn find(&self, group: u64) -> Option<&Hint> {
+        self.0
+            .iter()
+            .find(|hint| hint.group.load(Ordering::SeqCst) == group)
+    }
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::{Cleared, NOTHING};
+
+    #[pg_test]
+    fn hints_are_found_again_moved_on_and_make_room() {
+        let cleared = Cleared::new();
+        assert_eq!(cleared.up_to(7), NOTHING);
+        cleared.set(7, 100);
+        assert_eq!(cleared.up_to(7), 100);
+        cleared.set(7, 200);
+        assert_eq!((cleared.up_to(7), cleared.up_to(8)), (200, NOTHING));
+        (100..200).for_each(|group| cleared.set(group, 1));
+        assert_eq!(cleared.up_to(7), NOTHING, "the oldest has made room");
+        assert_eq!((cleared.up_to(199), cleared.up_to(180)), (1, 1));
+        cleared.clear();
+        assert_eq!(cleared.up_to(199), NOTHING);
+    }
+}
