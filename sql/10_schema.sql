@@ -1,3 +1,6 @@
+-- For the rest of this script only: whatever path CREATE EXTENSION runs it with, names mean what they say.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- The schema is made here, not by the control file, so that it belongs to the
 -- extension: DROP EXTENSION removes it, and nobody else owns it.
 CREATE SCHEMA jobs;

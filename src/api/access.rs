@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 
 use super::check;
 use crate::error::{Error, OrRaise, Result};
-use crate::store::access;
+use crate::store::access::{self, Role};
 
 const PRODUCER: [&str; 5] = [
     "insert",
@@ -84,7 +84,7 @@ fn revoke(role: Option<&str>) {
     run().or_raise()
 }
 
-fn grant(role: Option<&str>, what: impl Fn(&str)) {
+fn grant(role: Option<&str>, what: impl Fn(&Role)) {
     let run = || {
         let role = known(role)?;
         access::grant_schema(&role);
@@ -94,8 +94,8 @@ fn grant(role: Option<&str>, what: impl Fn(&str)) {
     run().or_raise()
 }
 
-/// A role's name as it stands in statements.
-fn known(role: Option<&str>) -> Result<String> {
+/// The role of a name.
+fn known(role: Option<&str>) -> Result<Role> {
     check::writable()?;
     let role = check::given("role", role)?;
     access::role(role).ok_or_else(|| Error::unknown_role(role))

@@ -3,69 +3,91 @@
 
 use std::ffi::CString;
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
+use crate::pg::role::as_role;
 
-/// The name of a role as it stands in statements; `None`: there is no such role.
-pub fn role(name: &str) -> Option<String> {
+/// A role, and its name as it stands in statements.
+pub struct Role {
+    /// its object id
+    pub oid: Oid,
+    /// its name, quoted where that is needed
+    pub name: String,
+}
+
+/// `None`: there is no such role.
+pub fn role(name: &str) -> Option<Role> {
     ROLE.run(&[text(name)], |rows| {
         if rows.is_empty() {
-            None
-        } else {
-            rows.text(0, 1)
+            return None;
         }
+        Some(Role {
+            oid: Oid::from(rows.datum(0, 1)?.value() as u32),
+            name: rows.text(0, 2)?,
+        })
     })
 }
 
 /// Lets a role call these functions and procedures, whatever their parameters.
-pub fn grant_functions(role: &str, names: &[&str]) {
+pub fn grant_functions(role: &Role, names: &[&str]) {
     let names: Vec<Arg> = names.iter().map(|name| text(name)).collect();
     let names = [Some(array::build(TEXT, &names))];
     for function in list(&FUNCTIONS, &names) {
-        execute(&format!("GRANT EXECUTE ON ROUTINE {function} TO {role}"));
+        execute(&format!(
+            "GRANT EXECUTE ON ROUTINE {function} TO {}",
+            role.name
+        ));
     }
 }
 
 /// Lets a role call every function and procedure but these.
-pub fn grant_functions_but(role: &str, names: &[&str]) {
+pub fn grant_functions_but(role: &Role, names: &[&str]) {
     let names: Vec<Arg> = names.iter().map(|name| text(name)).collect();
     let names = [Some(array::build(TEXT, &names))];
     for function in list(&OTHER_FUNCTIONS, &names) {
-        execute(&format!("GRANT EXECUTE ON ROUTINE {function} TO {role}"));
+        execute(&format!(
+            "GRANT EXECUTE ON ROUTINE {function} TO {}",
+            role.name
+        ));
     }
 }
 
 /// Lets a role see the schema and its types, without which nothing else is of use.
-pub fn grant_schema(role: &str) {
-    execute(&format!("GRANT USAGE ON SCHEMA jobs TO {role}"));
-    execute(&format!("GRANT USAGE ON TYPE jobs.state TO {role}"));
+pub fn grant_schema(role: &Role) {
+    execute(&format!("GRANT USAGE ON SCHEMA jobs TO {}", role.name));
+    execute(&format!("GRANT USAGE ON TYPE jobs.state TO {}", role.name));
 }
 
 /// Lets a role read every view.
-pub fn grant_views(role: &str) {
+pub fn grant_views(role: &Role) {
     for view in list(&VIEWS, &[]) {
-        execute(&format!("GRANT SELECT ON {view} TO {role}"));
+        execute(&format!("GRANT SELECT ON {view} TO {}", role.name));
     }
 }
 
 /// Lets a role see what jobs carry, in the views too.
-pub fn grant_payload(role: &str) {
-    execute(&format!("GRANT SELECT ON jobs.job TO {role}"));
+pub fn grant_payload(role: &Role) {
+    execute(&format!("GRANT SELECT ON jobs.job TO {}", role.name));
 }
 
-/// Takes everything away from a role.
-pub fn revoke(role: &str) {
-    for what in [
-        "ALL ROUTINES IN SCHEMA jobs",
-        "ALL TABLES IN SCHEMA jobs",
-        "ALL SEQUENCES IN SCHEMA jobs",
-        "TYPE jobs.state",
-        "SCHEMA jobs",
-    ] {
-        execute(&format!("REVOKE ALL ON {what} FROM {role}"));
+/// Takes everything away from a role, and what it has passed on. What somebody else granted has to be taken back in the
+/// name of that role: REVOKE leaves it alone otherwise.
+pub fn revoke(role: &Role) {
+    let grants: Vec<(Oid, String)> = GRANTS.run(&[Some(Datum::from(role.oid))], |rows| {
+        (0..rows.len())
+            .filter_map(|row| {
+                let grantor = Oid::from(rows.datum(row, 1)?.value() as u32);
+                Some((grantor, rows.text(row, 2)?))
+            })
+            .collect()
+    });
+    for (grantor, what) in grants {
+        as_role(grantor, || {
+            execute(&format!("REVOKE ALL ON {what} FROM {} CASCADE", role.name))
+        });
     }
 }
 
@@ -89,7 +111,7 @@ fn execute(statement: &str) {
 }
 
 static ROLE: Plan = Plan::new(
-    "SELECT quote_ident(r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname = $1",
+    "SELECT r.oid, pg_catalog.quote_ident(r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname = $1",
     &[TEXT],
 );
 macro_rules! functions {
@@ -108,4 +130,24 @@ static VIEWS: Plan = Plan::new(
     "SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
       WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'v' ORDER BY 1",
     &[],
+);
+// Column privileges go with those of the table. An owner's own rights stay.
+static GRANTS: Plan = Plan::new(
+    "SELECT DISTINCT e.grantor, o.what, o.what = 'SCHEMA jobs'
+       FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::pg_catalog.regclass::text AS what, a.acl, c.relowner AS owner
+               FROM pg_catalog.pg_class c,
+                    LATERAL (SELECT c.relacl AS acl
+                             UNION ALL SELECT t.attacl FROM pg_catalog.pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped) a
+              WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace
+             UNION ALL
+             SELECT 'ROUTINE ' || p.oid::pg_catalog.regprocedure::text, p.proacl, p.proowner
+               FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'jobs'::pg_catalog.regnamespace
+             UNION ALL
+             SELECT 'TYPE ' || t.oid::pg_catalog.regtype::text, t.typacl, t.typowner
+               FROM pg_catalog.pg_type t WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace
+             UNION ALL
+             SELECT 'SCHEMA jobs', n.nspacl, n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname = 'jobs') o,
+            LATERAL pg_catalog.aclexplode(o.acl) e
+      WHERE e.grantee = $1 AND e.grantee <> o.owner ORDER BY 3, 2, 1",
+    &[pg_sys::OIDOID],
 );

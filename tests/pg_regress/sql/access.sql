@@ -1,0 +1,265 @@
+-- Who may do what: jobs.grant_producer, grant_worker, grant_viewer, grant_admin and revoke.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+create role jobs_access_none;
+create role jobs_access_producer;
+create role jobs_access_worker;
+create role jobs_access_viewer;
+create role jobs_access_admin;
+create temp table who as select n, who, 'jobs_access_' || who as role from unnest('{none,producer,worker,viewer,admin}'::text[]) with ordinality as u(who, n);
+
+-- Every object of the schema, and what a role may do with it, in the letters of \dp.
+create temp view objects as
+  select 'routine' as kind, oid, proname::text as name from pg_proc where pronamespace = to_regnamespace('jobs')
+  union all select case relkind when 'v' then 'view' when 'S' then 'sequence' when 'r' then 'table' else 'relation ' || relkind::text end, oid, relname::text
+    from pg_class where relnamespace = to_regnamespace('jobs') and relkind not in ('i', 't')
+  union all select 'type', oid, typname::text from pg_type where typnamespace = to_regnamespace('jobs') and typtype not in ('c') and typcategory <> 'A'
+  union all select 'schema', oid, 'jobs' from pg_namespace where nspname = 'jobs';
+create function pg_temp.may(role text, kind text, object oid) returns text language sql as $$
+  select coalesce(nullif(case kind
+    when 'routine' then case when has_function_privilege(role, object, 'execute') then 'X' else '' end
+    when 'schema' then concat(case when has_schema_privilege(role, object, 'usage') then 'U' end, case when has_schema_privilege(role, object, 'create') then 'C' end)
+    when 'type' then case when has_type_privilege(role, object, 'usage') then 'U' else '' end
+    when 'sequence' then (select string_agg(l, '' order by l) from (values ('r', 'select'), ('w', 'update'), ('U', 'usage')) v(l, p) where has_sequence_privilege(role, object, p))
+    else (select string_agg(l, '' order by l) from (values ('r', 'select'), ('a', 'insert'), ('w', 'update'), ('d', 'delete'), ('D', 'truncate'), ('x', 'references'), ('t', 'trigger')) v(l, p)
+           where has_table_privilege(role, object, p) or (p in ('select', 'insert', 'update', 'references') and has_any_column_privilege(role, object, p)))
+  end, ''), '-') $$;
+create temp view matrix as
+  select kind, none, producer, worker, viewer, admin, string_agg(name, ' ' order by name collate "C") as objects
+    from objects, lateral (select pg_temp.may('jobs_access_none', kind, oid) as none, pg_temp.may('jobs_access_producer', kind, oid) as producer, pg_temp.may('jobs_access_worker', kind, oid) as worker,
+                                  pg_temp.may('jobs_access_viewer', kind, oid) as viewer, pg_temp.may('jobs_access_admin', kind, oid) as admin) m
+   group by 1, 2, 3, 4, 5, 6;
+
+-- Nobody may do anything.
+select distinct none, producer, worker, viewer, admin from matrix;
+-- Granted.
+select jobs.grant_producer('jobs_access_producer');
+select jobs.grant_worker('jobs_access_worker');
+select jobs.grant_viewer('jobs_access_viewer');
+select jobs.grant_admin('jobs_access_admin');
+select kind, none, producer, worker, viewer, admin, objects from matrix order by kind, none, producer, worker, viewer, admin, objects;
+-- Nothing can be passed on, and nothing went to PUBLIC.
+select count(*) filter (where e.is_grantable and e.grantee <> o.owner) as grantable, count(*) filter (where e.grantee = 0) as public from (
+  select proacl as acl, proowner as owner from pg_proc where pronamespace = 'jobs'::regnamespace
+  union all select relacl, relowner from pg_class where relnamespace = 'jobs'::regnamespace
+  union all select attacl, relowner from pg_attribute a join pg_class c on c.oid = attrelid where relnamespace = 'jobs'::regnamespace
+  union all select typacl, typowner from pg_type where typnamespace = 'jobs'::regnamespace
+  union all select nspacl, nspowner from pg_namespace where nspname = 'jobs') o, aclexplode(o.acl) e;
+
+-- Really tried: each routine with nulls, each relation in every way, by each role; refused exactly where the matrix says so.
+create temp table tries as
+  select kind, oid, name, case when kind <> 'routine' then '' else 'X' end as letter,
+         format('%s jobs.%I(%s)', case when (select prokind = 'p' from pg_proc p where p.oid = o.oid) then 'call' else 'select' end, name,
+                (select string_agg('null::' || format_type(t, null), ', ' order by n) from pg_proc p, unnest(p.proargtypes) with ordinality as u(t, n) where p.oid = o.oid)) as statement
+    from objects o where kind = 'routine'
+  union all select kind, oid, name, l, format(s, name) from objects,
+    (values ('r', 'select count(*) from (select from jobs.%I limit 1) x'), ('d', 'delete from jobs.%I where false'), ('a', 'insert into jobs.%I default values'), ('D', 'truncate jobs.%I'), ('x', 'create temp table x as select * from jobs.%I for update'), ('t', 'create trigger x before truncate on jobs.%I execute function suppress_redundant_updates_trigger()')) v(l, s)
+   where kind in ('table', 'view')
+  union all select kind, oid, name, 'w', format('update jobs.%I set %I = null where false', name, (select attname from pg_attribute where attrelid = oid and attnum = 1)) from objects where kind in ('table', 'view')
+  union all select kind, oid, name, l, format(s, name) from objects, (values ('r', 'select last_value from jobs.%I'), ('w', 'select setval(''jobs.%I'', 1)'), ('U', 'select nextval(''jobs.%I'')')) v(l, s) where kind = 'sequence'
+  union all select kind, oid, name, 'C', 'create table jobs.x ()' from objects where kind = 'schema'
+  union all select kind, oid, name, 'U', 'create temp table x (x jobs.' || name || ')' from objects where kind = 'type';
+create temp table answers (who text, kind text, name text, letter text, statement text, may boolean, answer text);
+grant select on who, tries to public;
+grant insert on answers to public;
+create function pg_temp.try_all(as_who text) returns bigint language plpgsql as $$
+declare t record; done bigint := 0;
+begin
+  execute 'set local role jobs_access_' || as_who;
+  for t in select * from tries loop
+    begin
+      execute t.statement;
+      raise exception 'it works' using errcode = 'ZZ000';
+    exception when others then
+      done := done + 1;
+      insert into answers values (as_who, t.kind, t.name, t.letter, t.statement, strpos(pg_temp.may(current_user, t.kind, t.oid), t.letter) > 0, sqlstate);
+    end;
+  end loop;
+  reset role;
+  return done;
+end $$;
+select count(distinct tried) as as_many, min(tried) = (select count(*) from tries) as every_one from (select pg_temp.try_all(who) as tried from who) x;
+-- (Writing a view is refused for what it is before rights are looked at.)
+update answers set answer = 'refused' where answer = '42501' or kind = 'view' and letter <> 'r' and answer in ('55000', '42809');
+select who, statement, may, answer from answers where (answer <> 'refused') is distinct from may order by 1, 2;
+select who, count(*) filter (where kind = 'routine' and answer <> 'refused') as routines, count(*) filter (where kind <> 'routine' and answer <> 'refused') as others from answers group by 1 order by 1;
+select distinct kind, letter, answer from answers where kind <> 'routine' and answer <> 'refused' order by 1, 2;
+
+-- What a producer, a worker, a viewer and an admin are for, done by each.
+set role jobs_access_producer;
+select id, state from jobs.insert('mail', '{"secret": "args"}', '{"by_args": true}', meta => '{"secret": "meta"}', tags => '{shown}');
+select id, unique_skipped_as_duplicate from jobs.insert('mail', '{"secret": "args"}', '{"by_args": true}');
+select count(*) from jobs.insert_many('[{"kind": "mail"}, {"kind": "mail"}]');
+select count(*) from jobs.insert_batch('mail', array['{"secret": "args 2"}', '{"secret": "args 3"}']::jsonb[]);
+select length(jobs.unique_key('mail', '{}', '{"by_kind": true}')), jsonb_typeof(jobs.ojs_manifest()) as manifest;
+select id from jobs.fetch();
+select id from jobs.jobs;
+select id from jobs.job;
+select jobs.cancel(1);
+select holder from jobs.explain_unique('mail', '{}', '{"by_kind": true}');
+reset role;
+set role jobs_access_worker;
+select id, args, meta from jobs.fetch(worker => 'w', max_jobs => 3);
+call jobs.wait(timeout => '0');
+select id from jobs.insert('mail');
+select state from jobs.jobs;
+reset role;
+select (jobs.heartbeat(id, token, progress => '{"secret": "progress"}')).cancel_requested from jobs.jobs where id = 1;
+select jobs.complete(id, token, '{"secret": "output"}') from jobs.jobs where id = 2;
+-- An admin may define, which shows in a view.
+set role jobs_access_admin;
+select jobs.schedule('nightly', '@daily', 'mail', '{"secret": "periodic args"}', meta => '{"secret": "periodic meta"}') is not null as scheduled;
+select jobs.define_kind('mail', priority => 2);
+select jobs.pause_queue('q'), jobs.resume_queue('q');
+select count(*) > 0 as maintained from jobs.maintain() where error is null;
+select jobs.pause_maintenance(), paused_by = session_user as by_the_session from jobs.maintenance limit 1;
+select distinct paused_by = session_user as by_the_session_user from jobs.maintenance;
+select jobs.resume_maintenance();
+select holder, would from jobs.explain_unique('mail', '{"secret": "args"}', '{"by_args": true}');
+select jobs.grant_viewer('jobs_access_none');
+select jobs.grant_admin('jobs_access_admin');
+select jobs.revoke('jobs_access_viewer');
+select jobs.installed();
+grant execute on function jobs.grant_viewer(text) to jobs_access_admin;
+update jobs.job set kind = 'x';
+update jobs.errors set error = 'x';
+select job_id from jobs.ready;
+reset role;
+
+-- What jobs carry is hidden from a viewer and shown to an admin, in every view and function that reads.
+select (jobs.fail(id, token, 'error text', '1 hour', details => '{"type": "shown"}')).state from jobs.jobs where id = 3;
+set role jobs_access_viewer;
+select id, state, kind, args, meta, tags, progress, output from jobs.jobs order by id;
+select name, kind, args, meta from jobs.periodic;
+reset role;
+set role jobs_access_admin;
+select id, state, kind, args, meta, tags, progress, output from jobs.jobs order by id;
+select name, kind, args, meta from jobs.periodic;
+reset role;
+-- Any column of any view, and of the functions that a viewer may call: the word is nowhere.
+create function pg_temp.leaks() returns table (source text, secrets bigint) language plpgsql as $$
+begin
+  for source in select relname from pg_class where relnamespace = 'jobs'::regnamespace and relkind = 'v' union all select 'health()' union all select 'metrics()' order by 1 loop
+    execute format('select count(*) from jobs.%s x where x::text ~ ''secret''', source) into secrets;
+    return next;
+  end loop;
+end $$;
+create function pg_temp.peek(anyelement) returns boolean cost 0.0000001 language plpgsql as $$ begin raise warning 'seen: %', $1; return true; end $$;
+set role jobs_access_viewer;
+select * from pg_temp.leaks();
+-- By no way around: conditions that look, functions that are cheaper than the view's own, statistics, plans, locks.
+select count(*) from jobs.jobs where args is not null or meta is not null or progress is not null or output is not null or not pg_temp.peek(args) and not pg_temp.peek(output);
+select count(*) from jobs.jobs where state = 'completed' and output->>'secret' = 'output';
+select count(*) from jobs.periodic where args is not null or meta is not null;
+select count(*) from pg_stats where schemaname = 'jobs';
+select pg_temp.code('lock table jobs.jobs in ' || mode || ' mode') from unnest('{access share,row share,row exclusive,share,access exclusive}'::text[]) mode;
+select id from jobs.jobs for update;
+reset role;
+set role jobs_access_admin;
+select * from pg_temp.leaks();
+reset role;
+-- A kept plan asks anew who reads.
+prepare payload as select count(args) as args, count(output) as output from jobs.jobs;
+execute payload;
+set role jobs_access_viewer;
+execute payload;
+reset role;
+execute payload;
+deallocate payload;
+-- SELECT on a few columns of the table is not enough; on the table it is. Granted by hand, that makes a viewer that sees everything.
+grant select (id, args) on jobs.job to jobs_access_viewer;
+set role jobs_access_viewer;
+select count(args) from jobs.jobs;
+reset role;
+revoke select (id, args) on jobs.job from jobs_access_viewer;
+grant select on jobs.job to jobs_access_viewer;
+set role jobs_access_viewer;
+select count(args) > 0 as sees from jobs.jobs;
+reset role;
+revoke select on jobs.job from jobs_access_viewer;
+
+-- Granted twice, and two at once: nothing else.
+create temp table before as select * from matrix;
+select jobs.grant_producer('jobs_access_producer'), jobs.grant_worker('jobs_access_worker'), jobs.grant_viewer('jobs_access_viewer'), jobs.grant_admin('jobs_access_admin');
+(table before except table matrix) union all (table matrix except table before);
+select jobs.grant_producer('jobs_access_none'), jobs.grant_worker('jobs_access_none');
+select string_agg(name, ' ' order by name) as producer_and_worker from objects where kind = 'routine' and pg_temp.may('jobs_access_none', kind, oid) = 'X';
+select jobs.revoke('jobs_access_none');
+-- Undone with its transaction.
+begin;
+select jobs.grant_viewer('jobs_access_none');
+rollback;
+select distinct none from matrix;
+
+-- Taken away: all of it, also what was granted by hand, column by column, by others, and what was passed on.
+grant all on schema jobs to jobs_access_producer;
+grant all on all tables in schema jobs to jobs_access_producer with grant option;
+grant all on all sequences in schema jobs to jobs_access_producer;
+grant all on all routines in schema jobs to jobs_access_producer with grant option;
+grant update (args) on jobs.job to jobs_access_producer;
+grant usage on type jobs.state, jobs.job to jobs_access_producer;
+set role jobs_access_producer;
+grant select, delete on jobs.running to jobs_access_worker, jobs_access_viewer;
+grant execute on function jobs.cancel(bigint, text, boolean) to jobs_access_worker;
+grant select (id) on jobs.job to jobs_access_worker;
+reset role;
+select pg_temp.may('jobs_access_worker', 'table', 'jobs.running'::regclass) as running, pg_temp.may('jobs_access_worker', 'table', 'jobs.job'::regclass) as job, pg_temp.may('jobs_access_worker', 'routine', 'jobs.cancel'::regproc) as cancel;
+-- Of a role that was granted by another one. Others keep what they have.
+select jobs.revoke('jobs_access_worker');
+select distinct worker from matrix;
+select pg_temp.may('jobs_access_viewer', 'table', 'jobs.running'::regclass) as viewer;
+select jobs.revoke('jobs_access_producer');
+select distinct producer from matrix;
+select pg_temp.may('jobs_access_viewer', 'table', 'jobs.running'::regclass) as viewer;
+select jobs.revoke('jobs_access_viewer'), jobs.revoke('jobs_access_admin');
+select distinct none, producer, worker, viewer, admin from matrix;
+-- Of who has nothing, and again.
+select jobs.revoke('jobs_access_none'), jobs.revoke('jobs_access_admin');
+-- The owner keeps its own.
+select jobs.revoke(session_user);
+select relname, relacl::text ~ ('\m' || session_user || '=arwdDxt') as all_of_it from pg_class where oid = 'jobs.job'::regclass;
+
+-- Bad input.
+select c as call, pg_temp.try('select jobs.' || c) from (select format('%s(%s)', f, a) as c from unnest('{grant_producer,grant_worker,grant_viewer,grant_admin,revoke}'::text[]) with ordinality as u(f, n),
+  unnest(array['null', '''nosuch''', '''public''']) with ordinality as v(a, m) order by n, m) x;
+select pg_temp.try(format('select jobs.grant_viewer(%L)', r)) from unnest('{"",PUBLIC,current_user,session_user,none,JOBS_ACCESS_NONE,"jobs_access_none ","jobs_access_none, jobs_access_viewer","\"jobs_access_none\"","jobs_access_none with grant option"}'::text[]) r;
+begin read only;
+select pg_temp.code(format('select jobs.%s(''jobs_access_none'')', f)) from unnest('{grant_producer,grant_worker,grant_viewer,grant_admin,revoke}'::text[]) f;
+rollback;
+-- Names that have to be quoted, and names that are words of the language.
+create role "Weird ""Role""; drop table jobs.job; --";
+create role "current_user";
+create role "Group";
+create role "jobs access\' ü";
+create temp table odd as select rolname from pg_roles where rolname in ('Weird "Role"; drop table jobs.job; --', 'current_user', 'Group', 'jobs access\'' ü');
+set standard_conforming_strings = off;
+set escape_string_warning = off;
+set quote_all_identifiers = on;
+select count(*) from (select jobs.grant_viewer(rolname) from odd) x;
+reset quote_all_identifiers;
+reset standard_conforming_strings;
+reset escape_string_warning;
+select rolname, pg_temp.may(rolname, 'view', 'jobs.jobs'::regclass), pg_temp.may(rolname, 'routine', 'jobs.health'::regproc), pg_temp.may(rolname, 'table', 'jobs.job'::regclass) from odd order by 1;
+select distinct none, producer, worker, viewer, admin from matrix;
+set role "Weird ""Role""; drop table jobs.job; --";
+select count(*) > 0 as jobs, count(args) as args from jobs.jobs;
+reset role;
+-- A role that was granted something cannot be dropped; after revoke it can.
+select pg_temp.code('drop role "current_user"');
+select count(*) from (select jobs.revoke(rolname) from odd) x;
+drop role "Weird ""Role""; drop table jobs.job; --", "current_user", "Group", "jobs access\' ü";
+
+-- Members of a role may what it may.
+select jobs.grant_producer('jobs_access_producer');
+grant jobs_access_producer to jobs_access_none;
+set role jobs_access_none;
+select state from jobs.insert('by a member');
+reset role;
+revoke jobs_access_producer from jobs_access_none;
+-- Dropped and made again, the extension has granted nothing.
+drop extension jobs;
+create extension jobs;
+select distinct none, producer, worker, viewer, admin from matrix;
+drop role jobs_access_none, jobs_access_producer, jobs_access_worker, jobs_access_viewer, jobs_access_admin;
