@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest regress isolation server examples doc)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples doc)
 
 declare -gA PASSED FAILED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -176,6 +176,63 @@ suite_server() {
   if [[ -z $1 || ${1%%:*} == histories ]]; then need_faults; fi
   if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
   libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
+}
+
+# --- pgspot: the scripts that CREATE EXTENSION and ALTER EXTENSION .. UPDATE run as superuser ------------------------------
+
+# Every finding counts, warnings too. FILTER is a part of a script's name.
+suite_pgspot() {
+  local dir=$TMP/pgspot extension=$PG/share/postgresql/$PG_MAJOR/extension version script name
+  if ! is_pgspot; then
+    check pgspot "pgspot $PGSPOT_VERSION is not there, ./dev setup says why" false
+    return
+  fi
+  need_extension
+  mkdir -p "$dir"
+  version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" "$extension/jobs.control")
+  for script in "$extension/jobs--$version.sql" sql/jobs--*--*.sql; do
+    name=$(basename "$script" .sql)
+    [[ $name != *'*'* && $name == *"$1"* ]] || continue
+    check pgspot "$name" pgspot_clean "$dir" "$script"
+  done
+
+  # What is planted is found by its code, in both kinds of scripts; without it they are clean.
+  cp "$extension/jobs--$version.sql" "$dir/jobs--planted.sql"
+  echo "CREATE FUNCTION jobs.planted() RETURNS int LANGUAGE c SECURITY DEFINER AS 'MODULE_PATHNAME', 'planted';" >>"$dir/jobs--planted.sql"
+  check pgspot "control: a function without a search_path of its own is found" pgspot_finds "$dir" "$dir/jobs--planted.sql" PS003
+  version=$(ls sql/install | sed -n 's/^jobs--\(.*\)\.sql$/\1/p' | head -n 1)
+  local upgrade=$dir/jobs--$version--planted.sql set='SET LOCAL search_path = pg_catalog, pg_temp;'
+  echo "$set ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';" >"$upgrade"
+  check pgspot "an upgrade script that sets its search_path is clean" pgspot_clean "$dir" "$upgrade"
+  echo "ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';" >"$upgrade"
+  check pgspot "control: an upgrade script that does not is found, whatever the earlier script sets" pgspot_finds "$dir" "$upgrade" PS001
+  echo "$set CREATE OR REPLACE FUNCTION public.planted() RETURNS int LANGUAGE c AS 'MODULE_PATHNAME', 'planted';" >"$upgrade"
+  check pgspot "control: a function that somebody else may have made is found" pgspot_finds "$dir" "$upgrade" PS002
+}
+
+# An upgrade script is read after the install script that it starts from. How careful that one was does not matter, it has
+# run; but what it has created the upgrade may replace.
+pgspot_run() { # DIRECTORY SCRIPT
+  local name from earlier
+  name=$(basename "$2" .sql)
+  from=$(sed -n 's/^jobs--\(.*\)--.*/\1/p' <<<"$name")
+  if [[ ! $from ]]; then
+    "$PGSPOT" "$2" >"$1/$name.out"
+    return
+  fi
+  earlier=$1/earlier.sql
+  { echo "SET search_path = pg_catalog, pg_temp;" && cat "sql/install/jobs--$from.sql" && echo "RESET search_path;"; } >"$earlier" &&
+    "$PGSPOT" -a "$earlier" "$2" >"$1/$name.out"
+}
+
+pgspot_clean() { # DIRECTORY SCRIPT
+  pgspot_run "$@" || { cat "$1/$(basename "$2" .sql).out"; return 1; }
+}
+
+pgspot_finds() { # DIRECTORY SCRIPT CODE; this and nothing else
+  local out
+  out=$1/$(basename "$2" .sql).out
+  refuses pgspot_run "$1" "$2" && grep -q "^$3:" "$out" && refuses grep -E '^PS[0-9]+:' <(grep -v "^$3:" "$out")
 }
 
 # --- regress and isolation: golden files ------------------------------------------------------------------------------
