@@ -106,7 +106,8 @@ static RESTORING: Plan = Plan::new(
     "SELECT 'info', 'restoring', 'maintenance waits while pg_restore is connected to this database', 'Nothing is to be done.'
       WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
                      WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-                       AND a.application_name = 'pg_restore')",
+                       AND a.application_name = 'pg_restore'
+                       AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))",
     &[],
 );
 
