@@ -65,7 +65,7 @@ macro_rules! who {
             $of,
             ".pid, ",
             $of,
-            ".backend_type, COALESCE((SELECT u.rolname::text FROM pg_catalog.pg_authid u WHERE u.oid = ",
+            ".backend_type, COALESCE((SELECT u.rolname::text FROM pg_catalog.pg_roles u WHERE u.oid = ",
             $of,
             ".usesysid), '-'), COALESCE(', ' || NULLIF(",
             $of,
@@ -143,7 +143,7 @@ static OLD_SNAPSHOTS: Plan = Plan::new(
 static PREPARED: Plan = Plan::new(
     concat!(
         "SELECT CASE WHEN p.prepared < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'old_snapshot',
-                format('transaction %L of user %s has been prepared for %s', p.gid, (SELECT u.rolname FROM pg_catalog.pg_authid u WHERE u.oid = p.ownerid), ",
+                format('transaction %L of user %s has been prepared for %s', p.gid, (SELECT u.rolname FROM pg_catalog.pg_roles u WHERE u.oid = p.ownerid), ",
         age!("p.prepared"),
         "), format('It holds its locks and keeps dead rows until it ends: COMMIT PREPARED %L or ROLLBACK PREPARED.', p.gid)
            FROM pg_catalog.pg_prepared_xact() p
