@@ -200,7 +200,11 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
 async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
     let postgres = cluster.connect("postgres").await;
-    run(&postgres, "create role installer login superuser").await;
+    run(
+        &postgres,
+        "create role mallory; create role installer login superuser",
+    )
+    .await;
     run(&postgres, "create database hers owner installer").await;
     let installer = as_role(&cluster, "installer", "hers").await;
     run(&installer, "create extension jobs").await;
