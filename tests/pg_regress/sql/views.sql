@@ -44,7 +44,28 @@ select pg_temp.code(s) from (values ($$delete from jobs.jobs$$), ($$update jobs.
 begin read only;
 select count(*) > 0 as readable from jobs.jobs, jobs.queues, jobs.errors;
 commit;
--- Each object of the schema explains itself.
-select proname as silent from pg_proc where pronamespace = 'jobs'::regnamespace and obj_description(oid, 'pg_proc') is null;
-select relname as silent from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'v', 'S', 'p') and obj_description(oid, 'pg_class') is null;
-select obj_description('jobs'::regnamespace, 'pg_namespace') is not null as schema, obj_description('jobs.state'::regtype, 'pg_type') is not null as state, (select obj_description(oid, 'pg_extension') from pg_extension where extname = 'jobs') is not null as extension;
+-- Each object of the extension explains itself, and so does each column of its views.
+create temp view silent as
+select pg_describe_object(d.classid, d.objid, d.objsubid) as silent from pg_depend d
+ where d.refclassid = 'pg_extension'::regclass and d.refobjid = (select oid from pg_extension where extname = 'jobs') and d.deptype = 'e'
+   and coalesce(obj_description(d.objid, d.classid::regclass::text), '') = ''
+ union all
+select pg_describe_object('pg_class'::regclass, a.attrelid, a.attnum) from pg_attribute a join pg_class c on c.oid = a.attrelid
+ where c.relnamespace = 'jobs'::regnamespace and c.relkind in ('v', 'm') and a.attnum > 0 and not a.attisdropped and coalesce(col_description(a.attrelid, a.attnum), '') = '';
+select * from silent;
+select (select obj_description(oid, 'pg_extension') from pg_extension where extname = 'jobs') is not null as extension;
+-- What is in the schema belongs to the extension, so that nothing escapes the check.
+select relname as stranger from pg_class c where relnamespace = 'jobs'::regnamespace and relkind not in ('i', 't') and not exists (select from pg_depend where objid = c.oid and deptype = 'e');
+select proname as stranger from pg_proc p where pronamespace = 'jobs'::regnamespace and not exists (select from pg_depend where objid = p.oid and deptype = 'e');
+-- Control: what is silent is found.
+begin;
+comment on schema jobs is null;
+comment on type jobs.state is null;
+comment on sequence jobs.job_seq is null;
+comment on table jobs.job is null;
+comment on view jobs.queues is null;
+comment on column jobs.queues.paused is null;
+comment on function jobs.health() is null;
+comment on procedure jobs.wait(text, interval) is null;
+select * from silent order by silent collate "C";
+rollback;
