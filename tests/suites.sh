@@ -357,7 +357,23 @@ suite_doc() {
     check doc "control: a wrong output is found" refuses doc_compare "${block%.expected}" >/dev/null
     break
   done
+  doc_reference "$dir"
   end_server doc
+}
+
+# docs/reference.md is what the COMMENTs say now.
+doc_reference() { # DIRECTORY
+  local psql=("$PG_BIN/psql" -X -q -h "$1" -U postgres)
+  as_pg "${psql[@]}" -d postgres -c "create database reference"
+  as_pg "${psql[@]}" -d reference -c "create extension jobs"
+  check doc "docs/reference.md is up to date; if this is right: ./dev reference" doc_reference_is_current "$1"
+  check doc "it leaves out nothing" refuses grep -nE 'NO COMMENT|NO SUCH|Not in any section' docs/reference.md
+  as_pg "${psql[@]}" -d reference -c "comment on column jobs.queues.paused is 'something else'"
+  check doc "control: another COMMENT is found" refuses doc_reference_is_current "$1" >/dev/null
+}
+
+doc_reference_is_current() { # DIRECTORY
+  make_reference "$1" reference | diff -u --label docs/reference.md --label generated docs/reference.md -
 }
 
 doc_document() { # DOCUMENT DIRECTORY
