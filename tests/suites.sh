@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples doc)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples monitoring doc)
 
 declare -gA PASSED FAILED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -342,6 +342,8 @@ checksums_match() { # TREE
   diff <(jobs_sql "select output->>'sha256' || '  ' || (args->>'path') from jobs.jobs where state = 'completed' order by 1") \
     <(cd "$1" && sha256sum "$1"/sub/* | sort)
 }
+
+source tests/monitoring.sh
 
 # --- doc: the examples in README.md and docs/ --------------------------------------------------------------------------------
 
