@@ -65,7 +65,7 @@ comment on sequence jobs.job_seq is null;
 comment on table jobs.job is null;
 comment on view jobs.queues is null;
 comment on column jobs.queues.paused is null;
-comment on function jobs.health() is null;
+comment on function jobs.metrics() is null;
 comment on procedure jobs.wait(text, interval) is null;
 select * from silent order by silent collate "C";
 rollback;
