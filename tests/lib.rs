@@ -19,5 +19,8 @@ mod cluster;
 mod helpers;
 
 pub use cluster::{Builder, Cluster, Mode};
-pub use helpers::{poll_until, rng, sqlstate};
+pub use helpers::{
+    SOON, becomes, flood, insert, number, poll_until, promptly, rng, sqlstate, state, workers,
+    workers_become,
+};
 pub use tokio_postgres::Client;

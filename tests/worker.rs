@@ -2,65 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, Mode, poll_until};
-
-const SOON: Duration = Duration::from_secs(20);
-
-async fn state(db: &Client, id: i64) -> Option<String> {
-    db.query_opt("select state::text from jobs.jobs where id = $1", &[&id])
-        .await
-        .unwrap()
-        .map(|row| row.get(0))
-}
-
-async fn insert(db: &Client, arguments: &str) -> i64 {
-    db.query_one(&format!("select id from jobs.insert({arguments})"), &[])
-        .await
-        .unwrap()
-        .get(0)
-}
-
-async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.unwrap().get(0)
-}
-
-/// Processes that maintain a database: connected to it, under the worker's name.
-async fn workers(db: &Client, database: &str) -> i64 {
-    number(
-        db,
-        &format!(
-            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and datname = '{database}'"
-        ),
-    )
-    .await
-}
-
-async fn becomes(db: &Client, id: i64, wanted: &str) {
-    poll_until(&format!("job {id} is {wanted}"), SOON, async || {
-        state(db, id).await.as_deref() == Some(wanted)
-    })
-    .await;
-}
-
-async fn workers_become(db: &Client, database: &str, count: i64) {
-    poll_until(
-        &format!("{count} workers in {database}"),
-        SOON,
-        async || workers(db, database).await == count,
-    )
-    .await;
-}
-
-/// Many jobs that are due at once: a pass that takes a while.
-async fn flood(db: &Client, jobs: i64) {
-    db.execute(
-        "select count(*) from jobs.insert_batch('flood', array(select jsonb_build_object('n', n) from generate_series(1, $1::bigint) n),
-           scheduled_at => clock_timestamp() + '1.5 seconds')",
-        &[&jobs],
-    )
-    .await
-    .unwrap();
-}
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, becomes, flood, insert, number, poll_until, promptly, state,
+    workers, workers_become,
+};
 
 #[tokio::test]
 async fn schedules_rescues_expires_and_prunes() {
@@ -283,30 +228,18 @@ async fn does_not_block_drop_database() {
     let db = cluster.database("original").await;
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '3 s'").await;
     drop(db);
-    retry_while_in_use(&postgres, "create database copy template original").await;
+    promptly(&postgres, "create database copy template original").await;
     let copy = cluster.connect("copy").await;
     becomes(&copy, id, "available").await;
     drop(copy);
-    retry_while_in_use(&postgres, "alter database copy rename to moved").await;
+    promptly(&postgres, "alter database copy rename to moved").await;
 }
 
 /// DROP DATABASE gives others 5 seconds to go.
 async fn drop_database(postgres: &Client, name: &str) {
-    retry_while_in_use(postgres, &format!("drop database {name}")).await;
+    promptly(postgres, &format!("drop database {name}")).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(workers(postgres, name).await, 0);
-}
-
-/// Our own dropped connection may take a moment to go; the worker must not take the 5
-/// seconds that the command waits, so that the first or second try succeeds.
-async fn retry_while_in_use(postgres: &Client, sql: &str) {
-    let begun = Instant::now();
-    postgres.batch_execute(sql).await.unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{sql} took {:?}",
-        begun.elapsed()
-    );
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ impl Cluster {
     pub async fn database(&self, name: &str) -> Client {
         let postgres = self.connect("postgres").await;
         postgres
-            .batch_execute(&format!("create database {name}"))
+            .batch_execute(&format!("create database \"{name}\""))
             .await
             .expect("create database");
         let client = self.connect(name).await;
@@ -183,9 +183,14 @@ impl Cluster {
 
     /// Starts a stopped server and waits until it accepts connections.
     pub fn start_again(&self) {
+        self.start_with("");
+    }
+
+    /// The same with options on the server's command line.
+    pub fn start_with(&self, options: &str) {
         self.run(
             self.pg_ctl("start")
-                .args(["-w", "-s", "-l"])
+                .args(["-w", "-s", "-o", options, "-l"])
                 .arg(self.log_file()),
         );
     }
@@ -238,6 +243,16 @@ impl Cluster {
             .next()
             .and_then(|pid| pid.parse().ok())
             .expect("a process id")
+    }
+
+    /// The processor time that a process of the server has used so far.
+    pub fn cpu_of(&self, pid: u32) -> Duration {
+        processor_time(pid, 13)
+    }
+
+    /// The same of all processes of the server that have ended since it was started.
+    pub fn cpu_of_ended_children(&self) -> Duration {
+        processor_time(self.postmaster(), 15)
     }
 
     /// A standby of this cluster, streaming from it.
@@ -458,6 +473,21 @@ fn children(pid: u32) -> Vec<u32> {
     list.split_whitespace()
         .map(|pid| pid.parse().expect("a process id"))
         .collect()
+}
+
+/// Two fields of /proc/PID/stat, counted from 0, that are in user and in system mode.
+fn processor_time(pid: u32, field: usize) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("/proc");
+    // The second field is a name and may have spaces.
+    let (_, behind_name) = stat.rsplit_once(") ").expect("a name");
+    let ticks: u64 = behind_name
+        .split(' ')
+        .skip(field - 2)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().expect("ticks"))
+        .sum();
+    // Linux shows a hundred ticks a second to programs.
+    Duration::from_millis(ticks * 10)
 }
 
 fn is_alive(pid: u32) -> bool {

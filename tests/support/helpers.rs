@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use tokio_postgres::Client;
+
+/// How long a test waits for what the background worker does by itself.
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has passed.
 pub async fn poll_until<F, Fut>(what: &str, timeout: Duration, mut condition: F)
@@ -42,4 +46,77 @@ pub fn sqlstate<T>(result: Result<T, tokio_postgres::Error>) -> String {
             None => error.to_string(),
         },
     }
+}
+
+/// A job's state; `None` if it is gone.
+pub async fn state(db: &Client, id: i64) -> Option<String> {
+    db.query_opt("select state::text from jobs.jobs where id = $1", &[&id])
+        .await
+        .unwrap()
+        .map(|row| row.get(0))
+}
+
+/// Inserts a job with these arguments, as SQL has them; its id.
+pub async fn insert(db: &Client, arguments: &str) -> i64 {
+    db.query_one(&format!("select id from jobs.insert({arguments})"), &[])
+        .await
+        .unwrap()
+        .get(0)
+}
+
+/// The one number that a statement returns.
+pub async fn number(db: &Client, sql: &str) -> i64 {
+    db.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// Processes that maintain a database: connected to it, under the worker's name.
+pub async fn workers(db: &Client, database: &str) -> i64 {
+    number(
+        db,
+        &format!(
+            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and datname = '{database}'"
+        ),
+    )
+    .await
+}
+
+/// Waits until a job has this state.
+pub async fn becomes(db: &Client, id: i64, wanted: &str) {
+    poll_until(&format!("job {id} is {wanted}"), SOON, async || {
+        state(db, id).await.as_deref() == Some(wanted)
+    })
+    .await;
+}
+
+/// Waits until so many processes maintain a database.
+pub async fn workers_become(db: &Client, database: &str, count: i64) {
+    poll_until(
+        &format!("{count} workers in {database}"),
+        SOON,
+        async || workers(db, database).await == count,
+    )
+    .await;
+}
+
+/// Many jobs that are due at once: a pass that takes a while.
+pub async fn flood(db: &Client, jobs: i64) {
+    db.execute(
+        "select count(*) from jobs.insert_batch('flood', array(select jsonb_build_object('n', n) from generate_series(1, $1::bigint) n),
+           scheduled_at => clock_timestamp() + '1.5 seconds')",
+        &[&jobs],
+    )
+    .await
+    .unwrap();
+}
+
+/// Runs a command that wants a database for itself. It gives others five seconds to leave,
+/// and our own dropped connection may take a moment; the worker must not take all of them.
+pub async fn promptly(postgres: &Client, sql: &str) {
+    let begun = Instant::now();
+    postgres.batch_execute(sql).await.expect(sql);
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{sql} took {:?}",
+        begun.elapsed()
+    );
 }
