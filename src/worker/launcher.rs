@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
 };
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
@@ -106,9 +107,13 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
         }
     }
     if refused && !*starved {
-        log!(
-            "jobs: no background worker could be started, will try again; HINT: raise max_worker_processes"
-        );
+        ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            "jobs: no background worker could be started, will try again",
+            "jobs",
+        )
+        .set_hint("Raise max_worker_processes.")
+        .report(PgLogLevel::LOG);
     }
     *starved = refused;
     wake::set_crowded(refused);
