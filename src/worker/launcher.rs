@@ -156,7 +156,7 @@ fn start(database: Oid, name: &str) -> Start {
         .map_or(Start::Refused, Start::Started)
 }
 
-/// The databases that can be connected to and are no templates; `None` if they could not be read.
+/// The databases that a worker may be in; `None` if they could not be read.
 fn databases() -> Option<Vec<(Oid, String)>> {
     process::transaction(|| {
         let mut found = Vec::new();
@@ -171,7 +171,7 @@ fn databases() -> Option<Vec<(Oid, String)>> {
                     break;
                 }
                 let row: *const pg_sys::FormData_pg_database = pg_sys::GETSTRUCT(tuple).cast();
-                if (*row).datallowconn && !(*row).datistemplate {
+                if process::is_open(&*row) {
                     found.push((
                         (*row).oid,
                         pgrx::name_data_to_str(&(*row).datname).to_string(),

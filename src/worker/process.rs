@@ -103,16 +103,39 @@ pub fn transaction<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     outcome
 }
 
-/// Whether a database can be worked in: nobody is dropping, renaming, moving or copying
-/// it. Those commands hold this lock while they wait for others to leave. The lock is
-/// held until the transaction ends.
+/// Whether a database can be worked in: it is open, and nobody is dropping, renaming,
+/// moving or copying it. Those commands hold this lock while they wait for others to
+/// leave. The lock is held until the transaction ends.
 pub fn database_is_free(database: Oid) -> bool {
-    try_lock(
+    let free = try_lock(
         pg_sys::InvalidOid,
         pg_sys::DatabaseRelationId,
         database,
         pg_sys::RowExclusiveLock,
-    )
+    );
+    free && is_still_open(database)
+}
+
+/// Whether a worker may be in a database: it lets sessions in and is no template.
+pub fn is_open(database: &pg_sys::FormData_pg_database) -> bool {
+    // What is left of an interrupted DROP DATABASE cannot be connected to.
+    let valid = database.datconnlimit != pg_sys::DATCONNLIMIT_INVALID_DB;
+    database.datallowconn && !database.datistemplate && valid
+}
+
+fn is_still_open(database: Oid) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
+    // SAFETY: in a transaction. The cache of databases can also be read by a process
+    // that is in none.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(database));
+        if row.is_null() {
+            return false;
+        }
+        let open = is_open(&*pg_sys::GETSTRUCT(row).cast());
+        pg_sys::ReleaseSysCache(row);
+        open
+    }
 }
 
 /// Keeps the extension from being dropped until the transaction ends; whether nobody is
