@@ -23,6 +23,9 @@ const LIST: Duration = Duration::from_secs(10);
 const VISIT: Duration = Duration::from_secs(60);
 /// The same for one without.
 const VISIT_OTHERS: Duration = Duration::from_secs(600);
+/// Workers of one database do not begin more often: one that fails, or finds somebody in
+/// its way, ends at once, and what it was started for is still to be done.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Registers the launcher, at the server's start.
 pub fn register() {
@@ -92,7 +95,12 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
             VISIT
         };
         let asked = slot.is_some_and(|slot| slot.is_asked_for()) || due <= now;
-        if asked || state.visited.is_none_or(|at| at.elapsed() >= every) {
+        let rest = state
+            .visited
+            .map_or(Duration::ZERO, |at| AGAIN.saturating_sub(at.elapsed()));
+        if asked && !rest.is_zero() {
+            pause = pause.min(rest);
+        } else if asked || state.visited.is_none_or(|at| at.elapsed() >= every) {
             match start(oid, &name) {
                 Start::Started(worker) => {
                     state.worker = Some(worker);

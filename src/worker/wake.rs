@@ -18,6 +18,9 @@ pub const SLOTS: usize = 256;
 /// The moment of [`Slot::next_due`] when nothing is due.
 pub const NEVER: i64 = i64::MAX;
 
+/// The same when something may be due already.
+const NOW: i64 = i64::MIN;
+
 /// One database.
 pub struct Slot {
     /// its object id; 0: free
@@ -271,8 +274,11 @@ impl Slot {
         self.dirty.load(Ordering::SeqCst)
     }
 
-    /// A pass begins: what commits from now on is new work.
+    /// A pass begins: what commits from now on is new work. Until it has been made to its
+    /// end, which says when something will be due, there is something to do now: whoever
+    /// has to leave before has not done what was asked for.
     pub fn begin_pass(&self) {
+        self.next_due.store(NOW, Ordering::SeqCst);
         self.dirty.store(false, Ordering::SeqCst);
     }
 
