@@ -1,6 +1,8 @@
 -- From 0.1.0 to 0.2.0: what maintenance does is written down and can be paused, views for operators, health and
 -- metrics, rights by function. tests/upgrade.rs compares the result with a new installation.
 
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Appended in the order of time, so that a few entries find the latest errors among millions.
 CREATE INDEX error_by_age ON jobs.error USING brin (at);
 
@@ -102,11 +104,40 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
   ) p, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.jobs IS
   'Every job, one row. args, meta, progress and output are null for who may not SELECT from jobs.job, such as a viewer (jobs.grant_viewer).';
+COMMENT ON COLUMN jobs.jobs.id IS 'Number of the job; larger ones were inserted later.';
+COMMENT ON COLUMN jobs.jobs.state IS 'Where the job stands.';
+COMMENT ON COLUMN jobs.jobs.queue IS 'Queue that it is fetched from.';
+COMMENT ON COLUMN jobs.jobs.kind IS 'What to do.';
+COMMENT ON COLUMN jobs.jobs.priority IS 'Within its queue the lower number is fetched first.';
+COMMENT ON COLUMN jobs.jobs.attempt IS 'How many attempts have begun; a snoozed or released one does not count.';
+COMMENT ON COLUMN jobs.jobs.max_attempts IS 'How many there may be.';
+COMMENT ON COLUMN jobs.jobs.args IS 'Arguments of the job, as inserted or updated.';
+COMMENT ON COLUMN jobs.jobs.meta IS 'What else was given along with it; {} if nothing.';
+COMMENT ON COLUMN jobs.jobs.tags IS 'Tags, for filters.';
+COMMENT ON COLUMN jobs.jobs.created_at IS 'When it was inserted.';
+COMMENT ON COLUMN jobs.jobs.scheduled_at IS 'When it was or will be due most recently: as inserted, or the time of its retry or snooze.';
+COMMENT ON COLUMN jobs.jobs.attempted_at IS 'When the attempt began that runs or was the last one of a final job; else null.';
+COMMENT ON COLUMN jobs.jobs.finalized_at IS 'When it became completed, cancelled or discarded; else null.';
+COMMENT ON COLUMN jobs.jobs.expires_at IS 'From then on it is discarded instead of being fetched; null: never.';
+COMMENT ON COLUMN jobs.jobs.timeout IS 'How long one attempt may run; negative: no limit.';
+COMMENT ON COLUMN jobs.jobs.lease_expires_at IS 'While it runs: without a sign of life until then the attempt fails.';
+COMMENT ON COLUMN jobs.jobs.deadline_at IS 'While it runs: when the attempt is over, whatever the heartbeats; null: no limit.';
+COMMENT ON COLUMN jobs.jobs.cancel_requested_at IS 'When somebody asked a running job to stop; else null.';
+COMMENT ON COLUMN jobs.jobs.cancel_reason IS 'The reason given to jobs.cancel.';
+COMMENT ON COLUMN jobs.jobs.worker IS 'Who has it, or finished it, by the name that the fetch gave.';
+COMMENT ON COLUMN jobs.jobs.token IS 'Of the attempt that runs, or that finished the job; else null.';
+COMMENT ON COLUMN jobs.jobs.progress IS 'What the latest heartbeat said, while it runs.';
+COMMENT ON COLUMN jobs.jobs.output IS 'What jobs.complete was given.';
 
 CREATE OR REPLACE VIEW jobs.errors AS
 SELECT e.job_id, e.attempt, e.at, e.error, e.details
   FROM jobs.error e;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
+COMMENT ON COLUMN jobs.errors.job_id IS 'The job.';
+COMMENT ON COLUMN jobs.errors.attempt IS 'Which attempt failed.';
+COMMENT ON COLUMN jobs.errors.at IS 'When.';
+COMMENT ON COLUMN jobs.errors.error IS 'What went wrong, as the worker or the rescue says it.';
+COMMENT ON COLUMN jobs.errors.details IS 'What the worker gave beside the text, such as type, code and trace; type is timeout, lease_expired or expired where no worker failed it.';
 
 -- No view from here on touches args: a viewer of queues sees counts only.
 CREATE FUNCTION jobs.count_queues()
@@ -133,6 +164,25 @@ SELECT COALESCE(c.queue, q.queue) AS queue,
   FROM jobs.count_queues() c FULL JOIN jobs.queue q ON q.queue = c.queue;
 COMMENT ON VIEW jobs.queues IS
   'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at.';
+COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
+COMMENT ON COLUMN jobs.queues.available IS 'Jobs that can be fetched now.';
+COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that wait for their time.';
+COMMENT ON COLUMN jobs.queues.pending IS 'Jobs that wait for jobs.activate.';
+COMMENT ON COLUMN jobs.queues.running IS 'Jobs that a worker has.';
+COMMENT ON COLUMN jobs.queues.retryable IS 'Jobs that failed and wait for the next attempt.';
+COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not yet pruned.';
+COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not yet pruned.';
+COMMENT ON COLUMN jobs.queues.discarded IS 'Jobs that are given up and not yet pruned.';
+COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been waiting; null: there is none.';
+COMMENT ON COLUMN jobs.queues.paused IS 'Whether fetching from it is stopped: jobs.pause_queue.';
+COMMENT ON COLUMN jobs.queues.concurrency IS 'The most of its jobs that run at a time; null: no limit.';
+COMMENT ON COLUMN jobs.queues.rate IS 'The most of its jobs that start within rate_period; null: no limit.';
+COMMENT ON COLUMN jobs.queues.rate_period IS 'The time that rate is for.';
+COMMENT ON COLUMN jobs.queues.estimated IS 'States whose count was made before, by maintenance, at counted_at; empty: all are counted now.';
+COMMENT ON COLUMN jobs.queues.counted_at IS 'When the oldest of those counts was made.';
+COMMENT ON COLUMN jobs.queues.retention_completed IS 'How long completed jobs of the queue are kept, negative: for ever; null: jobs.retention_completed.';
+COMMENT ON COLUMN jobs.queues.retention_cancelled IS 'The same for cancelled ones.';
+COMMENT ON COLUMN jobs.queues.retention_discarded IS 'The same for discarded ones.';
 
 CREATE VIEW jobs.workers AS
 SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT j.queue ORDER BY j.queue) AS queues,
@@ -142,6 +192,18 @@ SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS j
   FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
  GROUP BY r.worker;
 COMMENT ON VIEW jobs.workers IS 'Workers that hold jobs, by the name that they fetch with: which jobs, since when, and until when they keep them without a sign of life.';
+COMMENT ON COLUMN jobs.workers.worker IS 'Name that it fetches with.';
+COMMENT ON COLUMN jobs.workers.running IS 'How many jobs it holds.';
+COMMENT ON COLUMN jobs.workers.job_ids IS 'Which.';
+COMMENT ON COLUMN jobs.workers.queues IS 'Queues of these jobs.';
+COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of these jobs.';
+COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When the longest running one began.';
+COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When the first of its leases runs out.';
+COMMENT ON COLUMN jobs.workers.expired IS 'How many of its leases have run out and are not yet rescued.';
+COMMENT ON COLUMN jobs.workers.cancel_requested IS 'How many of its jobs have been asked to stop.';
+COMMENT ON COLUMN jobs.unique_claims.key IS '64 hex digits, as jobs.unique_key gives them.';
+COMMENT ON COLUMN jobs.unique_claims.holders IS 'Ids of the jobs under the key; of a deleted job, if its hold goes on.';
+COMMENT ON COLUMN jobs.unique_claims.until IS 'When the last hold (hold_for) on the key runs out; null: no job holds it by itself.';
 
 CREATE OR REPLACE VIEW jobs.periodic AS
 SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
@@ -152,6 +214,25 @@ SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default'
        (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.periodic IS
   'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default; args and meta also for who may not SELECT from jobs.job).';
+COMMENT ON COLUMN jobs.periodic.name IS 'Name of the definition.';
+COMMENT ON COLUMN jobs.periodic.cron IS 'When it runs, as given.';
+COMMENT ON COLUMN jobs.periodic.time_zone IS 'Whose clock cron means.';
+COMMENT ON COLUMN jobs.periodic.kind IS 'Kind of its jobs.';
+COMMENT ON COLUMN jobs.periodic.queue IS 'Queue that its next job goes to.';
+COMMENT ON COLUMN jobs.periodic.next_run_at IS 'The next tick, or when maintenance tries the last one again; null: never.';
+COMMENT ON COLUMN jobs.periodic.last_run_at IS 'The latest tick that was dealt with.';
+COMMENT ON COLUMN jobs.periodic.last_job_id IS 'The job of that tick or, if it was skipped, the one that it would have duplicated.';
+COMMENT ON COLUMN jobs.periodic.last_skipped IS 'Whether the unique options skipped it.';
+COMMENT ON COLUMN jobs.periodic.last_error IS 'Why that tick has no job, or why the next one is put off; null: nothing is wrong.';
+COMMENT ON COLUMN jobs.periodic.defined_at IS 'When it was defined; ticks before do not count.';
+COMMENT ON COLUMN jobs.periodic.args IS 'Arguments of its jobs.';
+COMMENT ON COLUMN jobs.periodic.unique_opts IS 'Unique options of its jobs, as given; null: the default of the kind.';
+COMMENT ON COLUMN jobs.periodic.priority IS 'As given; null: the default.';
+COMMENT ON COLUMN jobs.periodic.max_attempts IS 'As given; null: the default.';
+COMMENT ON COLUMN jobs.periodic.tags IS 'As given; null: none.';
+COMMENT ON COLUMN jobs.periodic.meta IS 'As given; null: none.';
+COMMENT ON COLUMN jobs.periodic.timeout IS 'As given; null: the default.';
+COMMENT ON COLUMN jobs.periodic.retry IS 'As given; null: the default.';
 
 CREATE FUNCTION jobs.idle_runs()
 RETURNS TABLE (task text, at timestamptz, duration interval)
@@ -170,6 +251,17 @@ SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
  ORDER BY t.task;
 COMMENT ON VIEW jobs.maintenance IS
   'The maintenance tasks: the last run of each, how many rows it handled and how long it took; its last error, and how often it has failed since it last succeeded (failures); totals; whether maintenance is paused.';
+COMMENT ON COLUMN jobs.maintenance.task IS 'Name of the task, as jobs.maintain() gives it.';
+COMMENT ON COLUMN jobs.maintenance.last_run_at IS 'When it ran last; null: never.';
+COMMENT ON COLUMN jobs.maintenance.rows IS 'How many rows that run handled.';
+COMMENT ON COLUMN jobs.maintenance.duration IS 'How long it took.';
+COMMENT ON COLUMN jobs.maintenance.last_error IS 'What it failed at last, even if all is well by now.';
+COMMENT ON COLUMN jobs.maintenance.last_error_at IS 'When that was.';
+COMMENT ON COLUMN jobs.maintenance.failures IS 'How often it has failed since it last succeeded; 0: all is well.';
+COMMENT ON COLUMN jobs.maintenance.rows_total IS 'Rows that it has ever handled.';
+COMMENT ON COLUMN jobs.maintenance.failures_total IS 'How much it has ever failed at.';
+COMMENT ON COLUMN jobs.maintenance.paused_at IS 'Since when maintenance is paused, the same for each task; null: it is not.';
+COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Who paused it.';
 
 -- Asking the library first loads it, and with it the settings, where it was not preloaded.
 CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
@@ -186,6 +278,24 @@ SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS defaul
  WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL;
 COMMENT ON VIEW jobs.settings IS
   'The settings jobs.*: the value in force in this session, the default in the given unit, and where the value comes from (source; file and line are shown to members of pg_read_all_settings). What is set of a single queue is in jobs.queues.';
+COMMENT ON COLUMN jobs.settings.name IS 'Name of the setting.';
+COMMENT ON COLUMN jobs.settings.value IS 'Value in force in this session, with its unit.';
+COMMENT ON COLUMN jobs.settings.default_value IS 'What it is if nobody sets it, in unit.';
+COMMENT ON COLUMN jobs.settings.unit IS 'Unit of default_value and of a value that is written without one; null: none.';
+COMMENT ON COLUMN jobs.settings.source IS 'Where the value comes from: default, configuration file, and so on.';
+COMMENT ON COLUMN jobs.settings.source_file IS 'File that sets it; null for who is no member of pg_read_all_settings.';
+COMMENT ON COLUMN jobs.settings.source_line IS 'Line in that file.';
+COMMENT ON COLUMN jobs.settings.context IS 'sighup: it is set for the whole server, and read again on reload.';
+COMMENT ON COLUMN jobs.settings.description IS 'What it does.';
+COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
+$$Inserts one job; part of the caller's transaction.
+Defaults: queue 'default', priority 1 (lower runs first), max_attempts 25, timeout 1 minute (-1 second: none), retry 'river'.
+A scheduled_at in the future makes it scheduled, pending => true pending, otherwise it is available.
+retry: how long it waits after a failure: "river": (errors before this one + 1)^4 s, 10 % either way; "oban": 15 + 2^attempt s and up to 10 %; "faktory": n^4 + 15 + rand(30) (n + 1) s, n the failures before this one;
+or as Open Job Spec has it {"strategy": "exponential" | "linear" | "constant" | "polynomial", "initial": 1 s, "coefficient": 2, "max": 5 minutes, "jitter": true (a factor from 0.5 to 1.5) or a part, "non_retryable": ["type", "prefix.*"]}.
+unique_opts is a uniqueness policy (River's names; {"oban": ..}, {"faktory": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.
+Returns the job with the id: the new one (replaced_id: the newest of those that it replaces), or the existing one with unique_skipped_as_duplicate.
+Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
 COMMENT ON FUNCTION jobs.maintain() IS
 $$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs), statistics (counts of long tables).
 A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
