@@ -287,16 +287,18 @@ CREATE TABLE jobs.maintenance_pause (
 );
 COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
 
--- Not dumped: it is counted again.
+-- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted again.
 CREATE TABLE jobs.kept_count (
   place      text        COLLATE "C" NOT NULL,
-  counted_at timestamptz NOT NULL,
-  took       interval    NOT NULL,
-  changes    bigint      NOT NULL,
-  counts     jsonb       NOT NULL,
+  counted_at timestamptz,
+  took       interval,
+  changes    bigint,
+  counts     jsonb,
   CONSTRAINT kept_count_pkey PRIMARY KEY (place)
-);
+) WITH (fillfactor = 30);
 COMMENT ON TABLE jobs.kept_count IS 'How many jobs are in the tables that are too long to be counted whenever somebody asks: by queue and state. Counted now and then by maintenance.';
+INSERT INTO jobs.kept_count (place) VALUES ('ready'), ('scheduled'), ('running'), ('finished');
+COMMENT ON COLUMN jobs.kept_count.counted_at IS 'Null: the table is short.';
 COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';

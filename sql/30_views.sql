@@ -90,7 +90,7 @@ CREATE FUNCTION jobs.count_queues()
 RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint,
                completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz,
                estimated jobs.state[], counted_at timestamptz)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'count_queues_wrapper';
 COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs.';
 

@@ -3,6 +3,27 @@
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 
+-- All that is changed is locked at once, or nothing: sessions at work take these locks in any order. Who waits for jobs.job
+-- meanwhile has not begun; who has begun is let through.
+DO $$
+DECLARE
+  begun CONSTANT timestamptz := clock_timestamp();
+  patience CONSTANT interval := NULLIF(current_setting('lock_timeout'), '0');
+BEGIN
+  LOOP
+    BEGIN
+      LOCK TABLE jobs.job IN ACCESS EXCLUSIVE MODE;
+      LOCK TABLE jobs.error, jobs.unique_hold_release, jobs.unique_orphan, jobs.jobs, jobs.errors, jobs.queues, jobs.periodic IN ACCESS EXCLUSIVE MODE NOWAIT;
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      IF clock_timestamp() > begun + patience THEN
+        RAISE;
+      END IF;
+      PERFORM pg_sleep(0.02);
+    END;
+  END LOOP;
+END $$;
+
 -- Appended in the order of time, so that a few entries find the latest errors among millions.
 CREATE INDEX error_by_age ON jobs.error USING brin (at);
 
@@ -31,16 +52,18 @@ CREATE TABLE jobs.maintenance_pause (
 );
 COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
 
--- Not dumped: it is counted again.
+-- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted again.
 CREATE TABLE jobs.kept_count (
   place      text        COLLATE "C" NOT NULL,
-  counted_at timestamptz NOT NULL,
-  took       interval    NOT NULL,
-  changes    bigint      NOT NULL,
-  counts     jsonb       NOT NULL,
+  counted_at timestamptz,
+  took       interval,
+  changes    bigint,
+  counts     jsonb,
   CONSTRAINT kept_count_pkey PRIMARY KEY (place)
-);
+) WITH (fillfactor = 30);
 COMMENT ON TABLE jobs.kept_count IS 'How many jobs are in the tables that are too long to be counted whenever somebody asks: by queue and state. Counted now and then by maintenance.';
+INSERT INTO jobs.kept_count (place) VALUES ('ready'), ('scheduled'), ('running'), ('finished');
+COMMENT ON COLUMN jobs.kept_count.counted_at IS 'Null: the table is short.';
 COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
@@ -144,7 +167,7 @@ CREATE FUNCTION jobs.count_queues()
 RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint,
                completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz,
                estimated jobs.state[], counted_at timestamptz)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'count_queues_wrapper';
 COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs.';
 REVOKE ALL ON FUNCTION jobs.count_queues() FROM PUBLIC;
@@ -371,18 +394,3 @@ $$Takes away from a role whatever it was granted in the schema jobs, by these fu
 REVOKE ALL ON FUNCTION jobs.revoke(text) FROM PUBLIC;
 REVOKE ALL ON TYPE jobs.state FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
-
--- jobs.queues calls a function now: who could read it still can.
-DO $$
-DECLARE
-  reader pg_catalog.oid;
-BEGIN
-  FOR reader IN
-    SELECT a.grantee FROM pg_catalog.pg_class c, LATERAL pg_catalog.aclexplode(c.relacl) a
-     WHERE c.oid OPERATOR(pg_catalog.=) 'jobs.queues'::pg_catalog.regclass
-       AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT' AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
-  LOOP
-    EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION jobs.count_queues() TO %s',
-      CASE WHEN reader OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN 'PUBLIC' ELSE reader::pg_catalog.regrole::pg_catalog.text END);
-  END LOOP;
-END $$;

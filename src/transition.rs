@@ -216,22 +216,25 @@ pub fn activated(place: &Place) -> Option<State> {
     Some(put_due(place.id, due_at, luggage))
 }
 
-/// Makes a job available whose time has come, if it waits for that.
-pub fn became_due(place: &Place, now: i64) {
-    if matches!(place.state, State::Scheduled | State::Retryable)
-        && let Some(luggage) = place.take()
-    {
-        put_due(place.id, luggage.scheduled_at.unwrap_or(now), luggage);
-    }
-}
-
-/// Discards a job that was not begun in time.
-pub fn expired(place: &Place, now: i64) {
-    if place.state.is_final() || place.state == State::Running {
-        return;
+/// Makes a job available whose time has come, if it waits for that; whether it did.
+pub fn became_due(place: &Place) -> bool {
+    if !matches!(place.state, State::Scheduled | State::Retryable) {
+        return false;
     }
     let Some(luggage) = place.take() else {
-        return;
+        return false;
+    };
+    put_ready(place.id, &luggage);
+    true
+}
+
+/// Discards a job that was not begun in time; whether it could still be.
+pub fn expired(place: &Place, now: i64) -> bool {
+    if place.state.is_final() || place.state == State::Running {
+        return false;
+    }
+    let Some(luggage) = place.take() else {
+        return false;
     };
     place::note_error(
         place.id,
@@ -246,6 +249,7 @@ pub fn expired(place: &Place, now: i64) {
         },
     );
     place::put_finished(place.id, State::Discarded, now, &luggage);
+    true
 }
 
 /// Makes a job that was taken out wait until it is due, or available if it is.

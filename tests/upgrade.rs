@@ -167,6 +167,8 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         0
     );
     assert_eq!(number(&db, "select count(*) from public.failures").await, 1);
+    // The view calls a function now: who reads it is granted that by jobs.grant_viewer.
+    run(&db, "select jobs.grant_viewer('clerk')").await;
     run(
         &db,
         "set role clerk; select jobs.insert('by the clerk'); select available from jobs.queues",
@@ -259,4 +261,51 @@ async fn an_upgrade_while_maintenance_is_at_work() {
         .await;
     }
     assert!(!cluster.log().contains("failed"), "{}", cluster.log());
+}
+
+#[tokio::test]
+async fn an_upgrade_and_transactions_at_work_do_not_deadlock() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let orders = [
+        // What each leaves locked until it ends, in different orders.
+        [
+            "select jobs.insert_batch('u', array['1'::jsonb], '{\"by_args\": true}')",
+            "select jobs.fail(id, token, 'x') from jobs.fetch()",
+            "select count(*) from jobs.jobs",
+        ],
+        [
+            "select count(*) from jobs.errors",
+            "select jobs.insert('u', '2', '{\"by_args\": true}')",
+            "select jobs.delete(max(id)) from jobs.jobs where state = 'available'",
+        ],
+    ];
+    for (round, steps) in orders.iter().enumerate() {
+        let name = format!("order{round}");
+        let db = old_database(&cluster, &name).await;
+        run(
+            &db,
+            "select jobs.insert_batch('k', array_fill('1'::jsonb, array[10]))",
+        )
+        .await;
+        let worker = cluster.connect(&name).await;
+        run(&worker, "begin").await;
+        run(&worker, steps[0]).await;
+        let upgrade =
+            tokio::spawn(async move { db.batch_execute("alter extension jobs update").await });
+        for step in &steps[1..] {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            run(&worker, step).await;
+        }
+        assert!(!upgrade.is_finished());
+        run(&worker, "commit").await;
+        upgrade.await.unwrap().unwrap();
+        assert!(number(&worker, "select count(*) from jobs.maintenance").await > 0);
+    }
+    // Whoever is not patient says so.
+    let db = old_database(&cluster, "impatient").await;
+    let worker = cluster.connect("impatient").await;
+    run(&worker, "begin; select jobs.insert('x')").await;
+    run(&db, "set lock_timeout = '0.3 s'").await;
+    let refused = db.batch_execute("alter extension jobs update").await;
+    assert_eq!(jobs_tests::sqlstate(refused), "55P03");
 }

@@ -1,14 +1,14 @@
 //! Section 4 of the contract: claiming jobs.
 
-use pgrx::pg_sys;
 use pgrx::prelude::*;
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::check;
 use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
-use crate::pg::time;
+use crate::pg::{subxact, time};
 use crate::store::fetch::{self, Fetch, Room};
 use crate::store::limits;
 use crate::worker::{news, wake};
@@ -104,7 +104,7 @@ fn claim(
         };
         let mut due = 0;
         if fetch::has_due(queue, fetch.now) {
-            due = fetch::promote_due(queue, fetch.now, left.max(DUE_AT_LEAST) as i64, &[]);
+            due = promote(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
         let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, |claimed| {
             (0..claimed.len()).for_each(|row| rows.push_datums(claimed.datums(row)));
@@ -123,6 +123,20 @@ fn claim(
         wake::at_commit();
     }
     Ok(rows)
+}
+
+/// Makes due jobs available; how many. Where that fails because of one of them, it is left to maintenance: the others
+/// that are available can be fetched all the same.
+fn promote(queue: &str, now: i64, most: i64) -> usize {
+    match subxact::attempt(|| fetch::promote_due(queue, now, most, &[])) {
+        Ok(due) => due,
+        Err(error) => match subxact::describe(&error).0 {
+            Code::ERRCODE_QUERY_CANCELED
+            | Code::ERRCODE_T_R_SERIALIZATION_FAILURE
+            | Code::ERRCODE_T_R_DEADLOCK_DETECTED => error.rethrow(),
+            _ => 0,
+        },
+    }
 }
 
 /// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly. From

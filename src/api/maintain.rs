@@ -18,10 +18,11 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     check::writable().or_raise();
     let mut rows = Rows::new(fcinfo);
     let has_ledger = extension::find().is_some_and(|extension| extension.has_ledger);
-    let hindrance = has_ledger.then(|| ledger::standing().hindrance).flatten();
-    let idle = hindrance.is_some() || !ledger::has_begun();
     let mut over = PassedOver::default();
     for task in tasks::ALL {
+        // Somebody may pause maintenance while it is under way.
+        let hindrance = has_ledger.then(ledger::hindrance).flatten();
+        let idle = hindrance.is_some() || !ledger::has_begun();
         let mut run = if idle {
             Run {
                 at: time::now(),

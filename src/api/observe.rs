@@ -6,7 +6,10 @@ use jobs_core::state::State;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use jobs_core::interval::Interval;
+
 use super::check;
+use crate::error::{OrRaise, Result};
 use crate::pg::answer::{Cell, Rows};
 use crate::settings;
 use crate::store::count::{self, Counts, PLACES, Place};
@@ -108,9 +111,9 @@ fn health(
 ) -> Rows {
     let mut rows = Rows::new(fcinfo);
     let from = Thresholds {
-        old_snapshot: old_snapshot.map(check::interval),
-        oldest_available: oldest_available.map(check::interval),
-        lock_wait: lock_wait.map(check::interval),
+        old_snapshot: threshold("old_snapshot", old_snapshot).or_raise(),
+        oldest_available: threshold("oldest_available", oldest_available).or_raise(),
+        lock_wait: threshold("lock_wait", lock_wait).or_raise(),
         dead_rows,
     };
     let mut findings: Vec<[Option<String>; 4]> = Vec::new();
@@ -126,6 +129,16 @@ fn health(
         rows.push(finding.map(Cell::from).into());
     }
     rows
+}
+
+/// How long something has to last to be a finding. What lasts a century is never one.
+fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
+    const LONGEST: i64 = 100 * 365 * 86_400 * 1_000_000;
+    let Some(given) = given.map(check::interval) else {
+        return Ok(None);
+    };
+    let span = check::approximate(check::not_negative(parameter, given)?);
+    Ok((span < LONGEST.into()).then(|| Interval::of_micros(span as i64)))
 }
 
 fn worker() -> Worker {

@@ -51,13 +51,13 @@ pub enum Position {
 impl Place {
     /// Whether it is too long to be counted whenever somebody asks.
     pub fn is_long(&self) -> bool {
-        self.is_long.execute(&[big(SHORT)]) > 0
+        self.is_long.look(&[big(SHORT)], |rows| !rows.is_empty())
     }
 
     /// Counts all of it, or the first so many rows.
     pub fn count(&self, most: Option<i64>) -> Counts {
         self.count
-            .run(&[Some(Datum::from(most.unwrap_or(i64::MAX)))], |rows| {
+            .look(&[Some(Datum::from(most.unwrap_or(i64::MAX)))], |rows| {
                 let mut counts = Counts::new();
                 add(&mut counts, rows);
                 counts
@@ -111,7 +111,7 @@ impl Place {
 
     /// What is kept of it.
     pub fn kept(&self) -> Option<Kept> {
-        KEPT.run(&[text(self.name)], |rows| {
+        KEPT.look(&[text(self.name)], |rows| {
             if rows.is_empty() {
                 return None;
             }
@@ -156,7 +156,7 @@ impl Place {
 
 /// What was counted before, of the table of this name.
 pub fn kept_counts(place: &Place) -> Counts {
-    KEPT_COUNTS.run(&[text(place.name)], |rows| {
+    KEPT_COUNTS.look(&[text(place.name)], |rows| {
         let mut counts = Counts::new();
         add(&mut counts, rows);
         counts
@@ -165,22 +165,22 @@ pub fn kept_counts(place: &Place) -> Counts {
 
 /// Since when the jobs wait that are next in their lanes, the oldest of each queue.
 pub fn oldest_available() -> Vec<(String, i64)> {
-    OLDEST.run(&[], |rows| {
+    OLDEST.look(&[], |rows| {
         (0..rows.len())
             .filter_map(|row| Some((rows.text(row, 1)?, rows.big(row, 2)?)))
             .collect()
     })
 }
 
-/// Adds up rows of queue, state, count; how many jobs that are.
+/// Adds up rows of queue, state, count; how many rows of the table those are. Without a queue are those whose job is not
+/// there, which while a dump is being restored may yet come.
 fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
     let mut total = 0;
     for row in 0..rows.len() {
-        if let (Some(queue), Some(state), Some(count)) =
-            (rows.text(row, 1), rows.state(row, 2), rows.big(row, 3))
-        {
+        let count = rows.big(row, 3).unwrap_or(0);
+        total += count;
+        if let (Some(queue), Some(state)) = (rows.text(row, 1), rows.state(row, 2)) {
             *counts.entry((queue, state)).or_default() += count;
-            total += count;
         }
     }
     total
@@ -266,7 +266,7 @@ pub static PLACES: [Place; 4] = [
         ),
         part: Plan::new(
             "SELECT j.queue, 'running', count(*), max(t.job_id)
-               FROM (SELECT r.job_id FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t JOIN jobs.job j ON j.id = t.job_id
+               FROM (SELECT r.job_id FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t LEFT JOIN jobs.job j ON j.id = t.job_id
               GROUP BY j.queue",
             &[INT8, INT8],
         ),
@@ -283,7 +283,7 @@ pub static PLACES: [Place; 4] = [
         part: Plan::new(
             "SELECT j.queue, t.state::text, count(*), max(t.job_id)
                FROM (SELECT f.job_id, f.state FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) t
-               JOIN jobs.job j ON j.id = t.job_id
+               LEFT JOIN jobs.job j ON j.id = t.job_id
               GROUP BY j.queue, t.state",
             &[INT8, INT8],
         ),
@@ -291,7 +291,8 @@ pub static PLACES: [Place; 4] = [
 ];
 
 static KEPT: Plan = Plan::new(
-    "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint, k.changes FROM jobs.kept_count k WHERE k.place = $1",
+    "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint, k.changes FROM jobs.kept_count k
+      WHERE k.place = $1 AND k.counted_at IS NOT NULL",
     &[TEXT],
 );
 static KEPT_COUNTS: Plan = Plan::new(
@@ -304,10 +305,23 @@ static CHANGES: Plan = Plan::new(
        FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relname = $1",
     &[TEXT],
 );
+// Who counts at the same time does not wait.
+macro_rules! its_row {
+    () => {
+        " WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jobs.kept_count k WHERE k.place = $1 FOR UPDATE SKIP LOCKED))"
+    };
+}
 static KEEP: Plan = Plan::new(
-    "INSERT INTO jobs.kept_count (place, counted_at, took, changes, counts) VALUES ($1, $2, $3, $4, $5)
-     ON CONFLICT (place) DO UPDATE
-        SET counted_at = excluded.counted_at, took = excluded.took, changes = excluded.changes, counts = excluded.counts",
+    concat!(
+        "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5",
+        its_row!()
+    ),
     &[TEXT, AT, SPAN, INT8, JSONB],
 );
-static FORGET: Plan = Plan::new("DELETE FROM jobs.kept_count WHERE place = $1", &[TEXT]);
+static FORGET: Plan = Plan::new(
+    concat!(
+        "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL",
+        its_row!()
+    ),
+    &[TEXT],
+);

@@ -5,6 +5,7 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::count::heads;
+use super::ledger::is_being_restored;
 use super::spi::{Plan, Tuples, text};
 use super::types::*;
 use crate::pg::time;
@@ -78,18 +79,21 @@ macro_rules! who {
 
 // Somebody else may be calling jobs.maintain(): then all is well. The launcher sends a worker once a minute.
 static WORKER: Plan = Plan::new(
-    "SELECT 'critical', 'worker_not_running', w.message, w.hint
-           FROM (SELECT max(m.last_run_at) AS last_run_at FROM jobs.maintenance m WHERE m.paused_at IS NULL) m,
+    concat!(
+        "SELECT 'critical', 'worker_not_running', w.message, w.hint
+           FROM (SELECT max(m.last_run_at) AS last_run_at FROM jobs.maintenance m) m,
+                (SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'jobs launcher') AS runs) l,
                 LATERAL (VALUES
-                  ($1 IS NOT NULL, interval '10 minutes', $1, $2),
-                  ($1 IS NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'jobs launcher'),
-                   interval '10 minutes', 'the launcher of the background worker does not run', 'The server''s log says why it ended; it is started again after 5 seconds.'),
-                  ($1 IS NULL AND EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'jobs launcher')
-                     AND pg_catalog.pg_postmaster_start_time() < clock_timestamp() - interval '5 minutes',
-                   interval '5 minutes', 'no background worker has come to this database for 5 minutes', 'Perhaps there is no process left for it: raise max_worker_processes.')
-                ) w(applies, tolerated, message, hint)
-          WHERE w.applies AND NOT pg_catalog.pg_is_in_recovery() AND NOT EXISTS (SELECT FROM jobs.maintenance_pause)
-            AND COALESCE(m.last_run_at, '-infinity') < clock_timestamp() - w.tolerated",
+                  ($1 IS NOT NULL, timestamptz '-infinity', interval '10 minutes', $1, $2),
+                  ($1 IS NULL AND NOT l.runs, '-infinity', '10 minutes', 'the launcher of the background worker does not run',
+                   'The server''s log says why it ended; it is started again after 5 seconds.'),
+                  ($1 IS NULL AND l.runs AND pg_catalog.pg_postmaster_start_time() < clock_timestamp() - interval '5 minutes', 'infinity', '5 minutes',
+                   'no background worker has come to this database for 5 minutes', 'Perhaps there is no process left for it: raise max_worker_processes.')
+                ) w(applies, never, tolerated, message, hint)
+          WHERE w.applies AND COALESCE(m.last_run_at, w.never) < clock_timestamp() - w.tolerated
+            AND NOT pg_catalog.pg_is_in_recovery() AND NOT EXISTS (SELECT FROM jobs.maintenance_pause) AND NOT ",
+        is_being_restored!()
+    ),
     &[TEXT, TEXT],
 );
 
@@ -103,11 +107,10 @@ static PAUSED: Plan = Plan::new(
 );
 
 static RESTORING: Plan = Plan::new(
-    "SELECT 'info', 'restoring', 'maintenance waits while pg_restore is connected to this database', 'Nothing is to be done.'
-      WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
-                     WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-                       AND a.application_name = 'pg_restore'
-                       AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))",
+    concat!(
+        "SELECT 'info', 'restoring', 'maintenance waits while pg_restore is connected to this database', 'It goes on by itself when that is done.' WHERE ",
+        is_being_restored!()
+    ),
     &[],
 );
 
@@ -186,7 +189,7 @@ static OLDEST_AVAILABLE: Plan = Plan::new(
 
 static DISCARDED: Plan = Plan::new(
     "SELECT 'warning', 'discarded', format('%s jobs were discarded in the last hour', CASE WHEN d.n > 10000 THEN 'more than 10000' ELSE d.n::text END),
-            'Why: SELECT job_id, error FROM jobs.errors ORDER BY at DESC LIMIT 10. To try them again: jobs.retry_many.'
+            'Why: SELECT job_id, error FROM jobs.errors WHERE at > now() - interval ''1 hour'' ORDER BY at DESC LIMIT 10; To try them again: jobs.retry_many.'
        FROM (SELECT count(*) AS n
                FROM (SELECT FROM jobs.finished f
                       WHERE f.state = 'discarded' AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) x) d
@@ -216,16 +219,16 @@ static BLOAT: Plan = Plan::new(
 static LOCK_WAITS: Plan = Plan::new(
     concat!(
         "SELECT CASE WHEN l.waitstart < clock_timestamp() - 60 * $1 THEN 'critical' ELSE 'warning' END, 'lock_wait',
-                format('%s has waited %s for a unique key that %s has', ",
+                format('%s has waited %s in a transaction that inserts unique jobs, for %s', ",
         who!("a"),
         ", ",
         age!("l.waitstart"),
         ", COALESCE((SELECT string_agg(",
         who!("b"),
         ", ', ') FROM pg_catalog.pg_stat_get_activity(NULL) b WHERE b.pid = ANY (pg_catalog.pg_blocking_pids(l.pid))), 'a prepared transaction')),
-                'It gets an answer when that transaction ends. Insert at the end of transactions, or with \"wait\": false.'
+                'It goes on when that transaction ends. Insert at the end of transactions, or with \"wait\": false.'
            FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_get_activity(NULL) a ON a.pid = l.pid
-          WHERE NOT l.granted AND l.locktype IN ('advisory', 'transactionid', 'tuple')
+          WHERE NOT l.granted AND (l.locktype IN ('advisory', 'transactionid') OR l.locktype = 'tuple' AND l.relation = 'jobs.unique_claim'::pg_catalog.regclass)
             AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
             AND l.waitstart < clock_timestamp() - $1
             AND EXISTS (SELECT FROM pg_catalog.pg_lock_status() h

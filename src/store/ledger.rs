@@ -49,7 +49,8 @@ pub fn standing() -> Standing {
     }
 }
 
-fn hindrance() -> Option<String> {
+/// Why nothing is to be done now, if so.
+pub fn hindrance() -> Option<String> {
     HINDRANCE.run(&[], |rows| {
         if let Some(who) = rows.text(0, 1) {
             Some(format!(
@@ -98,12 +99,21 @@ pub fn resume() {
 
 static HAS_BEGUN: Plan = Plan::new("SELECT s.is_called FROM jobs.job_seq s", &[]);
 // Anybody can call a session pg_restore; who restores jobs can act as the owner of its tables.
+macro_rules! is_being_restored {
+    () => {
+        "EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
+                  WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+                    AND a.application_name = 'pg_restore'
+                    AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))"
+    };
+}
+pub(super) use is_being_restored;
+
 static HINDRANCE: Plan = Plan::new(
-    "SELECT (SELECT p.paused_by FROM jobs.maintenance_pause p),
-            EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
-                     WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-                       AND a.application_name = 'pg_restore'
-                       AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))",
+    concat!(
+        "SELECT (SELECT p.paused_by FROM jobs.maintenance_pause p), ",
+        is_being_restored!()
+    ),
     &[],
 );
 static FAILING: Plan = Plan::new(

@@ -461,7 +461,9 @@ static TAKE_ORPHANS: Plan = Plan::new(
     &[AT, INT8, BYTEAS],
 );
 static TAKE_NOTES_OF: Plan = Plan::new(
-    "DELETE FROM jobs.unique_orphan WHERE due_at <= $1 AND key = ANY ($2) RETURNING key",
+    "DELETE FROM jobs.unique_orphan WHERE ctid = ANY (ARRAY(
+       SELECT o.ctid FROM jobs.unique_orphan o WHERE o.due_at <= $1 AND o.key = ANY ($2) FOR UPDATE SKIP LOCKED))
+     RETURNING key",
     &[AT, BYTEAS],
 );
 static FORGET_RELEASES: Plan = Plan::new(

@@ -46,6 +46,16 @@ impl Plan {
     /// Runs the statement and reads its rows. Values that `read` returns must not
     /// point into the rows: they are gone afterwards.
     pub fn run<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> T {
+        self.run_with(args, fault::reads_outer_snapshot(), read)
+    }
+
+    /// The same with the snapshot of the statement that called us: what several of these see is of one moment.
+    /// Nothing can be written, and no lock that somebody else gave back meanwhile be relied on.
+    pub fn look<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> T {
+        self.run_with(args, true, read)
+    }
+
+    fn run_with<T>(&self, args: &[Arg], read_only: bool, read: impl FnOnce(&Tuples) -> T) -> T {
         assert_eq!(args.len(), self.types.len(), "{}", self.sql);
         let mut values: Vec<Datum> = args.iter().map(|a| a.unwrap_or(Datum::null())).collect();
         let nulls: Vec<c_char> = args
@@ -61,7 +71,7 @@ impl Plan {
                 self.prepared(),
                 values.as_mut_ptr(),
                 nulls.as_ptr(),
-                fault::reads_outer_snapshot(),
+                read_only,
                 0,
             );
             assert!(code >= 0, "{} failed: {code}", self.sql);

@@ -23,6 +23,8 @@ const TURN: Duration = Duration::from_secs(2);
 const YIELD: Duration = Duration::from_secs(1);
 /// Notifications are not sent more often.
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
+/// When something is due next is not looked for more often, however much work is made.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The same after it failed: somebody is not done with notifying.
 const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 
@@ -46,7 +48,7 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
         ("default_transaction_isolation", "read committed"),
         ("default_transaction_read_only", "off"),
         ("statement_timeout", "0"),
-        ("lock_timeout", "10s"),
+        ("lock_timeout", "1s"),
         ("idle_in_transaction_session_timeout", "0"),
         ("max_parallel_workers_per_gather", "0"),
     ] {
@@ -69,6 +71,8 @@ struct Worker {
     notifier: Option<Notifier>,
     journal: Journal,
     over: PassedOver,
+    /// a commit made work since the last pass began
+    is_asked: bool,
 }
 
 /// What a pass did.
@@ -78,8 +82,19 @@ struct Pass {
     rows: usize,
     /// there is more to do at once
     more: bool,
-    /// maintenance is not to do anything
-    idle: bool,
+    state: State,
+}
+
+/// Whether a pass was made.
+#[derive(Default)]
+enum State {
+    /// it was
+    #[default]
+    Done,
+    /// no, and there is no use in trying before somebody says so
+    Hindered,
+    /// no, it could not be looked whether it is to be
+    Unknown,
 }
 
 impl Worker {
@@ -88,6 +103,7 @@ impl Worker {
             notifier: slot.map(Notifier::new),
             journal: Journal::new(slot),
             over: PassedOver::default(),
+            is_asked: false,
         }
     }
 
@@ -99,10 +115,20 @@ impl Worker {
 
     /// Passes, until there is nothing to do for a while.
     fn work(&mut self, slot: &Slot) -> Result<(), Leave> {
+        let outcome = self.pass_and_wait(slot);
+        if self.is_asked {
+            // Somebody else has to do it.
+            slot.ask();
+        }
+        outcome
+    }
+
+    fn pass_and_wait(&mut self, slot: &Slot) -> Result<(), Leave> {
         let born = Instant::now();
         let mut idle_since = born;
         loop {
             slot.begin_pass();
+            self.is_asked = false;
             self.notify()?;
             let begun = Instant::now();
             let pass = self.pass()?;
@@ -113,27 +139,35 @@ impl Worker {
                 hand_in_statistics();
                 continue;
             }
-            let next = if pass.idle {
-                None
-            } else {
-                in_extension(|_| tasks::next_due())?.unwrap_or(None)
-            };
-            // A database with the extension has a next visit even if nothing is due.
-            slot.set_next_due(next.unwrap_or(wake::NEVER).min(wake::NEVER - 1));
-            let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
+            let mut look_again = look_for_due(slot, &pass)?;
+            let mut is_stale = false;
             loop {
+                if slot.take_dirty() {
+                    (self.is_asked, is_stale) = (true, true);
+                    idle_since = Instant::now();
+                }
                 let until_retry = self.until_retry();
+                let is_idle = pass.rows == 0 && !self.is_asked;
                 let is_done = idle_since.elapsed() >= LINGER && until_retry.is_none();
-                if !is_wanted() || is_over(born) || is_done {
+                let makes_room = wake::is_crowded() && is_idle;
+                if !is_wanted() || is_over(born) || makes_room || is_done {
                     return self.write_journal(true);
                 }
                 self.notify()?;
-                // Not more often than regular passes, whatever it is.
+                if is_stale && Instant::now() >= look_again {
+                    look_again = look_for_due(slot, &pass)?;
+                    is_stale = false;
+                }
+                let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
                 let rest = interval.saturating_sub(begun.elapsed());
+                // Not more often than regular passes, whatever it is.
                 let until_retry = until_retry.map_or(Duration::MAX, |retry| retry.max(rest));
-                let pause = pause(slot, interval, begun, pass.rows).min(until_retry);
+                let mut pause = self.pause(slot, rest, &pass).min(until_retry);
                 if pause.is_zero() {
                     break;
+                }
+                if is_stale {
+                    pause = pause.min(look_again.saturating_duration_since(Instant::now()));
                 }
                 self.write_journal(false)?;
                 idle();
@@ -142,12 +176,23 @@ impl Worker {
                     .as_ref()
                     .map_or(Duration::MAX, Notifier::pause);
                 process::sleep(pause.min(YIELD).min(until_news));
-                if slot.is_dirty() {
-                    idle_since = Instant::now();
-                }
                 // Whoever wants the database waits for us: look at least every second.
                 in_extension(|_| ())?;
             }
+        }
+    }
+
+    /// How long until the next pass, where `rest` is left of the interval.
+    fn pause(&self, slot: &Slot, rest: Duration, pass: &Pass) -> Duration {
+        let until_due = slot.next_due().saturating_sub(time::now()).max(0);
+        let until_due = Duration::from_micros(until_due as u64);
+        if until_due.is_zero() && pass.rows == 0 {
+            // What is due could not be done just now: no use to try at once.
+            rest
+        } else if self.is_asked {
+            until_due.min(rest)
+        } else {
+            until_due
         }
     }
 
@@ -155,13 +200,17 @@ impl Worker {
     fn pass(&mut self) -> Result<Pass, Leave> {
         let mut pass = Pass::default();
         if self.journal.is_to_look() {
-            let standing = in_extension(journal::look)?;
-            self.journal.take(standing);
+            let Some(looked) = in_extension(journal::look)? else {
+                pass.state = State::Unknown;
+                return Ok(pass);
+            };
+            self.journal.take(looked);
         }
         if !self.journal.allows_maintenance() {
             self.over = PassedOver::default();
             self.journal.forget_stuck();
-            pass.idle = true;
+            self.journal.note_visit();
+            pass.state = State::Hindered;
             return Ok(pass);
         }
         for (index, task) in tasks::ALL.into_iter().enumerate() {
@@ -222,19 +271,27 @@ fn is_wanted() -> bool {
     settings::ENABLED.get() && settings::covers(BackgroundWorker::get_extra())
 }
 
-/// How long until the next pass.
-fn pause(slot: &Slot, interval: Duration, begun: Instant, rows: usize) -> Duration {
-    let until_due =
-        Duration::from_micros(slot.next_due().saturating_sub(time::now()).max(0) as u64);
-    let rest = interval.saturating_sub(begun.elapsed());
-    if until_due.is_zero() && rows == 0 {
-        // What is due could not be done just now: no use to try at once.
-        rest
-    } else if slot.is_dirty() {
-        until_due.min(rest)
-    } else {
-        until_due
-    }
+/// Says when something will be due next; when to look again at the earliest, if somebody makes more work.
+fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
+    /// Of the time.
+    const ONE_PART_IN: u32 = 50;
+    let begun = Instant::now();
+    let next = match pass.state {
+        // A database with the extension has a next visit even if nothing is due.
+        State::Hindered => wake::NEVER - 1,
+        State::Unknown => soon(),
+        State::Done => match in_extension(|_| tasks::next_due())? {
+            Some(next) => next.unwrap_or(wake::NEVER).min(wake::NEVER - 1),
+            None => soon(),
+        },
+    };
+    slot.set_next_due(next);
+    Ok(Instant::now() + (begun.elapsed() * ONE_PART_IN).max(LOOK_EVERY))
+}
+
+/// In a second.
+fn soon() -> i64 {
+    time::now() + 1_000_000
 }
 
 /// Sends what sessions have left to be notified.
@@ -257,13 +314,18 @@ impl Notifier {
             return Ok(());
         }
         let content = self.slot.to_notify.take();
-        let sent = !settings::NOTIFY.get() || in_extension(|_| notify::send(&content))?.is_some();
-        let rest = if sent { NOTIFY_EVERY } else { NOTIFY_AGAIN };
+        let sent = if settings::NOTIFY.get() {
+            in_extension(|_| notify::send(&content)).map(|sent| sent.is_some())
+        } else {
+            Ok(true)
+        };
+        let is_sent = matches!(sent, Ok(true));
+        let rest = if is_sent { NOTIFY_EVERY } else { NOTIFY_AGAIN };
         self.not_before = Instant::now() + rest;
-        if !sent {
+        if !is_sent {
             self.slot.to_notify.put(&content);
         }
-        Ok(())
+        sent.map(|_| ())
     }
 
     /// How long at most until there is something to do.
@@ -298,7 +360,13 @@ fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, St
         if !process::extension_is_free(extension.oid) {
             return Err(Leave::Wanted);
         }
-        Ok(as_role(extension.owner, || work(extension)))
+        Ok(as_role(extension.owner, || {
+            let done = work(extension);
+            // Before the commit, which does it with the rights of the process.
+            // SAFETY: no query is under way.
+            unsafe { pg_sys::AfterTriggerFireDeferred() };
+            done
+        }))
     });
     match outcome {
         Ok(Ok(done)) => Ok(Ok(done)),

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::tasks::{self, Turn};
 use super::wake::Slot;
+use crate::pg::time;
 use crate::store::extension::Extension;
 use crate::store::ledger::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
 const EVERY: Duration = Duration::from_secs(1);
 /// A task that failed as a whole is tried again after a second, then after twice as long each time, up to this.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The journal of a worker.
 pub struct Journal {
@@ -79,9 +80,19 @@ impl Journal {
         !self.allows_maintenance() || self.looked.as_ref().is_none_or(is_old)
     }
 
-    /// Remembers what was found; `None`: it could not be looked at.
-    pub fn take(&mut self, looked: Option<Looked>) {
-        self.looked = looked.map(|looked| (Instant::now(), looked));
+    /// Remembers what was found.
+    pub fn take(&mut self, looked: Looked) {
+        self.looked = Some((Instant::now(), looked));
+    }
+
+    /// Notes that there was nothing to do for any task, because no job was ever inserted.
+    pub fn note_visit(&self) {
+        let is_new = |(_, looked): &(_, Looked)| !looked.has_begun;
+        if let Some(slot) = self.slot
+            && self.looked.as_ref().is_some_and(is_new)
+        {
+            (0..tasks::ALL.len()).for_each(|task| slot.note_idle_run(task, time::now(), 0));
+        }
     }
 
     /// Whether anything is to be done at all.
@@ -115,7 +126,9 @@ impl Journal {
     pub fn note(&mut self, task: usize, turn: &Turn, at: i64, duration: i64) {
         let entry = &mut self.entries[task];
         entry.stuck = turn.is_stuck.then(|| {
-            let failures = entry.stuck.map_or(0, |(failures, _)| failures + 1);
+            // Where it comes on, if slowly, it goes on soon.
+            let before = entry.stuck.filter(|_| turn.rows == 0);
+            let failures = before.map_or(0, |(failures, _)| failures + 1);
             let pause = Duration::from_secs(1 << failures.min(16)).min(LONGEST_BACKOFF);
             (failures, Instant::now() + pause)
         });

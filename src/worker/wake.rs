@@ -282,6 +282,16 @@ impl Slot {
         self.dirty.store(false, Ordering::SeqCst);
     }
 
+    /// Whether a commit made work since this was asked last.
+    pub fn take_dirty(&self) -> bool {
+        self.dirty.swap(false, Ordering::SeqCst)
+    }
+
+    /// Leaves work to the next worker.
+    pub fn ask(&self) {
+        self.dirty.store(true, Ordering::SeqCst);
+    }
+
     /// Notes a run of a task that found nothing to do.
     pub fn note_idle_run(&self, task: usize, at: i64, duration: i64) {
         self.idle_runs[task].at.store(at, Ordering::Relaxed);

@@ -30,11 +30,12 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     orphans.into_iter().map(Thing::Key).collect()
 }
 
-fn handle(thing: &Thing) {
-    if let Thing::Key(key) = thing {
-        let now = time::now();
-        look_at(&maintain::take_notes_of(now, *key), now);
-    }
+fn handle(thing: &Thing) -> bool {
+    let Thing::Key(key) = thing else {
+        return false;
+    };
+    let now = time::now();
+    look_at(&maintain::take_notes_of(now, *key), now) > 0
 }
 
 /// Clears away what these keys do not need any more; at how many nobody else is at work.

@@ -22,10 +22,12 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     expired.into_iter().map(Thing::Job).collect()
 }
 
-fn handle(thing: &Thing) {
+fn handle(thing: &Thing) -> bool {
     if let Thing::Job(id) = thing
         && let Some(place) = place::locate(*id)
     {
-        transition::expired(&place, time::now());
+        transition::expired(&place, time::now())
+    } else {
+        false
     }
 }

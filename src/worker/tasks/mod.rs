@@ -21,6 +21,7 @@ use pgrx::{PgMemoryContexts, PgSqlErrorCode};
 use crate::pg::subxact;
 use crate::settings;
 use crate::store::maintain;
+use crate::unique;
 
 /// A maintenance task.
 pub struct Task {
@@ -36,8 +37,8 @@ pub struct Task {
 struct Singly {
     /// what there is to do, at most so much, but not these
     find: fn(limit: i64, but: &[Thing]) -> Vec<Thing>,
-    /// does one of them
-    handle: fn(&Thing),
+    /// does one of them; whether there was something to do
+    handle: fn(&Thing) -> bool,
 }
 
 /// What a task can fail at without failing at others.
@@ -131,7 +132,7 @@ pub struct Turn {
     pub errors: Vec<String>,
     /// how many things are left alone, because the task failed at them before
     pub passed_over: usize,
-    /// nothing was handled: something else is wrong than single things
+    /// something else is wrong than single things
     pub is_stuck: bool,
 }
 
@@ -207,12 +208,12 @@ pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result
                 .map(|(thing, why)| format!("{thing}: {why}"))
                 .collect();
             if errors.is_empty() {
-                // It was none of those. Where there is more, the next turn may find it.
-                let is_stuck = round.rows == 0;
-                return Ok(turn(round, vec![error], is_stuck));
+                // It was none of those, so it would fail again at once.
+                round.more = false;
+                return Ok(turn(round, vec![error], true));
             }
             let has_room = over.add(task, failed.into_iter().map(|(thing, _)| thing));
-            round.more &= has_room;
+            round.more = has_room;
             turn(round, errors, !has_room)
         }
         Err(error) => turn(Round::default(), vec![error], true),
@@ -227,22 +228,41 @@ fn round(task: &Task, but: &[Thing]) -> Round {
     unsafe { memory.switch_to(|_| (task.run)(limit.into(), but)) }
 }
 
-/// How many things a transaction does one by one: each is a subtransaction.
-const SINGLY: i64 = 1000;
+/// How many things a transaction does one by one: each is a subtransaction, of which the server keeps
+/// 64 at hand.
+const SINGLY: i64 = 60;
 
 fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
     let mut round = Round::default();
-    for thing in (singly.find)(SINGLY, but) {
+    for thing in (singly.find)(SINGLY, but).into_iter().take(SINGLY as usize) {
         pgrx::check_for_interrupts!();
-        match subxact::attempt(|| (singly.handle)(&thing)) {
-            Ok(()) => round.rows += 1,
+        let handled = subxact::attempt(|| {
+            // What somebody has locked is passed over, as always.
+            let _impatience = unique::Impatience::begin();
+            (singly.handle)(&thing)
+        });
+        match handled {
+            Ok(done) => round.rows += usize::from(done),
             Err(error) => match subxact::describe(&error) {
                 // Whoever cancels means all of it.
                 (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => error.rethrow(),
+                (code, _) if is_passing(code) => (),
                 (_, why) => round.failed.push((thing, why)),
             },
         }
     }
-    round.more = round.rows + round.failed.len() > 0;
     round
+}
+
+/// Whether an error says nothing about the thing that it came up with.
+fn is_passing(code: PgSqlErrorCode) -> bool {
+    matches!(
+        code,
+        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+            | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
+            | PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE
+            | PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES
+            | PgSqlErrorCode::ERRCODE_DISK_FULL
+            | PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY
+    )
 }

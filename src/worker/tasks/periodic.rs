@@ -27,12 +27,14 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     due.into_iter().map(name).collect()
 }
 
-fn handle(thing: &Thing) {
+fn handle(thing: &Thing) -> bool {
     let now = time::now();
     if let Thing::Periodic(name) = thing
         && let Some(definition) = store::lock(name)
         && definition.next_run_at.is_some_and(|at| at <= now)
     {
-        periodic::run(&definition, now);
+        periodic::run(&definition, now)
+    } else {
+        false
     }
 }

@@ -64,12 +64,14 @@ pub fn next_due() -> Option<i64> {
     next
 }
 
-fn handle(thing: &Thing) {
+fn handle(thing: &Thing) -> bool {
     if let Thing::Job(id) = thing
         && let Some(place) = place::locate(*id)
         && place.lock(false)
     {
-        prune(vec![(*id, place.unique_key)]);
+        prune(vec![(*id, place.unique_key)]) > 0
+    } else {
+        false
     }
 }
 

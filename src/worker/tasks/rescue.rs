@@ -29,13 +29,16 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
         .collect()
 }
 
-fn handle(thing: &Thing) {
-    if let Thing::Job(id) = thing {
-        let now = time::now();
-        for lease in &maintain::expired_leases(now, 1, &Leases::Of(*id)) {
-            rescue(lease, now);
-        }
+fn handle(thing: &Thing) -> bool {
+    let Thing::Job(id) = thing else {
+        return false;
+    };
+    let now = time::now();
+    let leases = maintain::expired_leases(now, 1, &Leases::Of(*id));
+    for lease in &leases {
+        rescue(lease, now);
     }
+    !leases.is_empty()
 }
 
 /// The caller has locked it.

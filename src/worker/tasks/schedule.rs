@@ -34,10 +34,12 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
         .collect()
 }
 
-fn handle(thing: &Thing) {
+fn handle(thing: &Thing) -> bool {
     if let Thing::Job(id) = thing
         && let Some(place) = place::locate(*id)
     {
-        transition::became_due(&place, time::now());
+        transition::became_due(&place)
+    } else {
+        false
     }
 }

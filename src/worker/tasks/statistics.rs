@@ -3,10 +3,13 @@
 
 use std::cell::RefCell;
 
+use pgrx::pg_sys::Oid;
+
 use super::{Round, Task};
 use crate::pg::time;
 use crate::store::count::{Counts, Kept, PLACES, Place, Position};
-use crate::store::extension;
+use crate::store::extension::{self, Extension};
+use crate::worker::wake;
 
 pub const TASK: Task = Task {
     name: "statistics",
@@ -21,8 +24,14 @@ const LEAST_PAUSE: i64 = 10 * 1_000_000;
 /// Counting takes at most one part in so many of the time.
 const PAUSE_PER_WORK: i64 = 200;
 
+/// What was counted so long ago is not gone on with, in microseconds.
+const TOO_OLD: i64 = 60 * 1_000_000;
+
 /// A table that is being counted.
 struct Counting {
+    /// of which extension, and when last: what a session left half done long ago is of no use
+    extension: Oid,
+    touched: i64,
     place: &'static Place,
     next: Position,
     counts: Counts,
@@ -36,18 +45,27 @@ thread_local! {
 }
 
 fn run() -> Round {
-    if !extension::find().is_some_and(|extension| extension.has_ledger) {
+    let extension = extension::find().filter(|extension| extension.has_ledger);
+    let Some(Extension { oid, .. }) = extension else {
+        return Round::default();
+    };
+    // Where workers take short turns, there is no time for that.
+    if wake::is_preloaded() && wake::is_crowded() {
         return Round::default();
     }
     // Taken out, so that after an error it begins anew.
-    match COUNTING.take() {
+    let under_way = COUNTING.take().filter(|counting| {
+        let age = time::now() - counting.touched;
+        counting.extension == oid && (0..TOO_OLD).contains(&age)
+    });
+    match under_way {
         Some(counting) => go_on(counting),
-        None => begin(),
+        None => begin(oid),
     }
 }
 
 /// Finds a table that is to be counted.
-fn begin() -> Round {
+fn begin(extension: Oid) -> Round {
     let mut forgotten = 0;
     for place in &PLACES {
         if !place.is_long() {
@@ -57,6 +75,8 @@ fn begin() -> Round {
         let changes = place.changes();
         if place.kept().is_none_or(|kept| is_stale(&kept, changes)) {
             let counting = Counting {
+                extension,
+                touched: time::now(),
                 place,
                 next: place.begin(),
                 counts: Counts::new(),
@@ -76,7 +96,8 @@ fn begin() -> Round {
 fn is_stale(kept: &Kept, changes: i64) -> bool {
     let pause = LEAST_PAUSE.max(kept.took.saturating_mul(PAUSE_PER_WORK));
     let age = time::now() - kept.counted_at;
-    kept.changes != changes && !(0..pause).contains(&age)
+    let may_have_changed = kept.changes != changes || changes == 0;
+    may_have_changed && !(0..pause).contains(&age)
 }
 
 fn go_on(mut counting: Counting) -> Round {
@@ -90,6 +111,7 @@ fn go_on(mut counting: Counting) -> Round {
     match next {
         Some(next) => {
             counting.next = next;
+            counting.touched = now;
             COUNTING.set(Some(counting));
         }
         None => {
