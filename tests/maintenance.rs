@@ -7,8 +7,13 @@ use jobs_tests::{Client, Cluster, poll_until};
 
 const SOON: Duration = Duration::from_secs(20);
 
+/// One transaction, also where it is several statements: none of them is seen before all are done.
 async fn run(db: &Client, sql: &str) {
     db.batch_execute(sql).await.expect(sql);
+}
+
+async fn seconds(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
 async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
@@ -62,7 +67,7 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
         before,
         scalar::<String>(&db, &format!("select {written}")).await
     );
-    // Without shared memory there is only what is written.
+    // In shared memory is the latest run of each task that found nothing; by now schedule has had one as well.
     assert!(is(&db, "count(*) = 7 from jobs.idle_runs()").await);
 }
 
@@ -175,10 +180,57 @@ async fn long_tables_are_counted_by_the_worker() {
         )
         .await
     );
-    // While nothing changes it is not counted again.
-    let counted = "select string_agg(k::text, ' ' order by place) from jobs.kept_count k";
+    // The numbers of changes come from the server's statistics, which sessions hand in when they like: once they have.
+    let handed_in = "select pg_stat_force_next_flush()";
+    let an_hour_ago = "update jobs.kept_count set counted_at = counted_at - interval '1 hour'";
+    poll_until("what was inserted is in the statistics", SOON, async || {
+        run(&db, handed_in).await;
+        run(&db, an_hour_ago).await;
+        run(&db, "select jobs.maintain()").await;
+        is(
+            &db,
+            "count(*) = 2 and bool_and(k.changes = t.n_tup_ins + t.n_tup_del)
+               from jobs.kept_count k join pg_stat_user_tables t on t.schemaname = 'jobs' and t.relname = k.place where k.counted_at is not null",
+        )
+        .await
+    })
+    .await;
+    // While nothing changes it is not counted again, however long ago it was, neither by the worker nor by hand.
+    run(&db, an_hour_ago).await;
+    let counted = "select string_agg(k::text, ' ' order by place) from jobs.kept_count k where counted_at is not null";
     let before: String = scalar(&db, counted).await;
-    run(&db, "select jobs.installed(); select pg_sleep(1)").await;
+    run(&db, "select jobs.installed()").await;
+    seconds(1.0).await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(before, scalar::<String>(&db, counted).await);
+    // When something has changed, it is: only that table.
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')",
+    )
+    .await;
+    run(&db, handed_in).await;
+    poll_until("it is counted again", SOON, async || {
+        run(&db, "select jobs.maintain()").await;
+        is(
+            &db,
+            "(available, scheduled) = (60000, 1) from jobs.queues where queue = 'a'",
+        )
+        .await
+    })
+    .await;
+    let recounted = "array_agg(place) = '{scheduled}' from jobs.kept_count where counted_at > clock_timestamp() - interval '1 minute'";
+    assert!(is(&db, recounted).await);
+    // But not at once.
+    let before: String = scalar(&db, counted).await;
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')",
+    )
+    .await;
+    run(&db, handed_in).await;
+    seconds(1.0).await;
+    run(&db, "select jobs.maintain()").await;
     assert_eq!(before, scalar::<String>(&db, counted).await);
 }
 
@@ -186,11 +238,13 @@ async fn long_tables_are_counted_by_the_worker() {
 async fn paused_it_does_nothing_and_resumed_it_goes_on_at_once() {
     let cluster = Cluster::start();
     let db = cluster.database("paused").await;
+    run(&db, "select jobs.pause_maintenance()").await;
     run(
         &db,
-        "select jobs.pause_maintenance(); select jobs.insert('x', scheduled_at => clock_timestamp() + '0.1 s'); select pg_sleep(2)",
+        "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.1 s')",
     )
     .await;
+    seconds(2.0).await;
     assert!(is(&db, "state = 'scheduled' from jobs.jobs").await);
     assert!(
         is(
@@ -214,9 +268,10 @@ async fn paused_it_does_nothing_and_resumed_it_goes_on_at_once() {
     let db = cluster.connect("paused").await;
     run(
         &db,
-        "select jobs.insert('y', scheduled_at => clock_timestamp() + '0.1 s'); select pg_sleep(2)",
+        "select jobs.insert('y', scheduled_at => clock_timestamp() + '0.1 s')",
     )
     .await;
+    seconds(2.0).await;
     assert!(is(&db, "count(*) = 1 from jobs.jobs where state = 'scheduled'").await);
 }
 
