@@ -1,11 +1,12 @@
 //! Maintenance as operators see it: what the background worker writes down, what it does about what fails, that it can
 //! be paused, and what jobs.health() says of other sessions.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, poll_until};
-
-const SOON: Duration = Duration::from_secs(20);
+use jobs_tests::{Client, Cluster, SOON, insert, number, poll_until, promptly, state};
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
 async fn run(db: &Client, sql: &str) {
@@ -27,6 +28,40 @@ async fn is(db: &Client, condition: &str) -> bool {
 async fn becomes(db: &Client, condition: &str) {
     poll_until(condition, SOON, async || is(db, condition).await).await;
 }
+
+/// The same within a time that is promised.
+async fn becomes_within(db: &Client, within: f64, condition: &str) {
+    let within = Duration::from_secs_f64(within);
+    poll_until(condition, within, async || is(db, condition).await).await;
+}
+
+async fn available_within(db: &Client, id: i64, within: f64) {
+    let what = format!("job {id} is available");
+    poll_until(&what, Duration::from_secs_f64(within), async || {
+        state(db, id).await.as_deref() == Some("available")
+    })
+    .await;
+}
+
+/// A call that waits for nobody returns within a few seconds; one that does not is ended.
+async fn returns(db: &Client, sql: &str) {
+    run(db, "set statement_timeout = '5s'").await;
+    run(db, sql).await;
+    run(db, "reset statement_timeout").await;
+}
+
+/// A job of a queue of its own, due in half a second, is available in time: the worker goes on.
+async fn worker_goes_on(db: &Client) {
+    let id = insert(
+        db,
+        "'witness', queue => 'witness', scheduled_at => clock_timestamp() + '0.5 s'",
+    )
+    .await;
+    available_within(db, id, 5.5).await;
+}
+
+/// Refuses what the trigger is for.
+const REFUSE: &str = "create or replace function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$";
 
 /// How many log lines say that a task failed.
 fn failures(cluster: &Cluster) -> usize {
@@ -536,4 +571,353 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
     becomes(&db, &left("hour")).await;
     run(&db, "select jobs.configure_queue('hour')").await;
     becomes(&db, "count(*) = 0 from jobs.jobs").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_counted_at_one_moment() {
+    const JOBS: i64 = 2000;
+    let cluster = Cluster::start();
+    let db = cluster.database("moment").await;
+    run(
+        &db,
+        &format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{JOBS}]), queue => 'q')"),
+    )
+    .await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut movers = Vec::new();
+    for _ in 0..4 {
+        let (mover, done) = (cluster.connect("moment").await, done.clone());
+        movers.push(tokio::spawn(async move {
+            while !done.load(Ordering::Relaxed) {
+                let rows = mover
+                    .query("select id, token from jobs.fetch('q', 200)", &[])
+                    .await
+                    .unwrap();
+                let column = |n| rows.iter().map(|row| row.get(n)).collect::<Vec<i64>>();
+                let back = "select jobs.release(id, token) from unnest($1::bigint[], $2::bigint[]) t(id, token)";
+                mover.query(back, &[&column(0), &column(1)]).await.unwrap();
+            }
+        }));
+    }
+    let sql = "select available, running, (available + scheduled + pending + running + retryable + completed + cancelled + discarded), estimated = '{}'
+                 from jobs.queues where queue = 'q'";
+    becomes(&db, "running > 0 from jobs.queues where queue = 'q'").await;
+    let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
+    for _ in 0..200 {
+        let row = db.query_one(sql, &[]).await.unwrap();
+        let (available, running, all): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        assert!(row.get::<_, bool>(3), "all of it is exact");
+        seen.insert(running);
+        if all != JOBS {
+            wrong.push((available, running, all));
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    for mover in movers {
+        mover.await.unwrap();
+    }
+    assert!(seen.len() > 2, "control: they move meanwhile: {seen:?}");
+    assert!(wrong.is_empty(), "available, running, all: {wrong:?}");
+}
+
+#[tokio::test]
+async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("circles").await;
+    run(&db, REFUSE).await;
+    run(
+        &db,
+        "create trigger refuse before delete on jobs.answer for each row execute function public.refuse()",
+    )
+    .await;
+    let old = insert(&db, "'k', unique_opts => '{\"by_kind\": true}'").await;
+    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
+    // The claim is busy before the job is past its retention.
+    let holder = cluster.connect("circles").await;
+    run(
+        &holder,
+        "begin; select jobs.insert('k', unique_opts => '{\"by_kind\": true, \"by_state\": [\"available\", \"pending\", \"running\", \"scheduled\", \"retryable\"]}')",
+    )
+    .await;
+    run(
+        &db,
+        "insert into jobs.answer (job_id, token, at, state) values (1, 1, now() - interval '2 hours', 'available')",
+    )
+    .await;
+    run(&db, "select jobs.installed()").await;
+    seconds(2.0).await;
+    let worker = "select max(pid)::bigint from pg_stat_activity where backend_type = 'jobs worker' and datname = 'circles'";
+    worker_goes_on(&db).await;
+    let failed = "select failures_total from jobs.maintenance where task = 'prune'";
+    let warnings = || {
+        cluster
+            .log()
+            .matches(" jobs worker circles: WARNING")
+            .count()
+    };
+    let (failed_before, logged_before) = (number(&db, failed).await, warnings());
+    let pid = number(&db, worker).await as u32;
+    let cpu = cluster.cpu_of(pid);
+    seconds(3.0).await;
+    let used = cluster.cpu_of(pid) - cpu;
+    seconds(2.0).await;
+    let (failed, logged) = (number(&db, failed).await, warnings());
+    assert!(used < Duration::from_millis(500), "{used:?} in 3 s");
+    assert!(failed > 0, "control: it fails");
+    assert!(
+        failed - failed_before <= 10,
+        "{failed_before}, then {failed}"
+    );
+    assert!(
+        logged - logged_before <= 20,
+        "{logged_before}, then {logged}"
+    );
+    worker_goes_on(&db).await;
+    let by_hand = cluster.connect("circles").await;
+    returns(&by_hand, "select jobs.maintain()").await;
+    assert_eq!(state(&db, old).await.as_deref(), Some("completed"));
+    // With both out of the way it is done; what the worker has failed at, it leaves alone for a minute.
+    run(&holder, "rollback").await;
+    run(&db, "drop trigger refuse on jobs.answer").await;
+    poll_until("it is done by hand", SOON, async || {
+        run(&by_hand, "select jobs.maintain()").await;
+        is(
+            &db,
+            "not exists (select from jobs.answer) and not exists (select from jobs.finished)",
+        )
+        .await
+    })
+    .await;
+}
+
+/// Jobs that are past their retention by the time that somebody has locked their table, and keeps it.
+async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -> Client {
+    run(
+        db,
+        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[30]), queue => 'old')",
+    )
+    .await;
+    let locker = cluster.connect(database).await;
+    run(
+        db,
+        "select jobs.complete(id, token) from jobs.fetch('old', 30)",
+    )
+    .await;
+    run(&locker, "begin; lock table jobs.finished in share mode").await;
+    let left = "select count(*) from jobs.finished";
+    assert_eq!(
+        number(db, left).await,
+        30,
+        "none was pruned before the lock"
+    );
+    // Until the retention is over, and a little more.
+    seconds(3.5).await;
+    assert_eq!(number(db, left).await, 30, "nor under it");
+    locker
+}
+
+#[tokio::test]
+async fn a_locked_table_delays_only_what_needs_it() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "2s")
+        .start();
+    let db = cluster.database("locked").await;
+    let locker = locked_past_retention(&cluster, &db, "locked").await;
+    worker_goes_on(&db).await;
+    // Again, wherever it was by now.
+    seconds(1.0).await;
+    worker_goes_on(&db).await;
+    run(&locker, "commit").await;
+    // None of them is something that a task has failed at and leaves alone.
+    becomes_within(&db, 15.0, "count(*) = 0 from jobs.finished").await;
+}
+
+#[tokio::test]
+async fn a_locked_table_keeps_nobody_from_dropping_the_database() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "2s")
+        .start();
+    let postgres = cluster.connect("postgres").await;
+    let db = cluster.database("dropped").await;
+    let locker = locked_past_retention(&cluster, &db, "dropped").await;
+    drop(locker);
+    drop(db);
+    let sessions = "count(*) = 0 from pg_stat_activity where datname = 'dropped' and backend_type = 'client backend'";
+    becomes(&postgres, sessions).await;
+    promptly(&postgres, "drop database dropped").await;
+}
+
+#[tokio::test]
+async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.enabled", "off")
+        .start();
+    let db = cluster.database("open").await;
+    run(
+        &db,
+        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'a');
+         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')",
+    )
+    .await;
+    let holder = cluster.connect("open").await;
+    run(&holder, "begin; select * from jobs.maintain()").await;
+    assert!(
+        is(
+            &holder,
+            "count(*) = 2 from jobs.kept_count where counted_at is not null"
+        )
+        .await,
+        "control: it has counted"
+    );
+    assert!(
+        is(
+            &db,
+            "count(*) = 0 from jobs.kept_count where counted_at is not null"
+        )
+        .await
+    );
+    let begun = Instant::now();
+    returns(&db, "select * from jobs.maintain()").await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    cluster.set("jobs.enabled", "on");
+    cluster.reload();
+    let first = insert(&db, "'first', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    available_within(&db, first, SOON.as_secs_f64()).await;
+    // A first pass has come to counting by now.
+    seconds(1.0).await;
+    worker_goes_on(&db).await;
+    run(&holder, "commit").await;
+}
+
+#[tokio::test]
+async fn a_due_job_that_cannot_be_handled_keeps_no_other_from_being_fetched() {
+    for enabled in ["off", "on"] {
+        let cluster = Cluster::builder()
+            .set("jobs.interval", "50ms")
+            .set("jobs.enabled", enabled)
+            .start();
+        let db = cluster.database("fetched").await;
+        run(&db, REFUSE).await;
+        for (queue, trigger) in [
+            (
+                "ready",
+                "insert on jobs.ready for each row when (new.job_id = ",
+            ),
+            (
+                "scheduled",
+                "delete on jobs.scheduled for each row when (old.job_id = ",
+            ),
+        ] {
+            let due = |kind: &str, at: &str| {
+                format!("'{kind}', queue => '{queue}', scheduled_at => clock_timestamp() + '{at}'")
+            };
+            // The first one that is due.
+            let poisoned = insert(&db, &due("poisoned", "1.5 s")).await;
+            run(
+                &db,
+                &format!("create trigger refuse before {trigger}{poisoned}) execute function public.refuse()"),
+            )
+            .await;
+            let mut others = BTreeSet::new();
+            for _ in 0..4 {
+                others.insert(insert(&db, &due("k", "1.6 s")).await);
+            }
+            seconds(2.0).await;
+            let mut fetched = BTreeSet::new();
+            let fetch = format!("select id from jobs.fetch('{queue}', 2)");
+            let begun = Instant::now();
+            while fetched.len() < others.len() && begun.elapsed() < Duration::from_secs(5) {
+                let rows = db.query(&fetch, &[]).await;
+                let rows =
+                    rows.unwrap_or_else(|error| panic!("worker {enabled}, {queue}: {error:?}"));
+                fetched.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
+                seconds(0.02).await;
+            }
+            assert_eq!(fetched, others, "worker {enabled}, {queue}");
+            assert_eq!(state(&db, poisoned).await.as_deref(), Some("scheduled"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_locked_is_looked_at_when_it_is_free() {
+    // For a moment, and for longer than the worker waits for a lock.
+    for held in [3.0, 12.0] {
+        let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+        let db = cluster.database("free").await;
+        let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '2 s'").await;
+        // The worker knows of it, and comes to it while the table is locked.
+        seconds(1.0).await;
+        let locker = cluster.connect("free").await;
+        run(
+            &locker,
+            "begin; lock table jobs.maintenance_pause in access exclusive mode",
+        )
+        .await;
+        seconds(held).await;
+        run(&locker, "commit").await;
+        available_within(&db, id, 5.0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_database_without_jobs_is_a_healthy_one() {
+    let cluster = Cluster::start();
+    let db = cluster.database("fresh").await;
+    assert!(is(&db, "count(*) = 0 from jobs.health()").await);
+    // jobs.health() allows five minutes without a visit from the server's start on, which cannot be put back. The regular
+    // visits are seen, so that it is not to find anything after those either.
+    becomes(
+        &db,
+        "count(*) > 0 from jobs.maintenance where last_run_at > clock_timestamp() - interval '1 minute'",
+    )
+    .await;
+    assert!(is(&db, "not is_called from jobs.job_seq").await);
+    assert!(is(&db, "count(*) = 0 from jobs.health()").await);
+}
+
+#[tokio::test]
+async fn a_long_interval_delays_nothing_that_becomes_due() {
+    let cluster = Cluster::builder().set("jobs.interval", "20s").start();
+    let db = cluster.database("interval").await;
+    // The first pass comes at once; after it the interval counts.
+    insert(&db, "'first'").await;
+    seconds(1.5).await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '1.5 s'").await;
+    available_within(&db, id, 4.0).await;
+}
+
+#[tokio::test]
+async fn a_shorter_interval_takes_effect_at_once() {
+    let cluster = Cluster::builder().set("jobs.interval", "60s").start();
+    let db = cluster.database("shorter").await;
+    // What is due and locked is what the worker has to come back for; nothing tells it when.
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
+    let locker = cluster.connect("shorter").await;
+    run(
+        &locker,
+        &format!("begin; select from jobs.scheduled where job_id = {id} for update"),
+    )
+    .await;
+    seconds(1.5).await;
+    run(&locker, "rollback").await;
+    seconds(0.3).await;
+    assert_eq!(
+        state(&db, id).await.as_deref(),
+        Some("scheduled"),
+        "control: the interval counts"
+    );
+    cluster.set("jobs.interval", "100ms");
+    cluster.reload();
+    available_within(&db, id, 3.0).await;
 }
