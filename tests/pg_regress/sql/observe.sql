@@ -11,12 +11,21 @@ select count(*) from jobs.fetch('a', 5, worker => 'w2');
 select count(*) from jobs.fetch('a', 2, worker => 'w1');
 select jobs.pause_queue('empty');
 select queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded, estimated, counted_at, paused from jobs.queues order by queue;
--- jobs.queues is what jobs.jobs counts.
-create function pg_temp.differing() returns setof record language sql as $$
-  select queue, state, count(*) from jobs.jobs group by 1, 2
-  except select q.queue, s.state::jobs.state, s.n from jobs.queues q, lateral (values ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
-    ('retryable', q.retryable), ('completed', q.completed), ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, n) $$;
-select count(*) as differing from pg_temp.differing() x(q text, s jobs.state, n bigint);
+-- jobs.queues is what jobs.jobs counts, no more and no less.
+create function pg_temp.counted() returns table (queue text, state text, n bigint) language sql as $$
+  select queue, state::text, count(*) from jobs.jobs group by 1, 2 $$;
+create function pg_temp.shown() returns table (queue text, state text, n bigint) language sql as $$
+  select q.queue, s.state, s.n from jobs.queues q, lateral (values ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
+    ('retryable', q.retryable), ('completed', q.completed), ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, n) where s.n <> 0 $$;
+create function pg_temp.measured() returns table (queue text, state text, n bigint) language sql as $$
+  select labels ->> 'queue', labels ->> 'state', value::bigint from jobs.metrics() where metric = 'jobs_queue_jobs' and value <> 0 $$;
+create function pg_temp.differing() returns table (who text, queue text, state text, n bigint) language sql as $$
+  (select 'not shown', c.* from pg_temp.counted() c except select 'not shown', s.* from pg_temp.shown() s)
+  union all (select 'not there', s.* from pg_temp.shown() s except select 'not there', c.* from pg_temp.counted() c)
+  union all (select 'not measured', c.* from pg_temp.counted() c except select 'not measured', m.* from pg_temp.measured() m)
+  union all (select 'measured in vain', m.* from pg_temp.measured() m except select 'measured in vain', c.* from pg_temp.counted() c) $$;
+select count(*) from pg_temp.counted();
+select * from pg_temp.differing();
 
 -- Long ones as maintenance has counted them: the others go on to be exact.
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[10000]), queue => 'long');
@@ -24,24 +33,36 @@ select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[10000])
 select queue, available, running, completed, estimated, counted_at from jobs.queues where queue in ('a', 'long') order by queue;
 select rows, error from jobs.maintain() where task = 'statistics';
 select queue, available, running, completed, estimated, counted_at between now() - interval '1 minute' and clock_timestamp() as counted from jobs.queues order by queue;
-select count(*) as differing from pg_temp.differing() x(q text, s jobs.state, n bigint);
--- Not counted again at once, and not at all while nothing has changed.
+select * from pg_temp.differing();
+-- Not counted again at once, whatever has changed; the server's statistics say what has.
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[2]), queue => 'long');
+select pg_stat_force_next_flush();
 select rows, error from jobs.maintain() where task = 'statistics';
 select available, running from jobs.queues where queue = 'long';
+select * from pg_temp.differing() order by 1;
+-- But when some time has passed.
+update jobs.kept_count set counted_at = counted_at - interval '1 hour' where counted_at is not null returning place;
+select rows, error from jobs.maintain() where task = 'statistics';
+select available, running, counted_at > now() - interval '1 minute' as counted from jobs.queues where queue = 'long';
+select * from pg_temp.differing();
+-- And not at all while nothing has changed, however long ago that was.
+update jobs.kept_count set counted_at = counted_at - interval '1 hour' where counted_at is not null returning place;
+select rows, error from jobs.maintain() where task = 'statistics';
+select place, counted_at > now() - interval '1 minute' as counted from jobs.kept_count where counted_at is not null;
+-- A fetch changes what is exact and, as long as it is not counted again, not what is kept.
 select count(*) from jobs.fetch('a', 1, worker => 'w1');
 select available, running, estimated from jobs.queues where queue = 'a';
 -- Short again: counted right then, and nothing is kept.
-select count(*) from (select jobs.cancel_many(queue => 'long')) x;
-select count(*) from jobs.kept_count;
-select rows, error from jobs.maintain() where task = 'statistics';
-select place from jobs.kept_count;
+select jobs.cancel_many(queue => 'long');
+select count(*) from jobs.kept_count where counted_at is not null;
+select rows > 0 as some, error from jobs.maintain() where task = 'statistics';
+select place from jobs.kept_count where counted_at is not null;
 select queue, available, cancelled, estimated, counted_at is not null as counted from jobs.queues where queue in ('a', 'long') order by queue;
 
 -- The oldest available job: of all lanes, by when it became available.
-select jobs.insert('old', queue => 'lanes', priority => 3) is not null as inserted;
+select count(*) from jobs.insert('old', queue => 'lanes', priority => 3);
 select pg_temp.later('1 hour');
-select jobs.insert('young', queue => 'lanes', priority => 1) is not null as inserted;
+select count(*) from jobs.insert('young', queue => 'lanes', priority => 1);
 select oldest_available_at = (select created_at from jobs.jobs where kind = 'old') as oldest from jobs.queues where queue = 'lanes';
 
 -- Who holds what.
@@ -96,17 +117,23 @@ select severity, finding, message ~ '^table jobs.ready has \d{3,} dead rows and 
 select count(*) from jobs.health(dead_rows => null) where finding = 'bloat';
 vacuum jobs.ready;
 select count(*) from jobs.health(dead_rows => 200) where message ~ 'jobs.ready';
--- The worst first.
-select array_agg(distinct severity) <@ '{critical,warning,info}' as severities, array_agg(severity) = array_agg(severity order by array_position('{critical,warning,info}', severity)) as sorted from jobs.health();
+-- The worst first, whatever it is about: the same in the order in which they are looked for would be warning, info, critical.
+select jobs.pause_maintenance();
+set application_name = 'pg_restore';
+select count(*) from jobs.insert('x', queue => 'q4');
+select pg_temp.later('2 hours');
+select severity, finding from jobs.health() where finding <> 'old_snapshot';
+reset application_name;
+select jobs.resume_maintenance();
+select severity, finding from jobs.health() where finding <> 'old_snapshot';
 
 -- Metrics: names and labels are those of Prometheus, each once; what they say is what the views say.
 select count(*) > 30 as some, count(*) = count(distinct (metric, labels)) as once, bool_and(metric ~ '^jobs_[a-z_]+$' and type in ('gauge', 'counter') and (type = 'counter') = (metric ~ '_total$')) as named,
        bool_and(value is not null and value >= 0) as valued, bool_and(length(help) > 0) as explained from jobs.metrics();
 select metric from jobs.metrics() group by 1 having count(distinct (type, help)) > 1;
 select distinct metric, type, (select array_agg(k order by k) from jsonb_object_keys(labels) k) as labels from jobs.metrics() order by 1;
-select count(*) as differing from (
-  select labels ->> 'queue', labels ->> 'state', value::bigint from jobs.metrics() where metric = 'jobs_queue_jobs' and value > 0
-  except select queue, state::text, count(*) from jobs.jobs group by 1, 2) x;
+select * from pg_temp.counted() order by 1, 2;
+select * from pg_temp.differing();
 select value from jobs.metrics() where metric = 'jobs_workers';
 select value > 0 as paused from jobs.metrics() where metric = 'jobs_queue_paused' and labels ->> 'queue' = 'q3';
 -- On a standby or read only.
