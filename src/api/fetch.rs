@@ -1,7 +1,7 @@
 //! Section 4 of the contract: claiming jobs.
 
 use pgrx::prelude::*;
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
 
 use super::check;
 use crate::config;
@@ -10,7 +10,8 @@ use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{subxact, time};
 use crate::store::fetch::{self, Fetch, Room};
-use crate::store::limits;
+use crate::store::{limits, maintain, place};
+use crate::transition;
 use crate::worker::{news, wake};
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
@@ -125,8 +126,7 @@ fn claim(
     Ok(rows)
 }
 
-/// Makes due jobs available; how many. Where that fails because of one of them, it is left to maintenance: the others
-/// that are available can be fetched all the same.
+/// Makes due jobs available; how many. Where that fails because of one of them, the others can be fetched all the same.
 fn promote(queue: &str, now: i64, most: i64) -> usize {
     match subxact::attempt(|| fetch::promote_due(queue, now, most, &[])) {
         Ok(due) => due,
@@ -134,9 +134,28 @@ fn promote(queue: &str, now: i64, most: i64) -> usize {
             Code::ERRCODE_QUERY_CANCELED
             | Code::ERRCODE_T_R_SERIALIZATION_FAILURE
             | Code::ERRCODE_T_R_DEADLOCK_DETECTED => error.rethrow(),
-            _ => 0,
+            _ => promote_singly(queue, now),
         },
     }
+}
+
+/// The same for the first of them, one by one. What fails is for maintenance to tell.
+fn promote_singly(queue: &str, now: i64) -> usize {
+    const MOST: i64 = 60;
+    let mut promoted = 0;
+    for id in maintain::due(queue, now, MOST, &[]) {
+        check_for_interrupts!();
+        let one = || place::locate(id).is_some_and(|place| transition::became_due(&place));
+        match subxact::attempt(one) {
+            Ok(done) => promoted += usize::from(done),
+            Err(error) => {
+                if subxact::describe(&error).0 == Code::ERRCODE_QUERY_CANCELED {
+                    error.rethrow();
+                }
+            }
+        }
+    }
+    promoted
 }
 
 /// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly. From

@@ -14,6 +14,7 @@ use crate::pg::answer::{Cell, Rows};
 use crate::settings;
 use crate::store::count::{self, Counts, PLACES, Place};
 use crate::store::health::{Thresholds, Worker};
+use crate::store::spi::Snapshot;
 use crate::store::{extension, health, metrics};
 use crate::worker::{tasks, wake};
 
@@ -32,7 +33,7 @@ fn count_queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut estimated = Vec::new();
     let mut counted_at: Option<i64> = None;
     for place in &PLACES {
-        let counts = if place.is_long() {
+        let counts = if place.is_long(Snapshot::Callers) {
             estimated.extend(place.states);
             let (counts, at) = kept(place);
             counted_at = counted_at.into_iter().chain(at).min();
@@ -74,7 +75,7 @@ fn count_queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
 
 /// What maintenance has counted, and when; where it never did, as much of it as is counted at all.
 fn kept(place: &'static Place) -> (Counts, Option<i64>) {
-    match place.kept() {
+    match place.kept(Snapshot::Callers) {
         Some(kept) => (count::kept_counts(place), Some(kept.counted_at)),
         None => (place.count(Some(count::SHORT)), None),
     }

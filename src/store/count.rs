@@ -7,7 +7,7 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, Tuples, text};
+use super::spi::{Arg, Plan, Snapshot, Tuples, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -50,18 +50,22 @@ pub enum Position {
 
 impl Place {
     /// Whether it is too long to be counted whenever somebody asks.
-    pub fn is_long(&self) -> bool {
-        self.is_long.look(&[big(SHORT)], |rows| !rows.is_empty())
+    pub fn is_long(&self, snapshot: Snapshot) -> bool {
+        self.is_long
+            .run_as_of(snapshot, &[big(SHORT)], |rows| !rows.is_empty())
     }
 
-    /// Counts all of it, or the first so many rows.
+    /// Counts all of it, or the first so many rows, as the calling statement sees it.
     pub fn count(&self, most: Option<i64>) -> Counts {
-        self.count
-            .look(&[Some(Datum::from(most.unwrap_or(i64::MAX)))], |rows| {
+        self.count.run_as_of(
+            Snapshot::Callers,
+            &[Some(Datum::from(most.unwrap_or(i64::MAX)))],
+            |rows| {
                 let mut counts = Counts::new();
                 add(&mut counts, rows);
                 counts
-            })
+            },
+        )
     }
 
     /// Where counting in parts begins.
@@ -110,8 +114,8 @@ impl Place {
     }
 
     /// What is kept of it.
-    pub fn kept(&self) -> Option<Kept> {
-        KEPT.look(&[text(self.name)], |rows| {
+    pub fn kept(&self, snapshot: Snapshot) -> Option<Kept> {
+        KEPT.run_as_of(snapshot, &[text(self.name)], |rows| {
             if rows.is_empty() {
                 return None;
             }
@@ -130,8 +134,8 @@ impl Place {
             .unwrap_or(0)
     }
 
-    /// Keeps what was counted.
-    pub fn keep(&self, counts: &Counts, kept: &Kept) {
+    /// Keeps what was counted; whether nobody else was about to.
+    pub fn keep(&self, counts: &Counts, kept: &Kept) -> bool {
         let mut queues: BTreeMap<&str, serde_json::Map<String, serde_json::Value>> =
             BTreeMap::new();
         for ((queue, state), count) in counts {
@@ -145,7 +149,7 @@ impl Place {
             Some(time::interval_datum(Interval::of_micros(kept.took))),
             big(kept.changes),
             Some(Jsonb::from_text(&document).datum()),
-        ]);
+        ]) > 0
     }
 
     /// Forgets what is kept: the table is short; whether there was something.
@@ -154,18 +158,18 @@ impl Place {
     }
 }
 
-/// What was counted before, of the table of this name.
+/// What was counted before, as the calling statement sees it.
 pub fn kept_counts(place: &Place) -> Counts {
-    KEPT_COUNTS.look(&[text(place.name)], |rows| {
+    KEPT_COUNTS.run_as_of(Snapshot::Callers, &[text(place.name)], |rows| {
         let mut counts = Counts::new();
         add(&mut counts, rows);
         counts
     })
 }
 
-/// Since when the jobs wait that are next in their lanes, the oldest of each queue.
+/// Since when the jobs wait that are next in their lanes, the oldest of each queue, as the calling statement sees it.
 pub fn oldest_available() -> Vec<(String, i64)> {
-    OLDEST.look(&[], |rows| {
+    OLDEST.run_as_of(Snapshot::Callers, &[], |rows| {
         (0..rows.len())
             .filter_map(|row| Some((rows.text(row, 1)?, rows.big(row, 2)?)))
             .collect()

@@ -26,6 +26,15 @@ pub fn text(value: &str) -> Arg {
     value.into_datum()
 }
 
+/// What a statement sees.
+#[derive(Clone, Copy)]
+pub enum Snapshot {
+    /// what is committed when it begins, and what this transaction has done
+    Own,
+    /// what the statement that called us sees: several of these see the same moment. Nothing can be written
+    Callers,
+}
+
 /// A statement that is planned once a session, generically.
 pub struct Plan {
     sql: &'static str,
@@ -49,10 +58,17 @@ impl Plan {
         self.run_with(args, fault::reads_outer_snapshot(), read)
     }
 
-    /// The same with the snapshot of the statement that called us: what several of these see is of one moment.
-    /// Nothing can be written, and no lock that somebody else gave back meanwhile be relied on.
-    pub fn look<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> T {
-        self.run_with(args, true, read)
+    /// The same as this snapshot shows it.
+    pub fn run_as_of<T>(
+        &self,
+        snapshot: Snapshot,
+        args: &[Arg],
+        read: impl FnOnce(&Tuples) -> T,
+    ) -> T {
+        match snapshot {
+            Snapshot::Own => self.run(args, read),
+            Snapshot::Callers => self.run_with(args, true, read),
+        }
     }
 
     fn run_with<T>(&self, args: &[Arg], read_only: bool, read: impl FnOnce(&Tuples) -> T) -> T {

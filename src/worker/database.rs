@@ -78,6 +78,8 @@ struct Worker {
 /// What a pass did.
 #[derive(Default)]
 struct Pass {
+    /// when
+    began: i64,
     /// rows handled
     rows: usize,
     /// there is more to do at once
@@ -184,10 +186,10 @@ impl Worker {
 
     /// How long until the next pass, where `rest` is left of the interval.
     fn pause(&self, slot: &Slot, rest: Duration, pass: &Pass) -> Duration {
-        let until_due = slot.next_due().saturating_sub(time::now()).max(0);
-        let until_due = Duration::from_micros(until_due as u64);
-        if until_due.is_zero() && pass.rows == 0 {
-            // What is due could not be done just now: no use to try at once.
+        let due = slot.next_due();
+        let until_due = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
+        if due <= pass.began && pass.rows == 0 {
+            // It was due in that pass already, and could not be done: no use to try at once.
             rest
         } else if self.is_asked {
             until_due.min(rest)
@@ -198,7 +200,10 @@ impl Worker {
 
     /// One turn of every task, so that one with much to do keeps no other waiting.
     fn pass(&mut self) -> Result<Pass, Leave> {
-        let mut pass = Pass::default();
+        let mut pass = Pass {
+            began: time::now(),
+            ..Pass::default()
+        };
         if self.journal.is_to_look() {
             let Some(looked) = in_extension(journal::look)? else {
                 pass.state = State::Unknown;

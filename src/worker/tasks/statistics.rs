@@ -9,6 +9,7 @@ use super::{Round, Task};
 use crate::pg::time;
 use crate::store::count::{Counts, Kept, PLACES, Place, Position};
 use crate::store::extension::{self, Extension};
+use crate::store::spi::Snapshot;
 use crate::worker::wake;
 
 pub const TASK: Task = Task {
@@ -68,12 +69,15 @@ fn run() -> Round {
 fn begin(extension: Oid) -> Round {
     let mut forgotten = 0;
     for place in &PLACES {
-        if !place.is_long() {
-            forgotten += usize::from(place.kept().is_some() && place.forget());
+        if !place.is_long(Snapshot::Own) {
+            forgotten += usize::from(place.kept(Snapshot::Own).is_some() && place.forget());
             continue;
         }
         let changes = place.changes();
-        if place.kept().is_none_or(|kept| is_stale(&kept, changes)) {
+        if place
+            .kept(Snapshot::Own)
+            .is_none_or(|kept| is_stale(&kept, changes))
+        {
             let counting = Counting {
                 extension,
                 touched: time::now(),
@@ -107,7 +111,7 @@ fn go_on(mut counting: Counting) -> Round {
         .count_part(&counting.next, PART, &mut counting.counts);
     let now = time::now();
     counting.took += now - begun;
-    let mut rows = 0;
+    let (mut rows, mut more) = (0, true);
     match next {
         Some(next) => {
             counting.next = next;
@@ -116,7 +120,8 @@ fn go_on(mut counting: Counting) -> Round {
         }
         None => {
             rows = counting.counts.len();
-            counting.place.keep(
+            // Where somebody else is counting as well, that will do. Else the next one may be as long.
+            more = counting.place.keep(
                 &counting.counts,
                 &Kept {
                     counted_at: now,
@@ -126,10 +131,9 @@ fn go_on(mut counting: Counting) -> Round {
             );
         }
     }
-    // The next one may be as long.
     Round {
         rows,
-        more: true,
+        more,
         ..Round::default()
     }
 }
