@@ -94,11 +94,11 @@ work() { # BATCH JOBS
   TITLE="fetch and complete, batches of $1 / R2" JOBS_EACH=$1 FILL=$2
   ours <<SQL
 select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('bench', $1) \gset
-select count(*) from jobs.complete_many(:'ids'::bigint[], :'tokens'::bigint[]);
+select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);
 SQL
   yardstick <<SQL
 select array_agg(id) as ids from r2_fetch('bench', $1) \gset
-select r2_complete(:'ids'::bigint[]);
+select r2_complete(:ids::bigint[]);
 SQL
 }
 
