@@ -8,8 +8,6 @@ use std::rc::Rc;
 
 use jobs_core::error::shown;
 use jobs_core::schedule::{self, Schedule};
-use pgrx::PgSqlErrorCode as Code;
-use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use crate::api::check;
@@ -134,10 +132,14 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
             .is_some_and(|policy| std::mem::replace(&mut Rc::make_mut(policy).wait, false));
         unique::insert_one(&candidate).map(|outcome| (outcome, waits))
     };
-    match subxact::attempt(|| work().or_raise()) {
+    match subxact::attempt_unless_cancelled(|| work().or_raise()) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),
-        Err(error) => failed(error),
+        Err((code, message)) if subxact::is_passing(code) => Decided::Later(message),
+        Err((_, message)) => Decided::Done(Outcome {
+            error: Some(message),
+            ..Outcome::default()
+        }),
     }
 }
 
@@ -153,25 +155,6 @@ fn told(outcome: &unique::Outcome) -> Outcome {
         job,
         skipped,
         error: None,
-    }
-}
-
-/// What an error says about trying again.
-fn failed(error: Box<CaughtError>) -> Decided {
-    let (code, message) = subxact::describe(&error);
-    match code {
-        // Whoever cancels means all of it.
-        Code::ERRCODE_QUERY_CANCELED => error.rethrow(),
-        Code::ERRCODE_T_R_SERIALIZATION_FAILURE
-        | Code::ERRCODE_T_R_DEADLOCK_DETECTED
-        | Code::ERRCODE_LOCK_NOT_AVAILABLE
-        | Code::ERRCODE_INSUFFICIENT_RESOURCES
-        | Code::ERRCODE_DISK_FULL
-        | Code::ERRCODE_OUT_OF_MEMORY => Decided::Later(message),
-        _ => Decided::Done(Outcome {
-            error: Some(message),
-            ..Outcome::default()
-        }),
     }
 }
 

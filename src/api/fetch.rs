@@ -146,14 +146,7 @@ fn promote_singly(queue: &str, now: i64) -> usize {
     for id in maintain::due(queue, now, MOST, &[]) {
         check_for_interrupts!();
         let one = || place::locate(id).is_some_and(|place| transition::became_due(&place));
-        match subxact::attempt(one) {
-            Ok(done) => promoted += usize::from(done),
-            Err(error) => {
-                if subxact::describe(&error).0 == Code::ERRCODE_QUERY_CANCELED {
-                    error.rethrow();
-                }
-            }
-        }
+        promoted += usize::from(subxact::attempt_unless_cancelled(one).unwrap_or(false));
     }
     promoted
 }

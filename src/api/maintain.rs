@@ -1,7 +1,7 @@
 //! Section 6 of the contract: maintenance on demand, and whether there is any.
 
+use pgrx::pg_sys;
 use pgrx::prelude::*;
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::check;
 use crate::error::OrRaise;
@@ -57,13 +57,8 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
     while more {
         pgrx::check_for_interrupts!();
         let turn = tasks::turn(task, over, &mut |round| {
-            Ok::<_, std::convert::Infallible>(subxact::attempt(round).map_err(|error| {
-                match subxact::describe(&error) {
-                    // Whoever cancels means the whole call.
-                    (Code::ERRCODE_QUERY_CANCELED, _) => error.rethrow(),
-                    (_, message) => message,
-                }
-            }))
+            let round = subxact::attempt_unless_cancelled(round);
+            Ok::<_, std::convert::Infallible>(round.map_err(|(_, message)| message))
         });
         let Ok(turn) = turn;
         more = turn.more;

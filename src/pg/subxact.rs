@@ -35,6 +35,29 @@ pub fn attempt_and_keep<T>(
     }
 }
 
+/// The same, and says what went wrong. Whoever cancels means all of it, so that is raised again.
+pub fn attempt_unless_cancelled<T>(
+    work: impl FnOnce() -> T,
+) -> Result<T, (PgSqlErrorCode, String)> {
+    attempt(work).map_err(|error| match describe(&error) {
+        (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => error.rethrow(),
+        described => described,
+    })
+}
+
+/// Whether an error says nothing about what was to be done, and may not come the next time.
+pub fn is_passing(code: PgSqlErrorCode) -> bool {
+    matches!(
+        code,
+        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+            | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
+            | PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE
+            | PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES
+            | PgSqlErrorCode::ERRCODE_DISK_FULL
+            | PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY
+    )
+}
+
 /// Runs `work` and returns its error instead of raising it. The caller has to roll back.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))

@@ -16,7 +16,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use jobs_core::key::Key;
-use pgrx::{PgMemoryContexts, PgSqlErrorCode};
+use pgrx::PgMemoryContexts;
 
 use crate::pg::subxact;
 use crate::settings;
@@ -236,33 +236,16 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
     let mut round = Round::default();
     for thing in (singly.find)(SINGLY, but).into_iter().take(SINGLY as usize) {
         pgrx::check_for_interrupts!();
-        let handled = subxact::attempt(|| {
+        let handled = subxact::attempt_unless_cancelled(|| {
             // What somebody has locked is passed over, as always.
             let _impatience = unique::Impatience::begin();
             (singly.handle)(&thing)
         });
         match handled {
             Ok(done) => round.rows += usize::from(done),
-            Err(error) => match subxact::describe(&error) {
-                // Whoever cancels means all of it.
-                (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => error.rethrow(),
-                (code, _) if is_passing(code) => (),
-                (_, why) => round.failed.push((thing, why)),
-            },
+            Err((code, _)) if subxact::is_passing(code) => (),
+            Err((_, why)) => round.failed.push((thing, why)),
         }
     }
     round
-}
-
-/// Whether an error says nothing about the thing that it came up with.
-fn is_passing(code: PgSqlErrorCode) -> bool {
-    matches!(
-        code,
-        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
-            | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
-            | PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE
-            | PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES
-            | PgSqlErrorCode::ERRCODE_DISK_FULL
-            | PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY
-    )
 }
