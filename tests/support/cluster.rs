@@ -261,6 +261,8 @@ impl Cluster {
             Cluster::in_new_directory(self.bindir.clone(), self.allowed.lock().unwrap().clone());
         // Its receiver ends in FATAL whenever the primary goes away and when it is promoted.
         standby.allow(u32::MAX, " walreceiver : FATAL: ");
+        // And it comes back at once, to a primary that may still be shutting down or starting up.
+        self.allow(u32::MAX, "57P03 walsender [^:]*: FATAL: ");
         standby.run(
             standby
                 .bin("pg_basebackup")
