@@ -9,7 +9,7 @@ use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{subxact, time};
-use crate::store::fetch::{self, Fetch, Room};
+use crate::store::fetch::{self, Fetch, Reach, Room};
 use crate::store::{limits, maintain, place};
 use crate::transition;
 use crate::worker::{news, wake};
@@ -107,10 +107,8 @@ fn claim(
         if fetch::has_due(queue, fetch.now) {
             due = promote(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
-        let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, |claimed| {
-            (0..claimed.len()).for_each(|row| rows.push_datums(claimed.datums(row)));
-            claimed.len()
-        });
+        let mut emit = |values, nulls| rows.push_datums((values, nulls));
+        let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, &mut emit);
         if due > claimed {
             // The others are for others.
             news::available(queue);
@@ -128,7 +126,7 @@ fn claim(
 
 /// Makes due jobs available; how many. Where that fails because of one of them, the others can be fetched all the same.
 fn promote(queue: &str, now: i64, most: i64) -> usize {
-    match subxact::attempt(|| fetch::promote_due(queue, now, most, &[])) {
+    match subxact::attempt(|| fetch::promote_due(queue, now, most, &[], Reach::FromFloor)) {
         Ok(due) => due,
         Err(error) => match subxact::describe(&error).0 {
             Code::ERRCODE_QUERY_CANCELED

@@ -1,14 +1,14 @@
 //! What SQL functions return: a state, one record, or rows, in the types that the
 //! function was declared with.
 
-use std::ffi::CString;
-
 use jobs_core::state::State;
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use pgrx::pgrx_sql_entity_graph::metadata::{
     ReturnsError, ReturnsRef, SqlMappingRef, SqlTranslatable, TypeOrigin,
 };
+
+use super::table::label_of;
 
 /// One column of an answer.
 #[derive(Clone, Debug)]
@@ -69,20 +69,7 @@ impl StateType {
 
     fn datum(&mut self, state: State) -> Datum {
         let oid = self.oid;
-        *self.labels[state as usize].get_or_insert_with(|| {
-            let label = CString::new(state.as_str()).expect("labels have no zero byte");
-            // SAFETY: a catalog look-up with the types that the cache has.
-            unsafe {
-                Datum::from(pg_sys::GetSysCacheOid(
-                    pg_sys::SysCacheIdentifier::ENUMTYPOIDNAME as i32,
-                    pg_sys::Anum_pg_enum_oid as i16,
-                    Datum::from(oid),
-                    Datum::from(label.as_ptr()),
-                    Datum::null(),
-                    Datum::null(),
-                ))
-            }
-        })
+        *self.labels[state as usize].get_or_insert_with(|| label_of(oid, state.as_str()))
     }
 }
 

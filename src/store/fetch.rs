@@ -1,14 +1,22 @@
 //! Claiming jobs: out of `ready`, into `running`.
 
+use std::cell::RefCell;
+
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
-use super::claims;
-use super::limits;
-use super::spi::{Arg, Plan, Tuples, text};
+use super::shapes::{self, job};
+use super::spi::{Plan, bigs, text, texts};
 use super::types::*;
-use crate::pg::array;
-use crate::pg::time;
+use super::{claims, lanes, limits};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::table::{self, Key, Seen, Table};
+use crate::pg::{array, time};
+
+/// What an attempt may take where a job says nothing.
+const MINUTE: Interval = Interval::of_micros(60_000_000);
+/// A lease where nothing says how long.
+const HOUR: Interval = Interval::of_micros(3_600_000_000);
 
 /// Who fetches, and how.
 pub struct Fetch<'a> {
@@ -30,72 +38,224 @@ pub struct Room<'a> {
     pub starts: Option<(&'a [i64], Interval)>,
 }
 
+/// Takes a row: the columns of `jobs.fetch`, and maybe more.
+pub type Emit<'a> = &'a mut dyn FnMut(Vec<Datum>, Vec<bool>);
+
+/// A job that was claimed.
+struct Claimed {
+    id: i64,
+    /// until when it held its key, which it gives back at its start
+    hold_ends_at: Option<i64>,
+}
+
 /// Claims up to as many jobs of a queue as there are tokens, and gives back the keys that
-/// they held until their start. Hands the rows to `read`: the columns of `jobs.fetch`, and
-/// one more.
-pub fn claim<T>(
+/// they held until their start; how many.
+pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
+    let claimed = claim_directly(queue, fetch, tokens, room, emit)
+        .unwrap_or_else(|| claim_by_statement(queue, fetch, tokens, room, emit));
+    let held: Vec<(i64, i64)> = claimed
+        .iter()
+        .filter_map(|claimed| Some((claimed.id, claimed.hold_ends_at?)))
+        .collect();
+    claims::release_holds(&held);
+    if let Some(slots) = room.slots {
+        let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.id).collect();
+        limits::occupy(slots, &ids);
+    }
+    if let Some((starts, period)) = room.starts {
+        limits::start(&starts[..claimed.len()], fetch.now, period);
+    }
+    claimed.len()
+}
+
+/// Without a statement; `None` if some table is not as it was made. The same as [`CLAIM`].
+fn claim_directly(
     queue: &str,
     fetch: &Fetch,
     tokens: &[i64],
     room: &Room,
-    read: impl FnOnce(&Tuples) -> T,
-) -> T {
+    emit: Emit,
+) -> Option<Vec<Claimed>> {
+    let jobs = Table::open_to_read(&shapes::JOB, c"job_pkey")?;
+    let running = Table::open(&shapes::RUNNING)?;
+    let taken = match fetch.kinds {
+        None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
+        Some(kinds) => {
+            table::make_visible();
+            let mut seen = Seen::now();
+            let scan = RefCell::new(jobs.scan(c"job_pkey", &mut seen, 1));
+            let wants = |id| {
+                let mut scan = scan.borrow_mut();
+                scan.find(&[Key::big(1, id)]);
+                let kind = scan.next().and_then(|job| job.text(job::KIND));
+                kind.is_some_and(|kind| kinds.contains(&kind))
+            };
+            lanes::take(queue, fetch.now, tokens.len(), &wants)?
+        }
+    };
+    // Taken after the rows were: it shows their jobs.
+    let mut seen = Seen::now();
+    let mut scan = jobs.scan(c"job_pkey", &mut seen, 1);
+    let lease = fetch.lease.map(time::interval_datum);
+    let worker = text(fetch.worker);
+    let no_meta = Jsonb::empty_object().datum();
+    let no_tags = array::build(TEXT, &[]);
+    let (mut started, mut claimed) = (
+        Vec::with_capacity(taken.len()),
+        Vec::with_capacity(taken.len()),
+    );
+    for taken in &taken {
+        scan.find(&[Key::big(1, taken.job_id)]);
+        let Some(job) = scan.next() else {
+            continue;
+        };
+        let n = claimed.len();
+        let at = |at: i64| Some(Datum::from(at));
+        let timeout = job.datum(job::TIMEOUT).map_or(MINUTE, time::read_datum);
+        let deadline = timeout.is_positive().then(|| time::add(fetch.now, timeout));
+        let lease_ends = match fetch.lease {
+            Some(lease) => time::add(fetch.now, lease),
+            None => deadline.unwrap_or_else(|| time::add(fetch.now, HOUR)),
+        };
+        let lease_ends = deadline.map_or(lease_ends, |deadline| deadline.min(lease_ends));
+        let hold_ends_at = job
+            .big(job::HOLD_ENDS_AT)
+            .filter(|ends_at| *ends_at > fetch.now);
+        let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
+        let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
+        let attempt = Some(Datum::from(taken.attempts + 1));
+        started.push(running.row(&[
+            Some(Datum::from(taken.job_id)),
+            Some(Datum::from(tokens[n])),
+            at(fetch.now),
+            at(lease_ends),
+            deadline.map(Datum::from),
+            taken.scheduled_at.map(Datum::from),
+            holds_until("success").map(Datum::from),
+            None,
+            room.slots.map(|slots| Datum::from(slots[n])),
+            attempt,
+            lease,
+            worker,
+            None,
+            None,
+        ]));
+        let due_at = taken
+            .scheduled_at
+            .or(job.big(job::SCHEDULED_AT))
+            .or(job.big(job::CREATED_AT));
+        let priority = job.small(job::PRIORITY).expect("it is not null");
+        let answer = [
+            Some(Datum::from(taken.job_id)),
+            Some(Datum::from(tokens[n])),
+            attempt,
+            job.datum(job::KIND),
+            job.datum(job::ARGS),
+            job.datum(job::META).or(Some(no_meta)),
+            job.datum(job::QUEUE),
+            Some(Datum::from(i32::from(priority))),
+            job.datum(job::TAGS).or(Some(no_tags)),
+            job.datum(job::MAX_ATTEMPTS),
+            job.datum(job::CREATED_AT),
+            due_at.map(Datum::from),
+            at(fetch.now),
+            at(lease_ends),
+            deadline.map(Datum::from),
+        ];
+        let values = answer
+            .iter()
+            .map(|value| value.unwrap_or(Datum::null()))
+            .collect();
+        emit(values, answer.iter().map(Option::is_none).collect());
+        claimed.push(Claimed {
+            id: taken.job_id,
+            hold_ends_at: holds_until("start"),
+        });
+    }
+    running.insert(&started);
+    drop(scan);
+    drop(seen);
+    table::make_visible();
+    Some(claimed)
+}
+
+fn claim_by_statement(
+    queue: &str,
+    fetch: &Fetch,
+    tokens: &[i64],
+    room: &Room,
+    emit: Emit,
+) -> Vec<Claimed> {
     const HOLD_ENDS_AT: i32 = 16;
-    let token_array: Vec<Arg> = tokens
-        .iter()
-        .map(|token| Some(Datum::from(*token)))
-        .collect();
     let mut args = vec![
         text(queue),
         Some(Datum::from(fetch.now)),
         Some(Datum::from(tokens.len() as i64)),
-        Some(array::build(INT8, &token_array)),
+        bigs(tokens),
         fetch.lease.map(time::interval_datum),
         text(fetch.worker),
-        room.slots.map(|slots| {
-            let slots: Vec<Arg> = slots.iter().map(|slot| Some(Datum::from(*slot))).collect();
-            array::build(INT8, &slots)
-        }),
+        room.slots.and_then(bigs),
     ];
     let plan = match fetch.kinds {
         None => &CLAIM,
         Some(kinds) => {
-            let kinds: Vec<Arg> = kinds.iter().map(|kind| text(kind)).collect();
-            args.push(Some(array::build(TEXT, &kinds)));
+            args.push(texts(kinds));
             &CLAIM_KINDS
         }
     };
-    let (answer, ids, held) = plan.run(&args, |rows| {
-        let ids: Vec<i64> = (0..rows.len()).filter_map(|row| rows.big(row, 1)).collect();
-        let held: Vec<(i64, i64)> = (0..rows.len())
-            .filter_map(|row| Some((ids[row], rows.big(row, HOLD_ENDS_AT)?)))
-            .collect();
-        (read(rows), ids, held)
-    });
-    claims::release_holds(&held);
-    if let Some(slots) = room.slots {
-        limits::occupy(slots, &ids);
-    }
-    if let Some((starts, period)) = room.starts {
-        limits::start(&starts[..ids.len()], fetch.now, period);
-    }
-    answer
+    plan.run(&args, |rows| {
+        (0..rows.len())
+            .map(|row| {
+                let (values, nulls) = rows.datums(row);
+                emit(values, nulls);
+                Claimed {
+                    id: rows.big(row, 1).expect("ids are not null"),
+                    hold_ends_at: rows.big(row, HOLD_ENDS_AT),
+                }
+            })
+            .collect()
+    })
 }
 
 /// Whether a queue has jobs that are due but not yet ready.
 pub fn has_due(queue: &str, now: i64) -> bool {
-    HAS_DUE.execute(&[text(queue), Some(Datum::from(now))]) > 0
+    let by_statement = || HAS_DUE.execute(&[text(queue), Some(Datum::from(now))]) > 0;
+    lanes::has_due(queue, now).unwrap_or_else(by_statement)
+}
+
+/// Which scheduled jobs are looked at.
+pub enum Reach {
+    /// all of them
+    All,
+    /// those that may be left
+    FromFloor,
 }
 
 /// Makes up to `limit` due jobs of a queue available, but not these, in the order in which they were due; how many.
-pub fn promote_due(queue: &str, now: i64, limit: i64, but: &[i64]) -> usize {
-    let but: Vec<Arg> = but.iter().map(|id| Some(Datum::from(*id))).collect();
-    PROMOTE_DUE.execute(&[
+pub fn promote_due(queue: &str, now: i64, limit: i64, but: &[i64], reach: Reach) -> usize {
+    let from = match reach {
+        Reach::All => i64::MIN,
+        Reach::FromFloor => lanes::scheduled_from(queue),
+    };
+    let args = [
         text(queue),
         Some(Datum::from(now)),
         Some(Datum::from(limit)),
-        Some(array::build(INT8, &but)),
-    ])
+        bigs(but),
+        Some(Datum::from(from)),
+    ];
+    let promoted: Vec<(i16, i64)> = PROMOTE_DUE.run(&args, |rows| {
+        (0..rows.len())
+            .map(|row| {
+                let seq = rows.big(row, 2).expect("it is not null");
+                (rows.small(row, 1).expect("it is not null"), seq)
+            })
+            .collect()
+    });
+    for (priority, seq) in &promoted {
+        lanes::put_ready(queue, *priority, *seq);
+    }
+    promoted.len()
 }
 
 // The rows are locked before they are deleted, so their ctids stay true; a deleted row
@@ -151,13 +311,14 @@ static PROMOTE_DUE: Plan = Plan::new(
     "WITH due AS MATERIALIZED (
        DELETE FROM jobs.scheduled
         WHERE ctid = ANY (ARRAY(
-          SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
+          SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at >= $5 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
               AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
            ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
        RETURNING job_id, due_at, expires_at, attempt, queue)
      INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
      SELECT nextval('jobs.job_seq'), o.job_id, o.rescheduled_at, o.expires_at, o.attempt, o.priority, o.queue
        FROM (SELECT d.*, j.priority, NULLIF(d.due_at, j.scheduled_at) AS rescheduled_at
-               FROM due d JOIN jobs.job j ON j.id = d.job_id ORDER BY d.due_at, d.job_id) o",
-    &[TEXT, AT, INT8, INT8S],
+               FROM due d JOIN jobs.job j ON j.id = d.job_id ORDER BY d.due_at, d.job_id) o
+     RETURNING priority, seq",
+    &[TEXT, AT, INT8, INT8S, AT],
 );

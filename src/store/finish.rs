@@ -3,51 +3,155 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::interval::Interval;
+use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::claims;
-use super::limits;
-use super::spi::{Arg, Plan, Tuples};
+use super::shapes::{self, finished, running};
+use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
-use crate::pg::array;
+use super::{claims, limits};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::table::{self, Deleted, Key, Row, Scan, Seen, Table};
 use crate::pg::time;
 
 /// Completes a job; whether the token was current.
 pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
-    let args = [
-        Some(Datum::from(id)),
-        Some(Datum::from(token)),
-        Some(Datum::from(now)),
-        output.map(Jsonb::datum),
-    ];
-    !completed(&COMPLETE, &args).is_empty()
-}
-
-/// Completes jobs, and gives back the slots that they took and the keys that they held until then;
-/// their ids and tokens.
-fn completed(plan: &Plan, args: &[Arg]) -> BTreeSet<(i64, i64)> {
-    let (completed, held, slots) = plan.run(args, |rows| {
-        let mut completed = BTreeSet::new();
-        let (mut held, mut slots) = (Vec::new(), Vec::new());
-        for row in 0..rows.len() {
-            let id = rows.big(row, 1).expect("id");
-            completed.insert((id, rows.big(row, 2).expect("token")));
-            held.extend(rows.big(row, 3).map(|ends_at| (id, ends_at)));
-            slots.extend(rows.big(row, 4));
-        }
-        (completed, held, slots)
-    });
-    limits::free(&slots);
-    claims::release_holds(&held);
-    completed
+    !completed(&BTreeSet::from([(id, token)]), now, output).is_empty()
 }
 
 /// Completes the jobs whose tokens are current; their ids and tokens. Pairs come sorted
 /// by id, so that every session locks in that order.
 pub fn complete_many(pairs: &BTreeSet<(i64, i64)>, now: i64) -> BTreeSet<(i64, i64)> {
+    completed(pairs, now, None)
+}
+
+/// What completing jobs gives back.
+#[derive(Default)]
+struct Completed {
+    /// ids and tokens
+    pairs: BTreeSet<(i64, i64)>,
+    /// keys that jobs held until then, by the jobs and the ends of their holds
+    held: Vec<(i64, i64)>,
+    /// slots of queues with limits
+    slots: Vec<i64>,
+}
+
+fn completed(
+    pairs: &BTreeSet<(i64, i64)>,
+    now: i64,
+    output: Option<Jsonb>,
+) -> BTreeSet<(i64, i64)> {
+    let completed = complete_directly(pairs, now, output)
+        .unwrap_or_else(|| complete_by_statement(pairs, now, output));
+    limits::free(&completed.slots);
+    claims::release_holds(&completed.held);
+    completed.pairs
+}
+
+/// Without a statement; `None` if some table is not as it was made. The same as [`COMPLETE_MANY`].
+fn complete_directly(
+    pairs: &BTreeSet<(i64, i64)>,
+    now: i64,
+    output: Option<Jsonb>,
+) -> Option<Completed> {
+    let running = Table::open(&shapes::RUNNING)?;
+    let finished = Table::open(&shapes::FINISHED)?;
+    let state = finished.label(finished::STATE, State::Completed.as_str());
+    let mut completed = Completed::default();
+    let mut rows = Vec::with_capacity(pairs.len());
+    let mut complete = |lease: &Row, id: i64, token: i64| {
+        rows.push(finished.row(&[
+            Some(Datum::from(id)),
+            Some(Datum::from(now)),
+            Some(Datum::from(token)),
+            lease.datum(running::ATTEMPTED_AT),
+            lease.datum(running::SCHEDULED_AT),
+            lease.datum(running::CANCEL_REQUESTED_AT),
+            lease.datum(running::ATTEMPT),
+            Some(state),
+            lease.datum(running::WORKER),
+            lease.datum(running::CANCEL_REASON),
+            output.map(Jsonb::datum),
+        ]));
+        let held = lease
+            .big(running::HOLD_ENDS_AT)
+            .filter(|ends_at| *ends_at > now);
+        completed.pairs.insert((id, token));
+        completed.held.extend(held.map(|ends_at| (id, ends_at)));
+        completed.slots.extend(lease.big(running::SLOT));
+    };
+    table::make_visible();
+    let mut seen = Seen::now();
+    let mut scan = running.scan(c"running_pkey", &mut seen, 1);
+    for (id, token) in pairs {
+        pgrx::check_for_interrupts!();
+        if take_lease(&running, &mut scan, *id, *token, &mut complete) == Deleted::Moved {
+            // A heartbeat has renewed it meanwhile: look at what is there now.
+            loop {
+                let mut seen = Seen::now();
+                let mut scan = running.scan(c"running_pkey", &mut seen, 1);
+                if take_lease(&running, &mut scan, *id, *token, &mut complete) != Deleted::Moved {
+                    break;
+                }
+            }
+        }
+    }
+    drop(scan);
+    drop(seen);
+    finished.insert(&rows);
+    table::make_visible();
+    Some(completed)
+}
+
+/// Deletes the lease of a job if the token is current, after it was shown to `take`. Waits for who has it locked.
+fn take_lease(
+    running: &Table,
+    scan: &mut Scan,
+    id: i64,
+    token: i64,
+    take: &mut impl FnMut(&Row, i64, i64),
+) -> Deleted {
+    scan.find(&[Key::big(1, id)]);
+    let Some(lease) = scan
+        .next()
+        .filter(|lease| lease.big(running::TOKEN) == Some(token))
+    else {
+        return Deleted::Gone;
+    };
+    let deleted = running.delete(&lease, true);
+    deleted.fail_to_serialize();
+    if deleted == Deleted::Done {
+        take(&lease, id, token);
+    }
+    deleted
+}
+
+fn complete_by_statement(
+    pairs: &BTreeSet<(i64, i64)>,
+    now: i64,
+    output: Option<Jsonb>,
+) -> Completed {
     let (ids, tokens) = columns(pairs);
-    completed(&COMPLETE_MANY, &[ids, tokens, Some(Datum::from(now))])
+    let args = [
+        ids,
+        tokens,
+        Some(Datum::from(now)),
+        output.map(Jsonb::datum),
+    ];
+    COMPLETE_MANY.run(&args, |rows| {
+        let mut completed = Completed::default();
+        for row in 0..rows.len() {
+            let id = rows.big(row, 1).expect("id");
+            completed
+                .pairs
+                .insert((id, rows.big(row, 2).expect("token")));
+            completed
+                .held
+                .extend(rows.big(row, 3).map(|ends_at| (id, ends_at)));
+            completed.slots.extend(rows.big(row, 4));
+        }
+        completed
+    })
 }
 
 /// A lease after a heartbeat.
@@ -117,43 +221,22 @@ fn read_lease(rows: &Tuples, row: usize) -> Lease {
 
 /// Ids and tokens, an array each.
 fn columns(pairs: &BTreeSet<(i64, i64)>) -> (Arg, Arg) {
-    let column = |value: fn(&(i64, i64)) -> i64| {
-        let values: Vec<Arg> = pairs.iter().map(|p| Some(Datum::from(value(p)))).collect();
-        Some(array::build(INT8, &values))
-    };
-    (column(|pair| pair.0), column(|pair| pair.1))
+    let (ids, tokens): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
+    (bigs(&ids), bigs(&tokens))
 }
 
-macro_rules! into_completed {
-    ($output:literal) => {
-        concat!(
-            " RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                       r.hold_ends_at, r.slot),
-             finished AS (
-             INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
-                                        attempt, state, worker, cancel_reason, output)
-             SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
-                    attempt, 'completed', worker, cancel_reason, ",
-            $output,
-            " FROM done)
-             SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot FROM done"
-        )
-    };
-}
-
-static COMPLETE: Plan = Plan::new(
-    concat!(
-        "WITH done AS (DELETE FROM jobs.running r WHERE r.job_id = $1 AND r.token = $2",
-        into_completed!("$4")
-    ),
-    &[INT8, INT8, AT, JSONB],
-);
 static COMPLETE_MANY: Plan = Plan::new(
-    concat!(
-        "WITH done AS (DELETE FROM jobs.running r USING unnest($1, $2) AS p(id, token) WHERE r.job_id = p.id AND r.token = p.token",
-        into_completed!("NULL")
-    ),
-    &[INT8S, INT8S, AT],
+    "WITH done AS (
+       DELETE FROM jobs.running r USING unnest($1, $2) AS p(id, token) WHERE r.job_id = p.id AND r.token = p.token
+       RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
+                 r.hold_ends_at, r.slot),
+     finished AS (
+       INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                                  attempt, state, worker, cancel_reason, output)
+       SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
+              attempt, 'completed', worker, cancel_reason, $4 FROM done)
+     SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot FROM done",
+    &[INT8S, INT8S, AT, JSONB],
 );
 
 // $3 is the clock, $4 the lease asked for now.

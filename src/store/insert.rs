@@ -8,6 +8,7 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
 
+use super::lanes;
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
@@ -115,9 +116,11 @@ pub fn one(job: &NewJob) -> i64 {
         State::Available => &ONE_READY,
         _ => &ONE_SCHEDULED,
     };
-    plan.run(&job.args(), |rows| {
+    let id = plan.run(&job.args(), |rows| {
         rows.big(0, 1).expect("one job was inserted")
-    })
+    });
+    put(&[(id, job)]);
+    id
 }
 
 /// Inserts one unique job together with its claim, if nobody has that key; its id.
@@ -126,9 +129,23 @@ pub fn one_claiming(job: &NewJob) -> Option<i64> {
         State::Available => &ONE_CLAIMING_READY,
         _ => &ONE_CLAIMING_SCHEDULED,
     };
-    plan.run(&job.args(), |rows| {
+    let id = plan.run(&job.args(), |rows| {
         (!rows.is_empty()).then(|| rows.big(0, 1).expect("ids are not null"))
-    })
+    });
+    put(id.map(|id| (id, job)).as_slice());
+    id
+}
+
+/// The jobs, ids ascending, are in their lanes.
+fn put(jobs: &[(i64, &NewJob)]) {
+    let mut last = None;
+    for (id, job) in jobs {
+        if job.state != State::Available {
+            lanes::put_scheduled(job.queue, job.due_at());
+        } else if last.replace((job.queue, job.priority)) != Some((job.queue, job.priority)) {
+            lanes::put_ready(job.queue, job.priority, *id);
+        }
+    }
 }
 
 /// Takes `count` ids, ascending.
@@ -173,6 +190,7 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
             .map(|(column, element)| Some(array::build(element, column))),
     );
     MANY.execute(&args);
+    put(jobs);
 }
 
 macro_rules! columns {

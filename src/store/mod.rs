@@ -1,5 +1,8 @@
 //! Every statement that the extension runs, as kept plans. No SQL text stands anywhere
 //! else in src/, and nothing here knows of policies: callers decide, the store does.
+//!
+//! What decides how fast a queue is (to insert, fetch and complete) goes to the tables without a statement, where they
+//! are as the extension made them; see [`crate::pg::table`].
 
 pub mod access;
 pub mod claims;
@@ -11,6 +14,7 @@ pub mod find;
 pub mod finish;
 pub mod health;
 pub mod insert;
+mod lanes;
 pub mod ledger;
 pub mod limits;
 pub mod maintain;
@@ -18,6 +22,7 @@ pub mod metrics;
 pub mod notify;
 pub mod periodic;
 pub mod place;
+mod shapes;
 pub mod spi;
 pub mod wait;
 

@@ -11,9 +11,9 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
-use super::limits;
 use super::spi::{Arg, Plan, Tuples, text};
 use super::types::*;
+use super::{lanes, limits};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -234,7 +234,19 @@ pub fn put_ready(id: i64, luggage: &Luggage) -> Option<String> {
         Some(Datum::from(luggage.attempt)),
         luggage.scheduled_at.map(Datum::from),
     ];
-    PUT_READY.run(&args, queue)
+    let put = PUT_READY.run(&args, |rows| {
+        let seq = |row| {
+            (
+                rows.small(row, 2).expect("it is not null"),
+                rows.big(row, 3).expect("it is not null"),
+            )
+        };
+        queue(rows).map(|queue| (queue, seq(0)))
+    });
+    put.map(|(queue, (priority, seq))| {
+        lanes::put_ready(&queue, priority, seq);
+        queue
+    })
 }
 
 fn queue(rows: &Tuples) -> Option<String> {
@@ -251,6 +263,9 @@ pub fn put_back(place: &Place, luggage: &Luggage) {
         Some(Datum::from(place.priority)),
         place.seq.map(Datum::from),
     ]);
+    if let Some(seq) = place.seq {
+        lanes::put_ready(&place.queue, place.priority, seq);
+    }
 }
 
 /// Makes a job wait until `due_at`, as scheduled or retryable; its queue.
@@ -261,7 +276,11 @@ pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) -> O
         big(due_at),
         Some(Datum::from(luggage.attempt)),
     ];
-    PUT_SCHEDULED.run(&args, queue)
+    let queue = PUT_SCHEDULED.run(&args, queue);
+    if let Some(queue) = &queue {
+        lanes::put_scheduled(queue, due_at);
+    }
+    queue
 }
 
 /// Makes a job final.
@@ -490,7 +509,7 @@ static REQUEST_CANCEL: Plan = Plan::new(
 static PUT_READY: Plan = Plan::new(
     "INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
      SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), j.expires_at, $2, j.priority, j.queue
-       FROM jobs.job j WHERE j.id = $1 RETURNING queue",
+       FROM jobs.job j WHERE j.id = $1 RETURNING queue, priority, seq",
     &[INT8, INT4, AT],
 );
 static PUT_BACK: Plan = Plan::new(

@@ -15,6 +15,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
 use crate::fault;
+use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -24,6 +25,21 @@ pub type Arg = Option<Datum>;
 /// A text parameter.
 pub fn text(value: &str) -> Arg {
     value.into_datum()
+}
+
+/// A bigint[] parameter.
+pub fn bigs(values: &[i64]) -> Arg {
+    let values: Vec<Arg> = values
+        .iter()
+        .map(|value| Some(Datum::from(*value)))
+        .collect();
+    Some(array::build(pg_sys::INT8OID, &values))
+}
+
+/// A text[] parameter.
+pub fn texts(values: &[impl AsRef<str>]) -> Arg {
+    let values: Vec<Arg> = values.iter().map(|value| text(value.as_ref())).collect();
+    Some(array::build(pg_sys::TEXTOID, &values))
 }
 
 /// What a statement sees.
@@ -179,6 +195,11 @@ impl Tuples {
     /// A column that is an integer.
     pub fn int(&self, row: usize, column: i32) -> Option<i32> {
         self.datum(row, column).map(|d| d.value() as i32)
+    }
+
+    /// A column that is a smallint.
+    pub fn small(&self, row: usize, column: i32) -> Option<i16> {
+        self.datum(row, column).map(|d| d.value() as i16)
     }
 
     /// A column that is a boolean.

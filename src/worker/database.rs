@@ -15,6 +15,8 @@ use crate::pg::{subxact, time};
 use crate::settings;
 use crate::store::extension::{self, Extension};
 
+/// After it was woken the worker is not woken again for so long, however many commits there are.
+const REST: Duration = Duration::from_millis(50);
 /// Without work for so long the worker goes; the launcher starts another one when it is needed.
 const LINGER: Duration = Duration::from_secs(5);
 /// A worker's turn where more databases have work than there are processes for workers.
@@ -144,7 +146,8 @@ impl Worker {
             let mut look_again = look_for_due(slot, &pass)?;
             let mut is_stale = false;
             loop {
-                if slot.take_dirty() {
+                let has_news = slot.take_dirty();
+                if has_news {
                     (self.is_asked, is_stale) = (true, true);
                     idle_since = Instant::now();
                 }
@@ -177,7 +180,10 @@ impl Worker {
                     .notifier
                     .as_ref()
                     .map_or(Duration::MAX, Notifier::pause);
-                process::sleep(pause.min(YIELD).min(until_news));
+                let longest = if has_news { REST } else { YIELD };
+                slot.set_rests(has_news);
+                process::sleep(pause.min(longest).min(until_news));
+                slot.set_rests(false);
                 // Whoever wants the database waits for us: look at least every second.
                 in_extension(|_| ())?;
             }

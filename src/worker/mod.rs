@@ -10,6 +10,7 @@
 mod bounded;
 mod cleared;
 mod database;
+pub mod floor;
 mod journal;
 mod launcher;
 pub mod news;
@@ -34,6 +35,7 @@ pub fn register() {
     if preloading && !upgrading {
         wake::register();
         waiters::register();
+        floor::register();
         launcher::register();
     }
 }

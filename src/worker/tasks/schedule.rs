@@ -2,7 +2,8 @@
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::{fetch, maintain, place};
+use crate::store::fetch::{self, Reach};
+use crate::store::{maintain, place};
 use crate::transition;
 use crate::worker::news;
 
@@ -16,7 +17,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut promoted = 0;
     for queue in &maintain::queues_with_due(now) {
-        let due = fetch::promote_due(queue, now, limit, &but);
+        let due = fetch::promote_due(queue, now, limit, &but, Reach::All);
         if due > 0 {
             news::available(queue);
         }

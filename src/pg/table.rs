@@ -1,0 +1,639 @@
+//! The rows of our own tables, read and written without the executor.
+//!
+//! Starting and ending a statement costs more than what it does with one row, and a statement can neither skip a locked
+//! row without locking the others first (a WAL record each) nor write many rows with one record. So the statements that
+//! decide how fast a queue is come here instead, where the table is as the extension made it. Where somebody has attached something to it (a
+//! trigger, a rule, a column, row security, an index of an expression), [`Table::open`] says no, and the caller runs an
+//! ordinary statement, which honours all of that.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::FromDatum;
+use pgrx::pg_sys::{self, Datum, Oid, Relation};
+use pgrx::{PgSqlErrorCode, ereport};
+
+/// A column's value; `None` is null.
+pub type Value = Option<Datum>;
+
+/// A table as its install script makes it.
+pub struct Shape {
+    /// its name in schema `jobs`
+    pub name: &'static CStr,
+    /// how many columns it has
+    pub columns: usize,
+    /// its partial indexes: name, and whether a row is in it
+    pub partial: &'static [(&'static str, fn(&Row) -> bool)],
+}
+
+/// A table that is open until the end of the call; its lock is kept until the end of the transaction.
+pub struct Table {
+    relation: Relation,
+    indexes: Vec<Index>,
+}
+
+struct Index {
+    relation: Relation,
+    info: *mut pg_sys::IndexInfo,
+    holds: Option<fn(&Row) -> bool>,
+}
+
+/// A row that is yet to be inserted. It has copied its values.
+pub struct NewRow(pg_sys::HeapTuple);
+
+/// The object id of a table or index of schema `jobs`.
+pub fn oid(name: &CStr) -> Oid {
+    // SAFETY: look-ups in the catalog's cache.
+    unsafe {
+        pg_sys::get_relname_relid(
+            name.as_ptr(),
+            pg_sys::get_namespace_oid(c"jobs".as_ptr(), false),
+        )
+    }
+}
+
+/// A label of an enum.
+pub fn label_of(of: Oid, label: &str) -> Datum {
+    let label = CString::new(label).expect("labels have no zero byte");
+    // SAFETY: a catalog look-up with the types that the cache has.
+    unsafe {
+        Datum::from(pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::ENUMTYPOIDNAME as i32,
+            pg_sys::Anum_pg_enum_oid as i16,
+            Datum::from(of),
+            Datum::from(label.as_ptr()),
+            Datum::null(),
+            Datum::null(),
+        ))
+    }
+}
+
+/// Whether statements see what is committed when they begin.
+pub fn is_read_committed() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
+/// Whether this transaction has written anything.
+pub fn has_written() -> bool {
+    // SAFETY: reads the state of the transaction.
+    unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
+/// What was written so far is seen by what comes next in this transaction.
+pub fn make_visible() {
+    // SAFETY: not in a parallel worker: what comes here writes.
+    unsafe { pg_sys::CommandCounterIncrement() }
+}
+
+impl Table {
+    /// Opens a table to be written to; `None`: it is not as it was made, use a statement.
+    pub fn open(shape: &Shape) -> Option<Table> {
+        // SAFETY: open relations are closed when this is dropped, or by Postgres after an error.
+        unsafe {
+            let lock = pg_sys::RowExclusiveLock as i32;
+            let relation = pg_sys::try_table_open(oid(shape.name), lock);
+            if relation.is_null() {
+                return None;
+            }
+            let mut table = Table {
+                relation,
+                indexes: Vec::with_capacity(4),
+            };
+            if !table.is_as_made(shape) {
+                return None;
+            }
+            let list = pg_sys::RelationGetIndexList(relation);
+            for n in 0..pg_sys::list_length(list) {
+                let index = pg_sys::index_open(pg_sys::list_nth_oid(list, n), lock);
+                let info = pg_sys::BuildIndexInfo(index);
+                let mut open = Index {
+                    relation: index,
+                    info,
+                    holds: None,
+                };
+                let is_plain = (*info).ii_Expressions.is_null()
+                    && (*info).ii_ExclusionOps.is_null()
+                    && (!(*info).ii_Unique || (*(*index).rd_index).indimmediate);
+                if !(*info).ii_Predicate.is_null() {
+                    let name = pgrx::name_data_to_str(&(*(*index).rd_rel).relname);
+                    let known = shape.partial.iter().find(|(partial, _)| *partial == name);
+                    open.holds = known.map(|(_, holds)| *holds);
+                }
+                let is_known = (*info).ii_Predicate.is_null() || open.holds.is_some();
+                table.indexes.push(open);
+                if !is_plain || !is_known {
+                    return None;
+                }
+            }
+            Some(table)
+        }
+    }
+
+    /// Opens a table to be looked into along one index; `None`: it is not as it was made.
+    pub fn open_to_read(shape: &Shape, index: &CStr) -> Option<Table> {
+        // SAFETY: as above.
+        unsafe {
+            let lock = pg_sys::AccessShareLock as i32;
+            let relation = pg_sys::try_table_open(oid(shape.name), lock);
+            if relation.is_null() {
+                return None;
+            }
+            let mut table = Table {
+                relation,
+                indexes: Vec::new(),
+            };
+            if !table.is_as_made(shape) {
+                return None;
+            }
+            let relation = pg_sys::try_index_open(oid(index), lock);
+            if relation.is_null() {
+                return None;
+            }
+            table.indexes.push(Index {
+                relation,
+                info: std::ptr::null_mut(),
+                holds: None,
+            });
+            Some(table)
+        }
+    }
+
+    unsafe fn is_as_made(&self, shape: &Shape) -> bool {
+        unsafe {
+            let relation = &*self.relation;
+            let class = &*relation.rd_rel;
+            let desc = &*relation.rd_att;
+            let constraints = desc.constr;
+            desc.natts as usize == shape.columns
+                && relation.trigdesc.is_null()
+                && relation.rd_rules.is_null()
+                && !class.relrowsecurity
+                && !class.relforcerowsecurity
+                && class.relam == Oid::from(pg_sys::HEAP_TABLE_AM_OID)
+                && (constraints.is_null()
+                    || ((*constraints).num_check == 0
+                        && (*constraints).num_defval == 0
+                        && !(*constraints).has_generated_stored))
+        }
+    }
+
+    /// A label of the enum that is the type of a column (from 1).
+    pub fn label(&self, column: usize, label: &str) -> Datum {
+        // SAFETY: the table has that column.
+        let of = unsafe { (*(*self.relation).rd_att).attrs.as_slice(column)[column - 1].atttypid };
+        label_of(of, label)
+    }
+
+    /// A row of these values, one a column.
+    pub fn row(&self, values: &[Value]) -> NewRow {
+        // SAFETY: a value a column, in its type.
+        unsafe {
+            let desc = (*self.relation).rd_att;
+            assert_eq!(values.len(), (*desc).natts as usize);
+            let mut datums: Vec<Datum> =
+                values.iter().map(|v| v.unwrap_or(Datum::null())).collect();
+            let mut nulls: Vec<bool> = values.iter().map(Option::is_none).collect();
+            NewRow(pg_sys::heap_form_tuple(
+                desc,
+                datums.as_mut_ptr(),
+                nulls.as_mut_ptr(),
+            ))
+        }
+    }
+
+    /// Inserts rows, and their index entries. A duplicate in a unique index is an error.
+    pub fn insert(&self, rows: &[NewRow]) {
+        if rows.is_empty() {
+            return;
+        }
+        // SAFETY: the rows are of this table; the slots live until the end.
+        unsafe {
+            let desc = (*self.relation).rd_att;
+            let mut slots: Vec<*mut pg_sys::TupleTableSlot> = rows
+                .iter()
+                .map(|row| {
+                    let slot =
+                        pg_sys::MakeSingleTupleTableSlot(desc, &raw const pg_sys::TTSOpsHeapTuple);
+                    pg_sys::ExecStoreHeapTuple(row.0, slot, false)
+                })
+                .collect();
+            let command = pg_sys::GetCurrentCommandId(true);
+            let bulk = std::ptr::null_mut();
+            match slots[..] {
+                [one] => pg_sys::table_tuple_insert(self.relation, one, command, 0, bulk),
+                _ => pg_sys::table_multi_insert(
+                    self.relation,
+                    slots.as_mut_ptr(),
+                    slots.len() as i32,
+                    command,
+                    0,
+                    bulk,
+                ),
+            }
+            for index in &self.indexes {
+                for slot in &slots {
+                    let row = Row {
+                        slot: *slot,
+                        is_in_progress: false,
+                    };
+                    index.insert(self.relation, &row);
+                }
+            }
+            for slot in slots {
+                pg_sys::ExecDropSingleTupleTableSlot(slot);
+            }
+        }
+    }
+
+    /// Deletes the row that a scan has found. With `wait` it waits for whoever has it locked.
+    pub fn delete(&self, row: &Row, wait: bool) -> Deleted {
+        use pg_sys::TM_Result as Result;
+        // SAFETY: the row is of this table; the outputs are plain.
+        unsafe {
+            let mut failure = pg_sys::TM_FailureData::default();
+            let mut tid = row.tid();
+            let none = std::ptr::null_mut();
+            let command = pg_sys::GetCurrentCommandId(true);
+            let result = pg_sys::table_tuple_delete(
+                self.relation,
+                &mut tid,
+                command,
+                none,
+                none,
+                wait,
+                &mut failure,
+                false,
+            );
+            match result {
+                Result::TM_Ok => Deleted::Done,
+                Result::TM_BeingModified | Result::TM_WouldBlock => Deleted::Locked,
+                Result::TM_Updated => Deleted::Moved,
+                _ => Deleted::Gone,
+            }
+        }
+    }
+
+    /// Begins to scan the table along one of its indexes.
+    pub fn scan<'a>(&'a self, index: &CStr, seen: &'a mut Seen, keys: usize) -> Scan<'a> {
+        let wanted = oid(index);
+        let index = self
+            .indexes
+            .iter()
+            // SAFETY: an open index.
+            .find(|index| unsafe { (*index.relation).rd_id } == wanted)
+            .expect("the table has its indexes");
+        // SAFETY: both are open, and the snapshot lives as long as the scan.
+        unsafe {
+            Scan {
+                slot: pg_sys::table_slot_create(self.relation, std::ptr::null_mut()),
+                scan: pg_sys::index_beginscan(
+                    self.relation,
+                    index.relation,
+                    seen.as_ptr(),
+                    keys as i32,
+                    0,
+                ),
+                seen,
+            }
+        }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // After an error Postgres closes them itself.
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: open since open().
+        unsafe {
+            for index in &self.indexes {
+                pg_sys::index_close(index.relation, pg_sys::NoLock as i32);
+            }
+            pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
+        }
+    }
+}
+
+impl Index {
+    unsafe fn insert(&self, table: Relation, row: &Row) {
+        if self.holds.is_some_and(|holds| !holds(row)) {
+            return;
+        }
+        unsafe {
+            let info = &*self.info;
+            let columns = &info.ii_IndexAttrNumbers[..info.ii_NumIndexAttrs as usize];
+            let entry: Vec<Value> = columns.iter().map(|n| row.datum(i32::from(*n))).collect();
+            let mut values: Vec<Datum> = entry.iter().map(|v| v.unwrap_or(Datum::null())).collect();
+            let mut nulls: Vec<bool> = entry.iter().map(Option::is_none).collect();
+            let check = match info.ii_Unique {
+                true => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
+                false => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+            };
+            let (values, nulls, mut tid) = (values.as_mut_ptr(), nulls.as_mut_ptr(), row.tid());
+            pg_sys::index_insert(
+                self.relation,
+                values,
+                nulls,
+                &mut tid,
+                table,
+                check,
+                false,
+                self.info,
+            );
+        }
+    }
+}
+
+/// What became of a row that was to be deleted.
+#[derive(PartialEq, Eq)]
+pub enum Deleted {
+    /// it is deleted, if the transaction commits
+    Done,
+    /// somebody else has it locked
+    Locked,
+    /// there is a newer version
+    Moved,
+    /// somebody else has deleted it
+    Gone,
+}
+
+impl Deleted {
+    /// What a transaction of a higher level than READ COMMITTED does that met what others have changed since it began:
+    /// it ends with an error.
+    pub fn fail_to_serialize(&self) {
+        let what = match self {
+            Deleted::Done | Deleted::Locked => return,
+            Deleted::Moved => "update",
+            Deleted::Gone => "delete",
+        };
+        if !is_read_committed() {
+            ereport!(
+                ERROR,
+                PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
+                format!("could not serialize access due to concurrent {what}")
+            );
+        }
+    }
+}
+
+/// What a scan sees.
+pub enum Seen {
+    /// what a snapshot shows that was taken when this was made (or at the beginning of the transaction, at its level)
+    Snapshot(pg_sys::Snapshot),
+    /// also what others are just inserting, and what they are just deleting; nothing that is gone
+    Dirty(Box<pg_sys::SnapshotData>),
+}
+
+impl Seen {
+    /// What is committed now, or what the transaction sees, and what it has done itself.
+    pub fn now() -> Seen {
+        // SAFETY: popped when this is dropped, or by Postgres after an error.
+        unsafe {
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            Seen::Snapshot(pg_sys::GetActiveSnapshot())
+        }
+    }
+
+    /// What is there, whoever may see it.
+    pub fn dirty() -> Seen {
+        Seen::Dirty(Box::new(pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        }))
+    }
+
+    fn as_ptr(&mut self) -> pg_sys::Snapshot {
+        match self {
+            Seen::Snapshot(snapshot) => *snapshot,
+            Seen::Dirty(snapshot) => &raw mut **snapshot,
+        }
+    }
+
+    /// Whether somebody else, still at it, is inserting or deleting the row that was just found.
+    fn is_in_progress(&self) -> bool {
+        let none = pg_sys::InvalidTransactionId;
+        matches!(self, Seen::Dirty(snapshot) if snapshot.xmin != none || snapshot.xmax != none)
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        if matches!(self, Seen::Snapshot(_)) && !std::thread::panicking() {
+            // SAFETY: the one that now() pushed.
+            unsafe { pg_sys::PopActiveSnapshot() };
+        }
+    }
+}
+
+/// A condition on a column of an index (from 1).
+pub struct Key {
+    column: i16,
+    strategy: u32,
+    function: u32,
+    value: Datum,
+}
+
+impl Key {
+    /// Text equal to this.
+    pub fn text(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_TEXTEQ,
+            value,
+        )
+    }
+
+    /// bytea equal to this.
+    pub fn bytes(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_BYTEAEQ,
+            value,
+        )
+    }
+
+    /// A bigint equal to this.
+    pub fn big(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_INT8EQ,
+            Datum::from(value),
+        )
+    }
+
+    /// A bigint from this on.
+    pub fn big_from(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterEqualStrategyNumber,
+            pg_sys::F_INT8GE,
+            Datum::from(value),
+        )
+    }
+
+    /// A smallint equal to this.
+    pub fn small(column: i16, value: i16) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_INT2EQ,
+            Datum::from(value),
+        )
+    }
+
+    /// A smallint from this on.
+    pub fn small_from(column: i16, value: i16) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterEqualStrategyNumber,
+            pg_sys::F_INT2GE,
+            Datum::from(value),
+        )
+    }
+
+    /// A smallint up to this.
+    pub fn small_to(column: i16, value: i16) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTLessEqualStrategyNumber,
+            pg_sys::F_INT2LE,
+            Datum::from(value),
+        )
+    }
+
+    /// A time from this on.
+    pub fn at_from(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterEqualStrategyNumber,
+            pg_sys::F_TIMESTAMPTZ_GE,
+            Datum::from(value),
+        )
+    }
+
+    /// A time up to this.
+    pub fn at_to(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTLessEqualStrategyNumber,
+            pg_sys::F_TIMESTAMPTZ_LE,
+            Datum::from(value),
+        )
+    }
+
+    fn new(column: i16, strategy: u32, function: u32, value: Datum) -> Key {
+        Key {
+            column,
+            strategy,
+            function,
+            value,
+        }
+    }
+}
+
+/// A scan along an index.
+pub struct Scan<'a> {
+    scan: pg_sys::IndexScanDesc,
+    slot: *mut pg_sys::TupleTableSlot,
+    seen: &'a mut Seen,
+}
+
+impl Scan<'_> {
+    /// Begins anew with other keys, as many as before.
+    pub fn find(&mut self, keys: &[Key]) {
+        // SAFETY: the scan copies the keys; collation C is that of all our columns.
+        unsafe {
+            let mut scan_keys: Vec<pg_sys::ScanKeyData> = vec![std::mem::zeroed(); keys.len()];
+            for (scan_key, key) in scan_keys.iter_mut().zip(keys) {
+                let function = Oid::from(key.function);
+                pg_sys::ScanKeyInit(
+                    scan_key,
+                    key.column,
+                    key.strategy as u16,
+                    function,
+                    key.value,
+                );
+            }
+            assert_eq!((*self.scan).numberOfKeys as usize, keys.len());
+            pg_sys::index_rescan(
+                self.scan,
+                scan_keys.as_mut_ptr(),
+                keys.len() as i32,
+                std::ptr::null_mut(),
+                0,
+            );
+        }
+    }
+
+    /// The next row.
+    pub fn next(&mut self) -> Option<Row> {
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        // SAFETY: the scan was begun; the slot is of its table.
+        let found = unsafe { pg_sys::index_getnext_slot(self.scan, forward, self.slot) };
+        found.then_some(Row {
+            slot: self.slot,
+            is_in_progress: self.seen.is_in_progress(),
+        })
+    }
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: begun by scan().
+        unsafe {
+            pg_sys::index_endscan(self.scan);
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+        }
+    }
+}
+
+/// A row that a scan has found. What is read of it points into it, and it is gone with the next.
+pub struct Row {
+    slot: *mut pg_sys::TupleTableSlot,
+    /// somebody else is inserting or deleting it
+    pub is_in_progress: bool,
+}
+
+impl Row {
+    /// A column (from 1).
+    pub fn datum(&self, column: i32) -> Value {
+        let mut is_null = false;
+        // SAFETY: the callers know the table's columns.
+        let datum = unsafe { pg_sys::slot_getattr(self.slot, column, &mut is_null) };
+        (!is_null).then_some(datum)
+    }
+
+    /// A column that is a bigint or a timestamptz.
+    pub fn big(&self, column: i32) -> Option<i64> {
+        self.datum(column).map(|datum| datum.value() as i64)
+    }
+
+    /// A column that is an integer.
+    pub fn int(&self, column: i32) -> Option<i32> {
+        self.datum(column).map(|datum| datum.value() as i32)
+    }
+
+    /// A column that is a smallint.
+    pub fn small(&self, column: i32) -> Option<i16> {
+        self.datum(column).map(|datum| datum.value() as i16)
+    }
+
+    /// A column that is text.
+    pub fn text(&self, column: i32) -> Option<String> {
+        // SAFETY: the column is text.
+        self.datum(column)
+            .and_then(|datum| unsafe { String::from_datum(datum, false) })
+    }
+
+    fn tid(&self) -> pg_sys::ItemPointerData {
+        // SAFETY: the slot has a row.
+        unsafe { (*self.slot).tts_tid }
+    }
+}

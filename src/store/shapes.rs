@@ -1,0 +1,86 @@
+//! The tables that are read and written without statements, as their install script makes them (sql/20_tables.sql), and
+//! the numbers of their columns.
+
+use crate::pg::table::Shape;
+
+pub mod job {
+    pub const CREATED_AT: i32 = 2;
+    pub const SCHEDULED_AT: i32 = 3;
+    pub const HOLD_ENDS_AT: i32 = 5;
+    pub const TIMEOUT: i32 = 6;
+    pub const MAX_ATTEMPTS: i32 = 7;
+    pub const PRIORITY: i32 = 8;
+    pub const KIND: i32 = 9;
+    pub const QUEUE: i32 = 10;
+    pub const ARGS: i32 = 11;
+    pub const META: i32 = 12;
+    pub const TAGS: i32 = 13;
+    pub const HOLD_UNTIL: i32 = 16;
+}
+
+pub static JOB: Shape = Shape {
+    name: c"job",
+    columns: 16,
+    partial: &[],
+};
+
+pub mod ready {
+    pub const SEQ: i32 = 1;
+    pub const JOB_ID: i32 = 2;
+    pub const SCHEDULED_AT: i32 = 3;
+    pub const EXPIRES_AT: i32 = 4;
+    pub const ATTEMPT: i32 = 5;
+    pub const PRIORITY: i32 = 6;
+}
+
+pub static READY: Shape = Shape {
+    name: c"ready",
+    columns: 7,
+    partial: &[
+        ("ready_requeued", |row| {
+            row.big(ready::SEQ) != row.big(ready::JOB_ID)
+        }),
+        ("ready_expires", |row| row.big(ready::EXPIRES_AT).is_some()),
+    ],
+};
+
+pub mod scheduled {
+    pub const DUE_AT: i32 = 2;
+    pub const EXPIRES_AT: i32 = 3;
+}
+
+pub static SCHEDULED: Shape = Shape {
+    name: c"scheduled",
+    columns: 6,
+    partial: &[("scheduled_expires", |row| {
+        row.big(scheduled::EXPIRES_AT).is_some()
+    })],
+};
+
+pub mod running {
+    pub const TOKEN: i32 = 2;
+    pub const ATTEMPTED_AT: i32 = 3;
+    pub const SCHEDULED_AT: i32 = 6;
+    pub const HOLD_ENDS_AT: i32 = 7;
+    pub const CANCEL_REQUESTED_AT: i32 = 8;
+    pub const SLOT: i32 = 9;
+    pub const ATTEMPT: i32 = 10;
+    pub const WORKER: i32 = 12;
+    pub const CANCEL_REASON: i32 = 13;
+}
+
+pub static RUNNING: Shape = Shape {
+    name: c"running",
+    columns: 14,
+    partial: &[],
+};
+
+pub mod finished {
+    pub const STATE: usize = 8;
+}
+
+pub static FINISHED: Shape = Shape {
+    name: c"finished",
+    columns: 11,
+    partial: &[],
+};

@@ -1,0 +1,363 @@
+//! Floors: positions in an index below which there is nothing any more.
+//!
+//! Whoever takes rows from the beginning of an index walks over the entries of all that were taken before and are not
+//! vacuumed yet; with an old snapshot around nothing is vacuumed, and each fetch would be slower than the last. So
+//! sessions tell each other in shared memory where to begin. A lane (the jobs of a queue and priority by their positions, or the
+//! scheduled jobs of a queue by their times) has a floor and a candidate for a higher one:
+//!
+//! * Who has walked a lane from its floor on, and found all below some position to be dead for everybody (what somebody
+//!   is just inserting or deleting counts as live), proposes that position as the candidate.
+//! * The floor is raised to a candidate by who began to walk when that stood there already, and found nothing below it
+//!   either.
+//! * Who has inserted a row looks whether the candidate is above it; then both are lowered, and whoever is walking
+//!   just now raises nothing.
+//!
+//! So a row is either in the index before the second walk passes its place, and found, or its inserter sees the
+//! candidate. No end of a transaction has to be noticed. Rows that come in some other way (COPY, replication) are not
+//! seen from here; a fetch that finds too little looks once more without floors now and then. Without shared memory
+//! there are no floors.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use pgrx::pg_sys::{self, Oid};
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
+
+use crate::pg::time;
+
+/// The lowest position.
+pub const LOWEST: i64 = i64::MIN;
+
+/// Queues that have floors.
+const QUEUES: usize = 512;
+/// Where a queue may be.
+const WAYS: usize = 4;
+/// Lanes that a queue has floors for.
+const LANES: usize = 8;
+/// A queue that nobody has asked for that long may be forgotten, in microseconds.
+const FORGOTTEN_AFTER: i64 = 10_000_000;
+/// Who finds too little looks without floors not more often, in microseconds ..
+const LOOK_AT_ALL_EVERY: i64 = 1_000_000;
+/// .. nor for more than this part of the time.
+const LOOK_AT_ALL_SHARE: i64 = 50;
+
+/// Which jobs of a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// available jobs of this priority, by `seq`
+    Ready(i16),
+    /// scheduled jobs, by `due_at`
+    Scheduled,
+}
+
+impl Lane {
+    const FREE: i32 = i32::MIN;
+
+    fn number(self) -> i32 {
+        match self {
+            Lane::Ready(priority) => priority.into(),
+            Lane::Scheduled => i32::MAX,
+        }
+    }
+}
+
+/// One lane; written only by who has its queue locked.
+struct Floor {
+    lane: AtomicI32,
+    confirmed: AtomicI64,
+    candidate: AtomicI64,
+    /// above all that was ever taken: a candidate once nothing is left. Any number would do
+    end: AtomicI64,
+}
+
+struct Queue {
+    /// database, table and name as a number; 0: free
+    key: AtomicU64,
+    locked: AtomicBool,
+    used_at: AtomicI64,
+    /// how often floors were lowered, or all forgotten
+    lowered: AtomicU64,
+    /// when to look without floors again
+    look_at_all_at: AtomicI64,
+    lanes: [Floor; LANES],
+}
+
+struct Shared([Queue; QUEUES]);
+
+// SAFETY: atomics only.
+unsafe impl PGRXSharedMemory for Shared {}
+
+// SAFETY: the name is this extension's own.
+static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs floors") };
+
+/// Whether there is shared memory.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Asks for the shared memory.
+pub fn register() {
+    pg_shmem_init!(
+        SHARED = Shared(std::array::from_fn(|_| Queue {
+            key: AtomicU64::new(0),
+            locked: AtomicBool::new(false),
+            used_at: AtomicI64::new(0),
+            lowered: AtomicU64::new(0),
+            look_at_all_at: AtomicI64::new(0),
+            lanes: std::array::from_fn(|_| Floor {
+                lane: AtomicI32::new(Lane::FREE),
+                confirmed: AtomicI64::new(LOWEST),
+                candidate: AtomicI64::new(LOWEST),
+                end: AtomicI64::new(LOWEST),
+            }),
+        }))
+    );
+    REGISTERED.store(true, Ordering::Relaxed);
+}
+
+/// The floors of one queue, as one walk begins.
+pub struct Floors {
+    queue: &'static Queue,
+    key: u64,
+    lowered: u64,
+    lanes: Vec<Known>,
+}
+
+/// A lane that has a floor.
+#[derive(Clone, Copy)]
+struct Known {
+    number: i32,
+    confirmed: i64,
+    candidate: i64,
+    end: i64,
+}
+
+/// The floors of a queue whose rows are in this table.
+pub fn of(table: Oid, queue: &str) -> Option<Floors> {
+    if !REGISTERED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let key = key(table, queue);
+    let now = time::now();
+    let queue = find(key).or_else(|| settle(key, now))?;
+    queue.used_at.store(now, Ordering::Relaxed);
+    queue.with_lock(|| {
+        (queue.key.load(Ordering::SeqCst) == key).then(|| Floors {
+            queue,
+            key,
+            lowered: queue.lowered.load(Ordering::SeqCst),
+            lanes: queue.known(),
+        })
+    })
+}
+
+impl Floors {
+    /// Where a lane begins.
+    pub fn of(&self, lane: Lane) -> i64 {
+        self.known(lane).map_or(LOWEST, |known| known.confirmed)
+    }
+
+    /// The priorities that have floors, ascending.
+    pub fn priorities(&self) -> Vec<i16> {
+        let mut numbers: Vec<i16> = self
+            .lanes
+            .iter()
+            .filter_map(|known| known.number.try_into().ok())
+            .collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// A walk over a lane from its floor on has found nothing live below `position`, not even what somebody is just
+    /// inserting or deleting. To be called only by a transaction that had written nothing before the walk: it does not
+    /// see what it has deleted itself, which comes back if it is rolled back.
+    pub fn nothing_below(&self, lane: Lane, position: i64) {
+        let known = self.known(lane);
+        let candidate = known.map_or(LOWEST, |known| known.candidate);
+        let confirmed = known.map_or(LOWEST, |known| known.confirmed);
+        let confirms = candidate > confirmed && candidate <= position;
+        if !confirms && position <= candidate {
+            return;
+        }
+        self.queue.with_lock(|| {
+            if !self.is_unchanged() {
+                return;
+            }
+            let Some(floor) = self.queue.floor(lane.number()) else {
+                return;
+            };
+            if confirms && candidate > floor.confirmed.load(Ordering::SeqCst) {
+                floor.confirmed.store(candidate, Ordering::SeqCst);
+            }
+            if position > floor.candidate.load(Ordering::SeqCst) {
+                floor.candidate.store(position, Ordering::SeqCst);
+            }
+        });
+    }
+
+    /// The same where a walk has found nothing live at all.
+    pub fn nothing_left(&self, lane: Lane) {
+        if let Some(known) = self.known(lane) {
+            self.nothing_below(lane, known.end);
+        }
+    }
+
+    /// This position was taken out of a lane.
+    pub fn taken(&self, lane: Lane, position: i64) {
+        self.queue.with_lock(|| {
+            if self.queue.key.load(Ordering::SeqCst) == self.key
+                && let Some(floor) = self.queue.floor(lane.number())
+            {
+                floor
+                    .end
+                    .fetch_max(position.saturating_add(1), Ordering::SeqCst);
+            }
+        });
+    }
+
+    /// Whether it is time to look without floors, for what came in without our knowing.
+    pub fn may_look_at_all(&self) -> bool {
+        let at = self.queue.look_at_all_at.load(Ordering::SeqCst);
+        let now = time::now();
+        let claim = |at| {
+            let next = now + LOOK_AT_ALL_EVERY;
+            self.queue
+                .look_at_all_at
+                .compare_exchange(at, next, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+        };
+        now >= at && claim(at)
+    }
+
+    /// That took so long.
+    pub fn looked_at_all(&self, took: Duration) {
+        let took = took.as_micros() as i64;
+        let next = time::now() + (took * LOOK_AT_ALL_SHARE).max(LOOK_AT_ALL_EVERY);
+        self.queue.look_at_all_at.store(next, Ordering::SeqCst);
+    }
+
+    fn known(&self, lane: Lane) -> Option<Known> {
+        self.lanes
+            .iter()
+            .find(|known| known.number == lane.number())
+            .copied()
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.queue.key.load(Ordering::SeqCst) == self.key
+            && self.queue.lowered.load(Ordering::SeqCst) == self.lowered
+    }
+}
+
+/// A row was inserted into a lane: a floor that is above it is lowered. To be called after its index entry is there.
+pub fn inserted(table: Oid, queue: &str, lane: Lane, position: i64) {
+    if !REGISTERED.load(Ordering::Relaxed) {
+        return;
+    }
+    fence(Ordering::SeqCst);
+    let Some(queue) = find(key(table, queue)) else {
+        return;
+    };
+    let number = lane.number();
+    let floor = queue
+        .lanes
+        .iter()
+        .find(|floor| floor.lane.load(Ordering::SeqCst) == number);
+    if floor.is_some_and(|floor| floor.candidate.load(Ordering::SeqCst) > position) {
+        queue.with_lock(|| {
+            queue.lowered.fetch_add(1, Ordering::SeqCst);
+            for floor in &queue.lanes {
+                if floor.lane.load(Ordering::SeqCst) == number {
+                    floor.candidate.fetch_min(position, Ordering::SeqCst);
+                    floor.confirmed.fetch_min(position, Ordering::SeqCst);
+                }
+            }
+        });
+    }
+}
+
+fn key(table: Oid, queue: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // SAFETY: set for the life of the session.
+    unsafe { pg_sys::MyDatabaseId }.to_u32().hash(&mut hasher);
+    table.to_u32().hash(&mut hasher);
+    queue.hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+fn places(key: u64) -> &'static [Queue] {
+    let first = (key as usize % (QUEUES / WAYS)) * WAYS;
+    &SHARED.get().0[first..first + WAYS]
+}
+
+fn find(key: u64) -> Option<&'static Queue> {
+    places(key)
+        .iter()
+        .find(|queue| queue.key.load(Ordering::SeqCst) == key)
+}
+
+/// Gives a queue the place of one that is not used any more.
+fn settle(key: u64, now: i64) -> Option<&'static Queue> {
+    let used_at = |queue: &&Queue| queue.used_at.load(Ordering::Relaxed);
+    let oldest = places(key).iter().min_by_key(used_at)?;
+    let before = oldest.key.load(Ordering::SeqCst);
+    if before != 0 && now - used_at(&oldest) < FORGOTTEN_AFTER {
+        return None;
+    }
+    oldest.with_lock(|| {
+        if oldest.key.load(Ordering::SeqCst) == before {
+            oldest.lowered.fetch_add(1, Ordering::SeqCst);
+            for floor in &oldest.lanes {
+                floor.lane.store(Lane::FREE, Ordering::SeqCst);
+                floor.confirmed.store(LOWEST, Ordering::SeqCst);
+                floor.candidate.store(LOWEST, Ordering::SeqCst);
+                floor.end.store(LOWEST, Ordering::SeqCst);
+            }
+            oldest.look_at_all_at.store(0, Ordering::SeqCst);
+            oldest.used_at.store(now, Ordering::Relaxed);
+            oldest.key.store(key, Ordering::SeqCst);
+        }
+    });
+    Some(oldest)
+}
+
+impl Queue {
+    fn known(&self) -> Vec<Known> {
+        self.lanes
+            .iter()
+            .map(|floor| Known {
+                number: floor.lane.load(Ordering::SeqCst),
+                confirmed: floor.confirmed.load(Ordering::SeqCst),
+                candidate: floor.candidate.load(Ordering::SeqCst),
+                end: floor.end.load(Ordering::SeqCst),
+            })
+            .filter(|known| known.number != Lane::FREE)
+            .collect()
+    }
+
+    /// The floor of a lane, a new one if there is room.
+    fn floor(&self, number: i32) -> Option<&Floor> {
+        let is = |wanted: i32| move |floor: &&Floor| floor.lane.load(Ordering::SeqCst) == wanted;
+        self.lanes.iter().find(is(number)).or_else(|| {
+            let free = self.lanes.iter().find(is(Lane::FREE))?;
+            free.lane.store(number, Ordering::SeqCst);
+            Some(free)
+        })
+    }
+
+    /// Nobody holds the lock for longer than it takes to copy some numbers, and nobody can be ended meanwhile by less
+    /// than what makes all of the server start anew.
+    fn with_lock<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut tries = 0u32;
+        while self.locked.swap(true, Ordering::Acquire) {
+            tries += 1;
+            if tries.is_multiple_of(100) {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        let done = work();
+        self.locked.store(false, Ordering::Release);
+        done
+    }
+}
