@@ -6,10 +6,11 @@
 //! trigger, a rule, a column, row security, an index of an expression), [`Table::open`] says no, and the caller runs an
 //! ordinary statement, which honours all of that.
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
 
-use pgrx::FromDatum;
 use pgrx::pg_sys::{self, Datum, Oid, Relation};
+use pgrx::{FromDatum, direct_function_call};
 use pgrx::{PgSqlErrorCode, ereport};
 
 /// A column's value; `None` is null.
@@ -49,6 +50,14 @@ pub fn oid(name: &CStr) -> Oid {
             pg_sys::get_namespace_oid(c"jobs".as_ptr(), false),
         )
     }
+}
+
+/// The next value of a sequence of schema `jobs`.
+pub fn next_value(sequence: &CStr) -> i64 {
+    let sequence = Some(Datum::from(oid(sequence)));
+    // SAFETY: the function takes a sequence and never answers null.
+    let next = unsafe { direct_function_call::<i64>(pg_sys::nextval_oid, &[sequence]) };
+    next.expect("sequences have values")
 }
 
 /// A label of an enum.
@@ -178,7 +187,8 @@ impl Table {
     }
 
     /// A label of the enum that is the type of a column (from 1).
-    pub fn label(&self, column: usize, label: &str) -> Datum {
+    pub fn label(&self, column: i32, label: &str) -> Datum {
+        let column = column as usize;
         // SAFETY: the table has that column.
         let of = unsafe { (*(*self.relation).rd_att).attrs.as_slice(column)[column - 1].atttypid };
         label_of(of, label)
@@ -236,12 +246,48 @@ impl Table {
                         slot: *slot,
                         is_in_progress: false,
                     };
-                    index.insert(self.relation, &row);
+                    index.insert(self.relation, &row, Duplicates::Refuse);
                 }
             }
             for slot in slots {
                 pg_sys::ExecDropSingleTupleTableSlot(slot);
             }
+        }
+    }
+
+    /// Inserts a row unless a unique index has one like it already, whoever is inserting that; whether it was inserted.
+    /// Never waits.
+    pub fn insert_unless_taken(&self, row: &NewRow) -> bool {
+        // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for everybody to wait for, and
+        // taken back if it turns out to be second.
+        unsafe {
+            let slot = pg_sys::MakeSingleTupleTableSlot(
+                (*self.relation).rd_att,
+                &raw const pg_sys::TTSOpsHeapTuple,
+            );
+            pg_sys::ExecStoreHeapTuple(row.0, slot, false);
+            let command = pg_sys::GetCurrentCommandId(true);
+            let transaction = pg_sys::GetCurrentTransactionId();
+            let token = pg_sys::SpeculativeInsertionLockAcquire(transaction);
+            pg_sys::table_tuple_insert_speculative(
+                self.relation,
+                slot,
+                command,
+                0,
+                std::ptr::null_mut(),
+                token,
+            );
+            let inserted = Row {
+                slot,
+                is_in_progress: false,
+            };
+            let is_first = self.indexes.iter().fold(true, |first, index| {
+                index.insert(self.relation, &inserted, Duplicates::Tell) && first
+            });
+            pg_sys::table_tuple_complete_speculative(self.relation, slot, token, is_first);
+            pg_sys::SpeculativeInsertionLockRelease(transaction);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            is_first
         }
     }
 
@@ -274,7 +320,7 @@ impl Table {
     }
 
     /// Begins to scan the table along one of its indexes.
-    pub fn scan<'a>(&'a self, index: &CStr, seen: &'a mut Seen, keys: usize) -> Scan<'a> {
+    pub fn scan<'a>(&'a self, index: &CStr, seen: &'a Seen, keys: usize) -> Scan<'a> {
         let wanted = oid(index);
         let index = self
             .indexes
@@ -316,9 +362,10 @@ impl Drop for Table {
 }
 
 impl Index {
-    unsafe fn insert(&self, table: Relation, row: &Row) {
+    /// Whether there is no other row like it, as far as that is asked.
+    unsafe fn insert(&self, table: Relation, row: &Row, duplicates: Duplicates) -> bool {
         if self.holds.is_some_and(|holds| !holds(row)) {
-            return;
+            return true;
         }
         unsafe {
             let info = &*self.info;
@@ -326,12 +373,13 @@ impl Index {
             let entry: Vec<Value> = columns.iter().map(|n| row.datum(i32::from(*n))).collect();
             let mut values: Vec<Datum> = entry.iter().map(|v| v.unwrap_or(Datum::null())).collect();
             let mut nulls: Vec<bool> = entry.iter().map(Option::is_none).collect();
-            let check = match info.ii_Unique {
-                true => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
-                false => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+            let check = match duplicates {
+                _ if !info.ii_Unique => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+                Duplicates::Refuse => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
+                Duplicates::Tell => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
             };
             let (values, nulls, mut tid) = (values.as_mut_ptr(), nulls.as_mut_ptr(), row.tid());
-            pg_sys::index_insert(
+            let is_first = pg_sys::index_insert(
                 self.relation,
                 values,
                 nulls,
@@ -341,8 +389,18 @@ impl Index {
                 false,
                 self.info,
             );
+            is_first || !info.ii_Unique
         }
     }
+}
+
+/// What to do about a row like another one in a unique index.
+#[derive(Clone, Copy)]
+enum Duplicates {
+    /// an error; waits for who may be inserting or deleting it
+    Refuse,
+    /// say so; waits for nobody
+    Tell,
 }
 
 /// What became of a row that was to be deleted.
@@ -382,7 +440,7 @@ pub enum Seen {
     /// what a snapshot shows that was taken when this was made (or at the beginning of the transaction, at its level)
     Snapshot(pg_sys::Snapshot),
     /// also what others are just inserting, and what they are just deleting; nothing that is gone
-    Dirty(Box<pg_sys::SnapshotData>),
+    Dirty(Box<UnsafeCell<pg_sys::SnapshotData>>),
 }
 
 impl Seen {
@@ -397,23 +455,28 @@ impl Seen {
 
     /// What is there, whoever may see it.
     pub fn dirty() -> Seen {
-        Seen::Dirty(Box::new(pg_sys::SnapshotData {
+        Seen::Dirty(Box::new(UnsafeCell::new(pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
-        }))
+        })))
     }
 
-    fn as_ptr(&mut self) -> pg_sys::Snapshot {
+    fn as_ptr(&self) -> pg_sys::Snapshot {
         match self {
             Seen::Snapshot(snapshot) => *snapshot,
-            Seen::Dirty(snapshot) => &raw mut **snapshot,
+            Seen::Dirty(snapshot) => snapshot.get(),
         }
     }
 
     /// Whether somebody else, still at it, is inserting or deleting the row that was just found.
     fn is_in_progress(&self) -> bool {
         let none = pg_sys::InvalidTransactionId;
-        matches!(self, Seen::Dirty(snapshot) if snapshot.xmin != none || snapshot.xmax != none)
+        let Seen::Dirty(snapshot) = self else {
+            return false;
+        };
+        // SAFETY: the scan has written it, and does not now.
+        let (xmin, xmax) = unsafe { ((*snapshot.get()).xmin, (*snapshot.get()).xmax) };
+        xmin != none || xmax != none
     }
 }
 
@@ -539,7 +602,7 @@ impl Key {
 pub struct Scan<'a> {
     scan: pg_sys::IndexScanDesc,
     slot: *mut pg_sys::TupleTableSlot,
-    seen: &'a mut Seen,
+    seen: &'a Seen,
 }
 
 impl Scan<'_> {
@@ -623,6 +686,13 @@ impl Row {
     /// A column that is a smallint.
     pub fn small(&self, column: i32) -> Option<i16> {
         self.datum(column).map(|datum| datum.value() as i16)
+    }
+
+    /// A column that is bigint[] without nulls.
+    pub fn bigs(&self, column: i32) -> Option<Vec<i64>> {
+        // SAFETY: the column is bigint[].
+        self.datum(column)
+            .and_then(|datum| unsafe { Vec::<i64>::from_datum(datum, false) })
     }
 
     /// A column that is text.

@@ -10,6 +10,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::spi::{Arg, Plan, Tuples};
 use super::types::*;
+use super::under;
 use crate::pg::{array, dirty};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
@@ -69,6 +70,23 @@ impl Found {
         (self.holders.into_values().collect(), superseded)
     }
 
+    /// Jobs that hold nothing by themselves, each as it is, if it is there.
+    fn of(listed: Vec<(i64, Option<HolderJob>)>) -> Found {
+        let mut found = Found::default();
+        for (id, job) in listed {
+            found.add(
+                Holder {
+                    id,
+                    job,
+                    hold_ends_at: None,
+                },
+                false,
+                None,
+            );
+        }
+        found
+    }
+
     /// A claim without any job gives one row of nulls. A job in no place at all is not
     /// there: its row is left from something that went wrong.
     fn read(&mut self, rows: &Tuples, row: usize) {
@@ -85,18 +103,27 @@ impl Found {
             scheduled_at: rows.big(row, 6).expect("it has a default"),
             finalized_at: rows.big(row, 7),
         });
-        self.is_outdated |= job.is_none() || returned.is_some();
+        self.add(
+            Holder {
+                id,
+                job,
+                hold_ends_at,
+            },
+            released,
+            returned,
+        );
+    }
+
+    fn add(&mut self, new: Holder, released: bool, returned: Option<i64>) {
+        self.is_outdated |= new.job.is_none() || returned.is_some();
         self.returns.extend(returned);
-        self.released.extend(released.then_some(id));
-        if job.is_none() && hold_ends_at.is_none() {
+        self.released.extend(released.then_some(new.id));
+        if new.job.is_none() && new.hold_ends_at.is_none() {
             return;
         }
         // One that came back may be in the list as well; only there is its hold.
-        let holder = self.holders.entry(id).or_insert(Holder {
-            id,
-            job,
-            hold_ends_at,
-        });
+        let hold_ends_at = new.hold_ends_at;
+        let holder = self.holders.entry(new.id).or_insert(new);
         holder.hold_ends_at = holder.hold_ends_at.max(hold_ends_at);
     }
 }
@@ -165,17 +192,10 @@ pub struct Listed {
 
 /// What a claim lists; `None` if the key has no claim. Takes no lock.
 pub fn look(key: Key) -> Option<Found> {
-    // Most keys are new: the small question first, before the join over all places.
-    if IS_CLAIMED.execute(&[bytes(key)]) == 0 {
-        return None;
+    match under::listed(key) {
+        Ok(listed) => listed.map(Found::of),
+        Err(()) => look_many(&[key]).remove(&key),
     }
-    LOOK_ONE.run(&[bytes(key)], |rows| {
-        (!rows.is_empty()).then(|| {
-            let mut found = Found::default();
-            (0..rows.len()).for_each(|row| found.read(rows, row));
-            found
-        })
-    })
 }
 
 /// What the claims of some keys list; keys without a claim are left out. Takes no lock.
@@ -370,16 +390,6 @@ static LOCK_FREE: Plan = Plan::new(
 static CLAIM_TABLE: Plan = Plan::new(
     "SELECT 'jobs.unique_claim'::regclass::oid, 'jobs.unique_claim_pkey'::regclass::oid",
     &[],
-);
-static LOOK_ONE: Plan = Plan::new(
-    concat!(
-        "SELECT 1::bigint",
-        look_columns!(),
-        "jobs.unique_claim c ",
-        holders!(""),
-        " WHERE c.key = $1"
-    ),
-    &[BYTEA],
 );
 static LOOK_MANY: Plan = Plan::new(look_many!(""), &[BYTEAS]);
 static LOOK_AT_ALL: Plan = Plan::new(

@@ -82,8 +82,8 @@ fn claim_directly(
         None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
         Some(kinds) => {
             table::make_visible();
-            let mut seen = Seen::now();
-            let scan = RefCell::new(jobs.scan(c"job_pkey", &mut seen, 1));
+            let seen = Seen::now();
+            let scan = RefCell::new(jobs.scan(c"job_pkey", &seen, 1));
             let wants = |id| {
                 let mut scan = scan.borrow_mut();
                 scan.find(&[Key::big(1, id)]);
@@ -94,8 +94,8 @@ fn claim_directly(
         }
     };
     // Taken after the rows were: it shows their jobs.
-    let mut seen = Seen::now();
-    let mut scan = jobs.scan(c"job_pkey", &mut seen, 1);
+    let seen = Seen::now();
+    let mut scan = jobs.scan(c"job_pkey", &seen, 1);
     let lease = fetch.lease.map(time::interval_datum);
     let worker = text(fetch.worker);
     let no_meta = Jsonb::empty_object().datum();

@@ -81,15 +81,15 @@ fn complete_directly(
         completed.slots.extend(lease.big(running::SLOT));
     };
     table::make_visible();
-    let mut seen = Seen::now();
-    let mut scan = running.scan(c"running_pkey", &mut seen, 1);
+    let seen = Seen::now();
+    let mut scan = running.scan(c"running_pkey", &seen, 1);
     for (id, token) in pairs {
         pgrx::check_for_interrupts!();
         if take_lease(&running, &mut scan, *id, *token, &mut complete) == Deleted::Moved {
             // A heartbeat has renewed it meanwhile: look at what is there now.
             loop {
-                let mut seen = Seen::now();
-                let mut scan = running.scan(c"running_pkey", &mut seen, 1);
+                let seen = Seen::now();
+                let mut scan = running.scan(c"running_pkey", &seen, 1);
                 if take_lease(&running, &mut scan, *id, *token, &mut complete) != Deleted::Moved {
                     break;
                 }

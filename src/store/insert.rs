@@ -9,10 +9,12 @@ use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
 
 use super::lanes;
-use super::spi::{Arg, Plan, text};
+use super::shapes::{self, scheduled};
+use super::spi::{Arg, Plan, bigs, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::table::{self, Table};
 use crate::pg::time;
 
 /// A validated job, all defaults filled in.
@@ -86,6 +88,11 @@ impl NewJob<'_> {
         }
     }
 
+    fn key(&self) -> Arg {
+        self.unique_key
+            .and_then(|key| key.0.as_slice().into_datum())
+    }
+
     fn args(&self) -> [Arg; 17] {
         [
             Some(Datum::from(self.created_at)),
@@ -100,8 +107,7 @@ impl NewJob<'_> {
             self.meta.map(Jsonb::datum),
             self.tags.clone().and_then(IntoDatum::into_datum),
             self.retry.map(Jsonb::datum),
-            self.unique_key
-                .and_then(|key| key.0.as_slice().into_datum()),
+            self.key(),
             text(self.state.as_str()),
             Some(Datum::from(self.due_at())),
             self.hold_ends_at().map(Datum::from),
@@ -112,28 +118,149 @@ impl NewJob<'_> {
 
 /// Inserts one job; its id.
 pub fn one(job: &NewJob) -> i64 {
-    let plan = match job.state {
-        State::Available => &ONE_READY,
-        _ => &ONE_SCHEDULED,
+    let directly = || Some(Direct::open(&[job])?.one(job));
+    let by_statement = || {
+        let plan = match job.state {
+            State::Available => &ONE_READY,
+            _ => &ONE_SCHEDULED,
+        };
+        plan.run(&job.args(), |rows| {
+            rows.big(0, 1).expect("one job was inserted")
+        })
     };
-    let id = plan.run(&job.args(), |rows| {
-        rows.big(0, 1).expect("one job was inserted")
-    });
+    let id = directly().unwrap_or_else(by_statement);
     put(&[(id, job)]);
     id
 }
 
 /// Inserts one unique job together with its claim, if nobody has that key; its id.
 pub fn one_claiming(job: &NewJob) -> Option<i64> {
-    let plan = match job.state {
-        State::Available => &ONE_CLAIMING_READY,
-        _ => &ONE_CLAIMING_SCHEDULED,
+    let directly = || {
+        let claims = Table::open(&shapes::UNIQUE_CLAIM)?;
+        Some(Direct::open(&[job])?.one_claiming(&claims, job))
     };
-    let id = plan.run(&job.args(), |rows| {
-        (!rows.is_empty()).then(|| rows.big(0, 1).expect("ids are not null"))
-    });
+    let by_statement = || {
+        let plan = match job.state {
+            State::Available => &ONE_CLAIMING_READY,
+            _ => &ONE_CLAIMING_SCHEDULED,
+        };
+        plan.run(&job.args(), |rows| {
+            (!rows.is_empty()).then(|| rows.big(0, 1).expect("ids are not null"))
+        })
+    };
+    let id = directly().unwrap_or_else(by_statement);
     put(id.map(|id| (id, job)).as_slice());
     id
+}
+
+/// The tables that new jobs go to, where they are as they were made: then no statement is needed.
+struct Direct {
+    jobs: Table,
+    ready: Option<Table>,
+    scheduled: Option<Table>,
+}
+
+impl Direct {
+    /// Those that these jobs need; `None`: use a statement.
+    fn open(jobs: &[&NewJob]) -> Option<Direct> {
+        let is_ready = |job: &&NewJob| job.state == State::Available;
+        let open = |is_needed: bool, shape| is_needed.then(|| Table::open(shape));
+        let ready = open(jobs.iter().any(is_ready), &shapes::READY);
+        let scheduled = open(!jobs.iter().all(is_ready), &shapes::SCHEDULED);
+        let is_none = |table: &Option<Option<Table>>| matches!(table, Some(None));
+        if is_none(&ready) || is_none(&scheduled) {
+            return None;
+        }
+        Some(Direct {
+            jobs: Table::open(&shapes::JOB)?,
+            ready: ready.flatten(),
+            scheduled: scheduled.flatten(),
+        })
+    }
+
+    fn one(&self, job: &NewJob) -> i64 {
+        let id = table::next_value(c"job_seq");
+        self.insert(&[(id, job)]);
+        id
+    }
+
+    /// The claim comes first: if the key is taken, nothing else is written.
+    fn one_claiming(&self, claims: &Table, job: &NewJob) -> Option<i64> {
+        let id = table::next_value(c"job_seq");
+        let hold_ends_at = job.hold_ends_at().map(|at| Some(Datum::from(at)));
+        let claim = claims.row(&[
+            job.key(),
+            bigs(&[id]),
+            hold_ends_at.map(|at| array::build(AT, &[at])),
+        ]);
+        claims.insert_unless_taken(&claim).then(|| {
+            self.insert(&[(id, job)]);
+            id
+        })
+    }
+
+    fn insert(&self, new: &[(i64, &NewJob)]) {
+        let (mut jobs, mut ready, mut scheduled) =
+            (Vec::with_capacity(new.len()), Vec::new(), Vec::new());
+        for (id, job) in new {
+            let id = Some(Datum::from(*id));
+            let [
+                created_at,
+                scheduled_at,
+                expires_at,
+                timeout,
+                max_attempts,
+                priority,
+                kind,
+                queue,
+                args,
+                meta,
+                tags,
+                retry,
+                key,
+                _state,
+                due_at,
+                hold_ends_at,
+                hold_until,
+            ] = job.args();
+            jobs.push(self.jobs.row(&[
+                id,
+                created_at,
+                scheduled_at,
+                expires_at,
+                hold_ends_at,
+                timeout,
+                max_attempts,
+                priority,
+                kind,
+                queue,
+                args,
+                meta,
+                tags,
+                retry,
+                key,
+                hold_until,
+            ]));
+            let attempt = Some(Datum::from(0i32));
+            match (&self.ready, &self.scheduled) {
+                (Some(table), _) if job.state == State::Available => {
+                    ready.push(table.row(&[id, id, None, expires_at, attempt, priority, queue]));
+                }
+                (_, Some(table)) => {
+                    let state = Some(table.label(scheduled::STATE, job.state.as_str()));
+                    scheduled.push(table.row(&[id, due_at, expires_at, attempt, state, queue]));
+                }
+                _ => unreachable!("the tables that are needed are open"),
+            }
+        }
+        self.jobs.insert(&jobs);
+        for (table, rows) in [(&self.ready, &ready), (&self.scheduled, &scheduled)] {
+            if let Some(table) = table {
+                table.insert(rows);
+            }
+        }
+        table::make_visible();
+    }
 }
 
 /// The jobs, ids ascending, are in their lanes.
@@ -162,6 +289,15 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
     if jobs.is_empty() {
         return;
     }
+    let new: Vec<&NewJob> = jobs.iter().map(|(_, job)| *job).collect();
+    match Direct::open(&new) {
+        Some(tables) => tables.insert(jobs),
+        None => many_by_statement(jobs),
+    }
+    put(jobs);
+}
+
+fn many_by_statement(jobs: &[(i64, &NewJob)]) {
     const COLUMNS: [Oid; 17] = [
         AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXT, JSONB, BYTEA, TEXT, AT, AT,
         TEXT,
@@ -190,7 +326,6 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
             .map(|(column, element)| Some(array::build(element, column))),
     );
     MANY.execute(&args);
-    put(jobs);
 }
 
 macro_rules! columns {
@@ -257,7 +392,7 @@ static MANY: Plan = Plan::new(
         "WITH new AS MATERIALIZED (
            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
              AS n(id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue,
-                  args, meta, tags, retry, unique_key, state, due_at, hold_ends_at, hold_until)),
+                  args, meta, tags, retry, unique_key, _state, due_at, hold_ends_at, hold_until)),
          j AS (INSERT INTO jobs.job (id, ", columns!(), ")
                SELECT id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta,
                       CASE WHEN tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(tags::jsonb)) END,

@@ -124,8 +124,8 @@ struct Due {
 /// Takes no lock.
 fn look_for_due(table: &Table, queue: &str, from: i64, now: i64) -> Option<Due> {
     table::make_visible();
-    let mut seen = seen();
-    let mut scan = table.scan(c"scheduled_due", &mut seen, 3);
+    let seen = seen();
+    let mut scan = table.scan(c"scheduled_due", &seen, 3);
     let queue = queue.into_datum().expect("names are not null");
     scan.find(&[
         Key::text(1, queue),
@@ -235,8 +235,8 @@ impl Walk<'_> {
         }
         // A walk before this one may have deleted some.
         table::make_visible();
-        let mut seen = seen();
-        let mut scan = self.table.scan(c"ready_pkey", &mut seen, keys.len());
+        let seen = seen();
+        let mut scan = self.table.scan(c"ready_pkey", &seen, keys.len());
         scan.find(keys);
         let mut last = None;
         let begun = Instant::now();

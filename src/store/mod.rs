@@ -24,6 +24,7 @@ pub mod periodic;
 pub mod place;
 mod shapes;
 pub mod spi;
+mod under;
 pub mod wait;
 
 /// The types of parameters, short enough to stand beside their statement.

@@ -24,6 +24,23 @@ pub static JOB: Shape = Shape {
     partial: &[],
 };
 
+pub mod claim {
+    pub const JOBS: i32 = 2;
+    pub const HOLD_ENDS_AT: i32 = 3;
+}
+
+pub static UNIQUE_CLAIM: Shape = Shape {
+    name: c"unique_claim",
+    columns: 3,
+    partial: &[],
+};
+
+pub static UNIQUE_RETURN: Shape = Shape {
+    name: c"unique_return",
+    columns: 3,
+    partial: &[],
+};
+
 pub mod ready {
     pub const SEQ: i32 = 1;
     pub const JOB_ID: i32 = 2;
@@ -47,6 +64,7 @@ pub static READY: Shape = Shape {
 pub mod scheduled {
     pub const DUE_AT: i32 = 2;
     pub const EXPIRES_AT: i32 = 3;
+    pub const STATE: i32 = 5;
 }
 
 pub static SCHEDULED: Shape = Shape {
@@ -76,7 +94,9 @@ pub static RUNNING: Shape = Shape {
 };
 
 pub mod finished {
-    pub const STATE: usize = 8;
+    pub const FINALIZED_AT: i32 = 2;
+    pub const SCHEDULED_AT: i32 = 5;
+    pub const STATE: i32 = 8;
 }
 
 pub static FINISHED: Shape = Shape {

@@ -1,0 +1,152 @@
+//! What stands under one key, looked at without a statement where that is simple: joining all the places where a job may
+//! be costs a statement more to begin than to do.
+
+use std::ffi::CStr;
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+use pgrx::IntoDatum;
+
+use super::claims::HolderJob;
+use super::shapes::{self, claim, finished, job, ready, running, scheduled};
+use crate::pg::table::{self, Key as By, Row, Seen, Shape, Table};
+
+/// More jobs than these are looked for by a statement.
+const FEW: usize = 4;
+
+/// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no claim. `Err`: there is
+/// more to it, use a statement. All of one moment. Takes no lock.
+pub fn listed(key: Key) -> Result<Option<Vec<(i64, Option<HolderJob>)>>, ()> {
+    let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, c"unique_claim_pkey").ok_or(())?;
+    let key = key.0.as_slice().into_datum().expect("keys are not null");
+    table::make_visible();
+    let seen = Seen::now();
+    let mut scan = claims.scan(c"unique_claim_pkey", &seen, 1);
+    scan.find(&[By::bytes(1, key)]);
+    let Some(found) = scan.next() else {
+        return Ok(None);
+    };
+    let ids = found.bigs(claim::JOBS).ok_or(())?;
+    if ids.len() > FEW || found.datum(claim::HOLD_ENDS_AT).is_some() {
+        return Err(());
+    }
+    drop(scan);
+    let look = Look { seen };
+    if look
+        .find(
+            &shapes::UNIQUE_RETURN,
+            c"unique_return_pkey",
+            &[By::bytes(1, key)],
+            |_, _| (),
+        )?
+        .is_some()
+    {
+        return Err(());
+    }
+    let jobs = ids.into_iter().map(|id| Ok((id, look.job(id)?)));
+    jobs.collect::<Result<_, ()>>().map(Some)
+}
+
+/// A look at one moment.
+struct Look {
+    seen: Seen,
+}
+
+impl Look {
+    fn find<T>(
+        &self,
+        shape: &'static Shape,
+        index: &CStr,
+        keys: &[By],
+        read: impl FnOnce(&Table, &Row) -> T,
+    ) -> Result<Option<T>, ()> {
+        let table = Table::open_to_read(shape, index).ok_or(())?;
+        let mut scan = table.scan(index, &self.seen, keys.len());
+        scan.find(keys);
+        Ok(scan.next().map(|row| read(&table, &row)))
+    }
+
+    /// A job and where it is; one that is in no place at all is not there.
+    fn job(&self, id: i64) -> Result<Option<HolderJob>, ()> {
+        let id_is = [By::big(1, id)];
+        let found = self.find(&shapes::JOB, c"job_pkey", &id_is, |_, row| {
+            let queue = row.text(job::QUEUE).expect("it is not null");
+            let created_at = row.big(job::CREATED_AT).expect("it is not null");
+            let scheduled_at = row.big(job::SCHEDULED_AT).unwrap_or(created_at);
+            let job = HolderJob {
+                state: State::Available,
+                queue,
+                created_at,
+                scheduled_at,
+                finalized_at: None,
+            };
+            (job, row.small(job::PRIORITY).expect("it is not null"))
+        })?;
+        let Some((mut job, priority)) = found else {
+            return Ok(None);
+        };
+        let queue = job.queue.as_str().into_datum().expect("it is not null");
+        let place = [By::text(1, queue), By::small(2, priority), By::big(3, id)];
+        if self
+            .find(&shapes::READY, c"ready_pkey", &place, |_, _| ())?
+            .is_some()
+        {
+            return Ok(Some(job));
+        }
+        let run = self.find(&shapes::RUNNING, c"running_pkey", &id_is, |_, row| {
+            row.big(running::SCHEDULED_AT)
+        })?;
+        if let Some(scheduled_at) = run {
+            job.state = State::Running;
+            job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
+            return Ok(Some(job));
+        }
+        let end = self.find(&shapes::FINISHED, c"finished_pkey", &id_is, |table, row| {
+            const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
+            (
+                state(table, row, finished::STATE, &FINAL),
+                row.big(finished::SCHEDULED_AT),
+                row.big(finished::FINALIZED_AT),
+            )
+        })?;
+        if let Some((state, scheduled_at, finalized_at)) = end {
+            job.state = state;
+            job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
+            job.finalized_at = finalized_at;
+            return Ok(Some(job));
+        }
+        let wait = self.find(
+            &shapes::SCHEDULED,
+            c"scheduled_pkey",
+            &id_is,
+            |table, row| {
+                const WAITING: [State; 3] = [State::Scheduled, State::Retryable, State::Pending];
+                (
+                    state(table, row, scheduled::STATE, &WAITING),
+                    row.big(scheduled::DUE_AT),
+                )
+            },
+        )?;
+        if let Some((state, due_at)) = wait {
+            job.state = state;
+            job.scheduled_at = due_at
+                .filter(|at| *at != i64::MAX)
+                .unwrap_or(job.scheduled_at);
+            return Ok(Some(job));
+        }
+        let back = self.find(&shapes::READY, c"ready_requeued", &id_is, |_, row| {
+            row.big(ready::SCHEDULED_AT)
+        })?;
+        Ok(back.map(|scheduled_at| {
+            job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
+            job
+        }))
+    }
+}
+
+/// Which of these states a column says.
+fn state(table: &Table, row: &Row, column: i32, states: &[State]) -> State {
+    let label = row.datum(column);
+    let is = |state: &&State| label == Some(table.label(column, state.as_str()));
+    *states.iter().find(is).expect("there are no others")
+}
