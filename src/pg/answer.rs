@@ -1,6 +1,9 @@
 //! What SQL functions return: a state, one record, or rows, in the types that the
 //! function was declared with.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use jobs_core::state::State;
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
@@ -168,15 +171,30 @@ unsafe impl BoxRet for Record {
     }
 }
 
+thread_local! {
+    /// The row types of functions: finding one out takes as long as an insertion into an index. That of a function
+    /// never changes as long as it has its object id.
+    static ROW_TYPES: RefCell<HashMap<Oid, pg_sys::TupleDesc>> = RefCell::new(HashMap::new());
+}
+
+/// The row type of the function that was called, as this session remembers it.
 unsafe fn result_desc(fcinfo: FunctionCallInfo) -> pg_sys::TupleDesc {
     unsafe {
+        let function = (*(*fcinfo).flinfo).fn_oid;
+        if let Some(known) = ROW_TYPES.with_borrow(|types| types.get(&function).copied()) {
+            return known;
+        }
         let mut desc: pg_sys::TupleDesc = std::ptr::null_mut();
         let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut desc);
         assert!(class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE);
-        pg_sys::BlessTupleDesc(desc)
+        let before = pg_sys::MemoryContextSwitchTo(pg_sys::CacheMemoryContext);
+        let kept = pg_sys::CreateTupleDescCopy(desc);
+        pg_sys::MemoryContextSwitchTo(before);
+        let kept = pg_sys::BlessTupleDesc(kept);
+        ROW_TYPES.with_borrow_mut(|types| types.insert(function, kept));
+        kept
     }
 }
-
 /// The answer of a set-returning function, collected row by row.
 pub struct Rows {
     store: *mut pg_sys::Tuplestorestate,

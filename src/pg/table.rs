@@ -8,18 +8,28 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use pgrx::pg_sys::{self, Datum, Oid, Relation};
+use pgrx::pg_sys::{self, Datum, Oid, Relation, SysCacheIdentifier};
+use pgrx::prelude::*;
 use pgrx::{FromDatum, direct_function_call};
 use pgrx::{PgSqlErrorCode, ereport};
 
 /// A column's value; `None` is null.
 pub type Value = Option<Datum>;
 
+/// As many as any of these tables has.
+const MOST_COLUMNS: usize = 16;
+
+/// Rows that are inserted with one record of WAL a page. Keeping track of more slots would take longer than it saves.
+const AT_ONCE: usize = 256;
+
 /// A table as its install script makes it.
 pub struct Shape {
-    /// its name in schema `jobs`
-    pub name: &'static CStr,
+    /// its name
+    pub name: Name,
+    /// the index of its primary key
+    pub key: Name,
     /// how many columns it has
     pub columns: usize,
     /// its partial indexes: name, and whether a row is in it
@@ -34,27 +44,73 @@ pub struct Table {
 
 struct Index {
     relation: Relation,
-    info: *mut pg_sys::IndexInfo,
     holds: Option<fn(&Row) -> bool>,
 }
 
 /// A row that is yet to be inserted. It has copied its values.
 pub struct NewRow(pg_sys::HeapTuple);
 
-/// The object id of a table or index of schema `jobs`.
-pub fn oid(name: &CStr) -> Oid {
-    // SAFETY: look-ups in the catalog's cache.
-    unsafe {
-        pg_sys::get_relname_relid(
-            name.as_ptr(),
-            pg_sys::get_namespace_oid(c"jobs".as_ptr(), false),
-        )
+/// The name of a table, index or sequence of schema `jobs`, and its object id as this session remembers it.
+pub struct Name {
+    name: &'static CStr,
+    /// the number of the memory, and the object id
+    remembered: AtomicU64,
+}
+
+/// Counts how often everything was forgotten: any change of a relation or schema may change what a name means.
+static MEMORY: AtomicU32 = AtomicU32::new(0);
+
+impl Name {
+    /// A name.
+    pub const fn new(name: &'static CStr) -> Name {
+        Name {
+            name,
+            remembered: AtomicU64::new(0),
+        }
+    }
+
+    /// The object id; invalid if there is no such thing.
+    pub fn oid(&self) -> Oid {
+        let memory = MEMORY.load(Ordering::Relaxed);
+        let remembered = self.remembered.load(Ordering::Relaxed);
+        if memory != 0 && (remembered >> 32) as u32 == memory {
+            return Oid::from(remembered as u32);
+        }
+        if memory == 0 {
+            MEMORY.store(1, Ordering::Relaxed);
+            for cache in [
+                SysCacheIdentifier::RELNAMENSP,
+                SysCacheIdentifier::NAMESPACENAME,
+            ] {
+                // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
+                unsafe {
+                    pg_sys::CacheRegisterSyscacheCallback(cache as i32, Some(forget), Datum::null())
+                };
+            }
+        }
+        let memory = MEMORY.load(Ordering::Relaxed);
+        // SAFETY: look-ups in the catalog's cache.
+        let oid = unsafe {
+            pg_sys::get_relname_relid(
+                self.name.as_ptr(),
+                pg_sys::get_namespace_oid(c"jobs".as_ptr(), false),
+            )
+        };
+        let remembered = u64::from(memory) << 32 | u64::from(oid.to_u32());
+        self.remembered.store(remembered, Ordering::Relaxed);
+        oid
     }
 }
 
+#[pg_guard]
+unsafe extern "C-unwind" fn forget(_argument: Datum, _cache: i32, _hash: u32) {
+    let next = MEMORY.load(Ordering::Relaxed).wrapping_add(1).max(1);
+    MEMORY.store(next, Ordering::Relaxed);
+}
+
 /// The next value of a sequence of schema `jobs`.
-pub fn next_value(sequence: &CStr) -> i64 {
-    let sequence = Some(Datum::from(oid(sequence)));
+pub fn next_value(sequence: &Name) -> i64 {
+    let sequence = Some(Datum::from(sequence.oid()));
     // SAFETY: the function takes a sequence and never answers null.
     let next = unsafe { direct_function_call::<i64>(pg_sys::nextval_oid, &[sequence]) };
     next.expect("sequences have values")
@@ -100,7 +156,7 @@ impl Table {
         // SAFETY: open relations are closed when this is dropped, or by Postgres after an error.
         unsafe {
             let lock = pg_sys::RowExclusiveLock as i32;
-            let relation = pg_sys::try_table_open(oid(shape.name), lock);
+            let relation = pg_sys::try_table_open(shape.name.oid(), lock);
             if relation.is_null() {
                 return None;
             }
@@ -113,24 +169,30 @@ impl Table {
             }
             let list = pg_sys::RelationGetIndexList(relation);
             for n in 0..pg_sys::list_length(list) {
-                let index = pg_sys::index_open(pg_sys::list_nth_oid(list, n), lock);
-                let info = pg_sys::BuildIndexInfo(index);
-                let mut open = Index {
-                    relation: index,
-                    info,
-                    holds: None,
-                };
-                let is_plain = (*info).ii_Expressions.is_null()
-                    && (*info).ii_ExclusionOps.is_null()
-                    && (!(*info).ii_Unique || (*(*index).rd_index).indimmediate);
-                if !(*info).ii_Predicate.is_null() {
-                    let name = pgrx::name_data_to_str(&(*(*index).rd_rel).relname);
-                    let known = shape.partial.iter().find(|(partial, _)| *partial == name);
-                    open.holds = known.map(|(_, holds)| *holds);
+                // Nobody drops or builds an index of a table that is locked like this.
+                let index = pg_sys::RelationIdGetRelation(pg_sys::list_nth_oid(list, n));
+                if index.is_null() {
+                    return None;
                 }
-                let is_known = (*info).ii_Predicate.is_null() || open.holds.is_some();
-                table.indexes.push(open);
-                if !is_plain || !is_known {
+                let has = |attribute: u32| {
+                    let row = (*index).rd_indextuple;
+                    !pg_sys::heap_attisnull(row, attribute as i32, std::ptr::null_mut())
+                };
+                let form = &*(*index).rd_index;
+                let is_plain = (*(*index).rd_rel).relam == Oid::from(pg_sys::BTREE_AM_OID)
+                    && form.indisready
+                    && !form.indisexclusion
+                    && (!form.indisunique || form.indimmediate)
+                    && !has(pg_sys::Anum_pg_index_indexprs);
+                let is_partial = has(pg_sys::Anum_pg_index_indpred);
+                let name = pgrx::name_data_to_str(&(*(*index).rd_rel).relname);
+                let known = shape.partial.iter().find(|(partial, _)| *partial == name);
+                let holds = known.filter(|_| is_partial).map(|(_, holds)| *holds);
+                table.indexes.push(Index {
+                    relation: index,
+                    holds,
+                });
+                if !is_plain || is_partial && holds.is_none() {
                     return None;
                 }
             }
@@ -139,11 +201,11 @@ impl Table {
     }
 
     /// Opens a table to be looked into along one index; `None`: it is not as it was made.
-    pub fn open_to_read(shape: &Shape, index: &CStr) -> Option<Table> {
+    pub fn open_to_read(shape: &Shape, index: &Name) -> Option<Table> {
         // SAFETY: as above.
         unsafe {
             let lock = pg_sys::AccessShareLock as i32;
-            let relation = pg_sys::try_table_open(oid(shape.name), lock);
+            let relation = pg_sys::try_table_open(shape.name.oid(), lock);
             if relation.is_null() {
                 return None;
             }
@@ -154,13 +216,12 @@ impl Table {
             if !table.is_as_made(shape) {
                 return None;
             }
-            let relation = pg_sys::try_index_open(oid(index), lock);
+            let relation = pg_sys::try_index_open(index.oid(), lock);
             if relation.is_null() {
                 return None;
             }
             table.indexes.push(Index {
                 relation,
-                info: std::ptr::null_mut(),
                 holds: None,
             });
             Some(table)
@@ -200,9 +261,11 @@ impl Table {
         unsafe {
             let desc = (*self.relation).rd_att;
             assert_eq!(values.len(), (*desc).natts as usize);
-            let mut datums: Vec<Datum> =
-                values.iter().map(|v| v.unwrap_or(Datum::null())).collect();
-            let mut nulls: Vec<bool> = values.iter().map(Option::is_none).collect();
+            let mut datums = [Datum::null(); MOST_COLUMNS];
+            let mut nulls = [false; MOST_COLUMNS];
+            for (n, value) in values.iter().enumerate() {
+                (datums[n], nulls[n]) = (value.unwrap_or(Datum::null()), value.is_none());
+            }
             NewRow(pg_sys::heap_form_tuple(
                 desc,
                 datums.as_mut_ptr(),
@@ -218,40 +281,49 @@ impl Table {
         }
         // SAFETY: the rows are of this table; the slots live until the end.
         unsafe {
-            let desc = (*self.relation).rd_att;
-            let mut slots: Vec<*mut pg_sys::TupleTableSlot> = rows
-                .iter()
-                .map(|row| {
-                    let slot =
-                        pg_sys::MakeSingleTupleTableSlot(desc, &raw const pg_sys::TTSOpsHeapTuple);
-                    pg_sys::ExecStoreHeapTuple(row.0, slot, false)
-                })
-                .collect();
+            let mut slots: Vec<_> = (0..rows.len().min(AT_ONCE)).map(|_| self.slot()).collect();
             let command = pg_sys::GetCurrentCommandId(true);
             let bulk = std::ptr::null_mut();
-            match slots[..] {
-                [one] => pg_sys::table_tuple_insert(self.relation, one, command, 0, bulk),
-                _ => pg_sys::table_multi_insert(
-                    self.relation,
-                    slots.as_mut_ptr(),
-                    slots.len() as i32,
-                    command,
-                    0,
-                    bulk,
-                ),
-            }
-            for index in &self.indexes {
-                for slot in &slots {
-                    let row = Row {
-                        slot: *slot,
-                        is_in_progress: false,
-                    };
-                    index.insert(self.relation, &row, Duplicates::Refuse);
+            for rows in rows.chunks(AT_ONCE) {
+                pgrx::check_for_interrupts!();
+                let slots = &mut slots[..rows.len()];
+                for (row, slot) in rows.iter().zip(slots.iter()) {
+                    pg_sys::ExecStoreHeapTuple(row.0, *slot, false);
+                }
+                let count = slots.len() as i32;
+                match slots {
+                    [one] => pg_sys::table_tuple_insert(self.relation, *one, command, 0, bulk),
+                    _ => pg_sys::table_multi_insert(
+                        self.relation,
+                        slots.as_mut_ptr(),
+                        count,
+                        command,
+                        0,
+                        bulk,
+                    ),
+                }
+                for index in &self.indexes {
+                    for slot in slots.iter() {
+                        let row = Row {
+                            slot: *slot,
+                            is_in_progress: false,
+                        };
+                        index.insert(self.relation, &row, Duplicates::Refuse);
+                    }
                 }
             }
-            for slot in slots {
-                pg_sys::ExecDropSingleTupleTableSlot(slot);
-            }
+            slots
+                .into_iter()
+                .for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
+        }
+    }
+
+    unsafe fn slot(&self) -> *mut pg_sys::TupleTableSlot {
+        unsafe {
+            pg_sys::MakeSingleTupleTableSlot(
+                (*self.relation).rd_att,
+                &raw const pg_sys::TTSOpsHeapTuple,
+            )
         }
     }
 
@@ -261,10 +333,7 @@ impl Table {
         // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for everybody to wait for, and
         // taken back if it turns out to be second.
         unsafe {
-            let slot = pg_sys::MakeSingleTupleTableSlot(
-                (*self.relation).rd_att,
-                &raw const pg_sys::TTSOpsHeapTuple,
-            );
+            let slot = self.slot();
             pg_sys::ExecStoreHeapTuple(row.0, slot, false);
             let command = pg_sys::GetCurrentCommandId(true);
             let transaction = pg_sys::GetCurrentTransactionId();
@@ -320,8 +389,8 @@ impl Table {
     }
 
     /// Begins to scan the table along one of its indexes.
-    pub fn scan<'a>(&'a self, index: &CStr, seen: &'a Seen, keys: usize) -> Scan<'a> {
-        let wanted = oid(index);
+    pub fn scan<'a>(&'a self, index: &Name, seen: &'a Seen, keys: usize) -> Scan<'a> {
+        let wanted = index.oid();
         let index = self
             .indexes
             .iter()
@@ -354,7 +423,7 @@ impl Drop for Table {
         // SAFETY: open since open().
         unsafe {
             for index in &self.indexes {
-                pg_sys::index_close(index.relation, pg_sys::NoLock as i32);
+                pg_sys::RelationClose(index.relation);
             }
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }
@@ -368,17 +437,27 @@ impl Index {
             return true;
         }
         unsafe {
-            let info = &*self.info;
-            let columns = &info.ii_IndexAttrNumbers[..info.ii_NumIndexAttrs as usize];
-            let entry: Vec<Value> = columns.iter().map(|n| row.datum(i32::from(*n))).collect();
-            let mut values: Vec<Datum> = entry.iter().map(|v| v.unwrap_or(Datum::null())).collect();
-            let mut nulls: Vec<bool> = entry.iter().map(Option::is_none).collect();
+            let form = &*(*self.relation).rd_index;
+            let mut values = [Datum::null(); pg_sys::INDEX_MAX_KEYS as usize];
+            let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+            for (n, column) in form
+                .indkey
+                .values
+                .as_slice(form.indnatts as usize)
+                .iter()
+                .enumerate()
+            {
+                let value = row.datum(i32::from(*column));
+                (values[n], nulls[n]) = (value.unwrap_or(Datum::null()), value.is_none());
+            }
             let check = match duplicates {
-                _ if !info.ii_Unique => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+                _ if !form.indisunique => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
                 Duplicates::Refuse => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
                 Duplicates::Tell => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
             };
             let (values, nulls, mut tid) = (values.as_mut_ptr(), nulls.as_mut_ptr(), row.tid());
+            // Of no use to a btree.
+            let mut info = pg_sys::IndexInfo::default();
             let is_first = pg_sys::index_insert(
                 self.relation,
                 values,
@@ -387,9 +466,9 @@ impl Index {
                 table,
                 check,
                 false,
-                self.info,
+                &mut info,
             );
-            is_first || !info.ii_Unique
+            is_first || !form.indisunique
         }
     }
 }

@@ -8,9 +8,11 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::spi::{Arg, Plan, Tuples};
+use super::shapes;
+use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
 use super::under;
+use crate::pg::table::{self, NewRow, Table};
 use crate::pg::{array, dirty};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
@@ -223,14 +225,45 @@ fn look_by(plan: &Plan, keys: &[Key]) -> BTreeMap<Key, Found> {
 /// one already, locks it. Waits for rivals. The keys that were
 /// inserted. All sessions give keys in ascending order, so that they cannot deadlock.
 pub fn claim_or_lock(claims: &[Listed]) -> BTreeSet<Key> {
-    CLAIM_OR_LOCK.run(&listed_columns(claims), |rows| {
-        (0..rows.len())
-            .map(|row| {
-                Key::from_bytes(&rows.bytes(row, 1).expect("keys are not null"))
-                    .expect("keys have 32 bytes")
-            })
-            .collect()
-    })
+    // Mostly all are new. From the first on that is not, in order, by a statement, which waits and locks.
+    let (new, rest) = claims.split_at(claim_while_new(claims));
+    let mut fresh: BTreeSet<Key> = new.iter().map(|claim| claim.key).collect();
+    if !rest.is_empty() {
+        let inserted = CLAIM_OR_LOCK.run(&listed_columns(rest), |rows| {
+            let key = |row| rows.bytes(row, 1).expect("keys are not null");
+            let key = |row| Key::from_bytes(&key(row)).expect("keys have 32 bytes");
+            (0..rows.len()).map(key).collect::<BTreeSet<Key>>()
+        });
+        fresh.extend(inserted);
+    }
+    fresh
+}
+
+/// Inserts claims up to the first whose key has one already; how many.
+fn claim_while_new(claims: &[Listed]) -> usize {
+    let Some(table) = Table::open(&shapes::UNIQUE_CLAIM) else {
+        return 0;
+    };
+    let is_new = |claim: &&Listed| {
+        pgrx::check_for_interrupts!();
+        table.insert_unless_taken(&row(&table, claim))
+    };
+    let new = claims.iter().take_while(is_new).count();
+    table::make_visible();
+    new
+}
+
+/// Inserts one claim; whether the key had none.
+pub fn claim_if_new(claim: &Listed) -> Option<bool> {
+    let table = Table::open(&shapes::UNIQUE_CLAIM)?;
+    Some(table.insert_unless_taken(&row(&table, claim)))
+}
+
+fn row(claims: &Table, claim: &Listed) -> NewRow {
+    let hold_ends_at = claim
+        .hold_ends_at
+        .map(|at| array::build(AT, &[Some(Datum::from(at))]));
+    claims.row(&[bytes(claim.key), bigs(&[claim.id]), hold_ends_at])
 }
 
 /// Whether somebody else is at work on a key right now: its claim is locked, or is being
@@ -292,18 +325,26 @@ pub fn note_orphan(key: Key, due_at: i64) {
 
 /// Takes the transaction-level advisory lock; whether it was free. Waits only with `wait`.
 pub fn advisory_lock(id: i64, wait: bool) -> bool {
-    let call = |function: u32| unsafe {
-        pg_sys::OidFunctionCall1Coll(
-            pg_sys::Oid::from(function),
-            pg_sys::InvalidOid,
-            Datum::from(id),
-        )
-    };
-    let free = call(pg_sys::F_PG_TRY_ADVISORY_XACT_LOCK_INT8).value() != 0;
-    if !free && wait {
-        call(pg_sys::F_PG_ADVISORY_XACT_LOCK_INT8);
+    // As `pg_advisory_xact_lock(bigint)` has it.
+    const OF_ONE_NUMBER: u16 = 1;
+    // SAFETY: a valid tag; the lock is kept until the end of the transaction.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: (id as u64 >> 32) as u32,
+            locktag_field3: id as u32,
+            locktag_field4: OF_ONE_NUMBER,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+        };
+        let mode = pg_sys::ExclusiveLock as i32;
+        let taken = pg_sys::LockAcquire(&tag, mode, false, true);
+        let is_free = taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
+        if !is_free && wait {
+            pg_sys::LockAcquire(&tag, mode, false, false);
+        }
+        is_free
     }
-    free
 }
 
 fn bytes(key: Key) -> Arg {

@@ -76,14 +76,14 @@ fn claim_directly(
     room: &Room,
     emit: Emit,
 ) -> Option<Vec<Claimed>> {
-    let jobs = Table::open_to_read(&shapes::JOB, c"job_pkey")?;
+    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let running = Table::open(&shapes::RUNNING)?;
     let taken = match fetch.kinds {
         None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
         Some(kinds) => {
             table::make_visible();
             let seen = Seen::now();
-            let scan = RefCell::new(jobs.scan(c"job_pkey", &seen, 1));
+            let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
             let wants = |id| {
                 let mut scan = scan.borrow_mut();
                 scan.find(&[Key::big(1, id)]);
@@ -95,7 +95,7 @@ fn claim_directly(
     };
     // Taken after the rows were: it shows their jobs.
     let seen = Seen::now();
-    let mut scan = jobs.scan(c"job_pkey", &seen, 1);
+    let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
     let lease = fetch.lease.map(time::interval_datum);
     let worker = text(fetch.worker);
     let no_meta = Jsonb::empty_object().datum();

@@ -82,14 +82,14 @@ fn complete_directly(
     };
     table::make_visible();
     let seen = Seen::now();
-    let mut scan = running.scan(c"running_pkey", &seen, 1);
+    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
     for (id, token) in pairs {
         pgrx::check_for_interrupts!();
         if take_lease(&running, &mut scan, *id, *token, &mut complete) == Deleted::Moved {
             // A heartbeat has renewed it meanwhile: look at what is there now.
             loop {
                 let seen = Seen::now();
-                let mut scan = running.scan(c"running_pkey", &seen, 1);
+                let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
                 if take_lease(&running, &mut scan, *id, *token, &mut complete) != Deleted::Moved {
                     break;
                 }

@@ -8,9 +8,10 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
 
+use super::claims::{self, Listed};
 use super::lanes;
 use super::shapes::{self, scheduled};
-use super::spi::{Arg, Plan, bigs, text};
+use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
@@ -135,10 +136,7 @@ pub fn one(job: &NewJob) -> i64 {
 
 /// Inserts one unique job together with its claim, if nobody has that key; its id.
 pub fn one_claiming(job: &NewJob) -> Option<i64> {
-    let directly = || {
-        let claims = Table::open(&shapes::UNIQUE_CLAIM)?;
-        Some(Direct::open(&[job])?.one_claiming(&claims, job))
-    };
+    let directly = || Direct::open(&[job])?.one_claiming(job);
     let by_statement = || {
         let plan = match job.state {
             State::Available => &ONE_CLAIMING_READY,
@@ -179,24 +177,23 @@ impl Direct {
     }
 
     fn one(&self, job: &NewJob) -> i64 {
-        let id = table::next_value(c"job_seq");
+        let id = table::next_value(&shapes::JOB_SEQ);
         self.insert(&[(id, job)]);
         id
     }
 
     /// The claim comes first: if the key is taken, nothing else is written.
-    fn one_claiming(&self, claims: &Table, job: &NewJob) -> Option<i64> {
-        let id = table::next_value(c"job_seq");
-        let hold_ends_at = job.hold_ends_at().map(|at| Some(Datum::from(at)));
-        let claim = claims.row(&[
-            job.key(),
-            bigs(&[id]),
-            hold_ends_at.map(|at| array::build(AT, &[at])),
-        ]);
-        claims.insert_unless_taken(&claim).then(|| {
+    fn one_claiming(&self, job: &NewJob) -> Option<Option<i64>> {
+        let id = table::next_value(&shapes::JOB_SEQ);
+        let claim = Listed {
+            key: job.unique_key.expect("it is unique"),
+            id,
+            hold_ends_at: job.hold_ends_at(),
+        };
+        Some(claims::claim_if_new(&claim)?.then(|| {
             self.insert(&[(id, job)]);
             id
-        })
+        }))
     }
 
     fn insert(&self, new: &[(i64, &NewJob)]) {

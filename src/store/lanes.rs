@@ -27,7 +27,7 @@ pub struct Taken {
 /// `wants` does not want; `None`: use a statement.
 pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> Option<Vec<Taken>> {
     let table = Table::open(&shapes::READY)?;
-    let floors = floor::of(table::oid(shapes::READY.name), queue);
+    let floors = floor::of(shapes::READY.name.oid(), queue);
     let mut walk = Walk {
         table: &table,
         queue: queue.into_datum().expect("names are not null"),
@@ -60,34 +60,24 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
 
 /// A job was put into a lane of `ready`.
 pub fn put_ready(queue: &str, priority: i16, seq: i64) {
-    floor::inserted(
-        table::oid(shapes::READY.name),
-        queue,
-        Lane::Ready(priority),
-        seq,
-    );
+    floor::inserted(shapes::READY.name.oid(), queue, Lane::Ready(priority), seq);
 }
 
 /// A job was put into `scheduled`.
 pub fn put_scheduled(queue: &str, due_at: i64) {
-    floor::inserted(
-        table::oid(shapes::SCHEDULED.name),
-        queue,
-        Lane::Scheduled,
-        due_at,
-    );
+    floor::inserted(shapes::SCHEDULED.name.oid(), queue, Lane::Scheduled, due_at);
 }
 
 /// From when on a queue may have scheduled jobs: those that were due before are gone.
 pub fn scheduled_from(queue: &str) -> i64 {
-    let floors = floor::of(table::oid(shapes::SCHEDULED.name), queue);
+    let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
     floors.map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled))
 }
 
 /// Whether a queue has jobs that are due but not yet ready; `None`: use a statement.
 pub fn has_due(queue: &str, now: i64) -> Option<bool> {
-    let table = Table::open_to_read(&shapes::SCHEDULED, c"scheduled_due")?;
-    let Some(floors) = floor::of(table::oid(shapes::SCHEDULED.name), queue) else {
+    let table = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_DUE)?;
+    let Some(floors) = floor::of(shapes::SCHEDULED.name.oid(), queue) else {
         return Some(look_for_due(&table, queue, floor::LOWEST, now).is_some());
     };
     let from = floors.of(Lane::Scheduled);
@@ -125,7 +115,7 @@ struct Due {
 fn look_for_due(table: &Table, queue: &str, from: i64, now: i64) -> Option<Due> {
     table::make_visible();
     let seen = seen();
-    let mut scan = table.scan(c"scheduled_due", &seen, 3);
+    let mut scan = table.scan(&shapes::SCHEDULED_DUE, &seen, 3);
     let queue = queue.into_datum().expect("names are not null");
     scan.find(&[
         Key::text(1, queue),
@@ -236,7 +226,7 @@ impl Walk<'_> {
         // A walk before this one may have deleted some.
         table::make_visible();
         let seen = seen();
-        let mut scan = self.table.scan(c"ready_pkey", &seen, keys.len());
+        let mut scan = self.table.scan(&shapes::READY.key, &seen, keys.len());
         scan.find(keys);
         let mut last = None;
         let begun = Instant::now();

@@ -1,7 +1,11 @@
 //! The tables that are read and written without statements, as their install script makes them (sql/20_tables.sql), and
 //! the numbers of their columns.
 
-use crate::pg::table::Shape;
+use crate::pg::table::{Name, Shape};
+
+pub static JOB_SEQ: Name = Name::new(c"job_seq");
+pub static SCHEDULED_DUE: Name = Name::new(c"scheduled_due");
+pub static READY_REQUEUED: Name = Name::new(c"ready_requeued");
 
 pub mod job {
     pub const CREATED_AT: i32 = 2;
@@ -19,7 +23,8 @@ pub mod job {
 }
 
 pub static JOB: Shape = Shape {
-    name: c"job",
+    name: Name::new(c"job"),
+    key: Name::new(c"job_pkey"),
     columns: 16,
     partial: &[],
 };
@@ -30,13 +35,15 @@ pub mod claim {
 }
 
 pub static UNIQUE_CLAIM: Shape = Shape {
-    name: c"unique_claim",
+    name: Name::new(c"unique_claim"),
+    key: Name::new(c"unique_claim_pkey"),
     columns: 3,
     partial: &[],
 };
 
 pub static UNIQUE_RETURN: Shape = Shape {
-    name: c"unique_return",
+    name: Name::new(c"unique_return"),
+    key: Name::new(c"unique_return_pkey"),
     columns: 3,
     partial: &[],
 };
@@ -51,7 +58,8 @@ pub mod ready {
 }
 
 pub static READY: Shape = Shape {
-    name: c"ready",
+    name: Name::new(c"ready"),
+    key: Name::new(c"ready_pkey"),
     columns: 7,
     partial: &[
         ("ready_requeued", |row| {
@@ -68,7 +76,8 @@ pub mod scheduled {
 }
 
 pub static SCHEDULED: Shape = Shape {
-    name: c"scheduled",
+    name: Name::new(c"scheduled"),
+    key: Name::new(c"scheduled_pkey"),
     columns: 6,
     partial: &[("scheduled_expires", |row| {
         row.big(scheduled::EXPIRES_AT).is_some()
@@ -88,7 +97,8 @@ pub mod running {
 }
 
 pub static RUNNING: Shape = Shape {
-    name: c"running",
+    name: Name::new(c"running"),
+    key: Name::new(c"running_pkey"),
     columns: 14,
     partial: &[],
 };
@@ -100,7 +110,8 @@ pub mod finished {
 }
 
 pub static FINISHED: Shape = Shape {
-    name: c"finished",
+    name: Name::new(c"finished"),
+    key: Name::new(c"finished_pkey"),
     columns: 11,
     partial: &[],
 };

@@ -1,15 +1,13 @@
 //! What stands under one key, looked at without a statement where that is simple: joining all the places where a job may
 //! be costs a statement more to begin than to do.
 
-use std::ffi::CStr;
-
 use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 
 use super::claims::HolderJob;
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
-use crate::pg::table::{self, Key as By, Row, Seen, Shape, Table};
+use crate::pg::table::{self, Key as By, Name, Row, Seen, Shape, Table};
 
 /// More jobs than these are looked for by a statement.
 const FEW: usize = 4;
@@ -17,11 +15,11 @@ const FEW: usize = 4;
 /// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no claim. `Err`: there is
 /// more to it, use a statement. All of one moment. Takes no lock.
 pub fn listed(key: Key) -> Result<Option<Vec<(i64, Option<HolderJob>)>>, ()> {
-    let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, c"unique_claim_pkey").ok_or(())?;
+    let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
     let key = key.0.as_slice().into_datum().expect("keys are not null");
     table::make_visible();
     let seen = Seen::now();
-    let mut scan = claims.scan(c"unique_claim_pkey", &seen, 1);
+    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
     scan.find(&[By::bytes(1, key)]);
     let Some(found) = scan.next() else {
         return Ok(None);
@@ -35,7 +33,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<(i64, Option<HolderJob>)>>, ()> {
     if look
         .find(
             &shapes::UNIQUE_RETURN,
-            c"unique_return_pkey",
+            &shapes::UNIQUE_RETURN.key,
             &[By::bytes(1, key)],
             |_, _| (),
         )?
@@ -56,7 +54,7 @@ impl Look {
     fn find<T>(
         &self,
         shape: &'static Shape,
-        index: &CStr,
+        index: &Name,
         keys: &[By],
         read: impl FnOnce(&Table, &Row) -> T,
     ) -> Result<Option<T>, ()> {
@@ -69,7 +67,7 @@ impl Look {
     /// A job and where it is; one that is in no place at all is not there.
     fn job(&self, id: i64) -> Result<Option<HolderJob>, ()> {
         let id_is = [By::big(1, id)];
-        let found = self.find(&shapes::JOB, c"job_pkey", &id_is, |_, row| {
+        let found = self.find(&shapes::JOB, &shapes::JOB.key, &id_is, |_, row| {
             let queue = row.text(job::QUEUE).expect("it is not null");
             let created_at = row.big(job::CREATED_AT).expect("it is not null");
             let scheduled_at = row.big(job::SCHEDULED_AT).unwrap_or(created_at);
@@ -88,12 +86,12 @@ impl Look {
         let queue = job.queue.as_str().into_datum().expect("it is not null");
         let place = [By::text(1, queue), By::small(2, priority), By::big(3, id)];
         if self
-            .find(&shapes::READY, c"ready_pkey", &place, |_, _| ())?
+            .find(&shapes::READY, &shapes::READY.key, &place, |_, _| ())?
             .is_some()
         {
             return Ok(Some(job));
         }
-        let run = self.find(&shapes::RUNNING, c"running_pkey", &id_is, |_, row| {
+        let run = self.find(&shapes::RUNNING, &shapes::RUNNING.key, &id_is, |_, row| {
             row.big(running::SCHEDULED_AT)
         })?;
         if let Some(scheduled_at) = run {
@@ -101,14 +99,19 @@ impl Look {
             job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
             return Ok(Some(job));
         }
-        let end = self.find(&shapes::FINISHED, c"finished_pkey", &id_is, |table, row| {
-            const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
-            (
-                state(table, row, finished::STATE, &FINAL),
-                row.big(finished::SCHEDULED_AT),
-                row.big(finished::FINALIZED_AT),
-            )
-        })?;
+        let end = self.find(
+            &shapes::FINISHED,
+            &shapes::FINISHED.key,
+            &id_is,
+            |table, row| {
+                const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
+                (
+                    state(table, row, finished::STATE, &FINAL),
+                    row.big(finished::SCHEDULED_AT),
+                    row.big(finished::FINALIZED_AT),
+                )
+            },
+        )?;
         if let Some((state, scheduled_at, finalized_at)) = end {
             job.state = state;
             job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
@@ -117,7 +120,7 @@ impl Look {
         }
         let wait = self.find(
             &shapes::SCHEDULED,
-            c"scheduled_pkey",
+            &shapes::SCHEDULED.key,
             &id_is,
             |table, row| {
                 const WAITING: [State; 3] = [State::Scheduled, State::Retryable, State::Pending];
@@ -134,7 +137,7 @@ impl Look {
                 .unwrap_or(job.scheduled_at);
             return Ok(Some(job));
         }
-        let back = self.find(&shapes::READY, c"ready_requeued", &id_is, |_, row| {
+        let back = self.find(&shapes::READY, &shapes::READY_REQUEUED, &id_is, |_, row| {
             row.big(ready::SCHEDULED_AT)
         })?;
         Ok(back.map(|scheduled_at| {
