@@ -1,165 +1,128 @@
 #!/usr/bin/env bash
-# What jobs does, against what the same server does without it (yardsticks.sql): ratios within one run, in turns, so that what
-# the machine does meanwhile hits both. It judges nothing: look at the ratios.
+# What jobs does, against what the same server does without it (yardsticks.sql) and against itself under worse
+# conditions: ratios within one run, in turns, so that what the machine does meanwhile hits both. It judges nothing.
 #
-# Run by ./dev bench [CASE..], which starts a fresh server and sets PGHOST. ROUNDS, SECONDS_EACH, CLIENTS and JOBS change the scale.
+# Run by ./dev bench [CASE..], which starts a fresh server and sets PGHOST. At full scale (SCALE=1) all cases together
+# write docs/performance.md; SCALE=20 is a twentieth of the time and the jobs, for looking whether it works. The cases are in cases.sh.
 set -euo pipefail
 
-CASES=(unique duplicates batch work100 work10 work1)
+SCALE=${SCALE:-1}
 ROUNDS=${ROUNDS:-5}
 SECONDS_EACH=${SECONDS_EACH:-8}
-CLIENTS=${CLIENTS:-8}
-JOBS=${JOBS:-80000} # that a round of fetching and completing takes, in batches of 100; in smaller ones fewer
+CLIENTS=8
 THREADS=2
+((SCALE == 1)) || { ROUNDS=3 SECONDS_EACH=2; }
 export PGDATABASE=bench PGOPTIONS="-c client_min_messages=warning"
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 WORK=$(mktemp -d)
-trap 'rm -rf "$WORK"' EXIT
+RESULTS=$WORK/results
+mkdir "$RESULTS"
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$WORK"' EXIT
 
 sql() { psql -X -q -At -v ON_ERROR_STOP=1 "$@"; }
+say() { printf '%s\n' "$*"; }
 
-prepare() {
-  PGDATABASE=postgres sql -c "create database bench"
-  sql -c "create extension jobs"
-  sql -f "$HERE/yardsticks.sql"
+# An empty database with the extension and the yardsticks.
+renew() {
+  PGDATABASE=postgres sql -c "drop database if exists bench (force)" -c "create database bench"
+  sql -c "create extension jobs" -f "$HERE/yardsticks.sql"
 }
 
 describe() {
-  echo "machine     $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
-  echo "server      $(sql -c 'select version()')"
-  echo "jobs        $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(git -C "$HERE" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)"
-  echo "settings    $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
+  say "machine: $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
+  say "server: $(sql -c 'select version()')"
+  say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(git -C "$HERE" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)"
+  say "settings: $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
     where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_level', 'shared_buffers', 'max_wal_size', 'shared_preload_libraries', 'wal_compression')")"
-  echo "load        $CLIENTS clients, $THREADS pgbench threads, -M prepared, $ROUNDS rounds in turns: of $SECONDS_EACH s each, or of $JOBS jobs"
-  echo
+  say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, $ROUNDS rounds in turns of $SECONDS_EACH s, or of as many jobs as a case says; scale 1/$SCALE"
 }
 
-# --- cases: what runs in each transaction, ours and the yardstick's; how many jobs that is ----------------------------------
+# --- running ---------------------------------------------------------------------------------------------------------
 
-# Every args is new with all but certainty: every insert inserts.
-case_unique() {
-  TITLE="unique insert of distinct keys / R1" JOBS_EACH=1
-  ours <<'SQL'
-\set n random(1, 9000000000000000000)
-select id from jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{"by_args": true}');
-SQL
-  yardstick <<'SQL'
-\set n random(1, 9000000000000000000)
-insert into r1 (kind, args, unique_key)
-select 'bench', args, sha256(convert_to('bench' || args::text, 'UTF8'))
-  from (select jsonb_build_object('user_id', :n::bigint, 'template', 'welcome') as args) as new
-on conflict (unique_key) do nothing returning id;
-SQL
+# Runs a script of pgbench; transactions per second. CLIENTS and THREADS count.
+load() { # SCRIPT PGBENCH-OPTION..
+  local script=$1
+  shift
+  pgbench -n -M "${PROTOCOL:-prepared}" -c "$CLIENTS" -j "$THREADS" "$@" -f "$script" >"$WORK/out" 2>"$WORK/err" || { cat "$WORK/out" "$WORK/err" >&2; exit 1; }
+  if grep -q 'ERROR\|aborted' "$WORK/out" "$WORK/err"; then cat "$WORK/out" "$WORK/err" >&2; exit 1; fi
+  awk '/^tps =/ { print $3 }' "$WORK/out"
 }
 
-# 1000 keys that are all there.
-case_duplicates() {
-  TITLE="unique insert, all duplicates / R1" JOBS_EACH=1
-  sql -c "select count(*) from jobs.insert_batch('dup', array(select jsonb_build_object('user_id', n) from generate_series(1, 1000) n), '{\"by_args\": true}')" \
-    -c "insert into r1 (kind, args, unique_key) select 'dup', args, sha256(convert_to('dup' || args::text, 'UTF8'))
-          from (select jsonb_build_object('user_id', n) as args from generate_series(1, 1000) n) as new" >/dev/null
-  ours <<'SQL'
-\set n random(1, 1000)
-select id from jobs.insert('dup', jsonb_build_object('user_id', :n::bigint), '{"by_args": true}');
-SQL
-  yardstick <<'SQL'
-\set n random(1, 1000)
-insert into r1 (kind, args, unique_key)
-select 'dup', args, sha256(convert_to('dup' || args::text, 'UTF8')) from (select jsonb_build_object('user_id', :n::bigint) as args) as new
-on conflict (unique_key) do nothing returning id;
-SQL
+# Jobs per second and bytes of WAL per job of what runs: EACH is how many jobs a transaction has.
+measure() { # ours|yardstick
+  local length=(-T "$SECONDS_EACH") before tps after
+  "fill_$1"
+  [[ ! $FILL ]] || length=(-t $((FILL / EACH / CLIENTS)))
+  before=$(sql -c "select pg_current_wal_insert_lsn()")
+  tps=$(load "$WORK/$1.sql" "${length[@]}")
+  after=$(sql -c "select pg_current_wal_insert_lsn() - '$before'::pg_lsn")
+  awk -v each="$EACH" -v wal="$after" -v tps="$tps" '
+    /^number of transactions actually processed/ { split($6, n, "/"); printf "%.0f %.0f\n", tps * each, wal / (n[1] * each) }' "$WORK/out"
 }
 
-case_batch() {
-  TITLE="insert_batch of 10,000 unique / R1 as INSERT .. SELECT unnest" JOBS_EACH=10000
-  ours <<'SQL'
-\set n random(1, 9000000000000)
-select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', :n::bigint * 10000 + i) from generate_series(1, 10000) i), '{"by_args": true}');
-SQL
-  yardstick <<'SQL'
-\set n random(1, 9000000000000)
-insert into r1 (kind, args, unique_key)
-select 'bench', args, sha256(convert_to('bench' || args::text, 'UTF8'))
-  from unnest(array(select jsonb_build_object('user_id', :n::bigint * 10000 + i) from generate_series(1, 10000) i)) args
-on conflict (unique_key) do nothing;
-SQL
-}
+fill_ours() { [[ ! $FILL ]] || sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[$FILL]), queue => 'bench')" >/dev/null; }
+fill_yardstick() { [[ ! $FILL ]] || sql -c "insert into r2 (kind, queue, args) select 'bench', 'bench', '{\"user_id\": 42, \"template\": \"welcome\"}' from generate_series(1, $FILL)"; }
 
-case_work100() { work 100 "$JOBS"; }
-case_work10() { work 10 $((JOBS / 2)); }
-case_work1() { work 1 $((JOBS / 8)); }
-
-work() { # BATCH JOBS
-  TITLE="fetch and complete, batches of $1 / R2" JOBS_EACH=$1 FILL=$2
-  ours <<SQL
-select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('bench', $1) \gset
-select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);
-SQL
-  yardstick <<SQL
-select array_agg(id) as ids from r2_fetch('bench', $1) \gset
-select r2_complete(:ids::bigint[]);
-SQL
-}
-
+# What runs in each transaction, ours and the other.
 ours() { cat >"$WORK/ours.sql"; }
 yardstick() { cat >"$WORK/yardstick.sql"; }
 
-# --- measuring --------------------------------------------------------------------------------------------------------------
-
-# What a round of a case that works needs: as many jobs as it takes.
-fill() { # ours|yardstick
-  [[ $FILL ]] || return 0
-  if [[ $1 == ours ]]; then
-    sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[$FILL]), queue => 'bench')" >/dev/null
-  else
-    sql -c "insert into r2 (kind, queue, args) select 'bench', 'bench', '{\"user_id\": 42, \"template\": \"welcome\"}' from generate_series(1, $FILL)"
-  fi
-}
-
-# Prints jobs per second and bytes of WAL per job.
-measure() { # ours|yardstick
-  local length=(-T "$SECONDS_EACH") before after
-  fill "$1"
-  [[ ! $FILL ]] || length=(-t $((FILL / JOBS_EACH / CLIENTS)))
-  before=$(sql -c "select pg_current_wal_insert_lsn()")
-  pgbench -n -M prepared -c "$CLIENTS" -j "$THREADS" "${length[@]}" -f "$WORK/$1.sql" >"$WORK/out" 2>&1 ||
-    { cat "$WORK/out" >&2; exit 1; }
-  if grep -q 'ERROR\|aborted' "$WORK/out"; then cat "$WORK/out" >&2; exit 1; fi
-  after=$(sql -c "select pg_current_wal_insert_lsn() - '$before'::pg_lsn")
-  awk -v each="$JOBS_EACH" -v wal="$after" '
-    /^number of transactions actually processed/ { split($6, n, "/"); done = n[1] }
-    /^tps =/ { printf "%.0f %.0f\n", $3 * each, wal / (done * each) }' "$WORK/out"
-}
-
-run_case() { # NAME
+# ROUNDS rounds of both in turns, the one that goes first changing; lines "a b" of what `$1 ours` and `$1 yardstick` print.
+in_turns() { # FUNCTION
   local round a b
-  FILL=
-  "case_$1"
-  echo "$TITLE"
+  for round in $(seq "$ROUNDS"); do
+    if ((round % 2)); then a=$("$1" ours) b=$("$1" yardstick); else b=$("$1" yardstick) a=$("$1" ours); fi
+    say "$a $b"
+  done
+}
+
+# Compares both by jobs per second, and by WAL if it has an aim.
+compare() { # TITLE AIM [WAL-AIM]
   measure ours >/dev/null # once without counting: plans, caches, the first WAL files
   measure yardstick >/dev/null
-  : >"$WORK/rounds"
-  for round in $(seq "$ROUNDS"); do
-    # The one that goes first changes, so that neither always runs after the other's checkpoint.
-    if ((round % 2)); then a=$(measure ours) b=$(measure yardstick); else b=$(measure yardstick) a=$(measure ours); fi
-    echo "$a $b" >>"$WORK/rounds"
-  done
-  awk '
-    { rate[NR] = $1 / $3; wal[NR] = $2 / $4; a += $1; b += $3; wa += $2; wb += $4 }
+  in_turns measure >"$WORK/rounds"
+  awk '{ print $1, $3 }' "$WORK/rounds" | ratio "$1" "$2" jobs/s
+  [[ ! ${3:-} ]] || awk '{ print $2, $4 }' "$WORK/rounds" | ratio "$1: WAL a job" "$3" bytes
+}
+
+# Reads rounds "ours other"; prints and keeps the ratio.
+ratio() { # TITLE AIM UNIT
+  awk -v title="$1" -v aim="$2" -v unit="$3" -v OFS='\t' '
+    { r[NR] = $1 / $2; a[NR] = $1; b[NR] = $2 }
     function sorted(v, n,   i, j, t) { for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t } }
     function median(v, n) { return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
-    END { sorted(rate, NR); sorted(wal, NR)
-          printf "  jobs/s  %10.0f against %10.0f   ratio: median %.3f (%.3f to %.3f)\n", a / NR, b / NR, median(rate, NR), rate[1], rate[NR]
-          printf "  WAL/job %10.0f against %10.0f   ratio: median %.3f\n\n", wa / NR, wb / NR, median(wal, NR) }' "$WORK/rounds"
+    END { sorted(r, NR); sorted(a, NR); sorted(b, NR)
+          print title, aim, sprintf("%.3f", median(r, NR)), sprintf("%.3f to %.3f", r[1], r[NR]), sprintf("%.0f %s against %.0f", median(a, NR), unit, median(b, NR)) }' | keep
+}
+
+# A result: title, aim, figure, spread, what it is of; separated by tabs.
+keep() { tee -a "$RESULTS/table" | awk -F '\t' '{ printf "%-60s %8s (%s)   at least/most %s   %s\n", $1, $3, $4, $2, $5 }'; }
+result() { local IFS=$'\t'; say "$*" | keep; }
+
+scaled() { echo $(($1 / SCALE > 0 ? $1 / SCALE : 1)); }
+
+# Another session with an old snapshot, until release.
+hold_snapshot() {
+  sql >/dev/null <<'SQL' &
+begin isolation level repeatable read;
+select 1;
+select pg_sleep(100000);
+SQL
+  HOLDER=$!
+  sleep 1
+}
+release_snapshot() {
+  sql -c "select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(100000)%' and pid <> pg_backend_pid()" >/dev/null
+  wait "$HOLDER" 2>/dev/null || true
 }
 
 plans_and_sizes() {
-  echo "plans of the yardsticks:"
+  say "plans of the yardsticks:"
   sql -c "explain (costs off) insert into r1 (kind, args, unique_key) values ('bench', '{}', '\\x00') on conflict (unique_key) do nothing returning id" \
     -c "explain (costs off) select a.id from r2 a where a.queue = 'bench' and a.state = 'available' order by a.priority, a.id limit 100 for update skip locked"
-  echo
-  echo "sizes at the end:"
+  say ""
+  say "sizes after the cases of inserting and working:"
   psql -X -P footer=off -c "
     select c.oid::regclass as table, s.n_live_tup as rows, s.n_dead_tup as dead, pg_size_pretty(pg_table_size(c.oid)) as table_size,
            pg_size_pretty(pg_indexes_size(c.oid)) as index_size
@@ -167,10 +130,19 @@ plans_and_sizes() {
      where s.n_live_tup + s.n_dead_tup > 0 order by 1::text"
 }
 
-prepare
-describe
-for name in "${@:-${CASES[@]}}"; do
-  declare -F "case_$name" >/dev/null || { echo "there is no case $name; there are: ${CASES[*]}" >&2; exit 1; }
-  run_case "$name"
+. "$HERE/cases.sh"
+
+renew
+describe | tee "$RESULTS/machine"
+say ""
+cases=("$@")
+[[ $# -gt 0 ]] || cases=("${CASES[@]}")
+for name in "${cases[@]}"; do
+  declare -F "case_$name" >/dev/null || { say "there is no case $name; there are: ${CASES[*]}" >&2; exit 1; }
+  FILL='' EACH=1 CLIENTS=8
+  "case_$name"
 done
-plans_and_sizes
+if [[ $SCALE == 1 && $# == 0 ]]; then
+  python3 "$HERE/report.py" "$RESULTS" "$HERE/../docs"
+  say "docs/performance.md is written"
+fi

@@ -12,6 +12,8 @@ pub enum Fault {
     ReapInOneStatement,
     /// the list of a claim is shortened to the newest job, whatever the others are
     FoldBlindly,
+    /// the floor of a lane is raised over what others are just inserting or deleting
+    RaiseBlindly,
 }
 
 /// Whether this fault is on.
@@ -27,6 +29,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::OuterSnapshot => "outer_snapshot",
         Fault::ReapInOneStatement => "reap_in_one_statement",
         Fault::FoldBlindly => "fold_blindly",
+        Fault::RaiseBlindly => "raise_blindly",
     };
     let set = crate::settings::FAULT.get();
     set.is_some_and(|set| set.to_bytes() == name.as_bytes())

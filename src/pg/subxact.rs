@@ -22,7 +22,12 @@ pub fn attempt_and_keep<T>(
         let owner = pg_sys::CurrentResourceOwner;
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::MemoryContextSwitchTo(context);
-        let outcome = catch(work);
+        let outcome = catch(|| {
+            let done = work();
+            // What came up meanwhile (a timeout that was set for the work) is still the work's.
+            pgrx::check_for_interrupts!();
+            done
+        });
         pg_sys::MemoryContextSwitchTo(context);
         if outcome.as_ref().is_ok_and(keep) {
             pg_sys::ReleaseCurrentSubTransaction();

@@ -32,9 +32,13 @@ pub struct Shape {
     pub key: Name,
     /// how many columns it has
     pub columns: usize,
-    /// its partial indexes: name, and whether a row is in it
-    pub partial: &'static [(&'static str, fn(&Row) -> bool)],
+    /// its partial indexes
+    pub partial: &'static [Partial],
 }
+
+/// The name of a partial index, and whether a row is in it.
+pub type Partial = (&'static str, Holds);
+type Holds = fn(&Row) -> bool;
 
 /// A table that is open until the end of the call; its lock is kept until the end of the transaction.
 pub struct Table {
@@ -44,7 +48,7 @@ pub struct Table {
 
 struct Index {
     relation: Relation,
-    holds: Option<fn(&Row) -> bool>,
+    holds: Option<Holds>,
 }
 
 /// A row that is yet to be inserted. It has copied its values.
@@ -138,6 +142,12 @@ pub fn is_read_committed() -> bool {
     unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Whether the transaction is SERIALIZABLE.
+pub fn is_serializable() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
+}
+
 /// Whether this transaction has written anything.
 pub fn has_written() -> bool {
     // SAFETY: reads the state of the transaction.
@@ -179,7 +189,7 @@ impl Table {
                     !pg_sys::heap_attisnull(row, attribute as i32, std::ptr::null_mut())
                 };
                 let form = &*(*index).rd_index;
-                let is_plain = (*(*index).rd_rel).relam == Oid::from(pg_sys::BTREE_AM_OID)
+                let is_plain = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
                     && form.indisready
                     && !form.indisexclusion
                     && (!form.indisunique || form.indimmediate)
@@ -239,7 +249,7 @@ impl Table {
                 && relation.rd_rules.is_null()
                 && !class.relrowsecurity
                 && !class.relforcerowsecurity
-                && class.relam == Oid::from(pg_sys::HEAP_TABLE_AM_OID)
+                && class.relam == pg_sys::HEAP_TABLE_AM_OID
                 && (constraints.is_null()
                     || ((*constraints).num_check == 0
                         && (*constraints).num_defval == 0
@@ -350,9 +360,9 @@ impl Table {
                 slot,
                 is_in_progress: false,
             };
-            let is_first = self.indexes.iter().fold(true, |first, index| {
-                index.insert(self.relation, &inserted, Duplicates::Tell) && first
-            });
+            let mut indexes = self.indexes.iter();
+            let is_first =
+                indexes.all(|index| index.insert(self.relation, &inserted, Duplicates::Tell));
             pg_sys::table_tuple_complete_speculative(self.relation, slot, token, is_first);
             pg_sys::SpeculativeInsertionLockRelease(transaction);
             pg_sys::ExecDropSingleTupleTableSlot(slot);

@@ -224,9 +224,10 @@ fn look_by(plan: &Plan, keys: &[Key]) -> BTreeMap<Key, Found> {
 /// In the order given: inserts a claim with the job beside the key, or, where there is
 /// one already, locks it. Waits for rivals. The keys that were
 /// inserted. All sessions give keys in ascending order, so that they cannot deadlock.
-pub fn claim_or_lock(claims: &[Listed]) -> BTreeSet<Key> {
+/// `is_taken` says which keys are known to have one.
+pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
     // Mostly all are new. From the first on that is not, in order, by a statement, which waits and locks.
-    let (new, rest) = claims.split_at(claim_while_new(claims));
+    let (new, rest) = claims.split_at(claim_while_new(claims, is_taken));
     let mut fresh: BTreeSet<Key> = new.iter().map(|claim| claim.key).collect();
     if !rest.is_empty() {
         let inserted = CLAIM_OR_LOCK.run(&listed_columns(rest), |rows| {
@@ -240,13 +241,13 @@ pub fn claim_or_lock(claims: &[Listed]) -> BTreeSet<Key> {
 }
 
 /// Inserts claims up to the first whose key has one already; how many.
-fn claim_while_new(claims: &[Listed]) -> usize {
-    let Some(table) = Table::open(&shapes::UNIQUE_CLAIM) else {
+fn claim_while_new(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> usize {
+    let Some(table) = open() else {
         return 0;
     };
     let is_new = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
-        table.insert_unless_taken(&row(&table, claim))
+        !is_taken(&claim.key) && table.insert_unless_taken(&row(&table, claim))
     };
     let new = claims.iter().take_while(is_new).count();
     table::make_visible();
@@ -255,8 +256,17 @@ fn claim_while_new(claims: &[Listed]) -> usize {
 
 /// Inserts one claim; whether the key had none.
 pub fn claim_if_new(claim: &Listed) -> Option<bool> {
-    let table = Table::open(&shapes::UNIQUE_CLAIM)?;
+    let table = open()?;
     Some(table.insert_unless_taken(&row(&table, claim)))
+}
+
+/// The table of claims, to write to it without a statement. A serializable transaction is better off with a statement, which
+/// looks for a rival and waits for it before it writes: writing first, it fails although the rival may be rolled back.
+fn open() -> Option<Table> {
+    let is_serializable = table::is_serializable();
+    (!is_serializable)
+        .then(|| Table::open(&shapes::UNIQUE_CLAIM))
+        .flatten()
 }
 
 fn row(claims: &Table, claim: &Listed) -> NewRow {

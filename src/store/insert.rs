@@ -389,7 +389,7 @@ static MANY: Plan = Plan::new(
         "WITH new AS MATERIALIZED (
            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
              AS n(id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue,
-                  args, meta, tags, retry, unique_key, _state, due_at, hold_ends_at, hold_until)),
+                  args, meta, tags, retry, unique_key, state, due_at, hold_ends_at, hold_until)),
          j AS (INSERT INTO jobs.job (id, ", columns!(), ")
                SELECT id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta,
                       CASE WHEN tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(tags::jsonb)) END,

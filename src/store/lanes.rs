@@ -6,6 +6,7 @@ use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
 use super::shapes::{self, ready, scheduled};
+use crate::fault::{self, Fault};
 use crate::pg::table::{self, Deleted, Key, Seen, Table};
 use crate::worker::floor::{self, Floors, Lane};
 
@@ -43,7 +44,7 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
             walk.everything();
         }
         Some(floors) => {
-            walk.from_floors(floors);
+            walk.begin_at_floors(floors);
             if walk.taken.len() < most && floors.may_look_at_all() {
                 let begun = Instant::now();
                 let walked = walk.everything();
@@ -172,7 +173,7 @@ impl Walk<'_> {
     }
 
     /// Walks through the lanes that have floors from there, and through all that is between them.
-    fn from_floors(&mut self, floors: &Floors) {
+    fn begin_at_floors(&mut self, floors: &Floors) {
         let mut next = Some(i16::MIN);
         for priority in floors.priorities() {
             if let Some(first) = next.filter(|first| *first < priority) {
@@ -236,11 +237,9 @@ impl Walk<'_> {
             pgrx::check_for_interrupts!();
             let seq = row.big(ready::SEQ).expect("it is not null");
             let priority = row.small(ready::PRIORITY).expect("it is not null");
-            if walked
-                .lowest
-                .last()
-                .is_none_or(|(found, _)| *found != priority)
-            {
+            let counts = !(row.is_in_progress && fault::is_on(Fault::RaiseBlindly));
+            let latest = walked.lowest.last();
+            if counts && latest.is_none_or(|(found, _)| *found != priority) {
                 walked.lowest.push((priority, seq));
             }
             let is_expired = row.big(ready::EXPIRES_AT).is_some_and(|at| at <= self.now);

@@ -488,7 +488,7 @@ impl<'a> Batch<'a> {
         if claims.is_empty() {
             BTreeSet::new()
         } else {
-            claims::claim_or_lock(&claims)
+            claims::claim_or_lock(&claims, |key| self.under.contains_key(key))
         }
     }
 

@@ -1,0 +1,266 @@
+# The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim, figure, spread, of what.
+
+CASES=(unique duplicates batch work100 work10 work1 life yardstick_sizes backlog notify storm wake one_key held held_retries prune memory)
+
+UNIQUE_OURS="select id from jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}');"
+UNIQUE_R1="insert into r1 (kind, args, unique_key)
+select 'bench', args, sha256(convert_to('bench' || args::text, 'UTF8'))
+  from (select jsonb_build_object('user_id', :n::bigint, 'template', 'welcome') as args) as new
+on conflict (unique_key) do nothing returning id;"
+ANY_KEY='\set n random(1, 9000000000000000000)' # new with all but certainty
+SOME_KEY='\set n random(1, 1000)'
+
+case_unique() {
+  printf '%s\n' "$ANY_KEY" "$UNIQUE_OURS" | ours
+  printf '%s\n' "$ANY_KEY" "$UNIQUE_R1" | yardstick
+  compare "unique insert, distinct keys, against R1" ">= 0.95"
+}
+
+case_duplicates() {
+  sql -c "select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', n, 'template', 'welcome') from generate_series(1, 1000) n), '{\"by_args\": true}')" \
+    -c "insert into r1 (kind, args, unique_key) select 'bench', args, sha256(convert_to('bench' || args::text, 'UTF8'))
+          from (select jsonb_build_object('user_id', n, 'template', 'welcome') as args from generate_series(1, 1000) n) as new" >/dev/null
+  printf '%s\n' "$SOME_KEY" "$UNIQUE_OURS" | ours
+  printf '%s\n' "$SOME_KEY" "$UNIQUE_R1" | yardstick
+  compare "unique insert, all duplicates, against R1" ">= 0.85"
+  result "unique insert, all duplicates: WAL each" "0" "$(awk '{ s += $2 } END { printf "%.1f", s / NR }' "$WORK/rounds")" "R1 $(awk '{ s += $4 } END { printf "%.1f", s / NR }' "$WORK/rounds")" "bytes"
+}
+
+case_batch() {
+  EACH=10000
+  ours <<'SQL'
+\set n random(1, 9000000000000)
+select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', :n::bigint * 10000 + i) from generate_series(1, 10000) i), '{"by_args": true}');
+SQL
+  yardstick <<'SQL'
+\set n random(1, 9000000000000)
+insert into r1 (kind, args, unique_key)
+select 'bench', args, sha256(convert_to('bench' || args::text, 'UTF8'))
+  from unnest(array(select jsonb_build_object('user_id', :n::bigint * 10000 + i) from generate_series(1, 10000) i)) args
+on conflict (unique_key) do nothing;
+SQL
+  compare "insert_batch of 10,000 unique, against R1 as INSERT .. SELECT unnest" ">= 0.85"
+}
+
+work() { # BATCH JOBS AIM
+  EACH=$1 FILL=$(scaled "$2")
+  ours <<SQL
+select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('bench', $1) \gset
+select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);
+SQL
+  yardstick <<SQL
+select array_agg(id) as ids from r2_fetch('bench', $1) \gset
+select r2_complete(:ids::bigint[]);
+SQL
+  compare "fetch + complete, batches of $1, against R2" "$3" "<= 0.5"
+}
+case_work100() { work 100 160000 ">= 1.8"; }
+case_work10() { work 10 80000 ">= 1.3"; }
+case_work1() { work 1 20000 ">= 1.0"; }
+
+# Jobs from their insertion to their end, in batches of 100, and then all of them pruned, by one session each time.
+case_life() {
+  local n
+  n=$(scaled 200000)
+  renew
+  sql -c "alter system set jobs.enabled = off" -c "alter system set jobs.retention_completed = 0" -c "select pg_reload_conf()" >/dev/null
+  printf '%s\n' '\set n random(1, 9000000000000)' \
+    "select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', :n::bigint * 100 + i) from generate_series(1, 100) i), '{\"by_args\": true}', queue => 'life');" \
+    "select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('life', 100) \\gset" \
+    "select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);" | ours
+  printf '%s\n' '\set n random(1, 9000000000000)' \
+    "insert into r2 (kind, queue, args, unique_key) select 'bench', 'life', args, sha256(convert_to('bench' || args::text, 'UTF8')) from unnest(array(select jsonb_build_object('user_id', :n::bigint * 100 + i) from generate_series(1, 100) i)) args on conflict (unique_key) where unique_key is not null do nothing;" \
+    "select array_agg(id) as ids from r2_fetch('life', 100) \\gset" \
+    "select r2_complete(:ids::bigint[]);" | yardstick
+  live() { # ours|yardstick
+    local begun
+    begun=$(date +%s.%N)
+    load "$WORK/$1.sql" -t $((n / 100 / CLIENTS)) >/dev/null
+    if [[ $1 == ours ]]; then prune_all; else sql -c "delete from r2 where state = 'completed'"; fi
+    awk -v n="$n" -v begun="$begun" -v now="$(date +%s.%N)" 'BEGIN { printf "%.0f\n", n / (now - begun) }'
+  }
+  live ours >/dev/null && live yardstick >/dev/null
+  in_turns live | ratio "the whole life: insert unique, fetch, complete, prune, against R2 with DELETE" ">= 2.0" jobs/s
+  sql -c "alter system reset jobs.enabled" -c "alter system reset jobs.retention_completed" -c "select pg_reload_conf()" >/dev/null
+}
+
+# Until nothing is left to be pruned.
+prune_all() {
+  while [[ $(sql -c "select sum(rows) from jobs.maintain() where task in ('prune', 'claims')") != 0 ]]; do :; done
+}
+
+case_yardstick_sizes() { plans_and_sizes | tee "$RESULTS/plans"; }
+
+# Insert, fetch and complete where many jobs wait already, against where few do.
+case_backlog() {
+  local many few=10000
+  many=$(scaled 10000000)
+  renew
+  wait_in() { # QUEUE JOBS
+    local left=$2 n
+    while ((left > 0)); do
+      n=$((left < 100000 ? left : 100000))
+      sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42}'::jsonb, array[$n]), queue => '$1')" >/dev/null
+      left=$((left - n))
+    done
+  }
+  wait_in many "$many"
+  wait_in few "$few"
+  sql -c "vacuum analyze" -c checkpoint
+  cycle many 10 | ours
+  cycle few 10 | yardstick
+  EACH=10
+  compare "insert, fetch and complete with $many jobs waiting, against $few" ">= 0.9"
+  renew
+}
+
+# A transaction that inserts, one that fetches and one that completes as many jobs.
+cycle() { # QUEUE JOBS
+  printf '%s\n' "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42}'::jsonb, array[$2]), queue => '$1');" \
+    "select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('$1', $2) \\gset" \
+    "select count(*) from jobs.complete_many(coalesce(:ids::bigint[], '{}'), coalesce(:tokens::bigint[], '{}'));"
+}
+
+case_notify() {
+  echo "select id from jobs.insert('bench', queue => 'notify');" >"$WORK/insert.sql"
+  producing() { # ours|yardstick
+    if [[ $1 == ours ]]; then sql -c "alter system reset jobs.notify"; else sql -c "alter system set jobs.notify = off"; fi
+    sql -c "select pg_reload_conf()" >/dev/null
+    sleep 0.2
+    load "$WORK/insert.sql" -T "$SECONDS_EACH"
+  }
+  producing ours >/dev/null
+  in_turns producing | ratio "producers with notifications on, against off" ">= 0.95" inserts/s
+  sql -c "alter system reset jobs.notify" -c "select pg_reload_conf()" >/dev/null
+}
+
+case_storm() {
+  CLIENTS=64
+  printf '%s\n' "select id from jobs.insert('storm', '{\"user_id\": 1}', '{\"by_args\": true}');" | ours
+  printf '%s\n' "$ANY_KEY" "select id from jobs.insert('storm', jsonb_build_object('user_id', :n::bigint), '{\"by_args\": true}');" | yardstick
+  compare "64 clients inserting one hot key, against distinct keys" ">= 1.0"
+}
+
+# From the call of jobs.insert (its commit included) to the return of the fetch that a wake-up led to.
+case_wake() {
+  local seconds
+  seconds=$(scaled 60)
+  sql -c "create unlogged table if not exists woken (ms double precision)" -c "truncate woken"
+  echo "select id from jobs.insert('bench', queue => 'wake');" >"$WORK/insert.sql"
+  cat >"$WORK/wait.sql" <<'SQL'
+call jobs.wait('wake', '1 second');
+with f as materialized (select id, token, clock_timestamp() - created_at as took from jobs.fetch('wake', 100)),
+     c as (select count(*) from jobs.complete_many(array(select id from f), array(select token from f)))
+insert into woken select extract(epoch from took) * 1000 from f, c;
+SQL
+  pgbench -n -M simple -c 1 -j 1 -T $((seconds + 2)) -f "$WORK/wait.sql" >/dev/null 2>&1 &
+  local waiter=$!
+  sleep 1
+  CLIENTS=4 load "$WORK/insert.sql" -T "$seconds" -R 1000 >/dev/null
+  wait "$waiter"
+  local n p50 p99
+  IFS='|' read -r n p50 p99 <<<"$(sql -c "select count(*), round(percentile_cont(0.5) within group (order by ms)::numeric, 2), round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from woken")"
+  result "insert to fetch through jobs.wait, 1,000 inserts/s: median" "< 3 ms" "$p50" "$n jobs" "ms"
+  result "insert to fetch through jobs.wait, 1,000 inserts/s: 99th percentile" "< 20 ms" "$p99" "$n jobs" "ms"
+}
+
+# One key over and over, all its jobs within their retention.
+case_one_key() {
+  local n
+  n=$(scaled 100000)
+  cat >"$WORK/one.sql" <<'SQL'
+select id from jobs.insert('one', '{"a": 1}', '{"by_args": true, "by_state": ["available", "pending", "running", "scheduled", "retryable"]}', queue => 'one') \gset
+select id as id, token as token from jobs.fetch('one', 1) \gset
+select jobs.complete(:id, :token);
+SQL
+  over_and_over() { # TITLE
+    CLIENTS=1 THREADS=1 load "$WORK/one.sql" -t "$n" -l --log-prefix="$WORK/one" >/dev/null
+    cat "$WORK"/one.[0-9]* | awk -v n="$n" -v OFS='\t' -v title="$1" '
+      NR > 100 && NR <= 1100 { first += $3 } NR > n - 1000 { last += $3 }
+      END { print title, ">= 0.9", sprintf("%.3f", first / last), "one run", sprintf("%.0f us a cycle, then %.0f", first / 1000, last / 1000) }' | keep
+    cat "$WORK"/one.[0-9]* | awk -v step=$((n / 100)) '{ s += $3 } NR % step == 0 { printf "%d %.0f\n", NR, 1e6 * step / s; s = 0 }' >"$RESULTS/series.$2"
+    rm -f "$WORK"/one.[0-9]*
+  }
+  renew
+  over_and_over "one key $n times within its retention, the last 1000 against the first" "one_key"
+  renew
+  hold_snapshot
+  over_and_over "the same under a held snapshot" "one_key_held"
+  release_snapshot
+  renew
+}
+
+# At full speed while another session has a snapshot from before: what each 10 seconds did.
+held() { # NAME TITLE AIM SCRIPT
+  local seconds
+  seconds=$(scaled 300)
+  ((seconds >= 30)) || seconds=30
+  renew
+  hold_snapshot
+  pgbench -n -M prepared -c 8 -j 2 -T "$seconds" -P 10 -f "$4" 2>&1 >/dev/null |
+    awk '/^progress:/ { print $2, $4 * 10 }' >"$RESULTS/series.$1"
+  release_snapshot
+  awk -v OFS='\t' -v title="$2" -v aim="$3" '
+    { v[NR] = $2 }
+    END { last = NR > 3 ? (v[NR] + v[NR - 1] + v[NR - 2]) / 3 : v[NR]
+          print title, aim, sprintf("%.3f", last / v[1]), "one run", sprintf("%.0f jobs/s at the end against %.0f in the first 10 s", last, v[1]) }' "$RESULTS/series.$1" | keep
+}
+
+case_held() {
+  cycle held 10 >"$WORK/held.sql"
+  held held "insert, fetch and complete after $(scaled 300) s under a held snapshot, against the first 10 s" ">= 0.9" "$WORK/held.sql"
+  cat >"$WORK/held.sql" <<'SQL'
+insert into r2 (kind, queue, args) select 'bench', 'held', '{"user_id": 42}' from generate_series(1, 10);
+select array_agg(id) as ids from r2_fetch('held', 10) \gset
+select r2_complete(coalesce(:ids::bigint[], '{}'));
+SQL
+  held held_r2 "the same of R2" "-" "$WORK/held.sql"
+}
+
+case_held_retries() {
+  cat >"$WORK/held.sql" <<'SQL'
+select count(*) from jobs.insert_batch('bench', array_fill('{"user_id": 42}'::jsonb, array[9]), queue => 'held');
+select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('held', 10) \gset
+select count(jobs.fail(u.id, u.token, 'again', retry_in => '1 second')) from (select id, token, row_number() over () as n from unnest(:ids::bigint[], :tokens::bigint[]) as t(id, token)) u where n = 1;
+select count(*) from jobs.complete_many(coalesce((:ids::bigint[])[2:], '{}'), coalesce((:tokens::bigint[])[2:], '{}'));
+SQL
+  held held_retries "the same with one job in ten retried" ">= 0.9" "$WORK/held.sql"
+}
+
+case_prune() {
+  local n kind options size
+  n=$(scaled 1000000)
+  for kind in "not unique" unique; do
+    renew
+    sql -c "alter system set jobs.enabled = off" -c "select pg_reload_conf()" >/dev/null
+    if [[ $kind == unique ]]; then options="'{\"by_args\": true}'"; else options=null; fi
+    for ((i = 0; i < n; i += 10000)); do
+      sql -c "select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', i) from generate_series($i, $i + least($n - $i, 10000) - 1) i), $options, queue => 'prune')" >/dev/null
+      sql -c "with f as materialized (select id, token from jobs.fetch('prune', 10000)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))" >/dev/null
+    done
+    sql -c "vacuum analyze" -c checkpoint
+    sql -c "alter system set jobs.retention_completed = 0" -c "select pg_reload_conf()" >/dev/null
+    sleep 1
+    local begun took before
+    before=$(sql -c "select pg_database_size('bench')")
+    begun=$(date +%s.%N)
+    prune_all
+    took=$(awk -v a="$begun" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
+    size=$(sql -c "vacuum" -c "select pg_size_pretty($before) || ' before, ' || pg_size_pretty(pg_database_size('bench')) || ' after a vacuum'")
+    result "pruning $n finished jobs that were $kind" "$([[ $kind == unique ]] && echo '< 6 s' || echo '< 2 s')" "$took" "one run" "s; $size"
+    sql -c "alter system reset jobs.enabled" -c "alter system reset jobs.retention_completed" -c "select pg_reload_conf()" >/dev/null
+  done
+}
+
+# What a session's own memory grows by, from the 10,000th call to the last.
+case_memory() {
+  local n
+  n=$(scaled 1000000)
+  renew
+  sql -c "alter system set jobs.enabled = off" -c "select pg_reload_conf()" >/dev/null
+  sql -v n="$n" -f "$HERE/memory.sql" >"$RESULTS/memory"
+  cat "$RESULTS/memory"
+  result "memory of a session, from the 10,000th to the ${n}th call of a function, the most" "flat" \
+    "$(awk -F '|' '{ if ($2 > most) { most = $2; which = $1 } } END { printf "%d", most }' "$RESULTS/memory")" "$(wc -l <"$RESULTS/memory") functions" "kB"
+  sql -c "alter system reset jobs.enabled" -c "select pg_reload_conf()" >/dev/null
+}

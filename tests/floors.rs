@@ -1,0 +1,433 @@
+//! Fetches begin where the last ones ended. Nothing that can be fetched is ever below that, whatever was under way while
+//! it was found out, and a held snapshot, under which nothing is vacuumed, does not make fetches slower.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng};
+use rand::Rng;
+
+/// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
+fn quiet() -> Cluster {
+    with(None, "")
+}
+
+fn with(postgres: Option<&Path>, fault: &str) -> Cluster {
+    let mut builder = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("autovacuum", "off")
+        .set("max_prepared_transactions", 5);
+    if let Some(postgres) = postgres {
+        builder = builder.postgres(postgres).set("jobs.fault", fault);
+    }
+    builder.start()
+}
+
+/// A session with a snapshot from now on.
+async fn holder(cluster: &Cluster, database: &str) -> Client {
+    let client = cluster.connect(database).await;
+    client
+        .batch_execute("begin isolation level repeatable read; select 1")
+        .await
+        .unwrap();
+    client
+}
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+/// Jobs that are inserted, fetched and completed, all of which stay as dead rows, in a few fetches each.
+async fn go_on(db: &Client, rounds: usize) {
+    for _ in 0..rounds {
+        run(
+            db,
+            "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[2000]), queue => 'q')",
+        )
+        .await;
+        for _ in 0..4 {
+            run(db, "with f as materialized (select id, token from jobs.fetch('q', 500) where kind = 'k') select jobs.complete_many(array(select id from f), array(select token from f))").await;
+        }
+    }
+}
+
+/// The pages that a fetch of one job looks at.
+async fn pages(db: &Client) -> i64 {
+    run(db, "select jobs.insert('one', queue => 'q')").await;
+    let plan: serde_json::Value = db
+        .query_one(
+            "explain (analyze, buffers, format json) select * from jobs.fetch('q', 1)",
+            &[],
+        )
+        .await
+        .unwrap()
+        .get(0);
+    let plan = &plan[0]["Plan"];
+    plan["Shared Hit Blocks"].as_i64().unwrap() + plan["Shared Read Blocks"].as_i64().unwrap()
+}
+
+/// Jobs that one fetch gets: those of kind `kept`.
+async fn kept(db: &Client) -> i64 {
+    number(
+        db,
+        "select count(*) from jobs.fetch('q', 10) where kind = 'kept'",
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_fetch_under_a_held_snapshot_walks_over_little() {
+    let cluster = quiet();
+    let db = cluster.database("held").await;
+    let holder = holder(&cluster, "held").await;
+    go_on(&db, 20).await;
+    // The first fetches of one job find the end; each before had taken hundreds.
+    for _ in 0..3 {
+        pages(&db).await;
+    }
+    let looked_at = pages(&db).await;
+    println!("{looked_at} pages");
+    assert!(looked_at < 100, "{looked_at} pages for one job");
+    drop(holder);
+}
+
+#[tokio::test]
+async fn control_without_shared_memory_it_walks_over_everything() {
+    let cluster = Cluster::builder()
+        .without_preload()
+        .set("autovacuum", "off")
+        .start();
+    let db = cluster.database("held").await;
+    let holder = holder(&cluster, "held").await;
+    go_on(&db, 20).await;
+    for _ in 0..3 {
+        pages(&db).await;
+    }
+    let looked_at = pages(&db).await;
+    println!("{looked_at} pages");
+    assert!(looked_at > 200, "{looked_at} pages for one job");
+    drop(holder);
+}
+
+/// A job that another session inserts, and commits only after fetches have passed its place; whether it is the first to be had then.
+async fn a_late_commit(cluster: &Cluster, statements: &[&str], end: &str) -> i64 {
+    let db = cluster.database("late").await;
+    let holder = holder(cluster, "late").await;
+    let late = cluster.connect("late").await;
+    go_on(&db, 1).await;
+    for statement in statements {
+        run(&late, statement).await;
+    }
+    go_on(&db, 3).await;
+    run(&late, end).await;
+    run(
+        &db,
+        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
+    )
+    .await;
+    let found = kept(&db).await;
+    drop(holder);
+    found
+}
+
+const INSERT: [&str; 1] = ["begin; select jobs.insert('kept', queue => 'q')"];
+
+#[tokio::test]
+async fn what_is_committed_late_comes_first() {
+    assert_eq!(a_late_commit(&quiet(), &INSERT, "commit").await, 1);
+}
+
+#[tokio::test]
+async fn what_is_prepared_and_committed_late_comes_first() {
+    let prepare = [INSERT[0], "prepare transaction 'p'"];
+    assert_eq!(
+        a_late_commit(&quiet(), &prepare, "commit prepared 'p'").await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn what_a_rolled_back_fetch_had_comes_first() {
+    let insert = "select jobs.insert('kept', queue => 'q')";
+    let fetch = [insert, "begin; select jobs.fetch('q', 1)"];
+    assert_eq!(a_late_commit(&quiet(), &fetch, "rollback").await, 1);
+    // Also in a savepoint, after it had taken others.
+    let fetch = [
+        insert,
+        "begin; savepoint s; select jobs.fetch('q', 1)",
+        "select jobs.fetch('q', 5)",
+    ];
+    assert_eq!(
+        a_late_commit(&quiet(), &fetch, "rollback to s; commit").await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn what_a_transaction_took_back_itself_comes_first() {
+    let cluster = quiet();
+    let db = cluster.database("own").await;
+    let holder = holder(&cluster, "own").await;
+    go_on(&db, 2).await;
+    run(&db, "select jobs.insert('kept', queue => 'q')").await;
+    let id = number(&db, "select id from jobs.jobs where kind = 'kept'").await;
+    // It does not see the row that it has deleted; others do again, once it is rolled back.
+    run(&db, &format!("begin; select jobs.cancel({id})")).await;
+    for _ in 0..4 {
+        run(&db, "select from jobs.fetch('q', 3)").await;
+    }
+    run(&db, "rollback").await;
+    run(
+        &db,
+        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
+    )
+    .await;
+    assert_eq!(kept(&db).await, 1);
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_job_that_is_released_or_tried_again_is_found() {
+    let cluster = quiet();
+    let db = cluster.database("back").await;
+    let holder = holder(&cluster, "back").await;
+    for give_back in [
+        "jobs.release(id, token)",
+        "jobs.fail(id, token, 'e', retry_in => '0 s')",
+    ] {
+        run(&db, "select jobs.insert('kept', queue => 'q')").await;
+        run(
+            &db,
+            "create temp table f as select id, token from jobs.fetch('q', 1)",
+        )
+        .await;
+        go_on(&db, 3).await;
+        run(&db, &format!("select {give_back} from f; drop table f")).await;
+        assert_eq!(kept(&db).await, 1, "{give_back}");
+    }
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_higher_priority_is_found_at_once_below_and_above_known_lanes() {
+    let cluster = quiet();
+    let db = cluster.database("lanes").await;
+    let holder = holder(&cluster, "lanes").await;
+    go_on(&db, 3).await;
+    for priority in [-32768, 0, 32767, 2, 1, -5] {
+        run(
+            &db,
+            &format!("select jobs.insert('kept', queue => 'q', priority => {priority})"),
+        )
+        .await;
+        assert_eq!(kept(&db).await, 1, "{priority}");
+        // More of them than there are floors for.
+        for n in 0..12 {
+            run(
+                &db,
+                &format!(
+                    "select jobs.insert('kept', queue => 'q', priority => {})",
+                    100 + n
+                ),
+            )
+            .await;
+        }
+        assert_eq!(
+            number(&db, "select count(*) from jobs.fetch('q', 100)").await,
+            12
+        );
+    }
+    drop(holder);
+}
+
+#[tokio::test]
+async fn rows_that_come_without_the_extension_knowing_are_found_after_a_moment() {
+    let cluster = quiet();
+    let db = cluster.database("copied").await;
+    let holder = holder(&cluster, "copied").await;
+    run(&db, "select jobs.insert('kept', queue => 'q')").await;
+    run(
+        &db,
+        "create table saved as select * from jobs.ready; delete from jobs.ready",
+    )
+    .await;
+    go_on(&db, 4).await;
+    run(&db, "insert into jobs.ready select * from saved").await;
+    poll_until("the job is found", SOON, async || kept(&db).await == 1).await;
+    drop(holder);
+}
+
+#[tokio::test]
+async fn after_a_crash_everything_is_found() {
+    let cluster = quiet();
+    let db = cluster.database("crash").await;
+    go_on(&db, 3).await;
+    run(&db, "select jobs.insert('kept', queue => 'q')").await;
+    cluster.stop(Mode::Immediate);
+    cluster.start_again();
+    let db = cluster.connect("crash").await;
+    assert_eq!(kept(&db).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_commit_and_roll_back_at_random_lose_nothing() {
+    let cluster = quiet();
+    let db = cluster.database("random").await;
+    let holder = holder(&cluster, "random").await;
+    let seed: u64 = rng().random();
+    let mut sessions = Vec::new();
+    for session in 0..6u64 {
+        let client = cluster.connect("random").await;
+        let mut rng = <rand::rngs::StdRng as rand::SeedableRng>::seed_from_u64(seed ^ session);
+        sessions.push(tokio::spawn(async move {
+            let (mut inserted, mut completed) = (0i64, 0i64);
+            for _ in 0..250 {
+                let end = if rng.random_bool(0.3) { "rollback" } else { "commit" };
+                let (count, priority) = (rng.random_range(1..40), rng.random_range(1..4));
+                run(&client, "begin").await;
+                let done = match rng.random_range(0..3) {
+                    0 => {
+                        let sql = format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), queue => 'q', priority => {priority})");
+                        (number(&client, &sql).await, 0)
+                    }
+                    1 => {
+                        let sql = format!("with f as materialized (select id, token from jobs.fetch('q', {count})) select count(*) from jobs.complete_many(array(select id from f), array(select token from f)) where done");
+                        (0, number(&client, &sql).await)
+                    }
+                    _ => {
+                        let sql = format!("with f as materialized (select id, token from jobs.fetch('q', {count})) select count(jobs.release(id, token)) from f");
+                        number(&client, &sql).await;
+                        (0, 0)
+                    }
+                };
+                if rng.random_bool(0.1) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                run(&client, end).await;
+                if end == "commit" {
+                    inserted += done.0;
+                    completed += done.1;
+                }
+            }
+            (inserted, completed)
+        }));
+    }
+    let (mut inserted, mut completed) = (0, 0);
+    for session in sessions {
+        let (more, done) = session.await.unwrap();
+        inserted += more;
+        completed += done;
+    }
+    // At once, not only after a look without floors.
+    let left = number(&db, "select count(*) from jobs.fetch('q', 10000)").await;
+    assert_eq!(
+        (
+            completed + left,
+            number(&db, "select count(*) from jobs.ready").await
+        ),
+        (inserted, 0),
+        "seed {seed}"
+    );
+    drop(holder);
+}
+
+/// The Postgres with an extension that has the faults in it.
+fn with_faults() -> PathBuf {
+    let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
+    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:floors")
+        .into()
+}
+
+#[tokio::test]
+async fn control_a_floor_that_is_raised_blindly_is_found() {
+    let path = with_faults();
+    assert_eq!(
+        a_late_commit(&with(Some(&path), ""), &INSERT, "commit").await,
+        1,
+        "without the fault"
+    );
+    assert_eq!(
+        a_late_commit(&with(Some(&path), "raise_blindly"), &INSERT, "commit").await,
+        0
+    );
+}
+
+/// A trigger is honoured: then statements do what is otherwise done without, with the same answers.
+#[tokio::test]
+async fn what_is_attached_to_a_table_is_honoured() {
+    let cluster = quiet();
+    let db = cluster.database("attached").await;
+    run(&db, "create table seen (what text); create function see() returns trigger language plpgsql as $$ begin insert into public.seen values (tg_table_name || ' ' || tg_op); return null; end $$").await;
+    let life = "select concat_ws(' ', i.state, f.attempt, f.kind, f.args, f.tags, jobs.complete(f.id, f.token), (select concat_ws(' ', u.unique_skipped_as_duplicate, u.state) from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q') u))
+        from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q', tags => '{a}') i, lateral (select * from jobs.fetch('q', (i.id - i.id + 1)::int)) f";
+    let plain: String = db.query_one(life, &[]).await.unwrap().get(0);
+    assert_eq!(number(&db, "select count(*) from seen").await, 0);
+    run(
+        &db,
+        "select jobs.delete(id) from jobs.jobs; select from jobs.maintain()",
+    )
+    .await;
+    for table in ["job", "ready", "running", "finished", "unique_claim"] {
+        run(&db, &format!("create trigger see after insert or delete on jobs.{table} for each row execute function see()")).await;
+    }
+    let watched: String = db.query_one(life, &[]).await.unwrap().get(0);
+    assert_eq!(watched, plain);
+    assert_eq!(plain, "available 1 k 1 {a} completed t completed");
+    let seen: Vec<String> = db
+        .query("select what from seen order by what", &[])
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    let expected = [
+        "finished INSERT",
+        "job INSERT",
+        "ready DELETE",
+        "ready INSERT",
+        "running DELETE",
+        "running INSERT",
+        "unique_claim INSERT",
+    ];
+    assert_eq!(seen, expected);
+}
+
+/// Commits do not wake the worker each: it comes by itself a moment later.
+#[tokio::test]
+async fn many_commits_wake_the_worker_a_few_times() {
+    let cluster = Cluster::start();
+    let db = cluster.database("awake").await;
+    run(&db, "select jobs.insert('k')").await;
+    let pid = "select pid::bigint from pg_stat_activity where backend_type = 'jobs worker'";
+    poll_until("there is a worker", SOON, async || {
+        db.query_opt(pid, &[]).await.unwrap().is_some()
+    })
+    .await;
+    let pid = number(&db, pid).await;
+    let switches = || {
+        let status =
+            std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the worker runs");
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("voluntary_ctxt_switches"))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<i64>()
+            .unwrap()
+    };
+    let (before, begun) = (switches(), std::time::Instant::now());
+    for _ in 0..2000 {
+        run(&db, "select jobs.insert('k')").await;
+    }
+    let (woken, tenths) = (
+        switches() - before,
+        begun.elapsed().as_millis() as i64 / 100 + 1,
+    );
+    // 20 times a second, and what it does then may wait a few times itself.
+    assert!(
+        woken < 100 + tenths * 20,
+        "{woken} times in {tenths} tenths of a second"
+    );
+}
