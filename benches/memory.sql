@@ -1,6 +1,7 @@
 -- What a session's own memory (RssAnon of its process) grows by while it calls a function :n times, the first 10,000 calls
 -- left out: a line a function. Each 10,000 calls are a transaction of their own.
 set client_min_messages = warning;
+set synchronous_commit = off;
 create function rss() returns bigint language sql volatile as $$
   select substring(pg_read_file('/proc/self/status') from 'RssAnon:\s+(\d+)')::bigint $$;
 create temp table calls (name text, statement text);

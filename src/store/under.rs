@@ -12,9 +12,12 @@ use crate::pg::table::{self, Key as By, Name, Row, Seen, Shape, Table};
 /// More jobs than these are looked for by a statement.
 const FEW: usize = 4;
 
+/// A job of a list as it is now, if it is still there.
+pub type Listed = (i64, Option<HolderJob>);
+
 /// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no claim. `Err`: there is
 /// more to it, use a statement. All of one moment. Takes no lock.
-pub fn listed(key: Key) -> Result<Option<Vec<(i64, Option<HolderJob>)>>, ()> {
+pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
     let key = key.0.as_slice().into_datum().expect("keys are not null");
     table::make_visible();
