@@ -192,9 +192,9 @@ SQL
 }
 
 # At full speed while another session has a snapshot from before: what each 10 seconds did.
-held() { # NAME TITLE AIM SCRIPT
+held() { # NAME TITLE AIM SCRIPT [SECONDS]
   local seconds
-  seconds=$(scaled 300)
+  seconds=$(scaled "${5:-300}")
   ((seconds >= 30)) || seconds=30
   renew
   hold_snapshot
@@ -215,7 +215,7 @@ insert into r2 (kind, queue, args) select 'bench', 'held', '{"user_id": 42}' fro
 select coalesce(array_agg(id), '{}') as ids from r2_fetch('held', 10) \gset
 select r2_complete(:ids::bigint[]);
 SQL
-  held held_r2 "the same of R2" "-" "$WORK/held.sql"
+  held held_r2 "R2 after 90 s of the same" "-" "$WORK/held.sql" 90
 }
 
 case_held_retries() {
@@ -247,7 +247,7 @@ case_prune() {
     begun=$(date +%s.%N)
     prune_all
     took=$(awk -v a="$begun" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
-    size=$(sql -c "vacuum" -c "select pg_size_pretty($before) || ' before, ' || pg_size_pretty(pg_database_size('bench')) || ' after a vacuum'")
+    size=$(sql -c "vacuum" -c "select pg_size_pretty($before::bigint) || ' before, ' || pg_size_pretty(pg_database_size('bench')) || ' after a vacuum'")
     result "pruning $n finished jobs that were $kind" "$([[ $kind == unique ]] && echo '< 6 s' || echo '< 2 s')" "$took" "one run" "s; $size"
     sql -c "alter system reset jobs.enabled" -c "alter system reset jobs.retention_completed" -c "select pg_reload_conf()" >/dev/null
   done

@@ -8,7 +8,7 @@ set -euo pipefail
 
 SCALE=${SCALE:-1}
 ROUNDS=${ROUNDS:-5}
-SECONDS_EACH=${SECONDS_EACH:-8}
+SECONDS_EACH=${SECONDS_EACH:-6}
 CLIENTS=8
 THREADS=2
 ((SCALE == 1)) || { ROUNDS=3 SECONDS_EACH=2; }
@@ -104,7 +104,7 @@ scaled() { echo $(($1 / SCALE > 0 ? $1 / SCALE : 1)); }
 
 # Another session with an old snapshot, until release.
 hold_snapshot() {
-  sql >/dev/null <<'SQL' &
+  sql >/dev/null 2>&1 <<'SQL' &
 begin isolation level repeatable read;
 select 1;
 select pg_sleep(100000);

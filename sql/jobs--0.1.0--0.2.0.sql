@@ -68,11 +68,12 @@ COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
--- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be deleted otherwise.
+-- Postgres reads them anew from their text with each statement, and only the extension writes.
 ALTER TABLE jobs.job DROP CONSTRAINT job_hold_until;
 ALTER TABLE jobs.scheduled DROP CONSTRAINT scheduled_state;
 ALTER TABLE jobs.finished DROP CONSTRAINT finished_state;
 
+-- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
 
 ALTER TABLE jobs.unique_hold_release REPLICA IDENTITY FULL;

@@ -4,9 +4,8 @@
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, text};
+use super::spi::{Arg, Plan, bigs, text};
 use super::types::*;
-use crate::pg::array;
 use crate::pg::time;
 use crate::worker::news;
 
@@ -89,11 +88,6 @@ fn numbers(plan: &Plan, args: &[Arg]) -> Vec<i64> {
 
 fn big(value: i64) -> Arg {
     Some(Datum::from(value))
-}
-
-fn bigs(values: &[i64]) -> Arg {
-    let values: Vec<Arg> = values.iter().map(|value| big(*value)).collect();
-    Some(array::build(INT8, &values))
 }
 
 // What may be taken are the free slots up to the limit ($2), without the highest ones: one less for each

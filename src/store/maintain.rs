@@ -2,17 +2,19 @@
 //! number of rows, skips what somebody else has locked, and leaves rows alone whose job
 //! is not there: while a dump is being restored it may yet come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
-use super::spi::{Arg, Plan, text};
+use super::shapes;
+use super::spi::{Arg, Plan, Tuples, bigs, text};
 use super::types::*;
 use crate::fault::{self, Fault};
 use crate::pg::array;
+use crate::pg::table::{self, Deleted, Seen, Shape, Table};
 
 /// Queues that have due jobs.
 pub fn queues_with_due(now: i64) -> Vec<String> {
@@ -88,7 +90,19 @@ pub enum Queues<'a> {
     AllBut(&'a [String]),
 }
 
-/// Final jobs of a state that became so after `since` and before `horizon`, but not these, locked: id and key.
+/// A final job that is to go.
+pub struct Old {
+    /// its id
+    pub id: i64,
+    /// the key that it was inserted under
+    pub key: Option<Key>,
+    /// when it became final
+    pub finalized_at: i64,
+    /// some attempt of it may have failed
+    pub may_have_errors: bool,
+}
+
+/// Final jobs of a state that became so after `since` and before `horizon`, but not these, locked, oldest first.
 pub fn past_retention(
     queues: &Queues,
     state: State,
@@ -96,7 +110,7 @@ pub fn past_retention(
     horizon: i64,
     limit: i64,
     but: &[i64],
-) -> Vec<(i64, Option<Key>)> {
+) -> Vec<Old> {
     let (plan, queues) = match queues {
         Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
         Queues::AllBut(queues) => {
@@ -114,20 +128,61 @@ pub fn past_retention(
     ];
     plan.run(&args, |rows| {
         (0..rows.len())
-            .map(|row| {
-                let key = rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes));
-                (rows.big(row, 1).expect("id"), key)
+            .map(|row| Old {
+                id: rows.big(row, 1).expect("id"),
+                key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
+                finalized_at: rows.big(row, 3).expect("it is not null"),
+                may_have_errors: rows.bool(row, 4).expect("it is not null"),
             })
             .collect()
     })
 }
 
-/// Deletes final jobs with all that belongs to them.
-pub fn erase_finished(ids: &[i64]) {
-    let ids = bigs(ids);
-    for plan in [&ERASE_FINISHED, &ERASE_JOBS, &ERASE_ERRORS, &ERASE_ANSWERS] {
-        plan.execute(&[ids]);
+/// Deletes final jobs with all that belongs to them. The caller has locked them.
+pub fn erase_finished(jobs: &[Old]) {
+    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
+    for (plan, shape) in [
+        (&ERASE_FINISHED, &shapes::FINISHED),
+        (&ERASE_JOBS, &shapes::JOB),
+    ] {
+        let left = erase_directly(shape, &ids).unwrap_or_else(|| ids.clone());
+        if !left.is_empty() {
+            plan.execute(&[bigs(&left)]);
+        }
     }
+    // A job that was completed at its first attempt has not failed.
+    let failed: Vec<i64> = jobs
+        .iter()
+        .filter(|job| job.may_have_errors)
+        .map(|job| job.id)
+        .collect();
+    if !failed.is_empty() {
+        ERASE_ERRORS.execute(&[bigs(&failed)]);
+    }
+    ERASE_ANSWERS.execute(&[bigs(&ids)]);
+}
+
+/// Deletes the rows of these jobs without a statement; those that somebody has changed meanwhile. `None`: the table is not
+/// as it was made.
+fn erase_directly(shape: &'static Shape, ids: &[i64]) -> Option<Vec<i64>> {
+    let table = Table::open(shape)?;
+    table::make_visible();
+    let seen = Seen::now();
+    let mut scan = table.scan(&shape.key, &seen, 1);
+    let mut left = Vec::new();
+    for id in ids {
+        pgrx::check_for_interrupts!();
+        scan.find(&[table::Key::big(1, *id)]);
+        if let Some(row) = scan.next() {
+            let deleted = table.delete(&row, true);
+            deleted.fail_to_serialize();
+            left.extend((deleted == Deleted::Moved).then_some(*id));
+        }
+    }
+    drop(scan);
+    drop(seen);
+    table::make_visible();
+    Some(left)
 }
 
 /// Deletes remembered answers from before `horizon`; how many.
@@ -137,41 +192,77 @@ pub fn forget_answers(horizon: i64, limit: i64) -> usize {
 
 /// Claims that were locked, and those that could not be, because somebody is at work on
 /// them. A key in neither has no claim.
+#[derive(Default)]
 pub struct Claims {
     /// locked until the end of the transaction
     pub locked: BTreeSet<Key>,
     /// somebody else's
     pub busy: BTreeSet<Key>,
+    /// the jobs in the lists of those that were locked and list no hold
+    lists: Vec<(Key, Vec<i64>)>,
 }
 
 /// Locks the claims of these keys that nobody is at work on.
 pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
-    let list: Vec<Key> = keys.iter().copied().collect();
-    let read = |plan: &Plan| -> BTreeSet<Key> {
-        plan.run(&[Some(key_array(&list))], |rows| {
-            (0..rows.len())
-                .filter_map(|row| Key::from_bytes(&rows.bytes(row, 1)?))
-                .collect()
-        })
-    };
+    let mut claims = Claims::default();
     if keys.is_empty() {
-        return Claims {
-            locked: BTreeSet::new(),
-            busy: BTreeSet::new(),
-        };
+        return claims;
     }
     if fault::is_on(Fault::ReapInOneStatement) {
-        return Claims {
-            locked: keys.clone(),
-            busy: BTreeSet::new(),
-        };
+        claims.locked = keys.clone();
+        return claims;
     }
-    let locked = read(&LOCK_CLAIMS);
-    let busy = read(&EXISTING_CLAIMS)
-        .difference(&locked)
-        .copied()
+    let list: Vec<Key> = keys.iter().copied().collect();
+    let key = |rows: &Tuples, row| Key::from_bytes(&rows.bytes(row, 1)?);
+    LOCK_CLAIMS.run(&[Some(key_array(&list))], |rows| {
+        for row in 0..rows.len() {
+            let Some(key) = key(rows, row) else {
+                continue;
+            };
+            claims.locked.insert(key);
+            if let Some(jobs) = rows.bigs(row, 2) {
+                claims.lists.push((key, jobs));
+            }
+        }
+    });
+    if claims.locked.len() < keys.len() {
+        let existing: BTreeSet<Key> = EXISTING_CLAIMS.run(&[Some(key_array(&list))], |rows| {
+            (0..rows.len()).filter_map(|row| key(rows, row)).collect()
+        });
+        claims.busy = existing.difference(&claims.locked).copied().collect();
+    }
+    claims
+}
+
+/// The same as [`reap_claims`] after some jobs have gone. Where a list has none but those, and nothing stands beside it,
+/// nobody has to look for others: whoever adds a job to a list has its claim locked.
+pub fn reap_claims_of(claims: &Claims, gone: &HashSet<i64>, now: i64) {
+    let is_gone = |(_, jobs): &&(Key, Vec<i64>)| jobs.iter().all(|id| gone.contains(id));
+    let empty: Vec<Key> = claims
+        .lists
+        .iter()
+        .filter(is_gone)
+        .map(|(key, _)| *key)
         .collect();
-    Claims { locked, busy }
+    let beside: BTreeSet<Key> = match empty.is_empty() {
+        true => BTreeSet::new(),
+        false => BESIDE_CLAIMS.run(&[Some(key_array(&empty))], |rows| {
+            let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
+            (0..rows.len()).filter_map(key).collect()
+        }),
+    };
+    let alone: Vec<Key> = empty
+        .into_iter()
+        .filter(|key| !beside.contains(key))
+        .collect();
+    let mut rest = claims.locked.clone();
+    if !alone.is_empty() {
+        DELETE_CLAIMS.execute(&[Some(key_array(&alone))]);
+        for key in &alone {
+            rest.remove(key);
+        }
+    }
+    reap_claims(&rest, now);
 }
 
 /// Deletes those claims under which neither a job nor a hold is left. Those that
@@ -246,11 +337,6 @@ pub fn next_due() -> Option<i64> {
 
 fn big(value: i64) -> Arg {
     Some(Datum::from(value))
-}
-
-fn bigs(values: &[i64]) -> Arg {
-    let values: Vec<Arg> = values.iter().map(|value| big(*value)).collect();
-    Some(array::build(INT8, &values))
 }
 
 fn ids(plan: &Plan, args: &[Arg]) -> Vec<i64> {
@@ -358,7 +444,7 @@ static EXPIRED_LEASE_OF: Plan = Plan::new(expired_leases!("= $3"), &[AT, INT8, I
 macro_rules! past_retention {
     ($queues:literal) => {
         concat!(
-            "SELECT f.job_id, j.unique_key
+            "SELECT f.job_id, j.unique_key, f.finalized_at, f.attempt > 1 OR f.state <> 'completed'
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
               WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
@@ -386,7 +472,18 @@ static FORGET_ANSWERS: Plan = Plan::new(
 );
 
 static LOCK_CLAIMS: Plan = Plan::new(
-    "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED",
+    "SELECT c.key, CASE WHEN c.hold_ends_at IS NULL THEN c.jobs END
+       FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED",
+    &[BYTEAS],
+);
+static BESIDE_CLAIMS: Plan = Plan::new(
+    "SELECT u.key FROM jobs.unique_folded u WHERE u.key = ANY ($1)
+     UNION ALL
+     SELECT u.key FROM jobs.unique_return u WHERE u.key = ANY ($1)",
+    &[BYTEAS],
+);
+static DELETE_CLAIMS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_claim WHERE key = ANY ($1)",
     &[BYTEAS],
 );
 static EXISTING_CLAIMS: Plan = Plan::new(

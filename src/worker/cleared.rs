@@ -29,34 +29,63 @@ struct Hint {
     up_to: AtomicI64,
 }
 
+/// What a transaction has dealt with.
+struct Pending {
+    transaction: u32,
+    group: u64,
+    up_to: i64,
+}
+
 thread_local! {
     /// What the transaction under way has dealt with.
-    static PENDING: RefCell<Vec<(u64, i64)>> = const { RefCell::new(Vec::new()) };
+    static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Up to when the jobs of a group that became final were dealt with.
+/// Up to when the jobs of a group that became final were dealt with, also by this transaction.
 pub fn up_to(group: u64) -> i64 {
-    wake::own_slot().map_or(NOTHING, |slot| slot.cleared.up_to(group))
+    let now = transaction();
+    let here = PENDING.with_borrow(|pending| {
+        let of_group = |p: &&Pending| p.group == group && p.transaction == now;
+        pending.iter().filter(of_group).map(|p| p.up_to).max()
+    });
+    let before = wake::own_slot().map_or(NOTHING, |slot| slot.cleared.up_to(group));
+    before.max(here.unwrap_or(NOTHING))
 }
 
-/// Notes that it is so up to this moment, if the transaction commits. Only the worker's transactions are such that
-/// nothing of them is rolled back before that.
+/// Notes that it is so up to this moment. Others learn of it if the transaction commits and is the worker's: only of
+/// those nothing is rolled back before that.
 pub fn note(group: u64, up_to: i64) {
-    // SAFETY: set for the life of the process.
-    if unsafe { !pgrx::pg_sys::MyBgworkerEntry.is_null() } {
-        PENDING.with_borrow_mut(|pending| pending.push((group, up_to)));
-    }
+    let transaction = transaction();
+    PENDING.with_borrow_mut(|pending| {
+        pending.retain(|p| p.transaction == transaction && p.group != group);
+        pending.push(Pending {
+            transaction,
+            group,
+            up_to,
+        });
+    });
 }
 
 /// The transaction is over.
 pub fn end(is_committed: bool) {
+    // SAFETY: set for the life of the process.
+    let is_worker = unsafe { !pgrx::pg_sys::MyBgworkerEntry.is_null() };
     PENDING.with_borrow_mut(|pending| {
-        for (group, up_to) in pending.drain(..) {
-            if is_committed && let Some(slot) = wake::own_slot() {
-                slot.cleared.set(group, up_to);
+        for noted in pending.drain(..) {
+            if is_committed
+                && is_worker
+                && let Some(slot) = wake::own_slot()
+            {
+                slot.cleared.set(noted.group, noted.up_to);
             }
         }
     });
+}
+
+/// This session's counter of its transactions.
+fn transaction() -> u32 {
+    // SAFETY: reads a variable.
+    unsafe { (*pgrx::pg_sys::MyProc).lxid }
 }
 
 impl Cleared {

@@ -1,7 +1,7 @@
 //! Final jobs past their retention are deleted, together with the claims that no job
 //! needs any more, and with the answers that no client can still be asking for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jobs_core::key::Key;
@@ -10,7 +10,7 @@ use jobs_core::state::State;
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::maintain::{self, Queues};
+use crate::store::maintain::{self, Old, Queues};
 use crate::store::{claims, config, extension, place};
 use crate::worker::cleared;
 
@@ -23,9 +23,6 @@ pub const TASK: Task = Task {
 /// How long the answers of finishing calls are remembered, in microseconds.
 const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
 
-/// A job that is to go, and the key that it was inserted under.
-type Old = (i64, Option<Key>);
-
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut pruned = 0;
@@ -33,9 +30,13 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         let horizon = now.saturating_sub(group.kept);
         let old = group.past_retention(horizon, limit, &but);
         let found = old.len();
+        // Others of the same moment may be left.
+        let latest = old.last().map_or(horizon, |old| old.finalized_at - 1);
         let done = prune(old);
-        if done == found && found < limit as usize && but.is_empty() {
-            cleared::note(group.id, horizon);
+        if done == found && but.is_empty() {
+            // So that the next round does not walk over what this one has deleted.
+            let is_all = found < limit as usize;
+            cleared::note(group.id, if is_all { horizon } else { latest });
         }
         pruned += done;
     });
@@ -48,7 +49,7 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let mut found = Vec::new();
     for_each_group(|group| {
         let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
-        found.extend(old.into_iter().map(|(id, _)| Thing::Job(id)));
+        found.extend(old.into_iter().map(|old| Thing::Job(old.id)));
     });
     found
 }
@@ -69,7 +70,12 @@ fn handle(thing: &Thing) -> bool {
         && let Some(place) = place::locate(*id)
         && place.lock(false)
     {
-        prune(vec![(*id, place.unique_key)]) > 0
+        prune(vec![Old {
+            id: *id,
+            key: place.unique_key,
+            finalized_at: 0,
+            may_have_errors: true,
+        }]) > 0
     } else {
         false
     }
@@ -126,18 +132,19 @@ fn prune(jobs: Vec<Old>) -> usize {
     if jobs.is_empty() {
         return 0;
     }
-    let keys: BTreeSet<Key> = jobs.iter().filter_map(|(_, key)| *key).collect();
+    let keys: BTreeSet<Key> = jobs.iter().filter_map(|job| job.key).collect();
     let locks = maintain::lock_claims(&keys);
     let free: Vec<Old> = jobs
         .into_iter()
-        .filter(|(_, key)| key.is_none_or(|key| !locks.busy.contains(&key)))
+        .filter(|job| job.key.is_none_or(|key| !locks.busy.contains(&key)))
         .collect();
-    maintain::erase_finished(&free.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    maintain::erase_finished(&free);
     let unique: Vec<(Key, i64)> = free
         .iter()
-        .filter_map(|(id, key)| Some(((*key)?, *id)))
+        .filter_map(|job| Some((job.key?, job.id)))
         .collect();
     claims::forget_aside(&unique);
-    maintain::reap_claims(&locks.locked, time::now());
+    let gone: HashSet<i64> = free.iter().map(|job| job.id).collect();
+    maintain::reap_claims_of(&locks, &gone, time::now());
     free.len()
 }
