@@ -657,6 +657,16 @@ impl Key {
         )
     }
 
+    /// An enum equal to this label.
+    pub fn label(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_ENUM_EQ,
+            value,
+        )
+    }
+
     /// A time from this on.
     pub fn at_from(column: i16, value: i64) -> Key {
         Key::new(

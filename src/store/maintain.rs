@@ -6,10 +6,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
+use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
-use super::shapes;
+use super::shapes::{self, claim, finished, job};
 use super::spi::{Arg, Plan, Tuples, bigs, text};
 use super::types::*;
 use crate::fault::{self, Fault};
@@ -126,16 +127,110 @@ pub fn past_retention(
         queues,
         big(since),
     ];
-    plan.run(&args, |rows| {
-        (0..rows.len())
-            .map(|row| Old {
-                id: rows.big(row, 1).expect("id"),
-                key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
-                finalized_at: rows.big(row, 3).expect("it is not null"),
-                may_have_errors: rows.bool(row, 4).expect("it is not null"),
-            })
-            .collect()
-    })
+    plan.run(&args, old)
+}
+
+/// Those of these final jobs that nobody has locked, locked.
+pub fn lock_final(ids: &[i64]) -> Vec<Old> {
+    match ids {
+        [] => Vec::new(),
+        _ => LOCK_FINAL.run(&[bigs(ids)], old),
+    }
+}
+
+fn old(rows: &Tuples) -> Vec<Old> {
+    (0..rows.len())
+        .map(|row| Old {
+            id: rows.big(row, 1).expect("id"),
+            key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
+            finalized_at: rows.big(row, 3).expect("it is not null"),
+            may_have_errors: rows.bool(row, 4).expect("it is not null"),
+        })
+        .collect()
+}
+
+/// What a walk over final jobs past their retention has done.
+#[derive(Default)]
+pub struct Walked {
+    /// those that it has deleted
+    pub erased: usize,
+    /// those that were unique: they are still there, and not locked
+    pub unique: Vec<i64>,
+    /// when the latest of both became final
+    pub latest: i64,
+}
+
+/// Deletes up to so many final jobs of a state that became so after `since` and before `horizon`, but not these, with all that
+/// belongs to them, as far as they were not unique. What somebody has locked is passed over. `None`: use statements.
+pub fn erase_past_retention(
+    queues: &Queues,
+    state: State,
+    since: i64,
+    horizon: i64,
+    limit: i64,
+    but: &[i64],
+) -> Option<Walked> {
+    if !table::is_read_committed() {
+        return None;
+    }
+    let finished = Table::open(&shapes::FINISHED)?;
+    let jobs = Table::open(&shapes::JOB)?;
+    table::make_visible();
+    let (dirty, seen) = (Seen::dirty(), Seen::now());
+    let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
+    let mut job_scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    scan.find(&[
+        table::Key::label(1, finished.label(finished::STATE, state.as_str())),
+        table::Key::at_from(2, since.saturating_add(1)),
+        table::Key::at_to(2, horizon),
+    ]);
+    let mut walked = Walked::default();
+    let (mut erased, mut left) = (Vec::new(), Vec::new());
+    while erased.len() + walked.unique.len() < limit as usize
+        && let Some(row) = scan.next()
+    {
+        pgrx::check_for_interrupts!();
+        let id = row.big(finished::JOB_ID).expect("it is not null");
+        if row.is_in_progress || but.contains(&id) {
+            continue;
+        }
+        job_scan.find(&[table::Key::big(1, id)]);
+        let Some(job) = job_scan.next() else {
+            continue;
+        };
+        let queue = job.text(job::QUEUE).expect("it is not null");
+        let is_meant = match queues {
+            Queues::One(one) => queue == *one,
+            Queues::AllBut(others) => !others.contains(&queue),
+        };
+        if !is_meant {
+            continue;
+        }
+        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
+        if job.datum(job::UNIQUE_KEY).is_some() {
+            walked.unique.push(id);
+        } else if finished.delete(&row, false) == Deleted::Done {
+            left.extend((jobs.delete(&job, true) != Deleted::Done).then_some(id));
+            erased.push(Old {
+                id,
+                key: None,
+                finalized_at,
+                may_have_errors: state != State::Completed || row.int(finished::ATTEMPT) > Some(1),
+            });
+        } else {
+            continue;
+        }
+        walked.latest = finalized_at;
+    }
+    drop((scan, job_scan));
+    drop(seen);
+    table::make_visible();
+    if !left.is_empty() {
+        ERASE_JOBS.execute(&[bigs(&left)]);
+    }
+    erase_notes(&erased);
+    walked.erased = erased.len();
+    Some(walked)
 }
 
 /// Deletes final jobs with all that belongs to them. The caller has locked them.
@@ -150,6 +245,14 @@ pub fn erase_finished(jobs: &[Old]) {
             plan.execute(&[bigs(&left)]);
         }
     }
+    erase_notes(jobs);
+}
+
+/// Deletes what was noted of jobs.
+fn erase_notes(jobs: &[Old]) {
+    if jobs.is_empty() {
+        return;
+    }
     // A job that was completed at its first attempt has not failed.
     let failed: Vec<i64> = jobs
         .iter()
@@ -159,6 +262,7 @@ pub fn erase_finished(jobs: &[Old]) {
     if !failed.is_empty() {
         ERASE_ERRORS.execute(&[bigs(&failed)]);
     }
+    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     ERASE_ANSWERS.execute(&[bigs(&ids)]);
 }
 
@@ -198,8 +302,6 @@ pub struct Claims {
     pub locked: BTreeSet<Key>,
     /// somebody else's
     pub busy: BTreeSet<Key>,
-    /// the jobs in the lists of those that were locked and list no hold
-    lists: Vec<(Key, Vec<i64>)>,
 }
 
 /// Locks the claims of these keys that nobody is at work on.
@@ -213,56 +315,74 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
         return claims;
     }
     let list: Vec<Key> = keys.iter().copied().collect();
-    let key = |rows: &Tuples, row| Key::from_bytes(&rows.bytes(row, 1)?);
-    LOCK_CLAIMS.run(&[Some(key_array(&list))], |rows| {
-        for row in 0..rows.len() {
-            let Some(key) = key(rows, row) else {
-                continue;
-            };
-            claims.locked.insert(key);
-            if let Some(jobs) = rows.bigs(row, 2) {
-                claims.lists.push((key, jobs));
-            }
-        }
-    });
+    let read = |plan: &Plan| -> BTreeSet<Key> {
+        plan.run(&[Some(key_array(&list))], |rows| {
+            let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
+            (0..rows.len()).filter_map(key).collect()
+        })
+    };
+    claims.locked = read(&LOCK_CLAIMS);
     if claims.locked.len() < keys.len() {
-        let existing: BTreeSet<Key> = EXISTING_CLAIMS.run(&[Some(key_array(&list))], |rows| {
-            (0..rows.len()).filter_map(|row| key(rows, row)).collect()
-        });
+        let existing = read(&EXISTING_CLAIMS);
         claims.busy = existing.difference(&claims.locked).copied().collect();
     }
     claims
 }
 
-/// The same as [`reap_claims`] after some jobs have gone. Where a list has none but those, and nothing stands beside it,
-/// nobody has to look for others: whoever adds a job to a list has its claim locked.
-pub fn reap_claims_of(claims: &Claims, gone: &HashSet<i64>, now: i64) {
-    let is_gone = |(_, jobs): &&(Key, Vec<i64>)| jobs.iter().all(|id| gone.contains(id));
-    let empty: Vec<Key> = claims
-        .lists
-        .iter()
-        .filter(is_gone)
-        .map(|(key, _)| *key)
-        .collect();
-    let beside: BTreeSet<Key> = match empty.is_empty() {
-        true => BTreeSet::new(),
-        false => BESIDE_CLAIMS.run(&[Some(key_array(&empty))], |rows| {
-            let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
-            (0..rows.len()).filter_map(key).collect()
-        }),
-    };
-    let alone: Vec<Key> = empty
-        .into_iter()
-        .filter(|key| !beside.contains(key))
-        .collect();
-    let mut rest = claims.locked.clone();
-    if !alone.is_empty() {
-        DELETE_CLAIMS.execute(&[Some(key_array(&alone))]);
-        for key in &alone {
-            rest.remove(key);
+/// Deletes the claims of these keys that list no other jobs than those that are going, and no hold, where nothing stands
+/// beside them; the keys that were not dealt with, and those that somebody is at work on. No look for other jobs is needed:
+/// whoever adds one to the list of a key writes the claim's row, and it is this row that is looked at and deleted.
+pub fn delete_claims_of(
+    keys: BTreeSet<Key>,
+    going: &HashSet<i64>,
+) -> (BTreeSet<Key>, BTreeSet<Key>) {
+    if fault::is_on(Fault::ReapInOneStatement) || !table::is_read_committed() {
+        return (keys, BTreeSet::new());
+    }
+    delete_claims(&keys, going).unwrap_or((keys, BTreeSet::new()))
+}
+
+/// Without a statement; `None` if some table is not as it was made.
+fn delete_claims(
+    keys: &BTreeSet<Key>,
+    going: &HashSet<i64>,
+) -> Option<(BTreeSet<Key>, BTreeSet<Key>)> {
+    let claims = Table::open(&shapes::UNIQUE_CLAIM)?;
+    let aside = Table::open_to_read(&shapes::UNIQUE_FOLDED, &shapes::UNIQUE_FOLDED.key)?;
+    let returns = Table::open_to_read(&shapes::UNIQUE_RETURN, &shapes::UNIQUE_RETURN.key)?;
+    table::make_visible();
+    let seen = [Seen::dirty(), Seen::dirty(), Seen::dirty()];
+    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen[0], 1);
+    let mut beside = [
+        aside.scan(&shapes::UNIQUE_FOLDED.key, &seen[1], 1),
+        returns.scan(&shapes::UNIQUE_RETURN.key, &seen[2], 1),
+    ];
+    let (mut rest, mut busy) = (BTreeSet::new(), BTreeSet::new());
+    for key in keys {
+        pgrx::check_for_interrupts!();
+        let bytes = key.0.as_slice().into_datum().expect("keys are not null");
+        scan.find(&[table::Key::bytes(1, bytes)]);
+        let Some(row) = scan.next() else {
+            continue;
+        };
+        let jobs = row.bigs(claim::JOBS).expect("it is not null");
+        let is_needed = row.datum(claim::HOLD_ENDS_AT).is_some()
+            || !jobs.iter().all(|id| going.contains(id))
+            || beside.iter_mut().any(|scan| {
+                scan.find(&[table::Key::bytes(1, bytes)]);
+                scan.next().is_some()
+            });
+        if row.is_in_progress {
+            busy.insert(*key);
+        } else if is_needed {
+            rest.insert(*key);
+        } else if claims.delete(&row, false) != Deleted::Done {
+            busy.insert(*key);
         }
     }
-    reap_claims(&rest, now);
+    drop((scan, beside));
+    table::make_visible();
+    Some((rest, busy))
 }
 
 /// Deletes those claims under which neither a job nor a hold is left. Those that
@@ -452,6 +572,12 @@ macro_rules! past_retention {
         )
     };
 }
+static LOCK_FINAL: Plan = Plan::new(
+    "SELECT f.job_id, j.unique_key, f.finalized_at, f.attempt > 1 OR f.state <> 'completed'
+       FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
+      WHERE f.job_id = ANY ($1) ORDER BY f.job_id FOR UPDATE OF f SKIP LOCKED",
+    &[INT8S],
+);
 static PAST_RETENTION: Plan = Plan::new(
     past_retention!("<> ALL ($5)"),
     &[TEXT, AT, INT8, INT8S, TEXTS, AT],
@@ -472,18 +598,7 @@ static FORGET_ANSWERS: Plan = Plan::new(
 );
 
 static LOCK_CLAIMS: Plan = Plan::new(
-    "SELECT c.key, CASE WHEN c.hold_ends_at IS NULL THEN c.jobs END
-       FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED",
-    &[BYTEAS],
-);
-static BESIDE_CLAIMS: Plan = Plan::new(
-    "SELECT u.key FROM jobs.unique_folded u WHERE u.key = ANY ($1)
-     UNION ALL
-     SELECT u.key FROM jobs.unique_return u WHERE u.key = ANY ($1)",
-    &[BYTEAS],
-);
-static DELETE_CLAIMS: Plan = Plan::new(
-    "DELETE FROM jobs.unique_claim WHERE key = ANY ($1)",
+    "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED",
     &[BYTEAS],
 );
 static EXISTING_CLAIMS: Plan = Plan::new(

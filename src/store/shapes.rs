@@ -5,6 +5,7 @@ use crate::pg::table::{Name, Shape};
 
 pub static JOB_SEQ: Name = Name::new(c"job_seq");
 pub static SCHEDULED_DUE: Name = Name::new(c"scheduled_due");
+pub static FINISHED_BY_AGE: Name = Name::new(c"finished_by_age");
 pub static READY_REQUEUED: Name = Name::new(c"ready_requeued");
 
 pub mod job {
@@ -19,6 +20,7 @@ pub mod job {
     pub const ARGS: i32 = 11;
     pub const META: i32 = 12;
     pub const TAGS: i32 = 13;
+    pub const UNIQUE_KEY: i32 = 15;
     pub const HOLD_UNTIL: i32 = 16;
 }
 
@@ -26,6 +28,13 @@ pub static JOB: Shape = Shape {
     name: Name::new(c"job"),
     key: Name::new(c"job_pkey"),
     columns: 16,
+    partial: &[],
+};
+
+pub static UNIQUE_FOLDED: Shape = Shape {
+    name: Name::new(c"unique_folded"),
+    key: Name::new(c"unique_folded_pkey"),
+    columns: 2,
     partial: &[],
 };
 
@@ -104,8 +113,10 @@ pub static RUNNING: Shape = Shape {
 };
 
 pub mod finished {
+    pub const JOB_ID: i32 = 1;
     pub const FINALIZED_AT: i32 = 2;
     pub const SCHEDULED_AT: i32 = 5;
+    pub const ATTEMPT: i32 = 7;
     pub const STATE: i32 = 8;
 }
 

@@ -28,16 +28,14 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let mut pruned = 0;
     for_each_group(|group| {
         let horizon = now.saturating_sub(group.kept);
-        let old = group.past_retention(horizon, limit, &but);
-        let found = old.len();
-        // Others of the same moment may be left.
-        let latest = old.last().map_or(horizon, |old| old.finalized_at - 1);
-        let done = prune(old);
-        if done == found && but.is_empty() {
-            // So that the next round does not walk over what this one has deleted.
-            let is_all = found < limit as usize;
-            cleared::note(group.id, if is_all { horizon } else { latest });
+        let found = group.prune(horizon, limit, &but);
+        if found.done == found.of && but.is_empty() {
+            // So that the next round does not walk over what this one has deleted; others of the latest moment may be left.
+            let is_all = found.of < limit as usize;
+            let up_to = if is_all { horizon } else { found.latest - 1 };
+            cleared::note(group.id, up_to);
         }
+        let done = found.done;
         pruned += done;
     });
     let forgotten = maintain::forget_answers(now - ANSWERS_KEPT, limit);
@@ -90,7 +88,43 @@ struct Group<'a> {
     kept: i64,
 }
 
+/// What was found to be pruned.
+#[derive(Default)]
+struct Found {
+    /// how many
+    of: usize,
+    /// how many of them were pruned
+    done: usize,
+    /// when the latest became final
+    latest: i64,
+}
+
 impl Group<'_> {
+    /// Prunes those that became final before `horizon` and were not dealt with yet, but not these.
+    fn prune(&self, horizon: i64, limit: i64, but: &[i64]) -> Found {
+        let since = cleared::up_to(self.id);
+        if since >= horizon {
+            return Found::default();
+        }
+        let walked =
+            maintain::erase_past_retention(&self.queues, self.state, since, horizon, limit, but);
+        match walked {
+            Some(walked) => Found {
+                of: walked.erased + walked.unique.len(),
+                done: walked.erased + prune(maintain::lock_final(&walked.unique)),
+                latest: walked.latest,
+            },
+            None => {
+                let old = self.past_retention(horizon, limit, but);
+                Found {
+                    of: old.len(),
+                    latest: old.last().map_or(horizon, |old| old.finalized_at),
+                    done: prune(old),
+                }
+            }
+        }
+    }
+
     /// Those that became final before `horizon` and were not dealt with yet, but not these.
     fn past_retention(&self, horizon: i64, limit: i64, but: &[i64]) -> Vec<Old> {
         let since = cleared::up_to(self.id);
@@ -133,18 +167,21 @@ fn prune(jobs: Vec<Old>) -> usize {
         return 0;
     }
     let keys: BTreeSet<Key> = jobs.iter().filter_map(|job| job.key).collect();
+    let going: HashSet<i64> = jobs.iter().map(|job| job.id).collect();
+    let (keys, mut busy) = maintain::delete_claims_of(keys, &going);
     let locks = maintain::lock_claims(&keys);
+    busy.extend(locks.busy);
     let free: Vec<Old> = jobs
         .into_iter()
-        .filter(|job| job.key.is_none_or(|key| !locks.busy.contains(&key)))
+        .filter(|job| job.key.is_none_or(|key| !busy.contains(&key)))
         .collect();
     maintain::erase_finished(&free);
     let unique: Vec<(Key, i64)> = free
         .iter()
         .filter_map(|job| Some((job.key?, job.id)))
+        .filter(|(key, _)| locks.locked.contains(key))
         .collect();
     claims::forget_aside(&unique);
-    let gone: HashSet<i64> = free.iter().map(|job| job.id).collect();
-    maintain::reap_claims_of(&locks, &gone, time::now());
+    maintain::reap_claims(&locks.locked, time::now());
     free.len()
 }
