@@ -1,6 +1,6 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim, figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 life yardstick_sizes backlog notify storm wake one_key held held_retries prune memory)
+CASES=(unique duplicates batch work100 work10 work1 life yardstick_sizes peers backlog notify storm wake one_key held held_retries prune memory)
 
 UNIQUE_OURS="select id from jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}');"
 UNIQUE_R1="insert into r1 (kind, args, unique_key)
@@ -90,6 +90,24 @@ prune_all() {
 }
 
 case_yardstick_sizes() { plans_and_sizes | tee "$RESULTS/plans"; }
+
+# R3: other queues from their own packages, through the driver that their users use, and so do we.
+PEERS=(pg-boss@10.3.2 graphile-worker@0.16.6 pg@8.16.3)
+case_peers() {
+  local modules=${XDG_CACHE_HOME:-$HOME/.cache}/jobs-dev/peers name
+  mkdir -p "$modules"
+  [[ -f $modules/package.json ]] || echo '{"private": true}' >"$modules/package.json"
+  if ! (cd "$modules" && npm install --no-audit --no-fund "${PEERS[@]}" >"$WORK/out" 2>&1); then
+    result "other queues (R3)" "-" "skipped" "npm install ${PEERS[*]}" "$(tail -n 1 "$WORK/out")"
+    return
+  fi
+  renew
+  node "$HERE/peers.mjs" "$modules" "$SECONDS_EACH" "$(scaled 100000)" 3 >"$WORK/peers"
+  cut -f 1 "$WORK/peers" | awk '!seen[$0]++' | while read -r name; do
+    awk -F '\t' -v name="$name" '$1 == name { print $2, $3 }' "$WORK/peers" | ratio "$name" "-" jobs/s
+  done
+  renew
+}
 
 # Insert, fetch and complete where many jobs wait already, against where few do.
 case_backlog() {
