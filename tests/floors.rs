@@ -240,6 +240,59 @@ async fn a_higher_priority_is_found_at_once_below_and_above_known_lanes() {
     drop(holder);
 }
 
+/// A batch takes its ids, waits for a rival under one key, and takes later ids for what another rival came before: its
+/// jobs are not in the order of their ids then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_ids_are_not_in_order_is_found_whole() {
+    let cluster = quiet();
+    let db = cluster.database("order").await;
+    let holder = holder(&cluster, "order").await;
+    go_on(&db, 1).await;
+    const OPTIONS: &str = r#"{"by_args": true, "by_state": ["available"]}"#;
+    // Keys are claimed in their order.
+    let keys = format!(
+        "select n from generate_series(1, 2) n order by jobs.unique_key('b', to_jsonb(n), '{OPTIONS}') limit 1"
+    );
+    let first: i32 = db.query_one(&keys, &[]).await.unwrap().get(0);
+    let second = 3 - first;
+    let rival = cluster.connect("order").await;
+    run(
+        &rival,
+        &format!("begin; select jobs.insert('b', '{first}', '{OPTIONS}', queue => 'other')"),
+    )
+    .await;
+    let batch = cluster.connect("order").await;
+    let element =
+        |n: i32| format!(r#"{{"kind": "b", "args": {n}, "unique_opts": {OPTIONS}, "queue": "q"}}"#);
+    let jobs = format!(
+        r#"[{}, {}, {{"kind": "kept", "queue": "q"}}]"#,
+        element(second),
+        element(first)
+    );
+    let inserts =
+        tokio::spawn(
+            async move { run(&batch, &format!("select jobs.insert_many('{jobs}')")).await },
+        );
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'insert_many'";
+    poll_until("the batch waits", SOON, async || {
+        number(&db, waits).await == 1
+    })
+    .await;
+    run(&db, &format!("select jobs.insert('b', '{second}', '{OPTIONS}', queue => 'other', scheduled_at => '2999-01-01')")).await;
+    go_on(&db, 3).await;
+    run(&rival, "rollback").await;
+    inserts.await.unwrap();
+    run(
+        &db,
+        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
+    )
+    .await;
+    let order = "select count(*) from jobs.jobs a join jobs.jobs b on b.kind = 'kept' and a.kind = 'b' and a.queue = 'q' and a.id > b.id";
+    assert_eq!(number(&db, order).await, 1, "this is what it is about");
+    assert_eq!(kept(&db).await, 1);
+    drop(holder);
+}
+
 #[tokio::test]
 async fn rows_that_come_without_the_extension_knowing_are_found_after_a_moment() {
     let cluster = quiet();

@@ -6,7 +6,7 @@
 //! trigger, a rule, a column, row security, an index of an expression), [`Table::open`] says no, and the caller runs an
 //! ordinary statement, which honours all of that.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,8 +30,10 @@ pub struct Shape {
     pub name: Name,
     /// the index of its primary key
     pub key: Name,
-    /// how many columns it has
-    pub columns: usize,
+    /// the types of its columns; invalid: whatever it is
+    pub columns: &'static [Oid],
+    /// how many of them are not null
+    pub not_null: usize,
     /// its partial indexes
     pub partial: &'static [Partial],
 }
@@ -44,6 +46,8 @@ type Holds = fn(&Row) -> bool;
 pub struct Table {
     relation: Relation,
     indexes: Vec<Index>,
+    /// rows may be deleted, as far as publications are concerned
+    may_delete: Cell<bool>,
 }
 
 struct Index {
@@ -173,17 +177,15 @@ impl Table {
             let mut table = Table {
                 relation,
                 indexes: Vec::with_capacity(4),
+                may_delete: Cell::new(false),
             };
             if !table.is_as_made(shape) {
                 return None;
             }
             let list = pg_sys::RelationGetIndexList(relation);
             for n in 0..pg_sys::list_length(list) {
-                // Nobody drops or builds an index of a table that is locked like this.
-                let index = pg_sys::RelationIdGetRelation(pg_sys::list_nth_oid(list, n));
-                if index.is_null() {
-                    return None;
-                }
+                // A lock of its own: there are commands that lock an index alone and move its file.
+                let index = pg_sys::index_open(pg_sys::list_nth_oid(list, n), lock);
                 let has = |attribute: u32| {
                     let row = (*index).rd_indextuple;
                     !pg_sys::heap_attisnull(row, attribute as i32, std::ptr::null_mut())
@@ -206,8 +208,18 @@ impl Table {
                     return None;
                 }
             }
-            Some(table)
+            table.has(&shape.key).then_some(table)
         }
+    }
+
+    /// Whether it has this index, and it can be relied on.
+    pub fn has(&self, index: &Name) -> bool {
+        let wanted = index.oid();
+        // SAFETY: open indexes.
+        let is = |index: &Index| unsafe {
+            (*index.relation).rd_id == wanted && (*(*index.relation).rd_index).indisvalid
+        };
+        self.indexes.iter().any(is)
     }
 
     /// Opens a table to be looked into along one index; `None`: it is not as it was made.
@@ -222,6 +234,7 @@ impl Table {
             let mut table = Table {
                 relation,
                 indexes: Vec::new(),
+                may_delete: Cell::new(false),
             };
             if !table.is_as_made(shape) {
                 return None;
@@ -234,7 +247,8 @@ impl Table {
                 relation,
                 holds: None,
             });
-            Some(table)
+            let is_of_table = (*(*relation).rd_index).indrelid == (*table.relation).rd_id;
+            (is_of_table && table.has(index)).then_some(table)
         }
     }
 
@@ -244,7 +258,15 @@ impl Table {
             let class = &*relation.rd_rel;
             let desc = &*relation.rd_att;
             let constraints = desc.constr;
-            desc.natts as usize == shape.columns
+            let columns = desc.attrs.as_slice(desc.natts as usize);
+            let is_right = |(column, wanted): (&pg_sys::FormData_pg_attribute, &Oid)| {
+                !column.attisdropped
+                    && (*wanted == pg_sys::InvalidOid || column.atttypid == *wanted)
+            };
+            columns.len() == shape.columns.len()
+                && columns.iter().zip(shape.columns).all(is_right)
+                && columns.iter().filter(|column| column.attnotnull).count() == shape.not_null
+                && !class.relhassubclass
                 && relation.trigdesc.is_null()
                 && relation.rd_rules.is_null()
                 && !class.relrowsecurity
@@ -375,6 +397,9 @@ impl Table {
         use pg_sys::TM_Result as Result;
         // SAFETY: the row is of this table; the outputs are plain.
         unsafe {
+            if !self.may_delete.replace(true) {
+                pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_DELETE);
+            }
             let mut failure = pg_sys::TM_FailureData::default();
             let mut tid = row.tid();
             let none = std::ptr::null_mut();
@@ -433,7 +458,7 @@ impl Drop for Table {
         // SAFETY: open since open().
         unsafe {
             for index in &self.indexes {
-                pg_sys::RelationClose(index.relation);
+                pg_sys::index_close(index.relation, pg_sys::NoLock as i32);
             }
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }

@@ -82,7 +82,8 @@ fn claim_directly(
         None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
         Some(kinds) => {
             table::make_visible();
-            let seen = Seen::now();
+            // As new as the walk: a job that was given another kind has another row in its lane.
+            let seen = lanes::seen();
             let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
             let wants = |id| {
                 let mut scan = scan.borrow_mut();

@@ -260,14 +260,17 @@ impl Direct {
     }
 }
 
-/// The jobs, ids ascending, are in their lanes.
+/// The jobs are in their lanes.
 fn put(jobs: &[(i64, &NewJob)]) {
     let mut last = None;
     for (id, job) in jobs {
+        let lane = (job.queue, job.priority);
         if job.state != State::Available {
             lanes::put_scheduled(job.queue, job.due_at());
-        } else if last.replace((job.queue, job.priority)) != Some((job.queue, job.priority)) {
+        } else if last.is_none_or(|(known, lowest)| known != lane || *id < lowest) {
+            // Those that follow in the same lane are above it, mostly.
             lanes::put_ready(job.queue, job.priority, *id);
+            last = Some((lane, *id));
         }
     }
 }

@@ -140,7 +140,7 @@ fn look_for_due(table: &Table, queue: &str, from: i64, now: i64) -> Option<Due> 
 
 /// What there is, also of transactions that are under way, which a floor has to stay below; above READ COMMITTED
 /// what the transaction sees.
-fn seen() -> Seen {
+pub fn seen() -> Seen {
     match table::is_read_committed() {
         true => Seen::dirty(),
         false => Seen::now(),

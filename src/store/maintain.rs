@@ -99,8 +99,6 @@ pub struct Old {
     pub key: Option<Key>,
     /// when it became final
     pub finalized_at: i64,
-    /// some attempt of it may have failed
-    pub may_have_errors: bool,
 }
 
 /// Final jobs of a state that became so after `since` and before `horizon`, but not these, locked, oldest first.
@@ -144,7 +142,6 @@ fn old(rows: &Tuples) -> Vec<Old> {
             id: rows.big(row, 1).expect("id"),
             key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
             finalized_at: rows.big(row, 3).expect("it is not null"),
-            may_have_errors: rows.bool(row, 4).expect("it is not null"),
         })
         .collect()
 }
@@ -173,7 +170,8 @@ pub fn erase_past_retention(
     if !table::is_read_committed() {
         return None;
     }
-    let finished = Table::open(&shapes::FINISHED)?;
+    let finished =
+        Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
     let jobs = Table::open(&shapes::JOB)?;
     table::make_visible();
     let (dirty, seen) = (Seen::dirty(), Seen::now());
@@ -215,7 +213,6 @@ pub fn erase_past_retention(
                 id,
                 key: None,
                 finalized_at,
-                may_have_errors: state != State::Completed || row.int(finished::ATTEMPT) > Some(1),
             });
         } else {
             continue;
@@ -253,17 +250,10 @@ fn erase_notes(jobs: &[Old]) {
     if jobs.is_empty() {
         return;
     }
-    // A job that was completed at its first attempt has not failed.
-    let failed: Vec<i64> = jobs
-        .iter()
-        .filter(|job| job.may_have_errors)
-        .map(|job| job.id)
-        .collect();
-    if !failed.is_empty() {
-        ERASE_ERRORS.execute(&[bigs(&failed)]);
-    }
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    ERASE_ANSWERS.execute(&[bigs(&ids)]);
+    for plan in [&ERASE_ERRORS, &ERASE_ANSWERS] {
+        plan.execute(&[bigs(&ids)]);
+    }
 }
 
 /// Deletes the rows of these jobs without a statement; those that somebody has changed meanwhile. `None`: the table is not
@@ -564,7 +554,7 @@ static EXPIRED_LEASE_OF: Plan = Plan::new(expired_leases!("= $3"), &[AT, INT8, I
 macro_rules! past_retention {
     ($queues:literal) => {
         concat!(
-            "SELECT f.job_id, j.unique_key, f.finalized_at, f.attempt > 1 OR f.state <> 'completed'
+            "SELECT f.job_id, j.unique_key, f.finalized_at
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
               WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
@@ -573,7 +563,7 @@ macro_rules! past_retention {
     };
 }
 static LOCK_FINAL: Plan = Plan::new(
-    "SELECT f.job_id, j.unique_key, f.finalized_at, f.attempt > 1 OR f.state <> 'completed'
+    "SELECT f.job_id, j.unique_key, f.finalized_at
        FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
       WHERE f.job_id = ANY ($1) ORDER BY f.job_id FOR UPDATE OF f SKIP LOCKED",
     &[INT8S],

@@ -1,7 +1,13 @@
 //! The tables that are read and written without statements, as their install script makes them (sql/20_tables.sql), and
 //! the numbers of their columns.
 
+use pgrx::pg_sys::{InvalidOid, Oid};
+
+use super::types::*;
 use crate::pg::table::{Name, Shape};
+
+/// Whatever type `jobs.state` has.
+const ENUM: Oid = InvalidOid;
 
 pub static JOB_SEQ: Name = Name::new(c"job_seq");
 pub static SCHEDULED_DUE: Name = Name::new(c"scheduled_due");
@@ -27,14 +33,18 @@ pub mod job {
 pub static JOB: Shape = Shape {
     name: Name::new(c"job"),
     key: Name::new(c"job_pkey"),
-    columns: 16,
+    columns: &[
+        INT8, AT, AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT,
+    ],
+    not_null: 7,
     partial: &[],
 };
 
 pub static UNIQUE_FOLDED: Shape = Shape {
     name: Name::new(c"unique_folded"),
     key: Name::new(c"unique_folded_pkey"),
-    columns: 2,
+    columns: &[BYTEA, INT8],
+    not_null: 2,
     partial: &[],
 };
 
@@ -46,14 +56,16 @@ pub mod claim {
 pub static UNIQUE_CLAIM: Shape = Shape {
     name: Name::new(c"unique_claim"),
     key: Name::new(c"unique_claim_pkey"),
-    columns: 3,
+    columns: &[BYTEA, INT8S, ATS],
+    not_null: 2,
     partial: &[],
 };
 
 pub static UNIQUE_RETURN: Shape = Shape {
     name: Name::new(c"unique_return"),
     key: Name::new(c"unique_return_pkey"),
-    columns: 3,
+    columns: &[BYTEA, INT8, INT8],
+    not_null: 3,
     partial: &[],
 };
 
@@ -69,7 +81,8 @@ pub mod ready {
 pub static READY: Shape = Shape {
     name: Name::new(c"ready"),
     key: Name::new(c"ready_pkey"),
-    columns: 7,
+    columns: &[INT8, INT8, AT, AT, INT4, INT2, TEXT],
+    not_null: 5,
     partial: &[
         ("ready_requeued", |row| {
             row.big(ready::SEQ) != row.big(ready::JOB_ID)
@@ -87,7 +100,8 @@ pub mod scheduled {
 pub static SCHEDULED: Shape = Shape {
     name: Name::new(c"scheduled"),
     key: Name::new(c"scheduled_pkey"),
-    columns: 6,
+    columns: &[INT8, AT, AT, INT4, ENUM, TEXT],
+    not_null: 5,
     partial: &[("scheduled_expires", |row| {
         row.big(scheduled::EXPIRES_AT).is_some()
     })],
@@ -108,7 +122,10 @@ pub mod running {
 pub static RUNNING: Shape = Shape {
     name: Name::new(c"running"),
     key: Name::new(c"running_pkey"),
-    columns: 14,
+    columns: &[
+        INT8, INT8, AT, AT, AT, AT, AT, AT, INT8, INT4, SPAN, TEXT, TEXT, JSONB,
+    ],
+    not_null: 6,
     partial: &[],
 };
 
@@ -116,13 +133,13 @@ pub mod finished {
     pub const JOB_ID: i32 = 1;
     pub const FINALIZED_AT: i32 = 2;
     pub const SCHEDULED_AT: i32 = 5;
-    pub const ATTEMPT: i32 = 7;
     pub const STATE: i32 = 8;
 }
 
 pub static FINISHED: Shape = Shape {
     name: Name::new(c"finished"),
     key: Name::new(c"finished_pkey"),
-    columns: 11,
+    columns: &[INT8, AT, INT8, AT, AT, AT, INT4, ENUM, TEXT, TEXT, JSONB],
+    not_null: 4,
     partial: &[],
 };

@@ -5,8 +5,11 @@
 //! group all that became final up to some moment have been dealt with. The worker notes that in shared memory, once
 //! its transaction has committed. It is a hint: it is forgotten after an hour, for jobs that were locked just then.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
 
 use super::wake;
 use crate::pg::time;
@@ -34,11 +37,14 @@ struct Pending {
     transaction: u32,
     group: u64,
     up_to: i64,
+    /// others are to know it
+    is_told: bool,
 }
 
 thread_local! {
     /// What the transaction under way has dealt with.
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Up to when the jobs of a group that became final were dealt with, also by this transaction.
@@ -52,9 +58,27 @@ pub fn up_to(group: u64) -> i64 {
     before.max(here.unwrap_or(NOTHING))
 }
 
-/// Notes that it is so up to this moment. Others learn of it if the transaction commits and is the worker's: only of
-/// those nothing is rolled back before that.
+/// Notes that it is so up to this moment, if the transaction commits. Only the worker's transactions are such that
+/// nothing of them is rolled back before that.
 pub fn note(group: u64, up_to: i64) {
+    // SAFETY: set for the life of the process.
+    if unsafe { !pg_sys::MyBgworkerEntry.is_null() } {
+        add(group, up_to, true);
+    }
+}
+
+/// For the rest of this transaction it counts as so up to this moment.
+pub fn pass_over(group: u64, up_to: i64) {
+    add(group, up_to, false);
+}
+
+fn add(group: u64, up_to: i64, is_told: bool) {
+    if !REGISTERED.replace(true) {
+        // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
+        unsafe {
+            pg_sys::RegisterSubXactCallback(Some(on_subtransaction_end), std::ptr::null_mut())
+        };
+    }
     let transaction = transaction();
     PENDING.with_borrow_mut(|pending| {
         pending.retain(|p| p.transaction == transaction && p.group != group);
@@ -62,18 +86,30 @@ pub fn note(group: u64, up_to: i64) {
             transaction,
             group,
             up_to,
+            is_told,
         });
     });
 }
 
+/// What was dealt with in a subtransaction that is rolled back is to be dealt with again.
+#[pg_guard]
+unsafe extern "C-unwind" fn on_subtransaction_end(
+    event: pg_sys::SubXactEvent::Type,
+    _own: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _argument: *mut std::ffi::c_void,
+) {
+    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
+        PENDING.with_borrow_mut(Vec::clear);
+    }
+}
+
 /// The transaction is over.
 pub fn end(is_committed: bool) {
-    // SAFETY: set for the life of the process.
-    let is_worker = unsafe { !pgrx::pg_sys::MyBgworkerEntry.is_null() };
     PENDING.with_borrow_mut(|pending| {
         for noted in pending.drain(..) {
             if is_committed
-                && is_worker
+                && noted.is_told
                 && let Some(slot) = wake::own_slot()
             {
                 slot.cleared.set(noted.group, noted.up_to);
@@ -85,7 +121,7 @@ pub fn end(is_committed: bool) {
 /// This session's counter of its transactions.
 fn transaction() -> u32 {
     // SAFETY: reads a variable.
-    unsafe { (*pgrx::pg_sys::MyProc).lxid }
+    unsafe { (*pg_sys::MyProc).lxid }
 }
 
 impl Cleared {

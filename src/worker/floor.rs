@@ -40,8 +40,10 @@ const LANES: usize = 8;
 const FORGOTTEN_AFTER: i64 = 10_000_000;
 /// Who finds too little looks without floors not more often, in microseconds ..
 const LOOK_AT_ALL_EVERY: i64 = 1_000_000;
-/// .. nor for more than this part of the time.
+/// .. nor for more than this part of the time ..
 const LOOK_AT_ALL_SHARE: i64 = 50;
+/// .. but then at least.
+const LOOK_AT_ALL_AT_LEAST: i64 = 10_000_000;
 
 /// Which jobs of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +78,8 @@ struct Queue {
     /// database, table and name as a number; 0: free
     key: AtomicU64,
     locked: AtomicBool,
+    /// of the first of some places: somebody is giving one of them away
+    settling: AtomicBool,
     used_at: AtomicI64,
     /// how often floors were lowered, or all forgotten
     lowered: AtomicU64,
@@ -101,6 +105,7 @@ pub fn register() {
         SHARED = Shared(std::array::from_fn(|_| Queue {
             key: AtomicU64::new(0),
             locked: AtomicBool::new(false),
+            settling: AtomicBool::new(false),
             used_at: AtomicI64::new(0),
             lowered: AtomicU64::new(0),
             look_at_all_at: AtomicI64::new(0),
@@ -226,13 +231,16 @@ impl Floors {
                 .compare_exchange(at, next, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
         };
-        now >= at && claim(at)
+        // The clock may have been put back.
+        let is_due = now >= at || at > now + LOOK_AT_ALL_AT_LEAST;
+        is_due && claim(at)
     }
 
     /// That took so long.
     pub fn looked_at_all(&self, took: Duration) {
         let took = took.as_micros() as i64;
-        let next = time::now() + (took * LOOK_AT_ALL_SHARE).max(LOOK_AT_ALL_EVERY);
+        let rest = (took * LOOK_AT_ALL_SHARE).clamp(LOOK_AT_ALL_EVERY, LOOK_AT_ALL_AT_LEAST);
+        let next = time::now() + rest;
         self.queue.look_at_all_at.store(next, Ordering::SeqCst);
     }
 
@@ -298,6 +306,12 @@ fn find(key: u64) -> Option<&'static Queue> {
 
 /// Gives a queue the place of one that is not used any more.
 fn settle(key: u64, now: i64) -> Option<&'static Queue> {
+    // One at a time, so that a queue settles in one place.
+    let settling = &places(key)[0].settling;
+    with_lock(settling, || find(key).or_else(|| settle_alone(key, now)))
+}
+
+fn settle_alone(key: u64, now: i64) -> Option<&'static Queue> {
     let used_at = |queue: &&Queue| queue.used_at.load(Ordering::Relaxed);
     let oldest = places(key).iter().min_by_key(used_at)?;
     let before = oldest.key.load(Ordering::SeqCst);
@@ -345,19 +359,23 @@ impl Queue {
         })
     }
 
-    /// Nobody holds the lock for longer than it takes to copy some numbers, and nobody can be ended meanwhile by less
-    /// than what makes all of the server start anew.
     fn with_lock<T>(&self, work: impl FnOnce() -> T) -> T {
-        let mut tries = 0u32;
-        while self.locked.swap(true, Ordering::Acquire) {
-            tries += 1;
-            if tries.is_multiple_of(100) {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
-        let done = work();
-        self.locked.store(false, Ordering::Release);
-        done
+        with_lock(&self.locked, work)
     }
+}
+
+/// Nobody holds a lock for longer than it takes to copy some numbers, and nobody can be ended meanwhile by less
+/// than what makes all of the server start anew.
+fn with_lock<T>(locked: &AtomicBool, work: impl FnOnce() -> T) -> T {
+    let mut tries = 0u32;
+    while locked.swap(true, Ordering::Acquire) {
+        tries += 1;
+        if tries.is_multiple_of(100) {
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+    }
+    let done = work();
+    locked.store(false, Ordering::Release);
+    done
 }

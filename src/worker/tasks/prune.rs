@@ -30,10 +30,12 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         let horizon = now.saturating_sub(group.kept);
         let found = group.prune(horizon, limit, &but);
         if found.done == found.of && but.is_empty() {
-            // So that the next round does not walk over what this one has deleted; others of the latest moment may be left.
-            let is_all = found.of < limit as usize;
-            let up_to = if is_all { horizon } else { found.latest - 1 };
-            cleared::note(group.id, up_to);
+            if found.of < limit as usize {
+                cleared::note(group.id, horizon);
+            } else {
+                // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
+                cleared::pass_over(group.id, found.latest - 1);
+            }
         }
         let done = found.done;
         pruned += done;
@@ -72,7 +74,6 @@ fn handle(thing: &Thing) -> bool {
             id: *id,
             key: place.unique_key,
             finalized_at: 0,
-            may_have_errors: true,
         }]) > 0
     } else {
         false
@@ -184,4 +185,46 @@ fn prune(jobs: Vec<Old>) -> usize {
     claims::forget_aside(&unique);
     maintain::reap_claims(&locks.locked, time::now());
     free.len()
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    fn number(sql: &str) -> i64 {
+        Spi::get_one(sql).expect(sql).expect(sql)
+    }
+
+    const PRUNED: &str = "SELECT rows FROM jobs.maintain() WHERE task = 'prune'";
+    const AGE: &str = "UPDATE jobs.finished SET finalized_at = now() - interval '100 days'";
+
+    #[pg_test]
+    fn errors_go_with_a_job_that_was_tried_again_from_the_beginning() {
+        let id = number("SELECT id FROM jobs.insert('k', queue => 'q')");
+        Spi::run("SELECT jobs.fail(id, token, 'e', retryable => false) FROM jobs.fetch('q', 1)")
+            .expect("fail");
+        Spi::run(&format!("SELECT jobs.retry({id}, reset => true)")).expect("retry");
+        Spi::run("SELECT jobs.complete(id, token) FROM jobs.fetch('q', 1)").expect("complete");
+        assert_eq!(number("SELECT count(*) FROM jobs.error"), 1);
+        Spi::run(AGE).expect("age");
+        assert_eq!(number(PRUNED), 1);
+        assert_eq!(number("SELECT count(*) FROM jobs.error"), 0);
+    }
+
+    #[pg_test]
+    fn what_is_rolled_back_is_pruned_again() {
+        // More than a round takes.
+        Spi::run("SELECT FROM jobs.insert_batch('k', array_fill('1'::jsonb, array[10010]), queue => 'q')").expect("insert");
+        for _ in 0..2 {
+            Spi::run("WITH f AS MATERIALIZED (SELECT id, token FROM jobs.fetch('q', 10000)) SELECT FROM jobs.complete_many(array(SELECT id FROM f), array(SELECT token FROM f))").expect("complete");
+        }
+        Spi::run(AGE).expect("age");
+        Spi::run(
+            "DO $$ BEGIN PERFORM jobs.maintain(); RAISE 'back'; EXCEPTION WHEN OTHERS THEN END $$",
+        )
+        .expect("rolled back");
+        assert_eq!(number("SELECT count(*) FROM jobs.finished"), 10010);
+        assert_eq!(number(PRUNED), 10010);
+    }
 }
