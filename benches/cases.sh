@@ -102,7 +102,7 @@ case_peers() {
     return
   fi
   renew
-  node "$HERE/peers.mjs" "$modules" "$SECONDS_EACH" "$(scaled 100000)" 3 >"$WORK/peers"
+  node "$HERE/peers.mjs" "$modules" "$SECONDS_EACH" "$(scaled 20000)" 3 >"$WORK/peers"
   cut -f 1 "$WORK/peers" | awk '!seen[$0]++' | while read -r name; do
     awk -F '\t' -v name="$name" '$1 == name { print $2, $3 }' "$WORK/peers" | ratio "$name" "-" jobs/s
   done

@@ -62,26 +62,29 @@ def table(lines):
 
 
 def main(results, docs):
-    read = lambda name: (results / name).read_text()
+    def read(name):
+        file = results / name
+        return file.read_text() if file.exists() else ""
+
     figures = []
     for name, (title, series) in PLOTS.items():
         lines = []
         for key, label in series:
-            file = results / f"series.{key}"
-            if file.exists():
-                points = [tuple(map(float, line.split()[:2])) for line in file.read_text().splitlines()]
+            points = [tuple(map(float, line.split()[:2])) for line in read(f"series.{key}").splitlines()]
+            if points:
                 lines.append((label, points))
-        (docs / f"performance-{name}.svg").write_text(plot(title, lines))
-        figures.append(f"![{title}](performance-{name}.svg)\n")
-    memory = "".join(
-        "| {} | {} |\n".format(*line.split("|")) for line in read("memory").splitlines()
-    )
+        if lines:
+            (docs / f"performance-{name}.svg").write_text(plot(title, lines))
+            figures.append(f"![{title}](performance-{name}.svg)\n")
+    memory = "".join("| {} | {} |\n".format(*line.split("|")) for line in read("memory").splitlines())
+    missing = read("missing").split()
     words = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     (docs / "performance.md").write_text(
         words.replace("@MACHINE@", "".join(f"* {line}\n" for line in read("machine").splitlines()))
         .replace("@TABLE@", table(read("table").splitlines()))
+        .replace("@MISSING@", f"Not measured in this run: {', '.join(missing)}.\n" if missing else "")
         .replace("@PLOTS@", "\n".join(figures))
-        .replace("@MEMORY@", "| function | kB |\n|---|---|\n" + memory)
+        .replace("@MEMORY@", "| function | kB |\n|---|---|\n" + memory if memory else "Not measured in this run.\n")
         .replace("@PLANS@", f"```\n{read('plans').rstrip()}\n```\n")
     )
 
