@@ -1,6 +1,6 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim, figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 life yardstick_sizes peers backlog notify storm wake one_key held held_retries prune memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake prune one_key held held_retries backlog peers memory)
 
 UNIQUE_OURS="select id from jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}');"
 UNIQUE_R1="insert into r1 (kind, args, unique_key)

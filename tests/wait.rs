@@ -290,7 +290,7 @@ async fn what_is_not_for_it_does_not_wake() {
     .await;
     run(
         &db,
-        "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp())",
+        "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() - interval '1 s')",
     )
     .await;
     run(&other, "select jobs.insert('k', queue => 'q')").await;
