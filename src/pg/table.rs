@@ -170,19 +170,8 @@ impl Table {
         // SAFETY: open relations are closed when this is dropped, or by Postgres after an error.
         unsafe {
             let lock = pg_sys::RowExclusiveLock as i32;
-            let relation = pg_sys::try_table_open(shape.name.oid(), lock);
-            if relation.is_null() {
-                return None;
-            }
-            let mut table = Table {
-                relation,
-                indexes: Vec::with_capacity(4),
-                may_delete: Cell::new(false),
-            };
-            if !table.is_as_made(shape) {
-                return None;
-            }
-            let list = pg_sys::RelationGetIndexList(relation);
+            let mut table = Table::open_alone(shape, lock)?;
+            let list = pg_sys::RelationGetIndexList(table.relation);
             for n in 0..pg_sys::list_length(list) {
                 // A lock of its own: there are commands that lock an index alone and move its file.
                 let index = pg_sys::index_open(pg_sys::list_nth_oid(list, n), lock);
@@ -227,18 +216,7 @@ impl Table {
         // SAFETY: as above.
         unsafe {
             let lock = pg_sys::AccessShareLock as i32;
-            let relation = pg_sys::try_table_open(shape.name.oid(), lock);
-            if relation.is_null() {
-                return None;
-            }
-            let mut table = Table {
-                relation,
-                indexes: Vec::new(),
-                may_delete: Cell::new(false),
-            };
-            if !table.is_as_made(shape) {
-                return None;
-            }
+            let mut table = Table::open_alone(shape, lock)?;
             let relation = pg_sys::try_index_open(index.oid(), lock);
             if relation.is_null() {
                 return None;
@@ -249,6 +227,22 @@ impl Table {
             });
             let is_of_table = (*(*relation).rd_index).indrelid == (*table.relation).rd_id;
             (is_of_table && table.has(index)).then_some(table)
+        }
+    }
+
+    /// Opens a table without its indexes, if it is as it was made.
+    unsafe fn open_alone(shape: &Shape, lock: i32) -> Option<Table> {
+        unsafe {
+            let relation = pg_sys::try_table_open(shape.name.oid(), lock);
+            if relation.is_null() {
+                return None;
+            }
+            let table = Table {
+                relation,
+                indexes: Vec::new(),
+                may_delete: Cell::new(false),
+            };
+            table.is_as_made(shape).then_some(table)
         }
     }
 

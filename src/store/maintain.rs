@@ -11,10 +11,9 @@ use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
 use super::shapes::{self, claim, finished, job};
-use super::spi::{Arg, Plan, Tuples, bigs, text};
+use super::spi::{Arg, Plan, Tuples, bigs, text, texts};
 use super::types::*;
 use crate::fault::{self, Fault};
-use crate::pg::array;
 use crate::pg::table::{self, Deleted, Seen, Shape, Table};
 
 /// Queues that have due jobs.
@@ -112,10 +111,7 @@ pub fn past_retention(
 ) -> Vec<Old> {
     let (plan, queues) = match queues {
         Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
-        Queues::AllBut(queues) => {
-            let queues: Vec<Arg> = queues.iter().map(|queue| text(queue)).collect();
-            (&PAST_RETENTION, Some(array::build(TEXT, &queues)))
-        }
+        Queues::AllBut(queues) => (&PAST_RETENTION, texts(queues)),
     };
     let args = [
         text(state.as_str()),

@@ -25,6 +25,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
+use super::spin::with_lock;
 use crate::pg::time;
 
 /// The lowest position.
@@ -362,20 +363,4 @@ impl Queue {
     fn with_lock<T>(&self, work: impl FnOnce() -> T) -> T {
         with_lock(&self.locked, work)
     }
-}
-
-/// Nobody holds a lock for longer than it takes to copy some numbers, and nobody can be ended meanwhile by less
-/// than what makes all of the server start anew.
-fn with_lock<T>(locked: &AtomicBool, work: impl FnOnce() -> T) -> T {
-    let mut tries = 0u32;
-    while locked.swap(true, Ordering::Acquire) {
-        tries += 1;
-        if tries.is_multiple_of(100) {
-            std::thread::yield_now();
-        }
-        std::hint::spin_loop();
-    }
-    let done = work();
-    locked.store(false, Ordering::Release);
-    done
 }

@@ -17,6 +17,7 @@ pub mod news;
 mod notify;
 mod process;
 mod shelf;
+mod spin;
 pub mod tasks;
 pub mod waiters;
 pub mod wake;

@@ -5,6 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::bounded::{Names, Numbers};
+use super::spin::with_lock;
 
 /// What there is to notify.
 pub struct Content {
@@ -82,20 +83,8 @@ impl Shelf {
         taken
     }
 
-    /// Nobody holds it for longer than it takes to copy a kilobyte, and nobody can be ended
-    /// meanwhile by less than what makes all of the server start anew.
     fn with(&self, work: impl FnOnce(&mut Content)) {
-        let mut tries = 0u32;
-        while self.busy.swap(true, Ordering::Acquire) {
-            tries += 1;
-            if tries.is_multiple_of(100) {
-                // Whoever holds it may not be running.
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
-        // SAFETY: only who has set `busy` is here.
-        work(unsafe { &mut *self.content.get() });
-        self.busy.store(false, Ordering::Release);
+        // SAFETY: only who has `busy` locked is here.
+        with_lock(&self.busy, || work(unsafe { &mut *self.content.get() }));
     }
 }
