@@ -623,6 +623,31 @@ async fn a_job_that_is_deleted_while_another_one_is_inserted_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn an_old_snapshot_with_a_claim_that_is_gone_shows_ones_own_too() {
+    let cluster = quiet();
+    let db = cluster.database("old").await;
+    for level in ["repeatable read", "serializable"] {
+        let (gone, _) = insert(&db, "k", AVAILABLE).await;
+        let old = cluster.connect("old").await;
+        old.batch_execute(&format!(
+            "begin isolation level {level}; select count(*) from jobs.job"
+        ))
+        .await
+        .unwrap();
+        db.batch_execute(&format!(
+            "select jobs.cancel({gone}); select jobs.delete({gone}); select jobs.maintain()"
+        ))
+        .await
+        .unwrap();
+        let (own, skipped) = insert(&old, "k", r#"["running"]"#).await;
+        assert!(!skipped, "by the old snapshot job {gone} is available");
+        let told = insert(&old, "k", AVAILABLE).await;
+        assert_eq!(told, (own, true), "the latest of both jobs, {level}");
+        old.batch_execute("rollback").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
     let cluster = quiet();
     let db = cluster.database("busy").await;

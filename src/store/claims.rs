@@ -421,13 +421,15 @@ macro_rules! look_columns {
         ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.released, h.return FROM "
     };
 }
+// An old snapshot may show two claims of one key: one that is gone by now, and one that this transaction has put in its
+// place. A plain join on a unique column would stop at the first.
 macro_rules! look_many {
     ($more:literal) => {
         concat!(
             "SELECT k.ord",
             look_columns!(),
             "unnest($1) WITH ORDINALITY AS k(key, ord)
-             JOIN jobs.unique_claim c ON c.key = k.key ",
+             CROSS JOIN LATERAL (SELECT u.* FROM jobs.unique_claim u WHERE u.key = k.key OFFSET 0) c ",
             holders!($more)
         )
     };
