@@ -840,3 +840,47 @@ async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
     assert!(!row.get::<_, bool>(1));
     other.batch_execute("commit").await.unwrap();
 }
+
+/// The pages that one cycle looks at in which a job is inserted under the same key, fetched and completed.
+async fn pages_of_a_cycle(db: &Client) -> i64 {
+    let mut pages = 0;
+    for call in [
+        r#"jobs.insert('k', unique_opts => '{"by_state": ["available", "running"]}')"#,
+        "jobs.fetch(max_jobs => 1) as f, jobs.complete(f.id, f.token)",
+    ] {
+        let sql = format!("explain (analyze, buffers, format json) select * from {call}");
+        let plan: serde_json::Value = scalar(db, &sql).await;
+        let plan = &plan[0]["Plan"];
+        assert_eq!(plan["Actual Rows"], 1, "{call}");
+        for blocks in ["Shared Hit Blocks", "Shared Read Blocks"] {
+            pages += plan[blocks].as_i64().unwrap();
+        }
+    }
+    pages
+}
+
+#[tokio::test]
+async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time() {
+    const CYCLES: usize = 3000;
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("autovacuum", "off")
+        .start();
+    let db = cluster.database("over").await;
+    let holder = cluster.connect("over").await;
+    holder
+        .batch_execute("begin isolation level repeatable read; select count(*) from jobs.job")
+        .await
+        .unwrap();
+    let mut pages = Vec::new();
+    for _ in 0..CYCLES {
+        pages.push(pages_of_a_cycle(&db).await);
+    }
+    let most = |pages: &[i64]| *pages.iter().max().unwrap();
+    let (first, last) = (most(&pages[20..200]), most(&pages[CYCLES - 200..]));
+    println!("{first} pages at first, {last} at the end");
+    assert!(
+        last < 2 * first,
+        "{first} pages at first, {last} at the end"
+    );
+}

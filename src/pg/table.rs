@@ -417,6 +417,70 @@ impl Table {
         }
     }
 
+    /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
+    /// leaves keys alone. Waits for whoever has it locked; whether it is still there then. For READ COMMITTED.
+    pub fn lock(&self, index: &Name, key: &[Key]) -> bool {
+        use pg_sys::{LockTupleMode, LockWaitPolicy, TM_Result};
+        make_visible();
+        // Kept while it waits, so that the row's place is given to no other one.
+        let seen = Seen::now();
+        let mut scan = self.scan(index, &seen, key.len()).backward();
+        scan.find(key);
+        let Some(mut tid) = scan.next().map(|row| row.tid()) else {
+            return false;
+        };
+        drop(scan);
+        // SAFETY: the row is of this table; the outputs are plain.
+        unsafe {
+            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
+            let mut failure = pg_sys::TM_FailureData::default();
+            let result = pg_sys::table_tuple_lock(
+                self.relation,
+                &mut tid,
+                seen.as_ptr(),
+                slot,
+                pg_sys::GetCurrentCommandId(true),
+                LockTupleMode::LockTupleNoKeyExclusive,
+                LockWaitPolicy::LockWaitBlock,
+                pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
+                &mut failure,
+            );
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            result == TM_Result::TM_Ok
+        }
+    }
+
+    /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in unique indexes stays as
+    /// it is.
+    pub fn update(&self, row: &Row, new: &NewRow) {
+        // SAFETY: both rows are of this table.
+        unsafe {
+            pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_UPDATE);
+            let slot = self.slot();
+            pg_sys::ExecStoreHeapTuple(new.0, slot, false);
+            let mut has_moved = Default::default();
+            let snapshot = pg_sys::GetActiveSnapshot();
+            let mut tid = row.tid();
+            pg_sys::simple_table_tuple_update(
+                self.relation,
+                &mut tid,
+                slot,
+                snapshot,
+                &mut has_moved,
+            );
+            if is_moved(has_moved) {
+                let updated = Row {
+                    slot,
+                    is_in_progress: false,
+                };
+                for index in &self.indexes {
+                    index.insert(self.relation, &updated, Duplicates::None);
+                }
+            }
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+        }
+    }
+
     /// Begins to scan the table along one of its indexes.
     pub fn scan<'a>(&'a self, index: &Name, seen: &'a Seen, keys: usize) -> Scan<'a> {
         let wanted = index.oid();
@@ -437,6 +501,7 @@ impl Table {
                     keys as i32,
                     0,
                 ),
+                direction: pg_sys::ScanDirection::ForwardScanDirection,
                 seen,
             }
         }
@@ -457,6 +522,18 @@ impl Drop for Table {
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }
     }
+}
+
+/// Whether an update needs new entries in the indexes.
+#[cfg(feature = "pg15")]
+fn is_moved(indexes: bool) -> bool {
+    indexes
+}
+
+/// Whether an update needs new entries in the indexes.
+#[cfg(not(feature = "pg15"))]
+fn is_moved(indexes: pg_sys::TU_UpdateIndexes::Type) -> bool {
+    indexes != pg_sys::TU_UpdateIndexes::TU_None
 }
 
 impl Index {
@@ -481,6 +558,7 @@ impl Index {
             }
             let check = match duplicates {
                 _ if !form.indisunique => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
+                Duplicates::None => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
                 Duplicates::Refuse => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
                 Duplicates::Tell => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
             };
@@ -509,6 +587,8 @@ enum Duplicates {
     Refuse,
     /// say so; waits for nobody
     Tell,
+    /// there cannot be any: nobody else has had the chance
+    None,
 }
 
 /// What became of a row that was to be deleted.
@@ -720,10 +800,18 @@ impl Key {
 pub struct Scan<'a> {
     scan: pg_sys::IndexScanDesc,
     slot: *mut pg_sys::TupleTableSlot,
+    direction: pg_sys::ScanDirection::Type,
     seen: &'a Seen,
 }
 
 impl Scan<'_> {
+    /// From the end of the index to its beginning. Of equal entries the last is mostly the youngest, and what a row was
+    /// before it was updated needs not be walked over.
+    pub fn backward(mut self) -> Self {
+        self.direction = pg_sys::ScanDirection::BackwardScanDirection;
+        self
+    }
+
     /// Begins anew with other keys, as many as before.
     pub fn find(&mut self, keys: &[Key]) {
         // SAFETY: the scan copies the keys; collation C is that of all our columns.
@@ -752,9 +840,8 @@ impl Scan<'_> {
 
     /// The next row.
     pub fn next(&mut self) -> Option<Row> {
-        let forward = pg_sys::ScanDirection::ForwardScanDirection;
         // SAFETY: the scan was begun; the slot is of its table.
-        let found = unsafe { pg_sys::index_getnext_slot(self.scan, forward, self.slot) };
+        let found = unsafe { pg_sys::index_getnext_slot(self.scan, self.direction, self.slot) };
         found.then_some(Row {
             slot: self.slot,
             is_in_progress: self.seen.is_in_progress(),

@@ -12,7 +12,8 @@ use super::shapes;
 use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
 use super::under;
-use crate::pg::table::{self, NewRow, Table};
+use crate::fault;
+use crate::pg::table::{self, NewRow, Seen, Table};
 use crate::pg::{array, dirty};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
@@ -137,7 +138,7 @@ pub struct Superseded {
     released: Vec<i64>,
 }
 
-/// New lists of keys that the caller has locked.
+/// New lists of keys that the caller has locked; what is put aside is so for what is listed.
 #[derive(Default)]
 pub struct Lists {
     listed: Vec<Listed>,
@@ -167,18 +168,56 @@ impl Lists {
     /// Writes them. Always writes the claims, so that a rival with an older snapshot gets 40001.
     /// Of the notes only those go that were looked at: others may have come since.
     pub fn write(&self) {
-        if !self.listed.is_empty() {
+        if !self.listed.is_empty() && self.write_directly().is_none() {
             let columns = listed_columns(&self.listed);
             SET_LISTS.execute(&columns);
             LISTED_AGAIN.execute(&columns[..2]);
+            execute_for(&PUT_ASIDE, &self.aside);
         }
-        for (plan, pairs) in [(&PUT_ASIDE, &self.aside), (&FORGET_RETURNS, &self.returns)] {
-            if !pairs.is_empty() {
-                let (keys, numbers) = columns(pairs);
-                plan.execute(&[Some(keys), Some(numbers)]);
+        execute_for(&FORGET_RETURNS, &self.returns);
+        forget_releases(&self.released);
+    }
+
+    /// The lists, and what is put aside, without statements; `None`: use statements.
+    fn write_directly(&self) -> Option<()> {
+        // An older snapshot may show a claim that is gone by now.
+        let claims = open().filter(|_| table::is_read_committed())?;
+        let aside = Table::open(&shapes::UNIQUE_FOLDED)?;
+        let mut lists: BTreeMap<Key, Vec<(i64, Option<i64>)>> = BTreeMap::new();
+        for job in &self.listed {
+            lists
+                .entry(job.key)
+                .or_default()
+                .push((job.id, job.hold_ends_at));
+        }
+        table::make_visible();
+        let seen = Seen::now();
+        let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
+        for (key, jobs) in &mut lists {
+            pgrx::check_for_interrupts!();
+            jobs.sort_unstable();
+            scan.find(&[key_is(*key)]);
+            if let Some(found) = scan.next() {
+                claims.update(&found, &row(&claims, *key, jobs));
             }
         }
-        forget_releases(&self.released);
+        drop(scan);
+        let mut scan = aside.scan(&shapes::UNIQUE_FOLDED.key, &seen, 2);
+        for job in &self.listed {
+            pgrx::check_for_interrupts!();
+            scan.find(&[key_is(job.key), table::Key::big(2, job.id)]);
+            if let Some(found) = scan.next() {
+                aside.delete(&found, true);
+            }
+        }
+        drop(scan);
+        drop(seen);
+        for (key, id) in &self.aside {
+            pgrx::check_for_interrupts!();
+            aside.insert_unless_taken(&aside.row(&[bytes(*key), Some(Datum::from(*id))]));
+        }
+        table::make_visible();
+        Some(())
     }
 }
 
@@ -194,15 +233,22 @@ pub struct Listed {
 
 /// What a claim lists; `None` if the key has no claim. Takes no lock.
 pub fn look(key: Key) -> Option<Found> {
-    match under::listed(key) {
+    let listed = match fault::reads_outer_snapshot() {
+        true => Err(()),
+        false => under::listed(key),
+    };
+    match listed {
         Ok(listed) => listed.map(Found::of),
-        Err(()) => look_many(&[key]).remove(&key),
+        Err(()) => look_by(&LOOK_MANY, &[key]).remove(&key),
     }
 }
 
 /// What the claims of some keys list; keys without a claim are left out. Takes no lock.
 pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
-    look_by(&LOOK_MANY, keys)
+    match keys {
+        [key] => look(*key).map(|found| (*key, found)).into_iter().collect(),
+        _ => look_by(&LOOK_MANY, keys),
+    }
 }
 
 /// All that stands under some keys, also what was put aside. Takes no lock.
@@ -226,9 +272,9 @@ fn look_by(plan: &Plan, keys: &[Key]) -> BTreeMap<Key, Found> {
 /// inserted. All sessions give keys in ascending order, so that they cannot deadlock.
 /// `is_taken` says which keys are known to have one.
 pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
-    // Mostly all are new. From the first on that is not, in order, by a statement, which waits and locks.
-    let (new, rest) = claims.split_at(claim_while_new(claims, is_taken));
-    let mut fresh: BTreeSet<Key> = new.iter().map(|claim| claim.key).collect();
+    let mut fresh = BTreeSet::new();
+    // From the first on that somebody is just inserting or deleting, in order, by a statement, which waits for that.
+    let rest = &claims[claim_or_lock_directly(claims, is_taken, &mut fresh)..];
     if !rest.is_empty() {
         let inserted = CLAIM_OR_LOCK.run(&listed_columns(rest), |rows| {
             let key = |row| rows.bytes(row, 1).expect("keys are not null");
@@ -240,24 +286,31 @@ pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTre
     fresh
 }
 
-/// Inserts claims up to the first whose key has one already; how many.
-fn claim_while_new(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> usize {
+/// How many it could do, from the first on; adds those that were inserted.
+fn claim_or_lock_directly(
+    claims: &[Listed],
+    is_taken: impl Fn(&Key) -> bool,
+    fresh: &mut BTreeSet<Key>,
+) -> usize {
     let Some(table) = open() else {
         return 0;
     };
-    let is_new = |claim: &&Listed| {
+    let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
-        !is_taken(&claim.key) && table.insert_unless_taken(&row(&table, claim))
+        if !is_taken(&claim.key) && table.insert_unless_taken(&new_row(&table, claim)) {
+            return fresh.insert(claim.key);
+        }
+        table::is_read_committed() && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
     };
-    let new = claims.iter().take_while(is_new).count();
+    let done = claims.iter().take_while(claim_or_lock).count();
     table::make_visible();
-    new
+    done
 }
 
 /// Inserts one claim; whether the key had none.
 pub fn claim_if_new(claim: &Listed) -> Option<bool> {
     let table = open()?;
-    Some(table.insert_unless_taken(&row(&table, claim)))
+    Some(table.insert_unless_taken(&new_row(&table, claim)))
 }
 
 /// The table of claims, to write to it without a statement. A serializable transaction is better off with a statement, which
@@ -269,11 +322,21 @@ fn open() -> Option<Table> {
         .flatten()
 }
 
-fn row(claims: &Table, claim: &Listed) -> NewRow {
-    let hold_ends_at = claim
-        .hold_ends_at
-        .map(|at| array::build(AT, &[Some(Datum::from(at))]));
-    claims.row(&[bytes(claim.key), bigs(&[claim.id]), hold_ends_at])
+fn new_row(claims: &Table, claim: &Listed) -> NewRow {
+    row(claims, claim.key, &[(claim.id, claim.hold_ends_at)])
+}
+
+/// A claim that lists these jobs, with the ends of their holds.
+fn row(claims: &Table, key: Key, jobs: &[(i64, Option<i64>)]) -> NewRow {
+    let ids: Vec<i64> = jobs.iter().map(|(id, _)| *id).collect();
+    let ends: Vec<Arg> = jobs.iter().map(|(_, at)| at.map(Datum::from)).collect();
+    let some_hold = ends.iter().any(Option::is_some);
+    let hold_ends_at = some_hold.then(|| array::build(AT, &ends));
+    claims.row(&[bytes(key), bigs(&ids), hold_ends_at])
+}
+
+fn key_is(key: Key) -> table::Key {
+    table::Key::bytes(1, bytes(key).expect("keys are not null"))
 }
 
 /// Whether somebody else is at work on a key right now: its claim is locked, or is being
@@ -299,10 +362,7 @@ pub fn come_back(key: Key, id: i64, now: i64) {
 
 /// Forgets jobs that were put aside and are being deleted. The caller has locked their claims.
 pub fn forget_aside(pairs: &[(Key, i64)]) {
-    if !pairs.is_empty() {
-        let (keys, ids) = columns(pairs);
-        LISTED_AGAIN.execute(&[Some(keys), Some(ids)]);
-    }
+    execute_for(&LISTED_AGAIN, pairs);
 }
 
 /// Ends the holds of jobs before they run out at the times beside them. Never waits, whoever has
@@ -367,6 +427,14 @@ pub(super) fn key_array(keys: &[Key]) -> Datum {
         BYTEA,
         &keys.iter().map(|key| bytes(*key)).collect::<Vec<_>>(),
     )
+}
+
+/// Runs a statement for some keys and numbers.
+fn execute_for(plan: &Plan, pairs: &[(Key, i64)]) {
+    if !pairs.is_empty() {
+        let (keys, numbers) = columns(pairs);
+        plan.execute(&[Some(keys), Some(numbers)]);
+    }
 }
 
 fn columns(pairs: &[(Key, i64)]) -> (Datum, Datum) {

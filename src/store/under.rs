@@ -22,7 +22,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     let key = key.0.as_slice().into_datum().expect("keys are not null");
     table::make_visible();
     let seen = Seen::now();
-    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
+    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
     scan.find(&[By::bytes(1, key)]);
     let Some(found) = scan.next() else {
         return Ok(None);
