@@ -481,6 +481,45 @@ impl Table {
         }
     }
 
+    /// Hands over all rows, in no order.
+    pub fn for_each(&self, seen: &Seen, mut work: impl FnMut(&Row)) {
+        // SAFETY: the table is open, and the snapshot lives as long as the scan.
+        unsafe {
+            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
+            let none = std::ptr::null_mut();
+            let scan = pg_sys::table_beginscan(self.relation, seen.as_ptr(), 0, none);
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::table_scan_getnextslot(scan, forward, slot) {
+                pgrx::check_for_interrupts!();
+                work(&Row {
+                    slot,
+                    is_in_progress: seen.is_in_progress(),
+                });
+            }
+            pg_sys::table_endscan(scan);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+        }
+    }
+
+    /// The first text in an index's first column that is above this one, of whatever row, be it one that is gone.
+    pub fn first_above(&self, index: &Name, text: Datum) -> Option<String> {
+        let seen = Seen::now();
+        let mut scan = self.scan(index, &seen, 1);
+        // SAFETY: the scan is this function's own; the entry lives as long as it stays where it is.
+        unsafe {
+            (*scan.scan).xs_want_itup = true;
+            scan.find(&[Key::text_above(1, text)]);
+            if pg_sys::index_getnext_tid(scan.scan, scan.direction).is_null() {
+                return None;
+            }
+            let mut values = [Datum::null(); pg_sys::INDEX_MAX_KEYS as usize];
+            let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+            let (entry, desc) = ((*scan.scan).xs_itup, (*scan.scan).xs_itupdesc);
+            pg_sys::index_deform_tuple(entry, desc, values.as_mut_ptr(), nulls.as_mut_ptr());
+            String::from_datum(values[0], nulls[0])
+        }
+    }
+
     /// Begins to scan the table along one of its indexes.
     pub fn scan<'a>(&'a self, index: &Name, seen: &'a Seen, keys: usize) -> Scan<'a> {
         let wanted = index.oid();
@@ -692,6 +731,16 @@ impl Key {
             column,
             pg_sys::BTEqualStrategyNumber,
             pg_sys::F_TEXTEQ,
+            value,
+        )
+    }
+
+    /// Text above this.
+    pub fn text_above(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterStrategyNumber,
+            pg_sys::F_TEXT_GT,
             value,
         )
     }

@@ -246,6 +246,7 @@ pub fn look(key: Key) -> Option<Found> {
 /// What the claims of some keys list; keys without a claim are left out. Takes no lock.
 pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
     match keys {
+        [] => BTreeMap::new(),
         [key] => look(*key).map(|found| (*key, found)).into_iter().collect(),
         _ => look_by(&LOOK_MANY, keys),
     }

@@ -12,6 +12,7 @@ use super::{claims, lanes, limits};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::table::{self, Key, Seen, Table};
 use crate::pg::{array, time};
+use crate::worker::leases;
 
 /// What an attempt may take where a job says nothing.
 const MINUTE: Interval = Interval::of_micros(60_000_000);
@@ -46,6 +47,7 @@ struct Claimed {
     id: i64,
     /// until when it held its key, which it gives back at its start
     hold_ends_at: Option<i64>,
+    lease_ends_at: i64,
 }
 
 /// Claims up to as many jobs of a queue as there are tokens, and gives back the keys that
@@ -58,6 +60,9 @@ pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit
         .filter_map(|claimed| Some((claimed.id, claimed.hold_ends_at?)))
         .collect();
     claims::release_holds(&held);
+    if let Some(first) = claimed.iter().map(|claimed| claimed.lease_ends_at).min() {
+        leases::noted(first);
+    }
     if let Some(slots) = room.slots {
         let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.id).collect();
         limits::occupy(slots, &ids);
@@ -171,6 +176,7 @@ fn claim_directly(
         claimed.push(Claimed {
             id: taken.job_id,
             hold_ends_at: holds_until("start"),
+            lease_ends_at: lease_ends,
         });
     }
     running.insert(&started);
@@ -187,6 +193,7 @@ fn claim_by_statement(
     room: &Room,
     emit: Emit,
 ) -> Vec<Claimed> {
+    const LEASE_ENDS_AT: i32 = 14;
     const HOLD_ENDS_AT: i32 = 16;
     let mut args = vec![
         text(queue),
@@ -212,6 +219,7 @@ fn claim_by_statement(
                 Claimed {
                     id: rows.big(row, 1).expect("ids are not null"),
                     hold_ends_at: rows.big(row, HOLD_ENDS_AT),
+                    lease_ends_at: rows.big(row, LEASE_ENDS_AT).expect("it is not null"),
                 }
             })
             .collect()
@@ -225,6 +233,7 @@ pub fn has_due(queue: &str, now: i64) -> bool {
 }
 
 /// Which scheduled jobs are looked at.
+#[derive(Clone, Copy)]
 pub enum Reach {
     /// all of them
     All,

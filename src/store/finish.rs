@@ -13,6 +13,7 @@ use super::{claims, limits};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::table::{self, Deleted, Key, Row, Scan, Seen, Table};
 use crate::pg::time;
+use crate::worker::leases;
 
 /// Completes a job; whether the token was current.
 pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
@@ -211,9 +212,12 @@ pub fn heartbeat_many(
     })
 }
 
+/// A lease that was renewed.
 fn read_lease(rows: &Tuples, row: usize) -> Lease {
+    let expires_at = rows.big(row, 1).expect("lease");
+    leases::noted(expires_at);
     Lease {
-        expires_at: rows.big(row, 1).expect("lease"),
+        expires_at,
         deadline_at: rows.big(row, 2),
         cancel_requested: rows.bool(row, 3).expect("flag"),
     }

@@ -8,6 +8,7 @@ use pgrx::pg_sys::Datum;
 use super::shapes::{self, ready, scheduled};
 use crate::fault::{self, Fault};
 use crate::pg::table::{self, Deleted, Key, Seen, Table};
+use crate::pg::time;
 use crate::worker::floor::{self, Floors, Lane};
 
 /// A floor is worth something where it takes longer than this to find the first row. Where there is little to walk over,
@@ -75,20 +76,38 @@ pub fn scheduled_from(queue: &str) -> i64 {
     floors.map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled))
 }
 
+/// The queues that have scheduled jobs, or had some of late; `None`: use a statement.
+pub fn scheduled_queues() -> Option<Vec<String>> {
+    let table = open_scheduled()?;
+    let mut queues: Vec<String> = Vec::new();
+    loop {
+        pgrx::check_for_interrupts!();
+        let last = queues.last().map_or("", String::as_str).into_datum();
+        let last = last.expect("it is not null");
+        match table.first_above(&shapes::SCHEDULED_DUE, last) {
+            Some(queue) => queues.push(queue),
+            None => return Some(queues),
+        }
+    }
+}
+
+/// When the first scheduled job of a queue is due; `None`: use a statement.
+pub fn first_due(queue: &str) -> Option<Option<i64>> {
+    let table = open_scheduled()?;
+    let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
+    let found = look_from_floor(&table, queue, floors.as_ref(), i64::MAX);
+    Some(found.map(|found| found.lowest))
+}
+
 /// Whether a queue has jobs that are due but not yet ready; `None`: use a statement.
 pub fn has_due(queue: &str, now: i64) -> Option<bool> {
-    let table = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_DUE)?;
-    let Some(floors) = floor::of(shapes::SCHEDULED.name.oid(), queue) else {
-        return Some(look_for_due(&table, queue, floor::LOWEST, now).is_some());
+    let table = open_scheduled()?;
+    let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
+    let found = look_from_floor(&table, queue, floors.as_ref(), now);
+    let Some(floors) = floors else {
+        return Some(found.is_some());
     };
     let from = floors.of(Lane::Scheduled);
-    let may_raise = table::is_read_committed() && !table::has_written();
-    let begun = Instant::now();
-    let found = look_for_due(&table, queue, from, now);
-    if may_raise && begun.elapsed() > WORTH_A_FLOOR {
-        let position = found.as_ref().map_or(now, |found| found.lowest);
-        floors.nothing_below(Lane::Scheduled, position);
-    }
     let is_there = |found: Option<Due>| found.is_some_and(|found| found.is_there);
     if !is_there(found) && from > floor::LOWEST && floors.may_look_at_all() {
         let begun = Instant::now();
@@ -101,6 +120,25 @@ pub fn has_due(queue: &str, now: i64) -> Option<bool> {
         }
     }
     Some(is_there(found))
+}
+
+fn open_scheduled() -> Option<Table> {
+    Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_DUE)
+}
+
+/// What is due until then, from the floor on, which it raises.
+fn look_from_floor(table: &Table, queue: &str, floors: Option<&Floors>, until: i64) -> Option<Due> {
+    let Some(floors) = floors else {
+        return look_for_due(table, queue, floor::LOWEST, until);
+    };
+    let may_raise = table::is_read_committed() && !table::has_written();
+    let begun = Instant::now();
+    let found = look_for_due(table, queue, floors.of(Lane::Scheduled), until);
+    if may_raise && begun.elapsed() > WORTH_A_FLOOR {
+        let position = found.map_or_else(|| until.min(time::now()), |found| found.lowest);
+        floors.nothing_below(Lane::Scheduled, position);
+    }
+    found
 }
 
 /// What is due of a queue.

@@ -10,11 +10,22 @@ use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
-use super::shapes::{self, claim, finished, job};
+use super::shapes::{self, claim, finished, job, running};
 use super::spi::{Arg, Plan, Tuples, bigs, text, texts};
 use super::types::*;
+use super::{fetch, lanes};
 use crate::fault::{self, Fault};
 use crate::pg::table::{self, Deleted, Seen, Shape, Table};
+use crate::worker::leases;
+
+/// Queues that have due jobs, as far as they may be left from their floors on.
+pub fn queues_with_due_from_floor(now: i64) -> Vec<String> {
+    let Some(mut queues) = lanes::scheduled_queues() else {
+        return queues_with_due(now);
+    };
+    queues.retain(|queue| fetch::has_due(queue, now));
+    queues
+}
 
 /// Queues that have due jobs.
 pub fn queues_with_due(now: i64) -> Vec<String> {
@@ -65,10 +76,14 @@ pub enum Leases<'a> {
 }
 
 /// Leases that ran out, oldest ids first.
-pub fn expired_leases(now: i64, limit: i64, leases: &Leases) -> Vec<Expired> {
-    let (plan, whose) = match leases {
-        Leases::Of(id) => (&EXPIRED_LEASE_OF, big(*id)),
-        Leases::But(ids) => (&EXPIRED_LEASES, bigs(ids)),
+pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
+    let (plan, whose) = match whose {
+        Leases::Of(id) => (&EXPIRED_LEASES_OF, bigs(&[*id])),
+        Leases::But(but) => match find_expired(now, but) {
+            Some(ids) if ids.is_empty() => return Vec::new(),
+            Some(ids) => (&EXPIRED_LEASES_OF, bigs(&ids)),
+            None => (&EXPIRED_LEASES, bigs(but)),
+        },
     };
     plan.run(&[big(now), big(limit), whose], |rows| {
         (0..rows.len())
@@ -79,6 +94,40 @@ pub fn expired_leases(now: i64, limit: i64, leases: &Leases) -> Vec<Expired> {
             })
             .collect()
     })
+}
+
+/// Jobs whose leases ran out, but not these; `None`: use a statement.
+fn find_expired(now: i64, but: &[i64]) -> Option<Vec<i64>> {
+    if leases::none_before().is_some_and(|until| until > now) {
+        return Some(Vec::new());
+    }
+    let mut expired = Vec::new();
+    read_leases(|id, ends_at| {
+        if ends_at <= now && !but.contains(&id) {
+            expired.push(id);
+        }
+    })?;
+    expired.sort_unstable();
+    Some(expired)
+}
+
+/// Hands over all jobs that run and the ends of their leases, but those that somebody is just writing; when the first of
+/// all ends. `None`: use a statement.
+fn read_leases(mut work: impl FnMut(i64, i64)) -> Option<Option<i64>> {
+    let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
+    table::make_visible();
+    let seen = lanes::seen();
+    Some(leases::read_with(|| {
+        let mut first = None;
+        table.for_each(&seen, |row| {
+            let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
+            first = Some(first.map_or(ends_at, |first: i64| first.min(ends_at)));
+            if !row.is_in_progress {
+                work(row.big(running::JOB_ID).expect("it is not null"), ends_at);
+            }
+        });
+        first
+    }))
 }
 
 /// Which queues' jobs are meant.
@@ -438,7 +487,25 @@ pub fn oldest_final(state: State, since: i64) -> Option<i64> {
 /// When something will be due next for maintenance, but for final jobs. What is only to be cleared away can
 /// wait for the next pass.
 pub fn next_due() -> Option<i64> {
-    NEXT_DUE.run(&[], |rows| rows.big(0, 1))
+    let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
+    let lease = match leases::none_before() {
+        Some(at) => Some(at),
+        None => read_leases(|_, _| ()).unwrap_or_else(|| next(&NEXT_LEASE)),
+    };
+    let scheduled = next_scheduled().unwrap_or_else(|| next(&NEXT_SCHEDULED));
+    [lease, scheduled, next(&NEXT_OTHER)]
+        .into_iter()
+        .flatten()
+        .min()
+}
+
+/// When the first scheduled job is due; `None`: use a statement.
+fn next_scheduled() -> Option<Option<i64>> {
+    let mut next = None;
+    for queue in lanes::scheduled_queues()? {
+        next = next.into_iter().chain(lanes::first_due(&queue)?).min();
+    }
+    Some(next)
 }
 
 fn big(value: i64) -> Arg {
@@ -545,7 +612,7 @@ macro_rules! expired_leases {
     };
 }
 static EXPIRED_LEASES: Plan = Plan::new(expired_leases!("<> ALL ($3)"), &[AT, INT8, INT8S]);
-static EXPIRED_LEASE_OF: Plan = Plan::new(expired_leases!("= $3"), &[AT, INT8, INT8]);
+static EXPIRED_LEASES_OF: Plan = Plan::new(expired_leases!("= ANY ($3)"), &[AT, INT8, INT8S]);
 
 macro_rules! past_retention {
     ($queues:literal) => {
@@ -670,17 +737,20 @@ static FORGET_RELEASES: Plan = Plan::new(
     &[AT, INT8],
 );
 
-static NEXT_DUE: Plan = Plan::new(
+static NEXT_SCHEDULED: Plan = Plan::new(
     concat!(
         scheduled_queues!(),
-        "SELECT LEAST(
-           (SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
-              FROM q WHERE q.queue IS NOT NULL),
-           (SELECT min(lease_expires_at) FROM jobs.running),
-           (SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL),
-           (SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL),
-           (SELECT min(next_run_at) FROM jobs.periodic_schedule))"
+        "SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
+           FROM q WHERE q.queue IS NOT NULL"
     ),
+    &[],
+);
+static NEXT_LEASE: Plan = Plan::new("SELECT min(lease_expires_at) FROM jobs.running", &[]);
+static NEXT_OTHER: Plan = Plan::new(
+    "SELECT LEAST(
+       (SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL),
+       (SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL),
+       (SELECT min(next_run_at) FROM jobs.periodic_schedule))",
     &[],
 );
 static OLDEST_FINAL: Plan = Plan::new(

@@ -108,8 +108,10 @@ pub static SCHEDULED: Shape = Shape {
 };
 
 pub mod running {
+    pub const JOB_ID: i32 = 1;
     pub const TOKEN: i32 = 2;
     pub const ATTEMPTED_AT: i32 = 3;
+    pub const LEASE_EXPIRES_AT: i32 = 4;
     pub const SCHEDULED_AT: i32 = 6;
     pub const HOLD_ENDS_AT: i32 = 7;
     pub const CANCEL_REQUESTED_AT: i32 = 8;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::wake;
+use super::{process, wake};
 use crate::pg::time;
 
 /// Nothing has been cleared away.
@@ -61,8 +61,7 @@ pub fn up_to(group: u64) -> i64 {
 /// Notes that it is so up to this moment, if the transaction commits. Only the worker's transactions are such that
 /// nothing of them is rolled back before that.
 pub fn note(group: u64, up_to: i64) {
-    // SAFETY: set for the life of the process.
-    if unsafe { !pg_sys::MyBgworkerEntry.is_null() } {
+    if process::is_worker() {
         add(group, up_to, true);
     }
 }

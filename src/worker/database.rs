@@ -41,7 +41,7 @@ enum Leave {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
-    process::handle_signals();
+    process::begin();
     let database = Oid::from(database.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
     for (name, value) in [

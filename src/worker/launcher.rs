@@ -46,7 +46,7 @@ struct Known {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
-    process::handle_signals();
+    process::begin();
     BackgroundWorker::connect_worker_to_spi(None, None);
     process::apply_log_level();
     wake::attend_as_launcher();

@@ -1,5 +1,6 @@
 //! What every background process here needs: signals, sleep, transactions that end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pgrx::pg_sys::panic::CaughtError;
@@ -15,8 +16,16 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Installs the signal handlers and lets signals in.
-pub fn handle_signals() {
+/// Whether this is one of our processes, and not somebody's session.
+pub fn is_worker() -> bool {
+    OWN.load(Ordering::Relaxed)
+}
+
+static OWN: AtomicBool = AtomicBool::new(false);
+
+/// Begins to be one: installs the signal handlers and lets signals in.
+pub fn begin() {
+    OWN.store(true, Ordering::Relaxed);
     // SAFETY: called once at the start of a background worker, with signals blocked.
     unsafe {
         pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(die));

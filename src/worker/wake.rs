@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::cleared::{self, Cleared};
+use super::leases::Leases;
 use super::shelf::Shelf;
 use super::{news, tasks, waiters};
 use crate::settings;
@@ -37,6 +38,8 @@ pub struct Slot {
     pub to_notify: Shelf,
     /// how far final jobs were cleared away
     pub cleared: Cleared,
+    /// until when no lease runs out
+    pub leases: Leases,
     /// the latest runs of its tasks that found nothing to do
     idle_runs: [LastRun; tasks::ALL.len()],
 }
@@ -101,6 +104,7 @@ pub fn register() {
                 next_due: AtomicI64::new(NEVER),
                 to_notify: Shelf::new(),
                 cleared: Cleared::new(),
+                leases: Leases::unknown(),
                 idle_runs: std::array::from_fn(|_| LastRun::never()),
             }),
         }
@@ -221,6 +225,7 @@ pub fn keep_only(databases: &[Oid]) {
             slot.next_due.store(NEVER, Ordering::SeqCst);
             slot.to_notify.take();
             slot.cleared.clear();
+            slot.leases.forget();
             for run in &slot.idle_runs {
                 run.at.store(0, Ordering::SeqCst);
             }

@@ -5,7 +5,7 @@ use crate::pg::time;
 use crate::store::fetch::{self, Reach};
 use crate::store::{maintain, place};
 use crate::transition;
-use crate::worker::news;
+use crate::worker::{news, process};
 
 pub const TASK: Task = Task {
     name: "schedule",
@@ -16,8 +16,13 @@ pub const TASK: Task = Task {
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut promoted = 0;
-    for queue in &maintain::queues_with_due(now) {
-        let due = fetch::promote_due(queue, now, limit, &but, Reach::All);
+    // The worker begins where it has been before; who calls `jobs.maintain()` gets all.
+    let (queues, reach) = match process::is_worker() {
+        true => (maintain::queues_with_due_from_floor(now), Reach::FromFloor),
+        false => (maintain::queues_with_due(now), Reach::All),
+    };
+    for queue in &queues {
+        let due = fetch::promote_due(queue, now, limit, &but, reach);
         if due > 0 {
             news::available(queue);
         }

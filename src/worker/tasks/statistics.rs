@@ -10,7 +10,7 @@ use crate::pg::time;
 use crate::store::count::{Counts, Kept, PLACES, Place, Position};
 use crate::store::extension::{self, Extension};
 use crate::store::spi::Snapshot;
-use crate::worker::wake;
+use crate::worker::{process, wake};
 
 pub const TASK: Task = Task {
     name: "statistics",
@@ -41,7 +41,17 @@ struct Counting {
     changes: i64,
 }
 
+/// What was found when it was last looked whether a table is long.
+#[derive(Clone, Copy)]
+struct Length {
+    is_long: bool,
+    at: i64,
+    /// in microseconds
+    took: i64,
+}
+
 thread_local! {
+    static LENGTHS: RefCell<[Option<Length>; PLACES.len()]> = const { RefCell::new([None; PLACES.len()]) };
     static COUNTING: RefCell<Option<Counting>> = const { RefCell::new(None) };
 }
 
@@ -68,8 +78,8 @@ fn run() -> Round {
 /// Finds a table that is to be counted.
 fn begin(extension: Oid) -> Round {
     let mut forgotten = 0;
-    for place in &PLACES {
-        if !place.is_long(Snapshot::Own) {
+    for (number, place) in PLACES.iter().enumerate() {
+        if !is_long(number, place) {
             forgotten += usize::from(place.kept(Snapshot::Own).is_some() && place.forget());
             continue;
         }
@@ -94,6 +104,24 @@ fn begin(extension: Oid) -> Round {
         rows: forgotten,
         ..Round::default()
     }
+}
+
+/// Whether a table is long. Where that takes its time, because of many dead rows, the worker does not look each time.
+fn is_long(number: usize, place: &Place) -> bool {
+    let begun = time::now();
+    let known = LENGTHS.with_borrow(|lengths| lengths[number]);
+    let is_fresh = |known: &Length| {
+        let pause = known.took.saturating_mul(PAUSE_PER_WORK);
+        process::is_worker() && (0..pause).contains(&(begun - known.at))
+    };
+    if let Some(known) = known.filter(is_fresh) {
+        return known.is_long;
+    }
+    let is_long = place.is_long(Snapshot::Own);
+    let at = time::now();
+    let took = at - begun;
+    LENGTHS.with_borrow_mut(|lengths| lengths[number] = Some(Length { is_long, at, took }));
+    is_long
 }
 
 /// Whether it is time to count again. The clock may have been put back.
