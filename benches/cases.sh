@@ -209,16 +209,16 @@ SQL
   renew
 }
 
-# At full speed while another session has a snapshot from before: what each 10 seconds did.
+# At full speed while another session has a snapshot from before, unless FREE is set: what each 10 seconds did.
 held() { # NAME TITLE AIM SCRIPT [SECONDS]
   local seconds
   seconds=$(scaled "${5:-300}")
   ((seconds >= 30)) || seconds=30
   renew
-  hold_snapshot
+  [[ ${FREE:-} ]] || hold_snapshot
   pgbench -n -M prepared -c 8 -j 2 -T "$seconds" -P 10 -f "$4" 2>&1 >/dev/null |
     awk '/^progress:/ { print $2, $4 * 10 }' >"$RESULTS/series.$1"
-  release_snapshot
+  [[ ${FREE:-} ]] || release_snapshot
   awk -v OFS='\t' -v title="$2" -v aim="$3" '
     { v[NR] = $2 }
     END { last = NR > 3 ? (v[NR] + v[NR - 1] + v[NR - 2]) / 3 : v[NR]
@@ -228,6 +228,8 @@ held() { # NAME TITLE AIM SCRIPT [SECONDS]
 case_held() {
   cycle held 10 >"$WORK/held.sql"
   held held "insert, fetch and complete after $(scaled 300) s under a held snapshot, against the first 10 s" ">= 0.9" "$WORK/held.sql"
+  # What the disk does to it: checkpoints, and tables that outgrow the buffers.
+  FREE=1 held free "the same where nobody holds a snapshot" "-" "$WORK/held.sql"
   cat >"$WORK/held.sql" <<'SQL'
 insert into r2 (kind, queue, args) select 'bench', 'held', '{"user_id": 42}' from generate_series(1, 10);
 select coalesce(array_agg(id), '{}') as ids from r2_fetch('held', 10) \gset

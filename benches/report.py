@@ -9,12 +9,12 @@ import pathlib
 import sys
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 260, 70, 36
-COLOURS = ["#1b6ac9", "#d1495b", "#2e8b57"]
+COLOURS = ["#1b6ac9", "#d1495b", "#2e8b57", "#999999"]
 
 PLOTS = {
     "held": (
         "jobs a second, batches of 10, while another session holds a snapshot; seconds",
-        [("held", "jobs"), ("held_retries", "jobs, one in ten retried"), ("held_r2", "R2")],
+        [("held", "jobs"), ("held_retries", "one in ten retried"), ("held_r2", "R2"), ("free", "jobs, nobody holds one")],
     ),
     "one-key": (
         "cycles of one key a second; cycles so far",
@@ -51,7 +51,7 @@ def plot(title, lines):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(place(x, y) for x, y in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(text(LEFT + 200 * number, HEIGHT - 6, name, colour=colour))
+        parts.append(text(LEFT + 160 * number, HEIGHT - 6, name, colour=colour))
     return "\n".join(parts + ["</svg>", ""])
 
 

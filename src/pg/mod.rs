@@ -6,6 +6,7 @@ pub mod answer;
 pub mod array;
 pub mod dirty;
 pub mod jsonb;
+pub mod nearby;
 pub mod procedure;
 pub mod role;
 pub mod subxact;

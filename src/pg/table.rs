@@ -10,6 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use pgrx::itemptr::{item_pointer_get_block_number, item_pointer_set_all};
 use pgrx::pg_sys::{self, Datum, Oid, Relation, SysCacheIdentifier};
 use pgrx::prelude::*;
 use pgrx::{FromDatum, direct_function_call};
@@ -17,6 +18,9 @@ use pgrx::{PgSqlErrorCode, ereport};
 
 /// A column's value; `None` is null.
 pub type Value = Option<Datum>;
+
+/// Where a version of a row is. It stays there while a snapshot shows it, or this transaction has it locked.
+pub type Tid = pg_sys::ItemPointerData;
 
 /// As many as any of these tables has.
 const MOST_COLUMNS: usize = 16;
@@ -388,6 +392,11 @@ impl Table {
 
     /// Deletes the row that a scan has found. With `wait` it waits for whoever has it locked.
     pub fn delete(&self, row: &Row, wait: bool) -> Deleted {
+        self.delete_at(row.tid(), wait)
+    }
+
+    /// Deletes the row that is there, as far as nobody else has changed it.
+    pub fn delete_at(&self, mut tid: Tid, wait: bool) -> Deleted {
         use pg_sys::TM_Result as Result;
         // SAFETY: the row is of this table; the outputs are plain.
         unsafe {
@@ -395,7 +404,6 @@ impl Table {
                 pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_DELETE);
             }
             let mut failure = pg_sys::TM_FailureData::default();
-            let mut tid = row.tid();
             let none = std::ptr::null_mut();
             let command = pg_sys::GetCurrentCommandId(true);
             let result = pg_sys::table_tuple_delete(
@@ -420,33 +428,56 @@ impl Table {
     /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
     /// leaves keys alone. Waits for whoever has it locked; whether it is still there then. For READ COMMITTED.
     pub fn lock(&self, index: &Name, key: &[Key]) -> bool {
-        use pg_sys::{LockTupleMode, LockWaitPolicy, TM_Result};
+        use pg_sys::{LockTupleMode, LockWaitPolicy};
         make_visible();
         // Kept while it waits, so that the row's place is given to no other one.
         let seen = Seen::now();
         let mut scan = self.scan(index, &seen, key.len()).backward();
         scan.find(key);
-        let Some(mut tid) = scan.next().map(|row| row.tid()) else {
+        let Some(tid) = scan.next().map(|row| row.tid()) else {
             return false;
         };
         drop(scan);
-        // SAFETY: the row is of this table; the outputs are plain.
+        let mode = LockTupleMode::LockTupleNoKeyExclusive;
+        self.lock_tuple(tid, mode, LockWaitPolicy::LockWaitBlock)
+    }
+
+    /// Locks the row that a scan has found to delete it, if nobody else has it locked or has changed it.
+    pub fn lock_if_free(&self, row: &Row) -> bool {
+        use pg_sys::{LockTupleMode, LockWaitPolicy};
+        let mode = LockTupleMode::LockTupleExclusive;
+        self.lock_tuple(row.tid(), mode, LockWaitPolicy::LockWaitSkip)
+    }
+
+    /// Who waits gets the latest version.
+    fn lock_tuple(
+        &self,
+        mut tid: Tid,
+        mode: pg_sys::LockTupleMode::Type,
+        policy: pg_sys::LockWaitPolicy::Type,
+    ) -> bool {
+        let waits = policy == pg_sys::LockWaitPolicy::LockWaitBlock;
+        let flags = match waits {
+            true => pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
+            false => 0,
+        };
+        // SAFETY: the row is of this table; the outputs are plain; the snapshot is not used.
         unsafe {
             let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
             let mut failure = pg_sys::TM_FailureData::default();
             let result = pg_sys::table_tuple_lock(
                 self.relation,
                 &mut tid,
-                seen.as_ptr(),
+                pg_sys::GetActiveSnapshot(),
                 slot,
                 pg_sys::GetCurrentCommandId(true),
-                LockTupleMode::LockTupleNoKeyExclusive,
-                LockWaitPolicy::LockWaitBlock,
-                pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
+                mode,
+                policy,
+                flags,
                 &mut failure,
             );
             pg_sys::ExecDropSingleTupleTableSlot(slot);
-            result == TM_Result::TM_Ok
+            result == pg_sys::TM_Result::TM_Ok
         }
     }
 
@@ -479,6 +510,40 @@ impl Table {
             }
             pg_sys::ExecDropSingleTupleTableSlot(slot);
         }
+    }
+
+    /// Hands over the rows of the page that this place is in.
+    pub fn for_each_beside(&self, tid: Tid, seen: &Seen, mut work: impl FnMut(&Row)) {
+        // SAFETY: it is where a row is.
+        let page = unsafe { item_pointer_get_block_number(&tid) };
+        let (mut first, mut last) = (tid, tid);
+        item_pointer_set_all(&mut first, page, 1);
+        item_pointer_set_all(&mut last, page, u16::MAX - 1);
+        // SAFETY: as above.
+        unsafe {
+            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
+            let snapshot = seen.as_ptr();
+            let scan =
+                pg_sys::table_beginscan_tidrange(self.relation, snapshot, &mut first, &mut last);
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::table_scan_getnextslot_tidrange(scan, forward, slot) {
+                work(&Row {
+                    slot,
+                    is_in_progress: seen.is_in_progress(),
+                });
+            }
+            pg_sys::table_endscan(scan);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+        }
+    }
+
+    /// Whether an index has no entry at all, also none of rows that are gone or just being inserted.
+    pub fn is_empty(&self, index: &Name) -> bool {
+        let seen = Seen::dirty();
+        let mut scan = self.scan(index, &seen, 0);
+        scan.find(&[]);
+        // SAFETY: the scan was begun.
+        unsafe { pg_sys::index_getnext_tid(scan.scan, scan.direction).is_null() }
     }
 
     /// Hands over all rows, in no order.
@@ -949,6 +1014,13 @@ impl Row {
             .and_then(|datum| unsafe { Vec::<i64>::from_datum(datum, false) })
     }
 
+    /// A column that is bytea.
+    pub fn bytes(&self, column: i32) -> Option<&[u8]> {
+        // SAFETY: the column is bytea; it points into the row, or into the memory of the call.
+        self.datum(column)
+            .and_then(|datum| unsafe { <&[u8]>::from_datum(datum, false) })
+    }
+
     /// A column that is text.
     pub fn text(&self, column: i32) -> Option<String> {
         // SAFETY: the column is text.
@@ -956,7 +1028,8 @@ impl Row {
             .and_then(|datum| unsafe { String::from_datum(datum, false) })
     }
 
-    fn tid(&self) -> pg_sys::ItemPointerData {
+    /// Where it is.
+    pub fn tid(&self) -> Tid {
         // SAFETY: the slot has a row.
         unsafe { (*self.slot).tts_tid }
     }

@@ -10,12 +10,13 @@ use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
-use super::shapes::{self, claim, finished, job, running};
+use super::shapes::{self, claim, finished, job, ready, running, scheduled};
 use super::spi::{Arg, Plan, Tuples, bigs, text, texts};
 use super::types::*;
 use super::{fetch, lanes};
 use crate::fault::{self, Fault};
-use crate::pg::table::{self, Deleted, Seen, Shape, Table};
+use crate::pg::nearby::Nearby;
+use crate::pg::table::{self, Deleted, Name, Row, Seen, Shape, Table, Tid};
 use crate::worker::leases;
 
 /// Queues that have due jobs, as far as they may be left from their floors on.
@@ -43,10 +44,37 @@ pub fn due(queue: &str, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
 
 /// Discards available and waiting jobs whose `expires_at` has passed, but not these; how many.
 pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
-    [&EXPIRE_READY, &EXPIRE_SCHEDULED]
-        .into_iter()
-        .map(|plan| plan.execute(&[big(now), big(limit), bigs(but), Some(details)]))
-        .sum()
+    // Planned while hardly any job expires, the statements read all that waits.
+    let is_due = |first: Option<Option<i64>>| first.is_none_or(|at| at.is_some_and(|at| at <= now));
+    [
+        (&EXPIRE_READY, first_ready_to_expire as fn() -> _),
+        (&EXPIRE_SCHEDULED, first_scheduled_to_expire),
+    ]
+    .into_iter()
+    .filter(|(_, first)| is_due(first()))
+    .map(|(plan, _)| plan.execute(&[big(now), big(limit), bigs(but), Some(details)]))
+    .sum()
+}
+
+/// When the first available job expires; `None`: use a statement.
+fn first_ready_to_expire() -> Option<Option<i64>> {
+    first_along(&shapes::READY, &shapes::READY_EXPIRES, ready::EXPIRES_AT)
+}
+
+/// When the first waiting job expires; `None`: use a statement.
+fn first_scheduled_to_expire() -> Option<Option<i64>> {
+    let index = &shapes::SCHEDULED_EXPIRES;
+    first_along(&shapes::SCHEDULED, index, scheduled::EXPIRES_AT)
+}
+
+/// The column's value in the first row along an index.
+fn first_along(shape: &'static Shape, index: &Name, column: i32) -> Option<Option<i64>> {
+    let table = Table::open_to_read(shape, index)?;
+    table::make_visible();
+    let seen = lanes::seen();
+    let mut scan = table.scan(index, &seen, 0);
+    scan.find(&[]);
+    Some(scan.next().and_then(|row| row.big(column)))
 }
 
 /// Those jobs, but not these.
@@ -147,6 +175,14 @@ pub struct Old {
     pub key: Option<Key>,
     /// when it became final
     pub finalized_at: i64,
+    /// where its rows are, if that is known and the first is locked
+    pub rows: Option<Rows>,
+}
+
+/// Where the rows of a final job are.
+pub struct Rows {
+    finished: Tid,
+    job: Tid,
 }
 
 /// Final jobs of a state that became so after `since` and before `horizon`, but not these, locked, oldest first.
@@ -173,20 +209,13 @@ pub fn past_retention(
     plan.run(&args, old)
 }
 
-/// Those of these final jobs that nobody has locked, locked.
-pub fn lock_final(ids: &[i64]) -> Vec<Old> {
-    match ids {
-        [] => Vec::new(),
-        _ => LOCK_FINAL.run(&[bigs(ids)], old),
-    }
-}
-
 fn old(rows: &Tuples) -> Vec<Old> {
     (0..rows.len())
         .map(|row| Old {
             id: rows.big(row, 1).expect("id"),
             key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
             finalized_at: rows.big(row, 3).expect("it is not null"),
+            rows: None,
         })
         .collect()
 }
@@ -196,9 +225,11 @@ fn old(rows: &Tuples) -> Vec<Old> {
 pub struct Walked {
     /// those that it has deleted
     pub erased: usize,
-    /// those that were unique: they are still there, and not locked
-    pub unique: Vec<i64>,
-    /// when the latest of both became final
+    /// those that were unique: they are still there, and locked
+    pub unique: Vec<Old>,
+    /// unique ones that somebody else has locked
+    pub busy: usize,
+    /// when the latest of all became final
     pub latest: i64,
 }
 
@@ -221,7 +252,17 @@ pub fn erase_past_retention(
     table::make_visible();
     let (dirty, seen) = (Seen::dirty(), Seen::now());
     let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
-    let mut job_scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let read_job = |row: &Row| {
+        let queue = row.text(job::QUEUE).expect("it is not null");
+        let is_meant = match queues {
+            Queues::One(one) => queue == *one,
+            Queues::AllBut(others) => !others.contains(&queue),
+        };
+        let key = row.bytes(job::UNIQUE_KEY).and_then(Key::from_bytes);
+        let id = row.big(job::ID).expect("it is not null");
+        Some((id, (is_meant, key, row.tid())))
+    };
+    let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
     scan.find(&[
         table::Key::label(1, finished.label(finished::STATE, state.as_str())),
         table::Key::at_from(2, since.saturating_add(1)),
@@ -229,7 +270,7 @@ pub fn erase_past_retention(
     ]);
     let mut walked = Walked::default();
     let (mut erased, mut left) = (Vec::new(), Vec::new());
-    while erased.len() + walked.unique.len() < limit as usize
+    while erased.len() + walked.unique.len() + walked.busy < limit as usize
         && let Some(row) = scan.next()
     {
         pgrx::check_for_interrupts!();
@@ -237,34 +278,33 @@ pub fn erase_past_retention(
         if row.is_in_progress || but.contains(&id) {
             continue;
         }
-        job_scan.find(&[table::Key::big(1, id)]);
-        let Some(job) = job_scan.next() else {
+        let found = nearby.take(&id, || table::Key::big(1, id));
+        let Some((true, key, job)) = found else {
             continue;
         };
-        let queue = job.text(job::QUEUE).expect("it is not null");
-        let is_meant = match queues {
-            Queues::One(one) => queue == *one,
-            Queues::AllBut(others) => !others.contains(&queue),
-        };
-        if !is_meant {
-            continue;
-        }
         let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
-        if job.datum(job::UNIQUE_KEY).is_some() {
-            walked.unique.push(id);
+        if key.is_some() {
+            match finished.lock_if_free(&row) {
+                true => walked.unique.push(Old {
+                    id,
+                    key,
+                    finalized_at,
+                    rows: Some(Rows {
+                        finished: row.tid(),
+                        job,
+                    }),
+                }),
+                false => walked.busy += 1,
+            }
         } else if finished.delete(&row, false) == Deleted::Done {
-            left.extend((jobs.delete(&job, true) != Deleted::Done).then_some(id));
-            erased.push(Old {
-                id,
-                key: None,
-                finalized_at,
-            });
+            left.extend((jobs.delete_at(job, true) != Deleted::Done).then_some(id));
+            erased.push(id);
         } else {
             continue;
         }
         walked.latest = finalized_at;
     }
-    drop((scan, job_scan));
+    drop((scan, nearby));
     drop(seen);
     table::make_visible();
     if !left.is_empty() {
@@ -278,44 +318,56 @@ pub fn erase_past_retention(
 /// Deletes final jobs with all that belongs to them. The caller has locked them.
 pub fn erase_finished(jobs: &[Old]) {
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    for (plan, shape) in [
-        (&ERASE_FINISHED, &shapes::FINISHED),
-        (&ERASE_JOBS, &shapes::JOB),
+    for (plan, shape, tid) in [
+        (
+            &ERASE_FINISHED,
+            &shapes::FINISHED,
+            (|rows| rows.finished) as fn(&Rows) -> Tid,
+        ),
+        (&ERASE_JOBS, &shapes::JOB, |rows| rows.job),
     ] {
-        let left = erase_directly(shape, &ids).unwrap_or_else(|| ids.clone());
+        let left = erase_directly(shape, jobs, tid).unwrap_or_else(|| ids.clone());
         if !left.is_empty() {
             plan.execute(&[bigs(&left)]);
         }
     }
-    erase_notes(jobs);
+    erase_notes(&ids);
 }
 
 /// Deletes what was noted of jobs.
-fn erase_notes(jobs: &[Old]) {
-    if jobs.is_empty() {
+fn erase_notes(ids: &[i64]) {
+    if ids.is_empty() {
         return;
     }
-    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    for plan in [&ERASE_ERRORS, &ERASE_ANSWERS] {
-        plan.execute(&[bigs(&ids)]);
+    for (plan, shape, index) in [
+        (&ERASE_ERRORS, &shapes::ERROR, &shapes::ERROR.key),
+        (&ERASE_ANSWERS, &shapes::ANSWER, &shapes::ANSWER.key),
+    ] {
+        let table = Table::open_to_read(shape, index);
+        if table.is_none_or(|table| !table.is_empty(index)) {
+            plan.execute(&[bigs(ids)]);
+        }
     }
 }
 
 /// Deletes the rows of these jobs without a statement; those that somebody has changed meanwhile. `None`: the table is not
 /// as it was made.
-fn erase_directly(shape: &'static Shape, ids: &[i64]) -> Option<Vec<i64>> {
+fn erase_directly(shape: &'static Shape, jobs: &[Old], tid: fn(&Rows) -> Tid) -> Option<Vec<i64>> {
     let table = Table::open(shape)?;
     table::make_visible();
     let seen = Seen::now();
     let mut scan = table.scan(&shape.key, &seen, 1);
     let mut left = Vec::new();
-    for id in ids {
+    for job in jobs {
         pgrx::check_for_interrupts!();
-        scan.find(&[table::Key::big(1, *id)]);
-        if let Some(row) = scan.next() {
-            let deleted = table.delete(&row, true);
+        let found = job.rows.as_ref().map(tid).or_else(|| {
+            scan.find(&[table::Key::big(1, job.id)]);
+            scan.next().map(|row| row.tid())
+        });
+        if let Some(tid) = found {
+            let deleted = table.delete_at(tid, true);
             deleted.fail_to_serialize();
-            left.extend((deleted == Deleted::Moved).then_some(*id));
+            left.extend((deleted == Deleted::Moved).then_some(job.id));
         }
     }
     drop(scan);
@@ -377,6 +429,46 @@ pub fn delete_claims_of(
     delete_claims(&keys, going).unwrap_or((keys, BTreeSet::new()))
 }
 
+/// What is to become of a claim whose jobs are going.
+enum Going {
+    /// somebody is at work on it
+    Busy,
+    /// it lists other jobs, or a hold
+    Needed,
+    /// nothing in it is left; where it is
+    Superfluous(Tid),
+}
+
+/// The claims of these keys, as they are now.
+fn look_at_claims(claims: &Table, keys: &BTreeSet<Key>, going: &HashSet<i64>) -> Vec<(Key, Going)> {
+    let wanted: HashSet<Key> = keys.iter().copied().collect();
+    let read = |row: &Row| {
+        let key = row.bytes(claim::KEY).and_then(Key::from_bytes);
+        let key = key.filter(|key| wanted.contains(key))?;
+        let jobs = row.bigs(claim::JOBS).expect("it is not null");
+        let has_hold = row.datum(claim::HOLD_ENDS_AT).is_some();
+        // Of an update under way there may be two versions, both in progress.
+        let now = match row.is_in_progress {
+            true => Going::Busy,
+            false if has_hold || !jobs.iter().all(|id| going.contains(id)) => Going::Needed,
+            false => Going::Superfluous(row.tid()),
+        };
+        Some((key, now))
+    };
+    let seen = Seen::dirty();
+    let mut nearby = Nearby::new(claims, &shapes::UNIQUE_CLAIM.key, &seen, read);
+    let claim = |key: &Key| {
+        pgrx::check_for_interrupts!();
+        Some((*key, nearby.take(key, || key_is(key))?))
+    };
+    keys.iter().filter_map(claim).collect()
+}
+
+fn key_is(key: &Key) -> table::Key {
+    let bytes = key.0.as_slice().into_datum();
+    table::Key::bytes(1, bytes.expect("keys are not null"))
+}
+
 /// Without a statement; `None` if some table is not as it was made.
 fn delete_claims(
     keys: &BTreeSet<Key>,
@@ -386,36 +478,37 @@ fn delete_claims(
     let aside = Table::open_to_read(&shapes::UNIQUE_FOLDED, &shapes::UNIQUE_FOLDED.key)?;
     let returns = Table::open_to_read(&shapes::UNIQUE_RETURN, &shapes::UNIQUE_RETURN.key)?;
     table::make_visible();
-    let seen = [Seen::dirty(), Seen::dirty(), Seen::dirty()];
-    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen[0], 1);
-    let mut beside = [
-        aside.scan(&shapes::UNIQUE_FOLDED.key, &seen[1], 1),
-        returns.scan(&shapes::UNIQUE_RETURN.key, &seen[2], 1),
-    ];
     let (mut rest, mut busy) = (BTreeSet::new(), BTreeSet::new());
-    for key in keys {
-        pgrx::check_for_interrupts!();
-        let bytes = key.0.as_slice().into_datum().expect("keys are not null");
-        scan.find(&[table::Key::bytes(1, bytes)]);
-        let Some(row) = scan.next() else {
-            continue;
-        };
-        let jobs = row.bigs(claim::JOBS).expect("it is not null");
-        let is_needed = row.datum(claim::HOLD_ENDS_AT).is_some()
-            || !jobs.iter().all(|id| going.contains(id))
-            || beside.iter_mut().any(|scan| {
-                scan.find(&[table::Key::bytes(1, bytes)]);
-                scan.next().is_some()
-            });
-        if row.is_in_progress {
-            busy.insert(*key);
-        } else if is_needed {
-            rest.insert(*key);
-        } else if claims.delete(&row, false) != Deleted::Done {
-            busy.insert(*key);
+    let mut superfluous = Vec::with_capacity(keys.len());
+    for (key, claim) in look_at_claims(&claims, keys, going) {
+        match claim {
+            Going::Busy => drop(busy.insert(key)),
+            Going::Needed => drop(rest.insert(key)),
+            Going::Superfluous(tid) => superfluous.push((key, tid)),
         }
     }
-    drop((scan, beside));
+    // What stands beside them is looked at after the claims were: who adds to it changes the claim, which is then not deleted.
+    let nothing_beside =
+        aside.is_empty(&shapes::UNIQUE_FOLDED.key) && returns.is_empty(&shapes::UNIQUE_RETURN.key);
+    let seen = [Seen::dirty(), Seen::dirty()];
+    let mut beside = [
+        aside.scan(&shapes::UNIQUE_FOLDED.key, &seen[0], 1),
+        returns.scan(&shapes::UNIQUE_RETURN.key, &seen[1], 1),
+    ];
+    for (key, tid) in superfluous {
+        pgrx::check_for_interrupts!();
+        let is_beside = !nothing_beside
+            && beside.iter_mut().any(|scan| {
+                scan.find(&[key_is(&key)]);
+                scan.next().is_some()
+            });
+        if is_beside {
+            rest.insert(key);
+        } else if claims.delete_at(tid, false) != Deleted::Done {
+            busy.insert(key);
+        }
+    }
+    drop(beside);
     table::make_visible();
     Some((rest, busy))
 }
@@ -493,8 +586,13 @@ pub fn next_due() -> Option<i64> {
         None => read_leases(|_, _| ()).unwrap_or_else(|| next(&NEXT_LEASE)),
     };
     let scheduled = next_scheduled().unwrap_or_else(|| next(&NEXT_SCHEDULED));
-    [lease, scheduled, next(&NEXT_OTHER)]
+    let expires = [
+        first_ready_to_expire().unwrap_or_else(|| next(&NEXT_READY_EXPIRES)),
+        first_scheduled_to_expire().unwrap_or_else(|| next(&NEXT_SCHEDULED_EXPIRES)),
+    ];
+    [lease, scheduled, next(&NEXT_PERIODIC)]
         .into_iter()
+        .chain(expires)
         .flatten()
         .min()
 }
@@ -625,12 +723,6 @@ macro_rules! past_retention {
         )
     };
 }
-static LOCK_FINAL: Plan = Plan::new(
-    "SELECT f.job_id, j.unique_key, f.finalized_at
-       FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
-      WHERE f.job_id = ANY ($1) ORDER BY f.job_id FOR UPDATE OF f SKIP LOCKED",
-    &[INT8S],
-);
 static PAST_RETENTION: Plan = Plan::new(
     past_retention!("<> ALL ($5)"),
     &[TEXT, AT, INT8, INT8S, TEXTS, AT],
@@ -746,13 +838,15 @@ static NEXT_SCHEDULED: Plan = Plan::new(
     &[],
 );
 static NEXT_LEASE: Plan = Plan::new("SELECT min(lease_expires_at) FROM jobs.running", &[]);
-static NEXT_OTHER: Plan = Plan::new(
-    "SELECT LEAST(
-       (SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL),
-       (SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL),
-       (SELECT min(next_run_at) FROM jobs.periodic_schedule))",
+static NEXT_READY_EXPIRES: Plan = Plan::new(
+    "SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL",
     &[],
 );
+static NEXT_SCHEDULED_EXPIRES: Plan = Plan::new(
+    "SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL",
+    &[],
+);
+static NEXT_PERIODIC: Plan = Plan::new("SELECT min(next_run_at) FROM jobs.periodic_schedule", &[]);
 static OLDEST_FINAL: Plan = Plan::new(
     "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND f.finalized_at > $2",
     &[TEXT, AT],

@@ -11,10 +11,13 @@ const ENUM: Oid = InvalidOid;
 
 pub static JOB_SEQ: Name = Name::new(c"job_seq");
 pub static SCHEDULED_DUE: Name = Name::new(c"scheduled_due");
+pub static SCHEDULED_EXPIRES: Name = Name::new(c"scheduled_expires");
+pub static READY_EXPIRES: Name = Name::new(c"ready_expires");
 pub static FINISHED_BY_AGE: Name = Name::new(c"finished_by_age");
 pub static READY_REQUEUED: Name = Name::new(c"ready_requeued");
 
 pub mod job {
+    pub const ID: i32 = 1;
     pub const CREATED_AT: i32 = 2;
     pub const SCHEDULED_AT: i32 = 3;
     pub const HOLD_ENDS_AT: i32 = 5;
@@ -40,6 +43,23 @@ pub static JOB: Shape = Shape {
     partial: &[],
 };
 
+/// Without a primary key.
+pub static ERROR: Shape = Shape {
+    name: Name::new(c"error"),
+    key: Name::new(c"error_by_job"),
+    columns: &[INT8, AT, INT8, AT, INT4, ENUM, TEXT, JSONB],
+    not_null: 5,
+    partial: &[],
+};
+
+pub static ANSWER: Shape = Shape {
+    name: Name::new(c"answer"),
+    key: Name::new(c"answer_pkey"),
+    columns: &[INT8, INT8, AT, AT, ENUM],
+    not_null: 4,
+    partial: &[],
+};
+
 pub static UNIQUE_FOLDED: Shape = Shape {
     name: Name::new(c"unique_folded"),
     key: Name::new(c"unique_folded_pkey"),
@@ -49,6 +69,7 @@ pub static UNIQUE_FOLDED: Shape = Shape {
 };
 
 pub mod claim {
+    pub const KEY: i32 = 1;
     pub const JOBS: i32 = 2;
     pub const HOLD_ENDS_AT: i32 = 3;
 }

@@ -74,6 +74,7 @@ fn handle(thing: &Thing) -> bool {
             id: *id,
             key: place.unique_key,
             finalized_at: 0,
+            rows: None,
         }]) > 0
     } else {
         false
@@ -111,9 +112,9 @@ impl Group<'_> {
             maintain::erase_past_retention(&self.queues, self.state, since, horizon, limit, but);
         match walked {
             Some(walked) => Found {
-                of: walked.erased + walked.unique.len(),
-                done: walked.erased + prune(maintain::lock_final(&walked.unique)),
+                of: walked.erased + walked.unique.len() + walked.busy,
                 latest: walked.latest,
+                done: walked.erased + prune(walked.unique),
             },
             None => {
                 let old = self.past_retention(horizon, limit, but);

@@ -1,0 +1,62 @@
+//! Looking up many rows, each by its key, where those that are looked for together were mostly inserted together: with a
+//! row that was found along the index come the others of its page, which costs less than looking for a second one.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::table::{Key, Name, Row, Scan, Seen, Table};
+
+/// Pages that are read in advance of what comes of it. More are read as long as each brings one row that is looked for.
+const ON_TRUST: usize = 16;
+
+/// What is read of a row: its key and its value; `None`: nobody will look for it.
+type Read<'a, K, V> = Box<dyn Fn(&Row) -> Option<(K, V)> + 'a>;
+
+/// A table in which rows are looked up.
+pub struct Nearby<'a, K, V> {
+    table: &'a Table,
+    seen: &'a Seen,
+    scan: Scan<'a>,
+    read: Read<'a, K, V>,
+    known: HashMap<K, V>,
+    pages: usize,
+    hits: usize,
+}
+
+impl<'a, K: Hash + Eq, V> Nearby<'a, K, V> {
+    /// Looks rows up along a unique index of one column.
+    pub fn new(
+        table: &'a Table,
+        index: &Name,
+        seen: &'a Seen,
+        read: impl Fn(&Row) -> Option<(K, V)> + 'a,
+    ) -> Self {
+        Nearby {
+            table,
+            seen,
+            scan: table.scan(index, seen, 1),
+            read: Box::new(read),
+            known: HashMap::new(),
+            pages: 0,
+            hits: 0,
+        }
+    }
+
+    /// What was read of the row with this key, which is `by` in the index. It is to be looked for once.
+    pub fn take(&mut self, key: &K, by: impl FnOnce() -> Key) -> Option<V> {
+        if let Some(value) = self.known.remove(key) {
+            self.hits += 1;
+            return Some(value);
+        }
+        self.scan.find(&[by()]);
+        let row = self.scan.next()?;
+        if self.pages >= ON_TRUST + self.hits {
+            return (self.read)(&row).map(|(_, value)| value);
+        }
+        self.pages += 1;
+        let (known, read) = (&mut self.known, &self.read);
+        self.table
+            .for_each_beside(row.tid(), self.seen, |row| known.extend(read(row)));
+        self.known.remove(key)
+    }
+}
