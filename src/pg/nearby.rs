@@ -8,6 +8,8 @@ use super::table::{Key, Name, Row, Scan, Seen, Table};
 
 /// Pages that are read in advance of what comes of it. More are read as long as each brings one row that is looked for.
 const ON_TRUST: usize = 16;
+/// What nobody has asked for is forgotten from so many rows on.
+const MOST: usize = 100_000;
 
 /// What is read of a row: its key and its value; `None`: nobody will look for it.
 type Read<'a, K, V> = Box<dyn Fn(&Row) -> Option<(K, V)> + 'a>;
@@ -24,7 +26,7 @@ pub struct Nearby<'a, K, V> {
 }
 
 impl<'a, K: Hash + Eq, V> Nearby<'a, K, V> {
-    /// Looks rows up along a unique index of one column.
+    /// Looks rows up along a unique index of one column. Where two versions of a row are seen, either may be found.
     pub fn new(
         table: &'a Table,
         index: &Name,
@@ -54,9 +56,14 @@ impl<'a, K: Hash + Eq, V> Nearby<'a, K, V> {
             return (self.read)(&row).map(|(_, value)| value);
         }
         self.pages += 1;
+        if self.known.len() > MOST {
+            self.known.clear();
+        }
         let (known, read) = (&mut self.known, &self.read);
         self.table
             .for_each_beside(row.tid(), self.seen, |row| known.extend(read(row)));
-        self.known.remove(key)
+        // It may have moved to another page since it was found.
+        let found = self.known.remove(key);
+        found.or_else(|| (self.read)(&row).map(|(_, value)| value))
     }
 }

@@ -19,7 +19,8 @@ use pgrx::{PgSqlErrorCode, ereport};
 /// A column's value; `None` is null.
 pub type Value = Option<Datum>;
 
-/// Where a version of a row is. It stays there while a snapshot shows it, or this transaction has it locked.
+/// Where a version of a row is. It stays there while this transaction has it locked, and, whoever deletes it, while the
+/// transaction has a snapshot from before: that of the statement that called us, or the worker's own.
 pub type Tid = pg_sys::ItemPointerData;
 
 /// As many as any of these tables has.
@@ -481,9 +482,9 @@ impl Table {
         }
     }
 
-    /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in unique indexes stays as
-    /// it is.
-    pub fn update(&self, row: &Row, new: &NewRow) {
+    /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in its primary key stays
+    /// as it is.
+    pub fn update(&self, row: &Row, new: &NewRow, key: &Name) {
         // SAFETY: both rows are of this table.
         unsafe {
             pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_UPDATE);
@@ -504,8 +505,13 @@ impl Table {
                     slot,
                     is_in_progress: false,
                 };
+                let key = key.oid();
                 for index in &self.indexes {
-                    index.insert(self.relation, &updated, Duplicates::None);
+                    let duplicates = match (*index.relation).rd_id == key {
+                        true => Duplicates::None,
+                        false => Duplicates::Refuse,
+                    };
+                    index.insert(self.relation, &updated, duplicates);
                 }
             }
             pg_sys::ExecDropSingleTupleTableSlot(slot);
@@ -666,6 +672,8 @@ impl Index {
                 Duplicates::Refuse => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
                 Duplicates::Tell => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
             };
+            // Then there may be entries of older versions to be cleared away.
+            let is_unchanged = matches!(duplicates, Duplicates::None);
             let (values, nulls, mut tid) = (values.as_mut_ptr(), nulls.as_mut_ptr(), row.tid());
             // Of no use to a btree.
             let mut info = pg_sys::IndexInfo::default();
@@ -676,7 +684,7 @@ impl Index {
                 &mut tid,
                 table,
                 check,
-                false,
+                is_unchanged,
                 &mut info,
             );
             is_first || !form.indisunique
@@ -691,7 +699,7 @@ enum Duplicates {
     Refuse,
     /// say so; waits for nobody
     Tell,
-    /// there cannot be any: nobody else has had the chance
+    /// there are none but older versions of the row itself
     None,
 }
 

@@ -198,7 +198,7 @@ impl Lists {
             jobs.sort_unstable();
             scan.find(&[key_is(*key)]);
             if let Some(found) = scan.next() {
-                claims.update(&found, &row(&claims, *key, jobs));
+                claims.update(&found, &row(&claims, *key, jobs), &shapes::UNIQUE_CLAIM.key);
             }
         }
         drop(scan);

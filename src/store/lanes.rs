@@ -94,30 +94,29 @@ pub fn scheduled_queues() -> Option<Vec<String>> {
 /// When the first scheduled job of a queue is due; `None`: use a statement.
 pub fn first_due(queue: &str) -> Option<Option<i64>> {
     let table = open_scheduled()?;
-    let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
-    let found = look_from_floor(&table, queue, floors.as_ref(), i64::MAX);
+    let found = look_from_floor(&table, queue, i64::MAX, &|_| true);
     Some(found.map(|found| found.lowest))
 }
 
 /// Whether a queue has jobs that are due but not yet ready; `None`: use a statement.
 pub fn has_due(queue: &str, now: i64) -> Option<bool> {
     let table = open_scheduled()?;
-    let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
-    let found = look_from_floor(&table, queue, floors.as_ref(), now);
-    let Some(floors) = floors else {
-        return Some(found.is_some());
-    };
-    let from = floors.of(Lane::Scheduled);
+    let is_free = |due: &Due| due.is_there;
+    let found = look_from_floor(&table, queue, now, &is_free);
     let is_there = |found: Option<Due>| found.is_some_and(|found| found.is_there);
-    if !is_there(found) && from > floor::LOWEST && floors.may_look_at_all() {
+    let floors = floor::known(shapes::SCHEDULED.name.oid(), queue);
+    if let Some(floors) = floors
+        && floors.of(Lane::Scheduled) > floor::LOWEST
+        && floors.may_look_at_all()
+    {
         let begun = Instant::now();
-        let found = look_for_due(&table, queue, floor::LOWEST, now);
+        let all = look_for_due(&table, queue, floor::LOWEST, now, &is_free);
         floors.looked_at_all(begun.elapsed());
-        if let Some(found) = found {
-            // It came in without our knowing.
-            put_scheduled(queue, found.lowest);
-            return Some(found.is_there);
+        if let Some(all) = all {
+            // It may have come in without our knowing.
+            put_scheduled(queue, all.lowest);
         }
+        return Some(is_there(all) || is_there(found));
     }
     Some(is_there(found))
 }
@@ -126,17 +125,31 @@ fn open_scheduled() -> Option<Table> {
     Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_DUE)
 }
 
-/// What is due until then, from the floor on, which it raises.
-fn look_from_floor(table: &Table, queue: &str, floors: Option<&Floors>, until: i64) -> Option<Due> {
-    let Some(floors) = floors else {
-        return look_for_due(table, queue, floor::LOWEST, until);
-    };
+/// What is due until then, from the floor on, which it raises. A queue gets a floor once there is much to walk over.
+fn look_from_floor(
+    table: &Table,
+    queue: &str,
+    until: i64,
+    is_enough: &dyn Fn(&Due) -> bool,
+) -> Option<Due> {
+    let scheduled = shapes::SCHEDULED.name.oid();
+    let floors = floor::known(scheduled, queue);
+    let from = floors
+        .as_ref()
+        .map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled));
     let may_raise = table::is_read_committed() && !table::has_written();
     let begun = Instant::now();
-    let found = look_for_due(table, queue, floors.of(Lane::Scheduled), until);
+    let found = look_for_due(table, queue, from, until, is_enough);
     if may_raise && begun.elapsed() > WORTH_A_FLOOR {
-        let position = found.map_or_else(|| until.min(time::now()), |found| found.lowest);
-        floors.nothing_below(Lane::Scheduled, position);
+        match floors {
+            // The walk began with these.
+            Some(floors) => {
+                let lowest = found.as_ref().map(|found| found.lowest);
+                let position = lowest.unwrap_or_else(|| until.min(time::now()));
+                floors.nothing_below(Lane::Scheduled, position);
+            }
+            None => drop(floor::of(scheduled, queue)),
+        }
     }
     found
 }
@@ -150,8 +163,14 @@ struct Due {
     is_there: bool,
 }
 
-/// Takes no lock.
-fn look_for_due(table: &Table, queue: &str, from: i64, now: i64) -> Option<Due> {
+/// Takes no lock. Looks until that is enough.
+fn look_for_due(
+    table: &Table,
+    queue: &str,
+    from: i64,
+    until: i64,
+    is_enough: &dyn Fn(&Due) -> bool,
+) -> Option<Due> {
     table::make_visible();
     let seen = seen();
     let mut scan = table.scan(&shapes::SCHEDULED_DUE, &seen, 3);
@@ -159,17 +178,18 @@ fn look_for_due(table: &Table, queue: &str, from: i64, now: i64) -> Option<Due> 
     scan.find(&[
         Key::text(1, queue),
         Key::at_from(2, from),
-        Key::at_to(2, now),
+        Key::at_to(2, until),
     ]);
     let mut found: Option<Due> = None;
     while let Some(row) = scan.next() {
+        pgrx::check_for_interrupts!();
         let due_at = row.big(scheduled::DUE_AT).expect("it is not null");
         let found = found.get_or_insert(Due {
             lowest: due_at,
             is_there: false,
         });
-        if !row.is_in_progress {
-            found.is_there = true;
+        found.is_there |= !row.is_in_progress;
+        if is_enough(found) {
             break;
         }
     }

@@ -7,7 +7,7 @@ use pgrx::pg_sys::Datum;
 use super::spi::{Arg, Plan, bigs, text};
 use super::types::*;
 use crate::pg::time;
-use crate::worker::news;
+use crate::worker::{leases, news};
 
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
@@ -69,6 +69,8 @@ pub fn set_slots(queue: &str) {
     for plan in [&SLOT_RUNNING, &ADD_SLOTS] {
         plan.execute(&[text(queue)]);
     }
+    // Rows of jobs that run may have been written anew.
+    leases::noted(i64::MIN);
 }
 
 /// Makes a queue have so many starts.

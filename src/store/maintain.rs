@@ -17,6 +17,7 @@ use super::{fetch, lanes};
 use crate::fault::{self, Fault};
 use crate::pg::nearby::Nearby;
 use crate::pg::table::{self, Deleted, Name, Row, Seen, Shape, Table, Tid};
+use crate::pg::time;
 use crate::worker::leases;
 
 /// Queues that have due jobs, as far as they may be left from their floors on.
@@ -107,7 +108,7 @@ pub enum Leases<'a> {
 pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     let (plan, whose) = match whose {
         Leases::Of(id) => (&EXPIRED_LEASES_OF, bigs(&[*id])),
-        Leases::But(but) => match find_expired(now, but) {
+        Leases::But(but) => match find_expired(now, limit, but) {
             Some(ids) if ids.is_empty() => return Vec::new(),
             Some(ids) => (&EXPIRED_LEASES_OF, bigs(&ids)),
             None => (&EXPIRED_LEASES, bigs(but)),
@@ -125,37 +126,76 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
 }
 
 /// Jobs whose leases ran out, but not these; `None`: use a statement.
-fn find_expired(now: i64, but: &[i64]) -> Option<Vec<i64>> {
+fn find_expired(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
     if leases::none_before().is_some_and(|until| until > now) {
         return Some(Vec::new());
     }
+    let but: HashSet<i64> = but.iter().copied().collect();
     let mut expired = Vec::new();
-    read_leases(|id, ends_at| {
-        if ends_at <= now && !but.contains(&id) {
-            expired.push(id);
+    read_leases(|found| {
+        read_running(|id, ends_at, is_in_progress| {
+            if ends_at > now {
+                found.first = found.first.min(ends_at);
+            } else if is_in_progress || but.contains(&id) {
+                found.has_stuck = true;
+            } else {
+                expired.push(id);
+            }
+        })?;
+        if expired.len() as i64 > limit {
+            // The next round deals with more of them.
+            found.first = now;
         }
+        // Somebody may have them locked.
+        found.has_stuck |= !expired.is_empty();
+        Some(())
     })?;
     expired.sort_unstable();
     Some(expired)
 }
 
-/// Hands over all jobs that run and the ends of their leases, but those that somebody is just writing; when the first of
-/// all ends. `None`: use a statement.
-fn read_leases(mut work: impl FnMut(i64, i64)) -> Option<Option<i64>> {
+/// When the first lease ends; `None`: use a statement.
+fn first_lease() -> Option<Option<i64>> {
+    let now = time::now();
+    let found = read_leases(|found| {
+        read_running(|_, ends_at, is_in_progress| {
+            if is_in_progress && ends_at <= now {
+                found.has_stuck = true;
+            } else {
+                found.first = found.first.min(ends_at);
+            }
+        })
+    })?;
+    Some(Some(found.first).filter(|at| *at != leases::NEVER))
+}
+
+/// Reads `running` and says what is found; `None`: it cannot be read directly.
+fn read_leases(read: impl FnOnce(&mut leases::Found) -> Option<()>) -> Option<leases::Found> {
+    let mut is_read = None;
+    let found = leases::read_with(|| {
+        let mut found = leases::Found {
+            first: leases::NEVER,
+            has_stuck: false,
+        };
+        is_read = read(&mut found);
+        found
+    });
+    if is_read.is_none() {
+        leases::doubt();
+    }
+    is_read.map(|()| found)
+}
+
+/// Hands over all jobs that run, the ends of their leases, and whether somebody is just writing that. `None`: use a statement.
+fn read_running(mut work: impl FnMut(i64, i64, bool)) -> Option<()> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
     table::make_visible();
-    let seen = lanes::seen();
-    Some(leases::read_with(|| {
-        let mut first = None;
-        table.for_each(&seen, |row| {
-            let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
-            first = Some(first.map_or(ends_at, |first: i64| first.min(ends_at)));
-            if !row.is_in_progress {
-                work(row.big(running::JOB_ID).expect("it is not null"), ends_at);
-            }
-        });
-        first
-    }))
+    table.for_each(&lanes::seen(), |row| {
+        let id = row.big(running::JOB_ID).expect("it is not null");
+        let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
+        work(id, ends_at, row.is_in_progress);
+    });
+    Some(())
 }
 
 /// Which queues' jobs are meant.
@@ -583,7 +623,7 @@ pub fn next_due() -> Option<i64> {
     let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
     let lease = match leases::none_before() {
         Some(at) => Some(at),
-        None => read_leases(|_, _| ()).unwrap_or_else(|| next(&NEXT_LEASE)),
+        None => first_lease().unwrap_or_else(|| next(&NEXT_LEASE)),
     };
     let scheduled = next_scheduled().unwrap_or_else(|| next(&NEXT_SCHEDULED));
     let expires = [

@@ -17,6 +17,7 @@ use super::{lanes, limits};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::worker::leases;
 
 /// A job as one snapshot shows it.
 #[derive(Clone)]
@@ -166,23 +167,26 @@ impl Place {
 
     /// Makes a running or final job that was due at another time than its row says go by its row.
     pub fn forget_schedule(&self) {
-        let plan = if self.state == State::Running {
-            &FORGET_SCHEDULE_RUNNING
+        if self.state == State::Running {
+            rewrite_running(&FORGET_SCHEDULE_RUNNING, &[big(self.id)]);
         } else {
-            &FORGET_SCHEDULE_FINISHED
-        };
-        plan.execute(&[big(self.id)]);
+            FORGET_SCHEDULE_FINISHED.execute(&[big(self.id)]);
+        }
     }
 
     /// Asks the worker of a running job to stop; whether it still is where it was seen.
     pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
-        REQUEST_CANCEL.execute(&[
-            big(self.id),
-            self.token.map(Datum::from),
-            big(at),
-            reason.and_then(text),
-        ]) > 0
+        let token = self.token.map(Datum::from);
+        let args = [big(self.id), token, big(at), reason.and_then(text)];
+        rewrite_running(&REQUEST_CANCEL, &args)
     }
+}
+
+/// Writes the row of a running job anew; whether it was there. The statement returns when the lease ends.
+fn rewrite_running(plan: &Plan, args: &[Arg]) -> bool {
+    let lease = plan.run(args, |rows| (!rows.is_empty()).then(|| rows.big(0, 1)));
+    lease.flatten().into_iter().for_each(leases::noted);
+    lease.is_some()
 }
 
 /// Takes a running job from the holder of its token; `None` if the token is not current.
@@ -493,7 +497,7 @@ static PIN_FINISHED: Plan = Plan::new(
     &[INT8, TEXT],
 );
 static FORGET_SCHEDULE_RUNNING: Plan = Plan::new(
-    "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL",
+    "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL RETURNING lease_expires_at",
     &[INT8],
 );
 static FORGET_SCHEDULE_FINISHED: Plan = Plan::new(
@@ -502,7 +506,8 @@ static FORGET_SCHEDULE_FINISHED: Plan = Plan::new(
 );
 static REQUEST_CANCEL: Plan = Plan::new(
     "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
-      WHERE job_id = $1 AND token = $2",
+      WHERE job_id = $1 AND token = $2
+     RETURNING lease_expires_at",
     &[INT8, INT8, AT, TEXT],
 );
 

@@ -14,7 +14,7 @@
 //!
 //! So a row is either in the index before the second walk passes its place, and found, or its inserter sees the
 //! candidate. No end of a transaction has to be noticed. Rows that come in some other way (COPY, replication) are not
-//! seen from here; a fetch that finds too little looks once more without floors now and then. Without shared memory
+//! seen from here; a fetch that finds too little, and who looks for what is due, look once more without floors now and then. Without shared memory
 //! there are no floors.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -138,14 +138,22 @@ struct Known {
     end: i64,
 }
 
-/// The floors of a queue whose rows are in this table.
+/// The floors of a queue whose rows are in this table; it gets a place for them if it has none.
 pub fn of(table: Oid, queue: &str) -> Option<Floors> {
+    with_place(key(table, queue), settle)
+}
+
+/// The same, if it has a place.
+pub fn known(table: Oid, queue: &str) -> Option<Floors> {
+    with_place(key(table, queue), |_, _| None)
+}
+
+fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Queue>) -> Option<Floors> {
     if !REGISTERED.load(Ordering::Relaxed) {
         return None;
     }
-    let key = key(table, queue);
     let now = time::now();
-    let queue = find(key).or_else(|| settle(key, now))?;
+    let queue = find(key).or_else(|| otherwise(key, now))?;
     queue.used_at.store(now, Ordering::Relaxed);
     queue.with_lock(|| {
         (queue.key.load(Ordering::SeqCst) == key).then(|| Floors {

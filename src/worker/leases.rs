@@ -1,13 +1,13 @@
 //! Until when no lease of a database runs out, in shared memory, so that the worker need not read all of `running` each
 //! time, with its dead rows: where an old snapshot is held there are millions of them.
 //!
-//! Who begins or renews a lease lowers that time to its end, once its row is there. The worker forgets the time before
-//! it reads the table, and then lowers it to the ends of all rows that it finds, also of those that others are just
-//! writing. So a row is either found, or its session lowers the time after it was forgotten. Rows that come in some other
-//! way (COPY, replication, an UPDATE by hand) are found when the table is read the next time, which is as often as it
-//! takes no more than a small part of the time, and once a minute.
+//! Who writes a row of `running` lowers that time to the end of its lease, once the row is there. The worker forgets the
+//! time before it reads the table, and then lowers it to the ends of all rows that it finds, also of those that others
+//! are just writing. So a row is either found, or its session lowers the time after it was forgotten. Rows that come in
+//! some other way (COPY, replication, an UPDATE by hand) are found when the table is read the next time, which is as
+//! often as it takes no more than a small part of the time, and once a minute.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering, fence};
 
 use super::{process, wake};
 use crate::pg::time;
@@ -17,12 +17,20 @@ const AT_LEAST: i64 = 60 * 1_000_000;
 /// .. and while that takes no more than this part of the time.
 const ONE_PART_IN: i64 = 50;
 /// No lease at all runs out.
-const NEVER: i64 = i64::MAX;
+pub const NEVER: i64 = i64::MAX;
 
 /// What is known of a database.
 pub struct Leases {
     none_before: AtomicI64,
     read_again_at: AtomicI64,
+}
+
+/// What was found in the table.
+pub struct Found {
+    /// the first end of a lease that somebody is to wait for
+    pub first: i64,
+    /// A lease is over of which nothing can be made yet: somebody has it locked, or is just writing it.
+    pub has_stuck: bool,
 }
 
 impl Leases {
@@ -40,12 +48,29 @@ impl Leases {
     }
 }
 
-/// A lease begins or is renewed; its row is there.
+/// The first end of a lease that the transaction under way has noted.
+static PENDING: AtomicI64 = AtomicI64::new(NEVER);
+
+/// A lease begins or is renewed, or its row was written anew; the row is there.
 pub fn noted(ends_at: i64) {
-    if let Some(slot) = wake::own_slot()
-        && slot.leases.none_before.load(Ordering::SeqCst) > ends_at
-    {
-        slot.leases.none_before.fetch_min(ends_at, Ordering::SeqCst);
+    PENDING.fetch_min(ends_at, Ordering::Relaxed);
+    lower(ends_at);
+}
+
+/// The transaction is over. A lease that ended before others could see it was taken for stuck.
+pub fn end(is_committed: bool) {
+    let first = PENDING.swap(NEVER, Ordering::Relaxed);
+    if is_committed && first != NEVER && first <= time::now() {
+        lower(first);
+    }
+}
+
+fn lower(ends_at: i64) {
+    if let Some(slot) = wake::own_slot() {
+        fence(Ordering::SeqCst);
+        if slot.leases.none_before.load(Ordering::SeqCst) > ends_at {
+            slot.leases.none_before.fetch_min(ends_at, Ordering::SeqCst);
+        }
     }
 }
 
@@ -59,23 +84,33 @@ pub fn none_before() -> Option<i64> {
     is_known.then(|| leases.none_before.load(Ordering::SeqCst))
 }
 
-/// Reads the table: `read` says when the first of its leases ends, if there is one.
-pub fn read_with(read: impl FnOnce() -> Option<i64>) -> Option<i64> {
-    let begun = time::now();
+/// What is known may be wrong: what was made of it has failed.
+pub fn doubt() {
     if let Some(leases) = known() {
         leases.forget();
-        leases.none_before.store(NEVER, Ordering::SeqCst);
     }
-    let first = read();
-    if let Some(leases) = known() {
-        leases
-            .none_before
-            .fetch_min(first.unwrap_or(NEVER), Ordering::SeqCst);
+}
+
+/// Reads the table with `read`.
+pub fn read_with(read: impl FnOnce() -> Found) -> Found {
+    let begun = time::now();
+    let leases = known();
+    if let Some(leases) = leases {
+        leases.forget();
+        leases.none_before.store(NEVER, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+    let found = read();
+    if let Some(leases) = leases {
         let now = time::now();
         let rest = ((now - begun) * ONE_PART_IN).clamp(0, AT_LEAST);
+        let stuck = if found.has_stuck { now + rest } else { NEVER };
+        leases
+            .none_before
+            .fetch_min(found.first.min(stuck), Ordering::SeqCst);
         leases.read_again_at.store(now + rest, Ordering::SeqCst);
     }
-    first
+    found
 }
 
 /// Only the worker keeps it up to date: `jobs.maintain()` reads the table whenever it is called.

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::cleared::{self, Cleared};
-use super::leases::Leases;
+use super::leases::{self, Leases};
 use super::shelf::Shelf;
 use super::{news, tasks, waiters};
 use crate::settings;
@@ -138,6 +138,7 @@ unsafe extern "C-unwind" fn on_transaction_end(
         return;
     }
     cleared::end(event == XACT_EVENT_COMMIT);
+    leases::end(event == XACT_EVENT_COMMIT);
     // SAFETY: set for the life of the session.
     let database = unsafe { pg_sys::MyDatabaseId };
     news::end(|news| {

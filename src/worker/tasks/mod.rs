@@ -22,6 +22,7 @@ use crate::pg::subxact;
 use crate::settings;
 use crate::store::maintain;
 use crate::unique;
+use crate::worker::leases;
 
 /// A maintenance task.
 pub struct Task {
@@ -197,6 +198,7 @@ pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result
         Ok(round) => return Ok(turn(round, Vec::new(), false)),
         Err(error) => error,
     };
+    leases::doubt();
     let Some(singly) = &task.singly else {
         return Ok(turn(Round::default(), vec![error], true));
     };

@@ -111,7 +111,7 @@ fn is_long(number: usize, place: &Place) -> bool {
     let begun = time::now();
     let known = LENGTHS.with_borrow(|lengths| lengths[number]);
     let is_fresh = |known: &Length| {
-        let pause = known.took.saturating_mul(PAUSE_PER_WORK);
+        let pause = known.took.saturating_mul(PAUSE_PER_WORK).min(TOO_OLD);
         process::is_worker() && (0..pause).contains(&(begun - known.at))
     };
     if let Some(known) = known.filter(is_fresh) {

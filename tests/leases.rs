@@ -1,0 +1,108 @@
+//! Attempts whose leases run out are failed in time, also where reading the table of leases takes so long that the worker
+//! does not read it each time.
+
+use std::time::Duration;
+
+use jobs_tests::{Client, Cluster, insert, poll_until, state};
+
+const SOON: Duration = Duration::from_secs(3);
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+/// A job that runs with this lease.
+async fn running(db: &Client, lease: &str) -> i64 {
+    // Once rescued it is over, so that it is not fetched again.
+    let id = insert(db, "'k', queue => 'q', max_attempts => 1").await;
+    let fetch = format!("select id from jobs.fetch('q', 1, lease => '{lease}')");
+    let fetched: i64 = db.query_one(&fetch, &[]).await.expect(&fetch).get(0);
+    assert_eq!(fetched, id);
+    id
+}
+
+/// Waits for a job to be failed for its worker.
+async fn is_rescued(db: &Client, id: i64, within: Duration) {
+    poll_until(&format!("job {id} is rescued"), within, async || {
+        state(db, id).await.as_deref() != Some("running")
+    })
+    .await;
+}
+
+/// A database whose table of leases has two million dead rows, which a session keeps there.
+async fn with_dead_rows(cluster: &Cluster) -> (Client, Client) {
+    let db = cluster.database("dead").await;
+    let holder = cluster.connect("dead").await;
+    run(
+        &holder,
+        "begin isolation level repeatable read; select count(*) from jobs.job",
+    )
+    .await;
+    run(
+        &db,
+        "insert into jobs.running (job_id, token, attempted_at, lease_expires_at, attempt, worker)
+         select -n, 0, now(), 'infinity', 1, 'w' from generate_series(1, 2000000) n",
+    )
+    .await;
+    run(&db, "delete from jobs.running where job_id < 0").await;
+    (db, holder)
+}
+
+#[tokio::test]
+async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time() {
+    let cluster = Cluster::builder()
+        .set("autovacuum", "off")
+        .set("jobs.interval", "200ms")
+        .start();
+    let (db, _holder) = with_dead_rows(&cluster).await;
+    let long = running(&db, "1 hour").await;
+
+    let short = running(&db, "300 ms").await;
+    is_rescued(&db, short, SOON).await;
+
+    // Renewed to end sooner than it would have.
+    let renewed = running(&db, "1 hour").await;
+    let heartbeat = format!(
+        "select jobs.heartbeat({renewed}, token, lease => '300 ms') from jobs.running where job_id = {renewed}"
+    );
+    run(&db, &heartbeat).await;
+    is_rescued(&db, renewed, SOON).await;
+
+    // Of a transaction that commits when the lease is over.
+    let late = cluster.connect("dead").await;
+    run(&late, "begin").await;
+    let open = running(&late, "300 ms").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    run(&late, "commit").await;
+    is_rescued(&db, open, SOON).await;
+
+    // Control: what is changed by hand is not noticed at once, so the table is not read each time ..
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let by_hand = format!(
+        "update jobs.running set lease_expires_at = clock_timestamp() where job_id = {long}"
+    );
+    run(&db, &by_hand).await;
+    insert(&db, "'wakes the worker', queue => 'other'").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(state(&db, long).await.as_deref(), Some("running"));
+    // .. but when it is read the next time.
+    let next = running(&db, "100 ms").await;
+    is_rescued(&db, next, SOON).await;
+    is_rescued(&db, long, SOON).await;
+}
+
+#[tokio::test]
+async fn what_jobs_maintain_finds_does_not_depend_on_what_is_known() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("by_hand").await;
+    let id = running(&db, "1 hour").await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(state(&db, id).await.as_deref(), Some("running"));
+    run(
+        &db,
+        "update jobs.running set lease_expires_at = clock_timestamp()",
+    )
+    .await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(state(&db, id).await.as_deref(), Some("discarded"));
+}
