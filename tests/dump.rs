@@ -100,9 +100,12 @@ const NOT_PAUSED: &str = "jobs.maintenance_pause";
 async fn paused_maintenance_is_paused_after_a_restore() {
     let cluster = Cluster::start();
     let db = cluster.database("before").await;
+    // The worker may have looked whether it is paused up to a second ago.
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(&db, "select pg_sleep(1.5)").await;
     run(
         &db,
-        "select jobs.insert('due', scheduled_at => clock_timestamp() + '10 ms'); select jobs.pause_maintenance()",
+        "select jobs.insert('due', scheduled_at => clock_timestamp() + '10 ms')",
     )
     .await;
     let file = dump(&cluster, "before", &["-Fc"]).await;

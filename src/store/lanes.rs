@@ -94,8 +94,8 @@ pub fn scheduled_queues() -> Option<Vec<String>> {
 /// When the first scheduled job of a queue is due; `None`: use a statement.
 pub fn first_due(queue: &str) -> Option<Option<i64>> {
     let table = open_scheduled()?;
-    let found = look_from_floor(&table, queue, i64::MAX, &|_| true);
-    Some(found.map(|found| found.lowest))
+    let found = look_from_floor(&table, queue, i64::MAX, &|due| due.first.is_some());
+    Some(found.and_then(|found| found.first))
 }
 
 /// Whether a queue has jobs that are due but not yet ready; `None`: use a statement.
@@ -161,6 +161,8 @@ struct Due {
     lowest: i64,
     /// there is something that is not just being inserted or deleted
     is_there: bool,
+    /// since or from when on; who commits what was due before says so
+    first: Option<i64>,
 }
 
 /// Takes no lock. Looks until that is enough.
@@ -180,6 +182,7 @@ fn look_for_due(
         Key::at_from(2, from),
         Key::at_to(2, until),
     ]);
+    let now = time::now();
     let mut found: Option<Due> = None;
     while let Some(row) = scan.next() {
         pgrx::check_for_interrupts!();
@@ -187,8 +190,12 @@ fn look_for_due(
         let found = found.get_or_insert(Due {
             lowest: due_at,
             is_there: false,
+            first: None,
         });
         found.is_there |= !row.is_in_progress;
+        if !row.is_in_progress || due_at > now {
+            found.first = found.first.or(Some(due_at));
+        }
         if is_enough(found) {
             break;
         }
