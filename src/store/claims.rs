@@ -336,7 +336,8 @@ fn row(claims: &Table, key: Key, jobs: &[(i64, Option<i64>)]) -> NewRow {
     claims.row(&[bytes(key), bigs(&ids), hold_ends_at])
 }
 
-fn key_is(key: Key) -> table::Key {
+/// The condition on the first column of an index that it is this key.
+pub(super) fn key_is(key: Key) -> table::Key {
     table::Key::bytes(1, bytes(key).expect("keys are not null"))
 }
 

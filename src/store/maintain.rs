@@ -6,7 +6,6 @@ use std::collections::{BTreeSet, HashSet};
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
-use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
@@ -132,23 +131,20 @@ fn find_expired(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
     }
     let but: HashSet<i64> = but.iter().copied().collect();
     let mut expired = Vec::new();
-    read_leases(|found| {
-        read_running(|id, ends_at, is_in_progress| {
-            if ends_at > now {
-                found.first = found.first.min(ends_at);
-            } else if is_in_progress || but.contains(&id) {
-                found.has_stuck = true;
-            } else {
-                expired.push(id);
-            }
-        })?;
+    read_leases(|found, id, ends_at, is_in_progress| {
+        if ends_at > now {
+            found.first = found.first.min(ends_at);
+            return;
+        }
+        // Also somebody may have it locked.
+        found.has_stuck = true;
+        if !is_in_progress && !but.contains(&id) {
+            expired.push(id);
+        }
         if expired.len() as i64 > limit {
             // The next round deals with more of them.
             found.first = now;
         }
-        // Somebody may have them locked.
-        found.has_stuck |= !expired.is_empty();
-        Some(())
     })?;
     expired.sort_unstable();
     Some(expired)
@@ -157,45 +153,28 @@ fn find_expired(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
 /// When the first lease ends; `None`: use a statement.
 fn first_lease() -> Option<Option<i64>> {
     let now = time::now();
-    let found = read_leases(|found| {
-        read_running(|_, ends_at, is_in_progress| {
-            if is_in_progress && ends_at <= now {
-                found.has_stuck = true;
-            } else {
-                found.first = found.first.min(ends_at);
-            }
-        })
+    let found = read_leases(|found, _, ends_at, is_in_progress| {
+        if is_in_progress && ends_at <= now {
+            found.has_stuck = true;
+        } else {
+            found.first = found.first.min(ends_at);
+        }
     })?;
     Some(Some(found.first).filter(|at| *at != leases::NEVER))
 }
 
-/// Reads `running` and says what is found; `None`: it cannot be read directly.
-fn read_leases(read: impl FnOnce(&mut leases::Found) -> Option<()>) -> Option<leases::Found> {
-    let mut is_read = None;
-    let found = leases::read_with(|| {
-        let mut found = leases::Found {
-            first: leases::NEVER,
-            has_stuck: false,
-        };
-        is_read = read(&mut found);
-        found
-    });
-    if is_read.is_none() {
-        leases::doubt();
-    }
-    is_read.map(|()| found)
-}
-
-/// Hands over all jobs that run, the ends of their leases, and whether somebody is just writing that. `None`: use a statement.
-fn read_running(mut work: impl FnMut(i64, i64, bool)) -> Option<()> {
+/// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing that, to be added to what is
+/// found. `None`: use a statement.
+fn read_leases(mut add: impl FnMut(&mut leases::Found, i64, i64, bool)) -> Option<leases::Found> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
     table::make_visible();
-    table.for_each(&lanes::seen(), |row| {
-        let id = row.big(running::JOB_ID).expect("it is not null");
-        let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
-        work(id, ends_at, row.is_in_progress);
-    });
-    Some(())
+    Some(leases::read_with(|found| {
+        table.for_each(&lanes::seen(), |row| {
+            let id = row.big(running::JOB_ID).expect("it is not null");
+            let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
+            add(found, id, ends_at, row.is_in_progress);
+        });
+    }))
 }
 
 /// Which queues' jobs are meant.
@@ -379,12 +358,12 @@ fn erase_notes(ids: &[i64]) {
     if ids.is_empty() {
         return;
     }
-    for (plan, shape, index) in [
-        (&ERASE_ERRORS, &shapes::ERROR, &shapes::ERROR.key),
-        (&ERASE_ANSWERS, &shapes::ANSWER, &shapes::ANSWER.key),
+    for (plan, shape) in [
+        (&ERASE_ERRORS, &shapes::ERROR),
+        (&ERASE_ANSWERS, &shapes::ANSWER),
     ] {
-        let table = Table::open_to_read(shape, index);
-        if table.is_none_or(|table| !table.is_empty(index)) {
+        let table = Table::open_to_read(shape, &shape.key);
+        if table.is_none_or(|table| !table.is_empty(&shape.key)) {
             plan.execute(&[bigs(ids)]);
         }
     }
@@ -499,14 +478,9 @@ fn look_at_claims(claims: &Table, keys: &BTreeSet<Key>, going: &HashSet<i64>) ->
     let mut nearby = Nearby::new(claims, &shapes::UNIQUE_CLAIM.key, &seen, read);
     let claim = |key: &Key| {
         pgrx::check_for_interrupts!();
-        Some((*key, nearby.take(key, || key_is(key))?))
+        Some((*key, nearby.take(key, || claims::key_is(*key))?))
     };
     keys.iter().filter_map(claim).collect()
-}
-
-fn key_is(key: &Key) -> table::Key {
-    let bytes = key.0.as_slice().into_datum();
-    table::Key::bytes(1, bytes.expect("keys are not null"))
 }
 
 /// Without a statement; `None` if some table is not as it was made.
@@ -539,7 +513,7 @@ fn delete_claims(
         pgrx::check_for_interrupts!();
         let is_beside = !nothing_beside
             && beside.iter_mut().any(|scan| {
-                scan.find(&[key_is(&key)]);
+                scan.find(&[claims::key_is(key)]);
                 scan.next().is_some()
             });
         if is_beside {

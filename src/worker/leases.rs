@@ -91,8 +91,8 @@ pub fn doubt() {
     }
 }
 
-/// Reads the table with `read`.
-pub fn read_with(read: impl FnOnce() -> Found) -> Found {
+/// Reads the table with `read`, which adds to what is found.
+pub fn read_with(read: impl FnOnce(&mut Found)) -> Found {
     let begun = time::now();
     let leases = known();
     if let Some(leases) = leases {
@@ -100,7 +100,11 @@ pub fn read_with(read: impl FnOnce() -> Found) -> Found {
         leases.none_before.store(NEVER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
-    let found = read();
+    let mut found = Found {
+        first: NEVER,
+        has_stuck: false,
+    };
+    read(&mut found);
     if let Some(leases) = leases {
         let now = time::now();
         let rest = ((now - begun) * ONE_PART_IN).clamp(0, AT_LEAST);
