@@ -4,7 +4,7 @@
 
 ALL_SUITES=(harness core pgtest pgspot regress isolation server examples monitoring doc)
 
-declare -gA PASSED FAILED # global: this is sourced inside a function
+declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
 
 record() { # SUITE PASSED FAILED
@@ -17,6 +17,12 @@ check() { # SUITE WHAT COMMAND..; one test
     record "$1" 0 1
     echo "FAILED: $1: $2"
   fi
+}
+
+# One test that cannot run on this machine. It is never counted as passed; the command that was tried and what it said are shown.
+skip() { # SUITE WHAT COMMAND ERROR
+  SKIPPED[$1]=$((${SKIPPED[$1]:-0} + 1))
+  printf 'SKIPPED: %s: %s\n  tried: %s\n  error: %s\n' "$@"
 }
 
 refuses() { ! "$@"; }
@@ -52,9 +58,9 @@ run_suite() { # SUITE[:FILTER]
 # The table, and as the very last line the sum.
 summary() {
   local suite passed=0 failed=0
-  printf '\n%-12s %8s %8s\n' suite passed failed
+  printf '\n%-12s %8s %8s %8s\n' suite passed failed skipped
   for suite in "${SUITES[@]}"; do
-    printf '%-12s %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}"
+    printf '%-12s %8d %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}" "${SKIPPED[$suite]:-0}"
     passed=$((passed + PASSED[$suite]))
     failed=$((failed + FAILED[$suite]))
   done
@@ -131,6 +137,7 @@ suite_harness() {
   echo "$prefix 08006 client backend db: FATAL:  connection to client lost" >"$log"
   check harness "a client may go away" tests/scan_log.sh "$log"
 
+  check harness "what is skipped is not counted as passed" test "$(SKIPPED=() PASSED=(); skip x y z e >/dev/null; echo "${SKIPPED[x]} ${PASSED[x]:-0}")" = "1 0"
   check harness "failed Rust tests are counted" counted "3 2" 'test result: FAILED. 3 passed; 2 failed; 0 ignored' 101
   check harness "a build that fails is a failure" counted "0 1" 'error: could not compile' 101
   check harness "test binaries are added up" counted "7 0" $'test result: ok. 3 passed; 0 failed;\ntest result: ok. 4 passed; 0 failed;' 0
