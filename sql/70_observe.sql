@@ -1,4 +1,4 @@
--- What monitoring asks. Rust: src/api/observe.rs, src/health.rs, src/metrics.rs
+-- What monitoring asks, and people at a prompt. Rust: src/api/observe.rs and src/store/{health,metrics,show}.rs
 
 CREATE FUNCTION jobs.health(
   old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
@@ -18,3 +18,47 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
 $$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters of rows are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset.$$;
+
+CREATE FUNCTION jobs.top()
+RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, workers bigint, scheduled bigint, retryable bigint,
+               completed_per_s numeric, failed_per_s numeric, note text)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $top$
+  WITH clock AS (SELECT clock_timestamp() AS now), latest AS MATERIALIZED (
+    SELECT f.job_id, f.finalized_at FROM jobs.finished f
+     WHERE f.state = 'completed' AND f.finalized_at > (SELECT c.now - interval '1 minute' FROM clock c)
+     ORDER BY f.finalized_at DESC LIMIT 10000
+  ), span AS (  -- of the minute, or of the part of it in which so many were completed
+    SELECT CASE WHEN count(*) < 10000 THEN 60 ELSE GREATEST(extract(epoch FROM (SELECT c.now FROM clock c) - min(l.finalized_at)), 0.001) END AS seconds FROM latest l
+  ), completed AS (
+    SELECT j.queue, count(*) AS n FROM latest l JOIN jobs.job j ON j.id = l.job_id GROUP BY j.queue
+  ), failed AS (
+    SELECT j.queue, count(*) AS n
+      FROM (SELECT e.job_id FROM jobs.error e WHERE e.at > (SELECT c.now - interval '1 minute' FROM clock c) LIMIT 10000) e JOIN jobs.job j ON j.id = e.job_id
+     GROUP BY j.queue
+  ), busy AS (
+    SELECT j.queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY j.queue
+  ), line AS (
+    SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, COALESCE(b.workers, 0) AS workers,
+           q.scheduled, q.retryable, COALESCE(c.n, 0) / s.seconds AS completed, COALESCE(f.n, 0) / 60.0 AS failed,
+           concat_ws(', ', CASE WHEN q.paused THEN 'paused' END, CASE WHEN q.running >= q.concurrency THEN 'full' END,
+             CASE WHEN q.estimated <> '{}' THEN 'estimated' END) AS note
+      FROM jobs.queues q CROSS JOIN span s LEFT JOIN completed c ON c.queue = q.queue LEFT JOIN failed f ON f.queue = q.queue LEFT JOIN busy b ON b.queue = q.queue
+  ), total AS (
+    SELECT '(all)', sum(l.available)::bigint, max(l.oldest), sum(l.running)::bigint, (SELECT count(DISTINCT r.worker) FROM jobs.running r),
+           sum(l.scheduled)::bigint, sum(l.retryable)::bigint, sum(l.completed), sum(l.failed), '' FROM line l HAVING count(*) > 0
+  )
+  SELECT a.queue, a.available, date_trunc('second', GREATEST(a.oldest, interval '0')), a.running, a.workers, a.scheduled, a.retryable,
+         round(a.completed, 1), round(a.failed, 1), a.note
+    FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
+          UNION ALL SELECT 1, * FROM line) a
+   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue
+$top$;
+COMMENT ON FUNCTION jobs.top() IS
+$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took; failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
+
+CREATE FUNCTION jobs.show(id bigint) RETURNS text
+LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'show_wrapper';
+COMMENT ON FUNCTION jobs.show(bigint) IS
+$$The whole story of a job as text, to be read by people: what it is, what it carries, what happened to it and when, in the session's time zone, and what comes next. In psql best seen by \g (format=unaligned tuples_only). Shows what the caller may see in the views: a viewer sees no args, meta, progress and output. The form of the text may change; programs read jobs.jobs and jobs.errors. Errors: P0002 no such job, 22004 id is null.$$;

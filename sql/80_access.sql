@@ -16,7 +16,7 @@ CREATE FUNCTION jobs.grant_viewer(role text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
 COMMENT ON FUNCTION jobs.grant_viewer(text) IS
-$$Lets a role read all views, jobs.health() and jobs.metrics(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
+$$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top() and jobs.show(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_admin(role text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -363,6 +363,126 @@ COMMENT ON FUNCTION jobs.metrics() IS
 $$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters of rows are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset.$$;
 REVOKE ALL ON FUNCTION jobs.metrics() FROM PUBLIC;
 
+CREATE FUNCTION jobs.top()
+RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, workers bigint, scheduled bigint, retryable bigint,
+               completed_per_s numeric, failed_per_s numeric, note text)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $top$
+  WITH clock AS (SELECT clock_timestamp() AS now), latest AS MATERIALIZED (
+    SELECT f.job_id, f.finalized_at FROM jobs.finished f
+     WHERE f.state = 'completed' AND f.finalized_at > (SELECT c.now - interval '1 minute' FROM clock c)
+     ORDER BY f.finalized_at DESC LIMIT 10000
+  ), span AS (  -- of the minute, or of the part of it in which so many were completed
+    SELECT CASE WHEN count(*) < 10000 THEN 60 ELSE GREATEST(extract(epoch FROM (SELECT c.now FROM clock c) - min(l.finalized_at)), 0.001) END AS seconds FROM latest l
+  ), completed AS (
+    SELECT j.queue, count(*) AS n FROM latest l JOIN jobs.job j ON j.id = l.job_id GROUP BY j.queue
+  ), failed AS (
+    SELECT j.queue, count(*) AS n
+      FROM (SELECT e.job_id FROM jobs.error e WHERE e.at > (SELECT c.now - interval '1 minute' FROM clock c) LIMIT 10000) e JOIN jobs.job j ON j.id = e.job_id
+     GROUP BY j.queue
+  ), busy AS (
+    SELECT j.queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY j.queue
+  ), line AS (
+    SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, COALESCE(b.workers, 0) AS workers,
+           q.scheduled, q.retryable, COALESCE(c.n, 0) / s.seconds AS completed, COALESCE(f.n, 0) / 60.0 AS failed,
+           concat_ws(', ', CASE WHEN q.paused THEN 'paused' END, CASE WHEN q.running >= q.concurrency THEN 'full' END,
+             CASE WHEN q.estimated <> '{}' THEN 'estimated' END) AS note
+      FROM jobs.queues q CROSS JOIN span s LEFT JOIN completed c ON c.queue = q.queue LEFT JOIN failed f ON f.queue = q.queue LEFT JOIN busy b ON b.queue = q.queue
+  ), total AS (
+    SELECT '(all)', sum(l.available)::bigint, max(l.oldest), sum(l.running)::bigint, (SELECT count(DISTINCT r.worker) FROM jobs.running r),
+           sum(l.scheduled)::bigint, sum(l.retryable)::bigint, sum(l.completed), sum(l.failed), '' FROM line l HAVING count(*) > 0
+  )
+  SELECT a.queue, a.available, date_trunc('second', GREATEST(a.oldest, interval '0')), a.running, a.workers, a.scheduled, a.retryable,
+         round(a.completed, 1), round(a.failed, 1), a.note
+    FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
+          UNION ALL SELECT 1, * FROM line) a
+   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue
+$top$;
+COMMENT ON FUNCTION jobs.top() IS
+$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took; failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
+REVOKE ALL ON FUNCTION jobs.top() FROM PUBLIC;
+
+CREATE FUNCTION jobs.show(id bigint) RETURNS text
+LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'show_wrapper';
+COMMENT ON FUNCTION jobs.show(bigint) IS
+$$The whole story of a job as text, to be read by people: what it is, what it carries, what happened to it and when, in the session's time zone, and what comes next. In psql best seen by \g (format=unaligned tuples_only). Shows what the caller may see in the views: a viewer sees no args, meta, progress and output. The form of the text may change; programs read jobs.jobs and jobs.errors. Errors: P0002 no such job, 22004 id is null.$$;
+REVOKE ALL ON FUNCTION jobs.show(bigint) FROM PUBLIC;
+
+CREATE FUNCTION jobs.check()
+RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
+LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $check$
+  WITH place AS (
+    SELECT r.job_id, r.queue, r.priority FROM jobs.ready r
+    UNION ALL SELECT s.job_id, s.queue, NULL FROM jobs.scheduled s
+    UNION ALL SELECT r.job_id, NULL, NULL FROM jobs.running r
+    UNION ALL SELECT f.job_id, NULL, NULL FROM jobs.finished f
+  ), waiting AS (
+    SELECT r.job_id, r.queue, r.priority, r.expires_at, r.attempt FROM jobs.ready r
+    UNION ALL SELECT s.job_id, s.queue, NULL, s.expires_at, s.attempt FROM jobs.scheduled s
+  ), broken AS MATERIALIZED (
+    SELECT 'one_place' AS invariant, COALESCE(j.id, p.job_id) AS job_id
+      FROM jobs.job j FULL JOIN (SELECT p.job_id, count(*) AS places FROM place p GROUP BY p.job_id) p ON p.job_id = j.id
+     WHERE j.id IS NULL OR p.places IS DISTINCT FROM 1
+    UNION ALL
+    SELECT 'same_queue', j.id FROM jobs.job j JOIN waiting w ON w.job_id = j.id
+     WHERE w.queue <> j.queue OR w.priority <> j.priority OR w.expires_at IS DISTINCT FROM j.expires_at
+    UNION ALL
+    SELECT 'attempts', w.job_id FROM waiting w WHERE w.attempt < 0
+    UNION ALL
+    SELECT 'attempts', r.job_id FROM jobs.running r WHERE r.attempt < 1
+    UNION ALL
+    SELECT 'attempts', f.job_id FROM jobs.finished f WHERE f.attempt < 0 OR f.state = 'completed' AND f.attempt < 1
+    UNION ALL
+    SELECT 'state', s.job_id FROM jobs.scheduled s
+     WHERE s.state NOT IN ('scheduled', 'retryable', 'pending') OR (s.state = 'pending') <> (s.due_at = 'infinity')
+    UNION ALL
+    SELECT 'state', f.job_id FROM jobs.finished f WHERE f.state NOT IN ('completed', 'cancelled', 'discarded')
+    UNION ALL
+    SELECT 'lease', r.job_id FROM jobs.running r
+     WHERE r.lease_expires_at > r.deadline_at OR r.token NOT BETWEEN 0 AND 9007199254740991
+    UNION ALL
+    SELECT 'error', e.job_id FROM jobs.error e WHERE NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = e.job_id)
+    UNION ALL
+    SELECT 'claim', j.id FROM jobs.job j
+     WHERE j.unique_key IS NOT NULL
+       AND NOT EXISTS (SELECT FROM jobs.unique_claim c WHERE c.key = j.unique_key AND (j.id = ANY (c.jobs)
+             OR EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key AND u.job_id = j.id)
+             OR EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key AND u.job_id = j.id)))
+    UNION ALL
+    SELECT 'claim', u.id FROM jobs.unique_claim c, unnest(c.jobs) u(id) JOIN jobs.job j ON j.id = u.id WHERE j.unique_key IS DISTINCT FROM c.key
+    UNION ALL
+    SELECT 'claim', c.jobs[1] FROM jobs.unique_claim c
+     WHERE cardinality(c.jobs) = 0 OR cardinality(c.hold_ends_at) <> cardinality(c.jobs) OR array_position(c.jobs, NULL) IS NOT NULL
+    UNION ALL
+    SELECT 'slot', q.job_id FROM jobs.queue_slot q
+     WHERE q.job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = q.job_id AND r.slot = q.slot)
+    UNION ALL
+    SELECT 'slot', r.job_id FROM jobs.running r JOIN jobs.queue_slot q ON q.slot = r.slot WHERE q.job_id IS DISTINCT FROM r.job_id
+    UNION ALL
+    SELECT 'sequence', j.id FROM jobs.job j, jobs.job_seq s WHERE j.id > s.last_value
+    UNION ALL
+    SELECT 'sequence', r.job_id FROM jobs.ready r, jobs.job_seq s WHERE r.seq > s.last_value
+  ), rule(n, invariant, rule) AS (VALUES
+    (1, 'one_place', 'Every job is in exactly one of the tables ready, scheduled, running and finished, and these have no others.'),
+    (2, 'same_queue', 'What waits has the queue, the priority and the expiry of its job.'),
+    (3, 'attempts', 'No count of attempts is negative, and what runs or is completed has had one.'),
+    (4, 'state', 'Each state is one of its table, and only what is pending is due at no time.'),
+    (5, 'lease', 'A lease does not go beyond the deadline of its attempt, and its token is a number that JSON can carry.'),
+    (6, 'error', 'Errors are those of jobs that exist.'),
+    (7, 'claim', 'A job that was inserted as unique is listed under its key, and no key lists a job of another one.'),
+    (8, 'slot', 'A slot of a queue with a limit is taken by a job that runs in it.'),
+    (9, 'sequence', 'The numbers of jobs and of their places are ones that have been given out, so that none comes again.'))
+  SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
+    FROM rule r JOIN broken b ON b.invariant = r.invariant
+   GROUP BY r.n, r.invariant, r.rule ORDER BY r.n
+$check$;
+COMMENT ON FUNCTION jobs.check() IS
+$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand.
+Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes. Works on a standby.$$;
+REVOKE ALL ON FUNCTION jobs.check() FROM PUBLIC;
+
 CREATE FUNCTION jobs.grant_producer(role text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
@@ -381,7 +501,7 @@ CREATE FUNCTION jobs.grant_viewer(role text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
 COMMENT ON FUNCTION jobs.grant_viewer(text) IS
-$$Lets a role read all views, jobs.health() and jobs.metrics(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
+$$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top() and jobs.show(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
 REVOKE ALL ON FUNCTION jobs.grant_viewer(text) FROM PUBLIC;
 
 CREATE FUNCTION jobs.grant_admin(role text) RETURNS void

@@ -52,9 +52,14 @@ pgrx::extension_sql_file!(
     requires = ["maintain"]
 );
 pgrx::extension_sql_file!(
+    "../sql/75_check.sql",
+    name = "check",
+    requires = ["observe"]
+);
+pgrx::extension_sql_file!(
     "../sql/80_access.sql",
     name = "access",
-    requires = ["observe"]
+    requires = ["check"]
 );
 pgrx::extension_sql_file!(
     "../sql/90_finish.sql",

@@ -1,4 +1,5 @@
-//! The control of this suite: a cluster whose log has a bad line is found out, also when nobody asks.
+//! The control of this suite: a cluster whose log has a bad line, or whose tables have what must not be there, is found
+//! out, also when nobody asks.
 
 use jobs_tests::{Cluster, Mode, sqlstate};
 
@@ -88,4 +89,26 @@ async fn a_dropped_cluster_scans_its_log() {
     let _ = client
         .query_one("select pg_terminate_backend(pg_backend_pid())", &[])
         .await;
+}
+
+#[tokio::test]
+async fn a_row_that_must_not_be_there_is_found_unless_declared() {
+    let cluster = Cluster::start();
+    let db = cluster.database("broken").await;
+    db.batch_execute("select jobs.insert('k'); delete from jobs.ready")
+        .await
+        .unwrap();
+    let found = cluster.violations();
+    assert!(found.starts_with("broken|one_place|1|{1}|"), "{found}");
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(cluster)));
+    let said = dropped.expect_err("it is found");
+    let said = said.downcast::<String>().expect("a message");
+    assert!(said.contains("broken|one_place|1|{1}|"), "{said}");
+
+    let cluster = Cluster::start();
+    let db = cluster.database("broken").await;
+    db.batch_execute("select jobs.insert('k'); delete from jobs.ready")
+        .await
+        .unwrap();
+    cluster.allow_violations();
 }

@@ -27,9 +27,12 @@ const WORKER: [&str; 11] = [
     "ojs_manifest",
 ];
 /// And those that the views call.
-const VIEWER: [&str; 5] = [
+const VIEWER: [&str; 8] = [
     "health",
     "metrics",
+    "top",
+    "show",
+    "check",
     "count_queues",
     "idle_runs",
     "is_preloaded",

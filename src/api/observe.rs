@@ -9,13 +9,13 @@ use pgrx::prelude::*;
 use jobs_core::interval::Interval;
 
 use super::check;
-use crate::error::{OrRaise, Result};
+use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::{Cell, Rows};
 use crate::settings;
 use crate::store::count::{self, Counts, PLACES, Place};
 use crate::store::health::{Thresholds, Worker};
 use crate::store::spi::Snapshot;
-use crate::store::{extension, health, metrics};
+use crate::store::{extension, health, metrics, show};
 use crate::worker::{tasks, wake};
 
 /// A queue's row of `jobs.queues`.
@@ -178,4 +178,18 @@ fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         }
     });
     rows
+}
+
+/// One job's story. See the COMMENT in sql/70_observe.sql.
+#[pg_extern(sql = false)]
+fn show(id: Option<i64>) -> String {
+    let run = || {
+        let id = check::given("id", id)?;
+        let lines = show::lines(id);
+        if lines.is_empty() {
+            return Err(Error::unknown_job(id));
+        }
+        Ok(lines.join("\n"))
+    };
+    run().or_raise()
 }

@@ -2,6 +2,8 @@
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
+use super::versions;
+
 /// Whether another transaction, still open, has inserted or deleted a row with this
 /// bytea as the first column of the index.
 pub fn is_in_progress(table: Oid, index: Oid, value: Datum) -> bool {
@@ -23,7 +25,7 @@ pub fn is_in_progress(table: Oid, index: Oid, value: Datum) -> bool {
             pg_sys::Oid::from(pg_sys::F_BYTEAEQ),
             value,
         );
-        let scan = pg_sys::index_beginscan(table, index, &mut snapshot, 1, 0);
+        let scan = versions::begin_index_scan(table, index, &mut snapshot, 1);
         pg_sys::index_rescan(scan, &mut key, 1, std::ptr::null_mut(), 0);
         let mut found = false;
         // A dirty snapshot says of each row which open transaction, not our own, made or

@@ -1,5 +1,6 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows,
-//! arrays, times, time zones, subtransactions, procedures, roles, uncommitted rows, rows of our own tables. All that is unsafe about it stays in here and
+//! arrays, times, time zones, subtransactions, procedures, roles, uncommitted rows, rows of our own tables; what differs between
+//! majors. All that is unsafe about it stays in here and
 //! in [`crate::store::spi`].
 
 pub mod answer;
@@ -12,4 +13,5 @@ pub mod role;
 pub mod subxact;
 pub mod table;
 pub mod time;
+pub mod versions;
 pub mod zone;

@@ -16,6 +16,8 @@ use pgrx::prelude::*;
 use pgrx::{FromDatum, direct_function_call};
 use pgrx::{PgSqlErrorCode, ereport};
 
+use super::versions;
+
 /// A column's value; `None` is null.
 pub type Value = Option<Datum>;
 
@@ -490,7 +492,7 @@ impl Table {
             pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_UPDATE);
             let slot = self.slot();
             pg_sys::ExecStoreHeapTuple(new.0, slot, false);
-            let mut has_moved = Default::default();
+            let mut indexes = versions::IndexUpdates::default();
             let snapshot = pg_sys::GetActiveSnapshot();
             let mut tid = row.tid();
             pg_sys::simple_table_tuple_update(
@@ -498,9 +500,9 @@ impl Table {
                 &mut tid,
                 slot,
                 snapshot,
-                &mut has_moved,
+                &mut indexes,
             );
-            if is_moved(has_moved) {
+            if versions::has_moved(indexes) {
                 let updated = Row {
                     slot,
                     is_in_progress: false,
@@ -604,12 +606,11 @@ impl Table {
         unsafe {
             Scan {
                 slot: pg_sys::table_slot_create(self.relation, std::ptr::null_mut()),
-                scan: pg_sys::index_beginscan(
+                scan: versions::begin_index_scan(
                     self.relation,
                     index.relation,
                     seen.as_ptr(),
-                    keys as i32,
-                    0,
+                    keys,
                 ),
                 direction: pg_sys::ScanDirection::ForwardScanDirection,
                 seen,
@@ -632,18 +633,6 @@ impl Drop for Table {
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }
     }
-}
-
-/// Whether an update needs new entries in the indexes.
-#[cfg(feature = "pg15")]
-fn is_moved(indexes: bool) -> bool {
-    indexes
-}
-
-/// Whether an update needs new entries in the indexes.
-#[cfg(not(feature = "pg15"))]
-fn is_moved(indexes: pg_sys::TU_UpdateIndexes::Type) -> bool {
-    indexes != pg_sys::TU_UpdateIndexes::TU_None
 }
 
 impl Index {

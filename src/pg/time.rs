@@ -5,6 +5,8 @@ use std::ffi::{CStr, CString};
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{self, Datum};
 
+use super::versions;
+
 const FIELDS: usize = pg_sys::MAXDATEFIELDS as usize;
 const WORK: usize = 256;
 
@@ -138,23 +140,14 @@ pub fn read_interval(text: &str) -> Option<Interval> {
 /// Reads a finite timestamp with the server's own reader, without raising an error on bad text.
 pub fn read_timestamp(text: &str) -> Option<i64> {
     let mut fields = Fields::parse(text)?;
-    let mut parts = pg_sys::pg_tm::default();
-    let (mut kind, mut fraction, mut zone) = (0, 0, 0);
     let mut at = 0;
     // SAFETY: the fields point into the buffers of `fields`.
     unsafe {
-        let code = pg_sys::DecodeDateTime(
-            fields.start.as_mut_ptr(),
-            fields.kind.as_mut_ptr(),
-            fields.count,
-            &mut kind,
-            &mut parts,
-            &mut fraction,
-            &mut zone,
-        );
-        (code == 0
-            && kind == pg_sys::DTK_DATE as i32
-            && pg_sys::tm2timestamp(&mut parts, fraction, &mut zone, &mut at) == 0)
+        let (start, kind) = (fields.start.as_mut_ptr(), fields.kind.as_mut_ptr());
+        let mut found = versions::decode_date_time(start, kind, fields.count)?;
+        (found.kind == pg_sys::DTK_DATE as i32
+            && pg_sys::tm2timestamp(&mut found.parts, found.fraction, &mut found.zone, &mut at)
+                == 0)
             .then_some(at)
     }
 }

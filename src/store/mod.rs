@@ -23,6 +23,7 @@ pub mod notify;
 pub mod periodic;
 pub mod place;
 mod shapes;
+pub mod show;
 pub mod spi;
 mod under;
 pub mod wait;

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use jobs_core::key::Key;
 use pgrx::pg_sys;
 
+use crate::pg::versions;
 use crate::settings;
 use crate::store::claims;
 
@@ -35,8 +36,7 @@ fn id(key: Key) -> i64 {
 
 /// Counts one more insert of this transaction; whether it takes the lock.
 fn counts() -> bool {
-    // SAFETY: a local transaction id is this session's counter of its transactions.
-    let transaction = unsafe { (*pg_sys::MyProc).lxid };
+    let transaction = versions::local_transaction();
     let (last, count) = TAKEN.get();
     let count = if last == transaction { count } else { 0 };
     TAKEN.set((transaction, count + 1));

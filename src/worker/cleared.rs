@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::{process, wake};
-use crate::pg::time;
+use crate::pg::{time, versions};
 
 /// Nothing has been cleared away.
 pub const NOTHING: i64 = i64::MIN;
@@ -49,7 +49,7 @@ thread_local! {
 
 /// Up to when the jobs of a group that became final were dealt with, also by this transaction.
 pub fn up_to(group: u64) -> i64 {
-    let now = transaction();
+    let now = versions::local_transaction();
     let here = PENDING.with_borrow(|pending| {
         let of_group = |p: &&Pending| p.group == group && p.transaction == now;
         pending.iter().filter(of_group).map(|p| p.up_to).max()
@@ -78,7 +78,7 @@ fn add(group: u64, up_to: i64, is_told: bool) {
             pg_sys::RegisterSubXactCallback(Some(on_subtransaction_end), std::ptr::null_mut())
         };
     }
-    let transaction = transaction();
+    let transaction = versions::local_transaction();
     PENDING.with_borrow_mut(|pending| {
         pending.retain(|p| p.transaction == transaction && p.group != group);
         pending.push(Pending {
@@ -115,12 +115,6 @@ pub fn end(is_committed: bool) {
             }
         }
     });
-}
-
-/// This session's counter of its transactions.
-fn transaction() -> u32 {
-    // SAFETY: reads a variable.
-    unsafe { (*pg_sys::MyProc).lxid }
 }
 
 impl Cleared {

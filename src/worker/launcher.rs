@@ -27,6 +27,9 @@ const VISIT_OTHERS: Duration = Duration::from_secs(600);
 /// its way, ends at once, and what it was started for is still to be done.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// That there are too few processes is said again once it has not been so for this long.
+const QUIET: Duration = Duration::from_secs(600);
+
 /// Registers the launcher, at the server's start.
 pub fn register() {
     BackgroundWorkerBuilder::new("jobs launcher")
@@ -51,7 +54,7 @@ pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
     process::apply_log_level();
     wake::attend_as_launcher();
     let mut known: HashMap<Oid, Known> = HashMap::new();
-    let mut starved = false;
+    let mut starved = None;
     loop {
         let pause = if settings::ENABLED.get() {
             round(&mut known, &mut starved)
@@ -63,7 +66,7 @@ pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
 }
 
 /// Looks at every database once; how long until the next look.
-fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
+fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Duration {
     let Some(mut databases) = databases() else {
         return Duration::from_secs(1);
     };
@@ -114,7 +117,8 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
             pause = pause.min(Duration::from_micros(until));
         }
     }
-    if refused && !*starved {
+    // Who takes turns with too few processes is refused one now and then for ever.
+    if refused && starved.is_none_or(|at| at.elapsed() >= QUIET) {
         ErrorReport::new(
             PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             "jobs: no background worker could be started, will try again",
@@ -123,7 +127,9 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut bool) -> Duration {
         .set_hint("Raise max_worker_processes.")
         .report(PgLogLevel::LOG);
     }
-    *starved = refused;
+    if refused {
+        *starved = Some(Instant::now());
+    }
     wake::set_crowded(refused);
     if refused {
         pause.min(Duration::from_secs(1))

@@ -7,6 +7,7 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::subxact::catch;
+use crate::pg::versions;
 use crate::settings;
 
 // Postgres' own handlers. pgrx' SIGTERM handler only sets a flag of its own: a worker
@@ -28,8 +29,8 @@ pub fn begin() {
     OWN.store(true, Ordering::Relaxed);
     // SAFETY: called once at the start of a background worker, with signals blocked.
     unsafe {
-        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(die));
-        pg_sys::pqsignal(pg_sys::SIGHUP as i32, Some(SignalHandlerForConfigReload));
+        versions::handle_signal(pg_sys::SIGTERM, die);
+        versions::handle_signal(pg_sys::SIGHUP, SignalHandlerForConfigReload);
         pg_sys::BackgroundWorkerUnblockSignals();
     }
 }

@@ -1,14 +1,23 @@
 //! A private Postgres cluster: made by initdb in a temporary directory, gone when dropped.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio_postgres::{Client, Config, NoTls};
+
+/// Earlier versions of the extension have no such function.
+const CHECK: &str = r"select exists (select from pg_proc where pronamespace = to_regnamespace('jobs') and proname = 'check') as has \gset
+\if :has
+select current_database(), invariant, violations, job_ids, rule from jobs.check();
+\endif
+";
 
 /// How to stop a server, as `pg_ctl stop -m` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +106,7 @@ pub struct Cluster {
     bindir: PathBuf,
     directory: TempDir,
     allowed: Mutex<Vec<(u32, String)>>,
+    may_be_violated: AtomicBool,
 }
 
 impl Cluster {
@@ -114,6 +124,37 @@ impl Cluster {
     /// `times` lines that match the extended regular expression.
     pub fn allow(&self, times: u32, regex: &str) {
         self.allowed.lock().unwrap().push((times, regex.into()));
+    }
+
+    /// Declares that this test writes to the tables by hand, so that what must hold there does not.
+    pub fn allow_violations(&self) {
+        self.may_be_violated.store(true, Ordering::Relaxed);
+    }
+
+    /// What `jobs.check()` finds in all databases, a row a line. Also asked when the cluster is dropped, so that every test
+    /// that leaves a running server ends with it. A database that cannot be looked at just then is passed over.
+    pub fn violations(&self) -> String {
+        let databases = self.ask(
+            "postgres",
+            "select datname from pg_database where datallowconn and not datistemplate",
+        );
+        let in_each = |database| self.ask(database, CHECK);
+        databases.lines().map(in_each).collect()
+    }
+
+    fn ask(&self, database: &str, script: &str) -> String {
+        let mut psql = self.bin("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-d", database]);
+        psql.env("PGOPTIONS", "-c lock_timeout=5s -c statement_timeout=60s");
+        psql.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut running = psql.spawn().expect("psql");
+        let mut stdin = running.stdin.take().expect("a pipe");
+        let _ = stdin.write_all(script.as_bytes()); // it may have ended already
+        drop(stdin);
+        let output = running.wait_with_output().expect("psql");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// A connection to a database, as the superuser postgres.
@@ -356,6 +397,7 @@ impl Cluster {
             bindir,
             directory,
             allowed: Mutex::new(allowed),
+            may_be_violated: AtomicBool::new(false),
         }
     }
 
@@ -397,6 +439,10 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        let violations = match std::thread::panicking() {
+            true => String::new(),
+            false => self.violations(),
+        };
         if self.data().join("postmaster.pid").exists() {
             // Fast, so that a background worker that does not stop is found here and not by an operator.
             let stopped = self
@@ -417,6 +463,10 @@ impl Drop for Cluster {
             eprintln!("{}", self.log_tail());
         } else {
             self.assert_clean_log();
+            assert!(
+                violations.is_empty() || self.may_be_violated.load(Ordering::Relaxed),
+                "jobs.check() found:\n{violations}"
+            );
         }
     }
 }

@@ -1,0 +1,61 @@
+# Where ./dev, which sources this file, gets a Postgres of each major from.
+#
+# 15 is Debian's own. 17 and 18 are in newer suites of Debian, whose packages do not go with this one: they are built here from the
+# source packages, once, into a cache, in the layout that Debian's packages have. 18 is built with assertions, which find
+# what a server in production would pass over in silence: a wrong snapshot, a lock that is not held, a leak.
+
+DEBIAN_MAJOR=15
+declare -A SUITE_OF=([17]=trixie [18]=forky)
+ASSERTED_MAJOR=18
+BUILD_PACKAGES=(bison flex perl zlib1g-dev dpkg-dev)
+
+# Under what prefix the files of a major are.
+postgres_prefix() { # MAJOR
+  if [[ $1 == "$DEBIAN_MAJOR" ]]; then echo /usr; else echo "$CACHE/postgres-$1"; fi
+}
+
+need_postgres() { # MAJOR
+  if [[ $1 == "$DEBIAN_MAJOR" ]]; then
+    need_packages "postgresql-$1" "postgresql-server-dev-$1"
+  elif [[ ${SUITE_OF[$1]:-} ]]; then
+    [[ -x $(postgres_prefix "$1")/lib/postgresql/$1/bin/postgres ]] || build_postgres "$1"
+  else
+    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!SUITE_OF[*]}"
+  fi
+}
+
+build_postgres() { # MAJOR
+  local major=$1 prefix work options=(--without-icu --without-readline --disable-rpath --enable-injection-points)
+  prefix=$(postgres_prefix "$major")
+  need_packages "${BUILD_PACKAGES[@]}"
+  work=$(mktemp -d "${TMPDIR:-/var/tmp}/jobs-postgres.XXXXXX")
+  say "Building Postgres $major from Debian's source package of ${SUITE_OF[$major]} into $prefix (once, some minutes)"
+  get_source "postgresql-$major" "${SUITE_OF[$major]}" "$work"
+  if [[ $major == "$ASSERTED_MAJOR" ]]; then options+=(--enable-cassert --enable-debug); fi
+  rm -rf "$prefix" "$prefix.new"
+  (
+    cd "$work/source"
+    # What is installed here is moved, and so finds its own libpq from where its programs are.
+    # shellcheck disable=SC2016
+    LDFLAGS='-Wl,-rpath,'"'"'$$ORIGIN/../lib'"'" ./configure -q "${options[@]}" --prefix="$prefix" --bindir="$prefix/lib/postgresql/$major/bin" \
+      --libdir="$prefix/lib/postgresql/$major/lib" --datadir="$prefix/share/postgresql/$major" --includedir="$prefix/include/postgresql/$major"
+    make -s -j "$(nproc)"
+    make -s DESTDIR="$work/installed" install
+  ) >"$work/log" 2>&1 || { tail -n 30 "$work/log" >&2; die "Postgres $major cannot be built, see $work/log"; }
+  mkdir -p "$(dirname "$prefix")"
+  mv "$work/installed$prefix" "$prefix"
+  rm -rf "$work"
+}
+
+# A source package of another suite, from the mirror that this machine uses; what apt knows of this machine's own suite stays as it is.
+get_source() { # PACKAGE SUITE DIRECTORY; makes DIRECTORY/source
+  local mirror apt=(-q -o APT::Sandbox::User=root -o "Dir::Etc::SourceParts=/dev/null" -o "Dir::Etc::SourceList=$3/sources.list" -o "Dir::State::Lists=$3/lists" -o "Dir::Cache=$3/cache")
+  mirror=$(mirror_of_debian) || die "no mirror is found in apt's sources"
+  mkdir -p "$3/lists/partial" "$3/cache/archives/partial"
+  echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main" >"$3/sources.list"
+  (cd "$3" && apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only "$1" && dpkg-source -q -x ./*.dsc source) >&2
+}
+
+mirror_of_debian() {
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk '$2 !~ /security|updates|backports/ { print $1; found = 1; exit } END { exit !found }'
+}

@@ -1,0 +1,75 @@
+-- What must hold whatever happens, and how often it does not. One statement, so one snapshot: work that goes on does not disturb it.
+-- A new invariant is a branch of broken and a row of rule.
+
+CREATE FUNCTION jobs.check()
+RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
+LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $check$
+  WITH place AS (
+    SELECT r.job_id, r.queue, r.priority FROM jobs.ready r
+    UNION ALL SELECT s.job_id, s.queue, NULL FROM jobs.scheduled s
+    UNION ALL SELECT r.job_id, NULL, NULL FROM jobs.running r
+    UNION ALL SELECT f.job_id, NULL, NULL FROM jobs.finished f
+  ), waiting AS (
+    SELECT r.job_id, r.queue, r.priority, r.expires_at, r.attempt FROM jobs.ready r
+    UNION ALL SELECT s.job_id, s.queue, NULL, s.expires_at, s.attempt FROM jobs.scheduled s
+  ), broken AS MATERIALIZED (
+    SELECT 'one_place' AS invariant, COALESCE(j.id, p.job_id) AS job_id
+      FROM jobs.job j FULL JOIN (SELECT p.job_id, count(*) AS places FROM place p GROUP BY p.job_id) p ON p.job_id = j.id
+     WHERE j.id IS NULL OR p.places IS DISTINCT FROM 1
+    UNION ALL
+    SELECT 'same_queue', j.id FROM jobs.job j JOIN waiting w ON w.job_id = j.id
+     WHERE w.queue <> j.queue OR w.priority <> j.priority OR w.expires_at IS DISTINCT FROM j.expires_at
+    UNION ALL
+    SELECT 'attempts', w.job_id FROM waiting w WHERE w.attempt < 0
+    UNION ALL
+    SELECT 'attempts', r.job_id FROM jobs.running r WHERE r.attempt < 1
+    UNION ALL
+    SELECT 'attempts', f.job_id FROM jobs.finished f WHERE f.attempt < 0 OR f.state = 'completed' AND f.attempt < 1
+    UNION ALL
+    SELECT 'state', s.job_id FROM jobs.scheduled s
+     WHERE s.state NOT IN ('scheduled', 'retryable', 'pending') OR (s.state = 'pending') <> (s.due_at = 'infinity')
+    UNION ALL
+    SELECT 'state', f.job_id FROM jobs.finished f WHERE f.state NOT IN ('completed', 'cancelled', 'discarded')
+    UNION ALL
+    SELECT 'lease', r.job_id FROM jobs.running r
+     WHERE r.lease_expires_at > r.deadline_at OR r.token NOT BETWEEN 0 AND 9007199254740991
+    UNION ALL
+    SELECT 'error', e.job_id FROM jobs.error e WHERE NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = e.job_id)
+    UNION ALL
+    SELECT 'claim', j.id FROM jobs.job j
+     WHERE j.unique_key IS NOT NULL
+       AND NOT EXISTS (SELECT FROM jobs.unique_claim c WHERE c.key = j.unique_key AND (j.id = ANY (c.jobs)
+             OR EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key AND u.job_id = j.id)
+             OR EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key AND u.job_id = j.id)))
+    UNION ALL
+    SELECT 'claim', u.id FROM jobs.unique_claim c, unnest(c.jobs) u(id) JOIN jobs.job j ON j.id = u.id WHERE j.unique_key IS DISTINCT FROM c.key
+    UNION ALL
+    SELECT 'claim', c.jobs[1] FROM jobs.unique_claim c
+     WHERE cardinality(c.jobs) = 0 OR cardinality(c.hold_ends_at) <> cardinality(c.jobs) OR array_position(c.jobs, NULL) IS NOT NULL
+    UNION ALL
+    SELECT 'slot', q.job_id FROM jobs.queue_slot q
+     WHERE q.job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = q.job_id AND r.slot = q.slot)
+    UNION ALL
+    SELECT 'slot', r.job_id FROM jobs.running r JOIN jobs.queue_slot q ON q.slot = r.slot WHERE q.job_id IS DISTINCT FROM r.job_id
+    UNION ALL
+    SELECT 'sequence', j.id FROM jobs.job j, jobs.job_seq s WHERE j.id > s.last_value
+    UNION ALL
+    SELECT 'sequence', r.job_id FROM jobs.ready r, jobs.job_seq s WHERE r.seq > s.last_value
+  ), rule(n, invariant, rule) AS (VALUES
+    (1, 'one_place', 'Every job is in exactly one of the tables ready, scheduled, running and finished, and these have no others.'),
+    (2, 'same_queue', 'What waits has the queue, the priority and the expiry of its job.'),
+    (3, 'attempts', 'No count of attempts is negative, and what runs or is completed has had one.'),
+    (4, 'state', 'Each state is one of its table, and only what is pending is due at no time.'),
+    (5, 'lease', 'A lease does not go beyond the deadline of its attempt, and its token is a number that JSON can carry.'),
+    (6, 'error', 'Errors are those of jobs that exist.'),
+    (7, 'claim', 'A job that was inserted as unique is listed under its key, and no key lists a job of another one.'),
+    (8, 'slot', 'A slot of a queue with a limit is taken by a job that runs in it.'),
+    (9, 'sequence', 'The numbers of jobs and of their places are ones that have been given out, so that none comes again.'))
+  SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
+    FROM rule r JOIN broken b ON b.invariant = r.invariant
+   GROUP BY r.n, r.invariant, r.rule ORDER BY r.n
+$check$;
+COMMENT ON FUNCTION jobs.check() IS
+$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand.
+Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes. Works on a standby.$$;

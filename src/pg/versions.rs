@@ -1,0 +1,97 @@
+//! What differs between the majors of Postgres: all of it is here.
+
+use pgrx::pg_sys::{self, IndexScanDesc, Relation, Snapshot};
+
+/// Begins to scan a table along one of its indexes, both open. The snapshot must live as long as the scan.
+pub unsafe fn begin_index_scan(
+    table: Relation,
+    index: Relation,
+    snapshot: Snapshot,
+    keys: usize,
+) -> IndexScanDesc {
+    let keys = keys as i32;
+    #[cfg(not(feature = "pg18"))]
+    unsafe {
+        pg_sys::index_beginscan(table, index, snapshot, keys, 0)
+    }
+    #[cfg(feature = "pg18")]
+    unsafe {
+        let nobody_counts = std::ptr::null_mut();
+        pg_sys::index_beginscan(table, index, snapshot, nobody_counts, keys, 0)
+    }
+}
+
+/// What `simple_table_tuple_update` says about the indexes.
+#[cfg(feature = "pg15")]
+pub type IndexUpdates = bool;
+/// What `simple_table_tuple_update` says about the indexes.
+#[cfg(not(feature = "pg15"))]
+pub type IndexUpdates = pg_sys::TU_UpdateIndexes::Type;
+
+/// Whether an update needs new entries in the indexes.
+pub fn has_moved(indexes: IndexUpdates) -> bool {
+    #[cfg(feature = "pg15")]
+    return indexes;
+    #[cfg(not(feature = "pg15"))]
+    return indexes != pg_sys::TU_UpdateIndexes::TU_None;
+}
+
+/// This session's counter of its transactions.
+pub fn local_transaction() -> u32 {
+    // SAFETY: reads a variable of this process.
+    unsafe {
+        let process = &*pg_sys::MyProc;
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return process.lxid;
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return process.vxid.lxid;
+    }
+}
+
+/// Has a signal of this process handled by this function.
+pub unsafe fn handle_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::pqsignal(signal as i32, Some(handler));
+        #[cfg(feature = "pg18")]
+        pg_sys::pqsignal_be(signal as i32, Some(handler));
+    }
+}
+
+/// A date and time in fields, as `DecodeDateTime` reads them.
+#[derive(Default)]
+pub struct DateTime {
+    /// what it is, `DTK_DATE` for a finite one
+    pub kind: i32,
+    /// year to second
+    pub parts: pg_sys::pg_tm,
+    /// microseconds
+    pub fraction: pg_sys::fsec_t,
+    /// seconds west of UTC
+    pub zone: i32,
+}
+
+/// Reads a date and time that is cut into fields; nothing if it is none.
+pub unsafe fn decode_date_time(
+    start: *mut *mut std::ffi::c_char,
+    kind: *mut i32,
+    count: i32,
+) -> Option<DateTime> {
+    let mut found = DateTime::default();
+    #[cfg(not(feature = "pg15"))]
+    let mut bad_zone = pg_sys::DateTimeErrorExtra::default();
+    let code = unsafe {
+        pg_sys::DecodeDateTime(
+            start,
+            kind,
+            count,
+            &mut found.kind,
+            &mut found.parts,
+            &mut found.fraction,
+            &mut found.zone,
+            #[cfg(not(feature = "pg15"))]
+            &mut bad_zone,
+        )
+    };
+    (code == 0).then_some(found)
+}

@@ -1,0 +1,55 @@
+//! One job's story, line by line, from the views: what the caller may not see there is not in it.
+
+use pgrx::pg_sys::Datum;
+
+use super::spi::Plan;
+use super::types::*;
+
+/// The lines about a job; none: there is no such job.
+pub fn lines(id: i64) -> Vec<String> {
+    STORY.run(&[Some(Datum::from(id))], |rows| {
+        (0..rows.len())
+            .filter_map(|row| rows.text(row, 1))
+            .collect()
+    })
+}
+
+// The head (part 1), what happened in the order of time (2), and what comes next (3). A line that has nothing to say is null.
+static STORY: Plan = Plan::new(
+    r"WITH j AS MATERIALIZED (SELECT * FROM jobs.jobs WHERE id = $1),
+      line(part, at, n, line) AS (
+        SELECT 1, NULL::timestamptz, h.n, h.line FROM j, LATERAL (VALUES
+          (1, format('Job %s, kind %s: %s', j.id, j.kind, j.state)),
+          (2, format('  queue %s, priority %s, attempt %s of %s', j.queue, j.priority, j.attempt, j.max_attempts)),
+          (3, '  tags ' || NULLIF(array_to_string(j.tags, ', '), '')),
+          (4, '  args ' || j.args::text),
+          (5, '  meta ' || NULLIF(j.meta, '{}')::text),
+          (6, '')) h(n, line)
+        UNION ALL
+        SELECT 2, h.at, h.n, to_char(h.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || h.line FROM j, LATERAL (VALUES
+          (j.created_at, 1, 'inserted'),
+          (j.attempted_at, 2, format('attempt %s begun by %s', j.attempt, j.worker)),
+          (NULLIF(j.cancel_requested_at, j.finalized_at), 3, 'asked to stop' || COALESCE(': ' || j.cancel_reason, '')),
+          (j.finalized_at, 5, j.state::text || CASE WHEN j.cancel_requested_at IS DISTINCT FROM j.finalized_at THEN '' ELSE COALESCE(': ' || j.cancel_reason, '') END
+             || COALESCE(', output ' || j.output::text, ''))) h(at, n, line)
+         WHERE h.at IS NOT NULL
+        UNION ALL
+        SELECT 2, e.at, 4, to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || format('attempt %s failed: %s', e.attempt, replace(e.error, E'\n', E'\n    '))
+               || COALESCE(' (' || (e.details ->> 'type') || ')', '')
+          FROM jobs.errors e WHERE e.job_id = $1
+        UNION ALL
+        SELECT 3, NULL, n.n, n.line FROM j, LATERAL (VALUES
+          (1, CASE j.state
+                WHEN 'available' THEN 'It waits to be fetched'
+                WHEN 'scheduled' THEN 'It is due at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
+                WHEN 'retryable' THEN 'It is tried again at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
+                WHEN 'pending' THEN 'It waits for jobs.activate'
+                WHEN 'running' THEN 'Its lease ends at ' || to_char(j.lease_expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
+                  || COALESCE(', its time at ' || to_char(j.deadline_at, 'YYYY-MM-DD HH24:MI:SS.MS OF'), ', its time is not limited')
+              END
+              || CASE WHEN j.finalized_at IS NULL AND isfinite(j.expires_at) AND j.state <> 'running'
+                   THEN ', and expires at ' || to_char(j.expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') ELSE '' END || '.'),
+          (2, 'Progress: ' || j.progress::text)) n(n, line))
+      SELECT l.line FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n",
+    &[INT8],
+);

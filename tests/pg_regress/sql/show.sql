@@ -1,0 +1,65 @@
+-- What people look at in psql: jobs.show(id), one job's whole story. And who may look.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+-- The times are not the same twice.
+create function pg_temp.story(job bigint) returns text language sql as $$
+  select regexp_replace(jobs.show(job), '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \+00', 'TIME', 'g') $$;
+
+select id from jobs.insert('email.send', '{"user_id": 42}', queue => 'mail', priority => 3, max_attempts => 2, tags => '{urgent,vip}', meta => '{"tenant": "acme"}');
+select pg_temp.story(1);
+-- Running, with progress and a request to stop.
+select attempt from jobs.fetch('mail', worker => 'w1');
+select jobs.heartbeat(1, pg_temp.token(1), progress => '{"percent": 50}') is not null as alive;
+select jobs.cancel(1, 'no longer wanted');
+select pg_temp.story(1);
+select jobs.complete(1, pg_temp.token(1), '{"message_id": "m-1"}');
+select pg_temp.story(1);
+-- Failed twice; an error of several lines is set in.
+select id from jobs.insert('k', 'null', max_attempts => 2, timeout => '-1 s');
+select (jobs.fail(id, token, e'first line\nsecond line', '1 hour', details => '{"type": "smtp.refused"}')).state from jobs.fetch(worker => 'w2');
+select pg_temp.story(2);
+select jobs.retry(2);
+select pg_temp.story(2);
+select id from jobs.fetch(worker => 'w2');
+select pg_temp.story(2);
+select (jobs.fail(2, pg_temp.token(2), 'again')).state;
+select pg_temp.story(2);
+-- Waiting for a time, for somebody, for nobody.
+select id, state from jobs.insert('k', scheduled_at => '2999-01-01 00:00Z', expires_at => '2999-02-01 00:00Z');
+select jobs.show(4) like '%It is due at 2999-01-01 00:00:00.000 +00, and expires at 2999-02-01 00:00:00.000 +00.' as says_when;
+select pg_temp.story(4);
+select id, state from jobs.insert('k', pending => true);
+select pg_temp.story(5);
+select jobs.cancel(5, 'a mistake');
+select pg_temp.story(5);
+-- In the session's time zone.
+set timezone = 'Asia/Kolkata';
+select jobs.show(4) like '%It is due at 2999-01-01 05:30:00.000 +05:30, and expires%' as in_its_zone;
+reset timezone;
+set timezone = 'UTC';
+-- Bad input.
+select pg_temp.try('select jobs.show(6)');
+select pg_temp.try('select jobs.show(null)');
+
+-- A viewer sees the story, and not what the job carries.
+set client_min_messages = warning;
+drop role if exists jobs_show_viewer;
+create role jobs_show_viewer;
+drop role if exists jobs_show_nobody;
+create role jobs_show_nobody;
+reset client_min_messages;
+select jobs.grant_viewer('jobs_show_viewer');
+grant usage on schema jobs to jobs_show_nobody;
+set role jobs_show_viewer;
+select jobs.show(1) ~ 'acme|user_id|m-1|percent' as leaks, jobs.show(1) ~ 'attempt 1 begun by w1' as tells;
+select count(*) from jobs.top();
+select count(*) from jobs.check();
+set role jobs_show_nobody;
+select pg_temp.code('select jobs.show(1)'), pg_temp.code('select jobs.top()'), pg_temp.code('select jobs.check()');
+reset role;
+select jobs.revoke('jobs_show_viewer');
+revoke usage on schema jobs from jobs_show_nobody;
+drop role jobs_show_viewer;
+drop role jobs_show_nobody;
