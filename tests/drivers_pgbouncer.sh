@@ -7,15 +7,17 @@ driver_pgbouncer() {
   local name
   drivers_need pgbouncer "apt-get download pgbouncer" need_pgbouncer || return 0
   PATH=$CACHE/programs/usr/sbin:$PATH
-  for name in "${POOLED_PROGRAMS[@]/#/pooled_}" pooled_control session transaction statement; do drivers_database "$name"; done
+  for name in "${POOLED_PROGRAMS[@]/#/pooled_}" pooled_control prepared session transaction statement; do drivers_database "$name"; done
   pgbouncer_start
   for name in "${POOLED_PROGRAMS[@]}"; do
     pgbouncer_grow "pooled_$name" app
-    pooled "pooled_$name" same_program "$name"
+    POOLED=1 pooled "pooled_$name" same_program "$name"
   done
   if program_psycopg; then
     pgbouncer_grow pooled_control app
-    check drivers "control: pgbouncer: who prepares fails" finds 'prepared statement .* does not exist' pooled pooled_control env POOLED= "${PROGRAM[@]}"
+    check drivers "control: pgbouncer: who prepares fails in mode transaction" finds 'prepared statement .* does not exist' pooled pooled_control "${PROGRAM[@]}"
+    pgbouncer_grow prepared app
+    pooled prepared same_program psycopg # in mode session
   fi
   for name in session transaction statement; do pgbouncer_functions $name; done
   check drivers "pgbouncer: every function was called" pgbouncer_all_functions tests/drivers/functions.sql
@@ -44,6 +46,7 @@ pgbouncer_start() {
     done
     for mode in session transaction statement; do echo "$mode = $server=$mode pool_mode=$mode"; done
     sed -n "/^shop_workers/{s/port=5432/port=$DRIVERS_PORT/; s/^shop_//; s/dbname=shop/dbname=transaction/; p}" examples/pgbouncer/pgbouncer.ini
+    echo "prepared = $server=prepared pool_mode=session"
     echo "one = $server=transaction pool_size=1"
     sed -e '1,/^\[databases\]/d' -e '/^shop/d' -e "s|^listen_port.*|listen_port = $POOL_PORT|" -e "s/^auth_type.*/auth_type = trust/" \
       -e "s|^auth_file.*|auth_file = $dir/userlist.txt|" examples/pgbouncer/pgbouncer.ini
@@ -53,9 +56,9 @@ pgbouncer_start() {
   check drivers "pgbouncer: it complains of nothing" refuses grep -E ' (WARNING|ERROR|FATAL) ' "$dir/pgbouncer.log"
 }
 
-# Runs a command with a database of the pooler as its database, and a program as one that is pooled.
+# Runs a command with a database of the pooler as its database.
 pooled() { # DATABASE COMMAND..
-  local -x PGDATABASE=$1 PGPORT=$POOL_PORT DATABASE_URL=postgresql://app@127.0.0.1:$POOL_PORT/$1 POOLED=1
+  local -x PGDATABASE=$1 PGPORT=$POOL_PORT DATABASE_URL=postgresql://app@127.0.0.1:$POOL_PORT/$1
   "${@:2}"
 }
 
@@ -110,10 +113,13 @@ pgbouncer_transactions() {
 # A wait through the pooler ends when the job comes. While it waits, it has a connection of its pool: of one that has no more,
 # a producer gets none, so the job comes only when the wait is over.
 pgbouncer_waits() {
-  check drivers "pgbouncer: a wait ends when a job comes" pgbouncer_wait transaction transaction 20 0 10
-  check drivers "pgbouncer: so it does beside the producers' pool" pgbouncer_wait workers one 20 0 10
-  check drivers "pgbouncer: a producer waits for a pool of waiters" pgbouncer_wait one one 3 2 10
-  check drivers "pgbouncer: a wait can be cancelled" pgbouncer_cancel
+  local mode
+  check drivers "pgbouncer: a wait in the workers' pool ends when a job comes by the producers' pool" pgbouncer_wait workers one 20 0 10
+  check drivers "pgbouncer: a producer waits for a pool of waiters" pgbouncer_wait one one 6 2 20
+  for mode in session transaction statement; do
+    check drivers "pgbouncer: mode $mode: a wait ends when a job comes" pgbouncer_wait $mode $mode 20 0 10
+    check drivers "pgbouncer: mode $mode: a wait can be cancelled" pgbouncer_cancel $mode
+  done
 }
 
 # The insert begins when the wait has, and must take from LEAST to MOST seconds, as must the wait.
@@ -126,13 +132,13 @@ pgbouncer_wait() { # DATABASE_OF_THE_WAIT DATABASE_OF_THE_INSERT TIMEOUT LEAST M
   pool_sql "$2" "select jobs.insert('a', queue => '$queue')" >/dev/null && wait $pid && ((SECONDS - begun >= $4 && SECONDS - begun <= $5))
 }
 
-pgbouncer_cancel() {
-  local pid status=0
-  PGDATABASE=transaction PGPORT=$POOL_PORT PGUSER=postgres env --default-signal=INT "$PG_BIN/psql" -X -c "call jobs.wait('cancelled', timeout => '60 s')" &>"$TMP/drivers/cancel.out" &
+pgbouncer_cancel() { # MODE
+  local pid
+  PGDATABASE=$1 PGPORT=$POOL_PORT PGUSER=postgres env --default-signal=INT "$PG_BIN/psql" -X -c "call jobs.wait('cancelled', timeout => '60 s')" &>"$TMP/drivers/cancel.out" &
   pid=$!
   pgbouncer_until "query ilike 'call jobs.wait(''cancelled''%' and state = 'active'" || return
   kill -INT $pid
-  wait $pid || status=$?
+  wait $pid || true
   grep -q 'canceling statement due to user request' "$TMP/drivers/cancel.out" || { cat "$TMP/drivers/cancel.out"; return 1; }
 }
 
