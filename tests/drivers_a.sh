@@ -1,6 +1,7 @@
 # Python, Java and Ruby. tests/drivers.sh sources this file.
 #
 # These programs all do the same and print the same, each in the way of its library. So there is one expectation for them.
+# They run as the role app, which needs no more than it has.
 
 driver_psycopg() { same_program psycopg; }
 driver_sqlalchemy() { same_program sqlalchemy; }
@@ -49,12 +50,14 @@ drivers_need() { # NAME TRIED COMMAND..
 # --- The test of them ---------------------------------------------------------------------------------------------------------
 
 # Prepared statements get a generic plan after some executions, and with it the types of parameters that are null once and
-# something else then: it must have been used. Where nothing may be prepared it must not.
+# something else then: it must have been used. Where nothing may be prepared it must not. Neither the program nor its session
+# has UTC, so a time that loses its zone is seen.
 same_program() { # NAME
   local what=$1${POOLED:+, nothing prepared} generic=true report=$TMP/drivers/$PGDATABASE.out
+  local -x PGUSER=app DATABASE_URL=${DATABASE_URL/postgres@/app@}
   [[ ! ${POOLED:-} ]] || generic=false
   "program_$1" || return 0
-  drivers_sql "$PGDATABASE" "select jobs.revoke('app'), jobs.grant_producer('app'), jobs.grant_worker('app')" >/dev/null
+  drivers_sql "$PGDATABASE" "alter role app in database \"$PGDATABASE\" set timezone = 'Asia/Tokyo'"
   check drivers "$what: it runs" same_run "$report"
   check drivers "$what: it reports what it must" same_report "$report" $generic
   check drivers "$what: the queue holds what it must" same_left
@@ -65,7 +68,7 @@ same_program() { # NAME
   fi
 }
 
-same_run() { timeout 120 "${PROGRAM[@]}" >"$1" 2>"$1.err" || { cat "$1" "$1.err"; false; }; } # REPORT
+same_run() { TZ=America/New_York timeout 120 "${PROGRAM[@]}" >"$1" 2>"$1.err" || { cat "$1" "$1.err"; false; }; } # REPORT
 
 # Whether a language writes true or True does not matter. The first order was rolled back, so the one that stays is number 2.
 same_report() { # REPORT GENERIC

@@ -14,7 +14,7 @@ driver_pgbouncer() {
     POOLED=1 pooled "pooled_$name" same_program "$name"
   done
   if program_psycopg; then
-    pgbouncer_grow pooled_control app
+    pgbouncer_grow pooled_control postgres
     check drivers "control: pgbouncer: who prepares fails in mode transaction" finds 'prepared statement .* does not exist' pooled pooled_control "${PROGRAM[@]}"
     pgbouncer_grow prepared app
     pooled prepared same_program psycopg # in mode session
@@ -58,7 +58,7 @@ pgbouncer_start() {
 
 # Runs a command with a database of the pooler as its database.
 pooled() { # DATABASE COMMAND..
-  local -x PGDATABASE=$1 PGPORT=$POOL_PORT DATABASE_URL=postgresql://app@127.0.0.1:$POOL_PORT/$1
+  local -x PGDATABASE=$1 PGPORT=$POOL_PORT DATABASE_URL=postgresql://postgres@127.0.0.1:$POOL_PORT/$1
   "${@:2}"
 }
 
@@ -134,7 +134,7 @@ pgbouncer_wait() { # DATABASE_OF_THE_WAIT DATABASE_OF_THE_INSERT TIMEOUT LEAST M
 
 pgbouncer_cancel() { # MODE
   local pid
-  PGDATABASE=$1 PGPORT=$POOL_PORT PGUSER=postgres env --default-signal=INT "$PG_BIN/psql" -X -c "call jobs.wait('cancelled', timeout => '60 s')" &>"$TMP/drivers/cancel.out" &
+  PGDATABASE=$1 PGPORT=$POOL_PORT env --default-signal=INT "$PG_BIN/psql" -X -c "call jobs.wait('cancelled', timeout => '60 s')" &>"$TMP/drivers/cancel.out" &
   pid=$!
   pgbouncer_until "query ilike 'call jobs.wait(''cancelled''%' and state = 'active'" || return
   kill -INT $pid
