@@ -25,22 +25,23 @@ worker_rust() {
   COMMAND=("$TMP/worker")
 }
 
-worker_python() { need_python && COMMAND=("$STATE/python/bin/python" examples/python/worker.py); }
+worker_python() { need_python python requirements.txt && COMMAND=("$STATE/python/bin/python" examples/python/worker.py); }
 worker_node() { need_node && COMMAND=(node "$STATE/node/worker.mjs"); }
 worker_shell() { COMMAND=(env "PATH=$PG_BIN:$PATH" examples/shell/worker.sh); }
 
-# The packages that the Python worker needs, in an environment of their own, made once for each version of their list.
-need_python() {
-  local wanted
+# What a Python program needs, in an environment of its own, made once for each version of the lists.
+need_python() { # ENVIRONMENT REQUIREMENTS..; files of examples/python
+  local home=$STATE/$1 wanted lists=("${@:2}")
+  lists=("${lists[@]/#/examples/python/}")
   command -v python3 >/dev/null || need_packages python3-venv
-  wanted=$(python3 --version && cat examples/python/requirements.txt)
-  [[ $(cat "$STATE/python/wanted" 2>/dev/null) != "$wanted" ]] || return 0
-  say "Installing what the Python example needs"
-  rm -rf "$STATE/python"
+  wanted=$(python3 --version && cat "${lists[@]}")
+  [[ $(cat "$home/wanted" 2>/dev/null) != "$wanted" ]] || return 0
+  say "Installing ${lists[*]}"
+  rm -rf "$home"
   python3 -c "import ensurepip" 2>/dev/null || need_packages python3-venv
-  python3 -m venv "$STATE/python" &&
-    "$STATE/python/bin/pip" install -q --disable-pip-version-check -r examples/python/requirements.txt &&
-    echo "$wanted" >"$STATE/python/wanted"
+  python3 -m venv "$home" &&
+    "$home/bin/pip" install -q --disable-pip-version-check "${lists[@]/#/-r}" &&
+    echo "$wanted" >"$home/wanted"
 }
 
 # The same for Node. Modules are looked for beside the program, so it is copied to them.

@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples monitoring doc)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers monitoring doc)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -81,6 +81,9 @@ clean_up() {
   for data in "$TMP"/*/data; do
     [[ ! -f $data/postmaster.pid ]] || stop_cluster "$data" immediate || true
   done
+  for data in "$TMP"/*/*.pid; do # other servers that a suite has started
+    [[ ! -f $data ]] || kill "$(cat "$data")" || true
+  done
   rm -rf "$TMP"
 }
 
@@ -98,15 +101,16 @@ need_faults() {
   export JOBS_FAULTS_PG_CONFIG=$PG_FAULTS/lib/postgresql/$PG_MAJOR/bin/pg_config
 }
 
-# A fresh server for one suite in $TMP/NAME. A file postgresql.conf next to the suite's tests adds settings.
-begin_server() { # NAME [CONF]
+# A fresh server for one suite in $TMP/NAME, which is also the directory of its socket. A file postgresql.conf next to the
+# suite's tests adds settings. With a port it listens there on 127.0.0.1 as well, for clients that know no Unix sockets.
+begin_server() { # NAME [CONF [PORT]]
   local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10)
   need_extension
   rm -rf "$dir" # the same suite may be named twice, with two filters
   own_directory "$dir"
   [[ ! -f ${2:-} ]] || settings+=("$(cat "$2")")
   new_cluster "$dir/data" "${settings[@]}"
-  start_cluster "$dir/data" "$dir" 5432 ""
+  start_cluster "$dir/data" "$dir" "${3:-5432}" "${3:+127.0.0.1}"
 }
 
 # Stops it and looks through its log.
@@ -351,6 +355,7 @@ checksums_match() { # TREE
 }
 
 source tests/monitoring.sh
+source tests/drivers.sh
 
 # --- doc: the examples in README.md and docs/ --------------------------------------------------------------------------------
 

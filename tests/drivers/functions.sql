@@ -1,0 +1,49 @@
+-- Every function and view, each a statement and a transaction of its own, so that a pooler may give each another connection.
+-- tests/drivers_a.sh compares the output with functions.out, and the names with what the schema has.
+\echo produce
+select id, state from jobs.insert('a', '{"n": 1}', '{"by_args": true}');
+select id, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 1}', '{"by_args": true}');
+select ord, id, unique_skipped_as_duplicate from jobs.insert_many('[{"kind": "b"}, {"kind": "a", "args": {"n": 1}, "unique_opts": {"by_args": true}}]');
+select ord, id from jobs.insert_batch('c', array['1', '2']::jsonb[], queue => 'batch', pending => true);
+select length(jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'));
+select holder, would from jobs.explain_unique('a', '{"n": 1}', '{"by_args": true}');
+select jobs.ojs_manifest() is not null;
+\echo work
+select id as id1, token as token1 from jobs.fetch() \gset
+select :id1, worker = 'pooled' from jobs.jobs where id = :id1;
+select lease_expires_at > now() from jobs.heartbeat(:id1, :token1);
+select id, cancel_requested from jobs.heartbeat_many(array[:id1], array[:token1]);
+select jobs.release(:id1, :token1);
+select id as id1, token as token1 from jobs.fetch_any(array['none', 'default'], kinds => array['a']) \gset
+select state from jobs.snooze(:id1, :token1, '1 hour');
+select id as id2, token as token2 from jobs.fetch() \gset
+select state from jobs.fail(:id2, :token2, 'no', retry_in => '1 hour');
+select jobs.retry(:id2);
+select token as token2 from jobs.fetch() \gset
+select jobs.complete(:id2, :token2, '{"ok": true}');
+select id, state, done from jobs.complete_many(array[:id2], array[:token2]);
+call jobs.wait('nothing', timeout => '50 ms');
+\echo manage
+select id as id3 from jobs.jobs where args = '1' \gset
+select id as id4 from jobs.jobs where args = '2' \gset
+select jobs.activate(:id3);
+select jobs.update(:id4, priority => 3);
+select jobs.cancel(:id3, 'not wanted');
+select jobs.cancel_many(queue => 'batch');
+select jobs.retry_many(queue => 'batch');
+select jobs.cancel_many(queue => 'batch', kind => 'c');
+select jobs.delete(:id3);
+select jobs.delete_many(queue => 'batch');
+select jobs.pause_queue('default'), jobs.resume_queue('default'), jobs.configure_queue('default', concurrency => 5), jobs.define_kind('a', priority => 2);
+select jobs.schedule('nightly', '30 2 * * *', 'a') > now();
+select jobs.unschedule('nightly');
+select jobs.pause_maintenance() is not null;
+select jobs.resume_maintenance() is not null;
+select count(*) > 3, count(error) from jobs.maintain();
+\echo look
+select count(*) >= 0 from jobs.health();
+select count(*) > 0 from jobs.metrics();
+select (select count(*) from jobs.jobs), (select count(*) from jobs.queues), (select count(*) from jobs.errors), (select count(*) from jobs.unique_claims), (select count(*) from jobs.periodic);
+select (select count(*) from jobs.workers) >= 0, (select count(*) from jobs.maintenance) > 0, (select count(*) from jobs.settings) > 0;
+\echo grant
+select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_admin('app'), jobs.revoke('app');
