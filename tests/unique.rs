@@ -291,7 +291,6 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
 #[tokio::test]
 async fn a_database_in_another_encoding_is_refused() {
     let cluster = quiet();
-    cluster.allow_violations();
     let db = cluster.connect("postgres").await;
     db.batch_execute("create database latin encoding 'LATIN1' locale 'C' template template0")
         .await
@@ -306,7 +305,6 @@ async fn a_database_in_another_encoding_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
     let cluster = quiet();
-    cluster.allow_violations();
     let db = cluster.database("replace").await;
     let policy = r#"'{"by_kind": true, "on_conflict": "replace"}'"#;
     let insert = format!("select replaced_id from jobs.insert('k', unique_opts => {policy})");
@@ -366,7 +364,6 @@ async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
 #[tokio::test]
 async fn a_replacement_chases_what_moves() {
     let cluster = quiet();
-    cluster.allow_violations();
     let db = cluster.database("chase").await;
     let worker = cluster.connect("chase").await;
     let policy = r#"{"by_kind": true, "on_conflict": "replace"}"#;
@@ -419,7 +416,6 @@ async fn a_replacement_chases_what_moves() {
 #[tokio::test]
 async fn an_update_meets_a_job_on_its_way() {
     let cluster = quiet();
-    cluster.allow_violations();
     let db = cluster.database("moving").await;
     let other = cluster.connect("moving").await;
     let update = |fields: &str| {
@@ -479,7 +475,6 @@ async fn an_update_meets_a_job_on_its_way() {
 #[tokio::test]
 async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
     let cluster = quiet();
-    cluster.allow_violations();
     let db = cluster.database("lock_order").await;
     let job = |n: i32| {
         format!(
