@@ -102,9 +102,10 @@ const { rows: many } = await db.execute(sql`select ord, id, unique_skipped_as_du
 ])}) order by ord`);
 console.log(`insert_many: skipped ${many.map((row) => row.skipped)}, third is the first ${many[2].id === many[0].id}`);
 
+class BadAddress extends Error {}
 const handlers = {
   async ok() { return { done: true }; },
-  async bad() { throw new RangeError("no such address"); },
+  async bad() { throw new BadAddress("no such address"); },
 };
 for (;;) {
   const job = await one(db, sql`select id, token, kind, args from jobs.fetch(queue => ${queue}, worker => 'drizzle', lease => '30 s')`);
@@ -115,7 +116,7 @@ for (;;) {
     ({ state } = await one(db, sql`select jobs.complete(${job.id}, ${job.token}, output => ${json(output)}) as state`));
   } catch (error) {
     ({ state } = await one(db, sql`select state from jobs.fail(${job.id}, ${job.token}, ${error.message},
-      retryable => false, details => ${json({ type: error.name })})`));
+      retryable => false, details => ${json({ type: error.constructor.name })})`));
   }
   console.log(`worker: ${job.kind} ${state}`);
 }

@@ -97,9 +97,10 @@ const { rows: many } = await db.raw("select ord, id, unique_skipped_as_duplicate
 ]);
 console.log(`insert_many: skipped ${many.map((row) => row.skipped)}, third is the first ${many[2].id === many[0].id}`);
 
+class BadAddress extends Error {}
 const handlers = {
   async ok() { return { done: true }; },
-  async bad() { throw new RangeError("no such address"); },
+  async bad() { throw new BadAddress("no such address"); },
 };
 for (;;) {
   const job = await one(db.raw("select id, token, kind, args from jobs.fetch(queue => ?, worker => 'knex', lease => '30 s')", [queue]));
@@ -110,7 +111,7 @@ for (;;) {
     ({ state } = await one(db.raw("select jobs.complete(?, ?, output => ?) as state", [job.id, job.token, output])));
   } catch (error) {
     ({ state } = await one(db.raw("select state from jobs.fail(?, ?, ?, retryable => false, details => ?)", [
-      job.id, job.token, error.message, { type: error.name },
+      job.id, job.token, error.message, { type: error.constructor.name },
     ])));
   }
   console.log(`worker: ${job.kind} ${state}`);

@@ -97,9 +97,10 @@ const many = await db.query("select ord, id, unique_skipped_as_duplicate as skip
 ]);
 console.log(`insert_many: skipped ${many.rows.map((row) => row.skipped)}, third is the first ${many.rows[2].id === many.rows[0].id}`);
 
+class BadAddress extends Error {}
 const handlers = {
   async ok() { return { done: true }; },
-  async bad() { throw new RangeError("no such address"); },
+  async bad() { throw new BadAddress("no such address"); },
 };
 for (;;) {
   const job = await one("select id, token, kind, args from jobs.fetch(queue => $1, worker => 'pg', lease => '30 s')", [queue]);
@@ -110,7 +111,7 @@ for (;;) {
     ({ state } = await one("select jobs.complete($1, $2, output => $3) as state", [job.id, job.token, output]));
   } catch (error) {
     ({ state } = await one("select state from jobs.fail($1, $2, $3, retryable => false, details => $4)", [
-      job.id, job.token, error.message, { type: error.name },
+      job.id, job.token, error.message, { type: error.constructor.name },
     ]));
   }
   console.log(`worker: ${job.kind} ${state}`);

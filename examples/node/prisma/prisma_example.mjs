@@ -103,9 +103,10 @@ const many = await db.$queryRaw`select ord, id, unique_skipped_as_duplicate as s
 ])}) order by ord`;
 console.log(`insert_many: skipped ${many.map((row) => row.skipped)}, third is the first ${many[2].id === many[0].id}`);
 
+class BadAddress extends Error {}
 const handlers = {
   async ok() { return { done: true }; },
-  async bad() { throw new RangeError("no such address"); },
+  async bad() { throw new BadAddress("no such address"); },
 };
 for (;;) {
   const job = await db.$queryRaw`select id, token, kind, args from jobs.fetch(queue => ${queue}, worker => 'prisma', lease => '30 s')`.then(first);
@@ -116,7 +117,7 @@ for (;;) {
     ({ state } = await db.$queryRaw`select jobs.complete(${job.id}, ${job.token}, output => ${output}) as state`.then(first));
   } catch (error) {
     ({ state } = await db.$queryRaw`select state from jobs.fail(${job.id}, ${job.token}, ${error.message},
-      retryable => false, details => ${{ type: error.name }})`.then(first));
+      retryable => false, details => ${{ type: error.constructor.name }})`.then(first));
   }
   console.log(`worker: ${job.kind} ${state}`);
 }
