@@ -16,9 +16,22 @@ use diesel::sql_types::{
 };
 use serde_json::{Value, json};
 
-diesel::table! { orders (id) { id -> BigInt, customer -> Text, quantity -> SmallInt } }
-// The view of all jobs, with the columns that this program reads.
-diesel::table! { jobs.jobs (id) { id -> BigInt, kind -> Text, scheduled_at -> Timestamptz, timeout -> Nullable<Interval>, tags -> Array<Text>, meta -> Jsonb } }
+mod schema {
+    diesel::table! { orders (id) { id -> BigInt, customer -> Text, quantity -> SmallInt } }
+
+    // The view of all jobs, with the columns that this program reads.
+    diesel::table! {
+        jobs.jobs (id) {
+            id -> BigInt,
+            kind -> Text,
+            scheduled_at -> Timestamptz,
+            timeout -> Nullable<Interval>,
+            tags -> Array<Text>,
+            meta -> Jsonb,
+        }
+    }
+}
+use schema::{jobs, orders};
 
 /// What the functions return. An enum of the database, as a job's state, is read as text.
 #[derive(QueryableByName)]
