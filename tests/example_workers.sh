@@ -44,20 +44,23 @@ need_python() { # ENVIRONMENT REQUIREMENTS..; files of examples/python
     echo "$wanted" >"$home/wanted"
 }
 
-# The same for Node. Modules are looked for beside the program, so it is copied to them.
-need_node() {
+# The same for Node.
+need_node() { need_npm examples/node "$STATE/node"; }
+
+# What a directory's package-lock.json names. Modules are looked for beside the program, so it is copied to them.
+need_npm() { # DIRECTORY COPY [OPTION..]
   local wanted
   # A newer Node than Debian's brings its own npm, and Debian's would not go with it.
   command -v npm >/dev/null || need_packages nodejs npm
-  mkdir -p "$STATE/node"
-  wanted=$(node --version && cat examples/node/package-lock.json)
-  if [[ $(cat "$STATE/node/wanted" 2>/dev/null) != "$wanted" ]]; then
-    say "Installing what the Node example needs"
-    cp examples/node/package.json examples/node/package-lock.json "$STATE/node/"
-    (cd "$STATE/node" && npm ci --silent --no-audit --no-fund) || return
-    echo "$wanted" >"$STATE/node/wanted"
+  mkdir -p "$2"
+  wanted=$(node --version && cat "$1/package-lock.json")
+  if [[ $(cat "$2/wanted" 2>/dev/null) != "$wanted" ]]; then
+    say "Installing what $1 needs"
+    cp "$1/package.json" "$1/package-lock.json" "$2/"
+    (cd "$2" && npm ci --silent --no-audit --no-fund "${@:3}") || return
+    echo "$wanted" >"$2/wanted"
   fi
-  cp examples/node/worker.mjs "$STATE/node/"
+  cp "$1"/*.mjs "$2/"
 }
 
 # --- Starting and ending them -------------------------------------------------------------------------------------------
