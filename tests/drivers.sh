@@ -1,10 +1,10 @@
 # Drivers and ORMs as their users use them: the programs of examples/, each against a database of its own. tests/suites.sh
-# sources this file. The files drivers_*.sh have a function driver_NAME for each: it runs the program, and compares what it
+# sources this file. The files in tests/drivers have a function driver_NAME for each: it runs the program, and compares what it
 # prints and what it leaves in the queue with what the contract says.
 
 DRIVERS=(psycopg sqlalchemy django jdbc activerecord pgbouncer node_postgres drizzle prisma knex tokio_postgres sqlx diesel)
 
-for file in tests/drivers_*.sh; do source "$file"; done
+for file in tests/drivers/*.sh; do source "$file"; done
 unset file
 
 # FILTER is a part of a driver's name. A driver_NAME finds DATABASE_URL and PGHOST, PGPORT, PGUSER and PGDATABASE set, for a
@@ -16,7 +16,7 @@ suite_drivers() {
   begin_server drivers "" "$DRIVERS_PORT"
   drivers_sql postgres "create role app login"
   for name in "${DRIVERS[@]}"; do
-    [[ $name == *"$1"* ]] && declare -F "driver_$name" >/dev/null || continue
+    [[ $name == *"$1"* ]] || continue
     found=$((found + 1))
     drivers_database "$name"
     PGDATABASE=$name DATABASE_URL=postgresql://postgres@127.0.0.1:$DRIVERS_PORT/$name
