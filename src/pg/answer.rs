@@ -12,6 +12,7 @@ use pgrx::pgrx_sql_entity_graph::metadata::{
 };
 
 use super::table::label_of;
+use super::versions;
 
 /// One column of an answer.
 #[derive(Clone, Debug)]
@@ -86,12 +87,12 @@ impl Builder {
     fn new(desc: pg_sys::TupleDesc) -> Builder {
         // SAFETY: a valid descriptor; every answer with a state has that column's type.
         let oid = unsafe {
-            let attrs = (*desc).attrs.as_slice((*desc).natts as usize);
+            let columns = versions::columns(desc);
             let of_states = |a: &&pg_sys::FormData_pg_attribute| {
                 let name = pgrx::name_data_to_str(&a.attname);
                 name.ends_with("state") || name == "estimated"
             };
-            let oid = attrs
+            let oid = columns
                 .iter()
                 .find(of_states)
                 .map_or(pg_sys::InvalidOid, |a| a.atttypid);

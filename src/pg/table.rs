@@ -257,9 +257,8 @@ impl Table {
         unsafe {
             let relation = &*self.relation;
             let class = &*relation.rd_rel;
-            let desc = &*relation.rd_att;
-            let constraints = desc.constr;
-            let columns = desc.attrs.as_slice(desc.natts as usize);
+            let constraints = (*relation.rd_att).constr;
+            let columns = versions::columns(relation.rd_att);
             let is_right = |(column, wanted): (&pg_sys::FormData_pg_attribute, &Oid)| {
                 !column.attisdropped
                     && (*wanted == pg_sys::InvalidOid || column.atttypid == *wanted)
@@ -276,15 +275,15 @@ impl Table {
                 && (constraints.is_null()
                     || ((*constraints).num_check == 0
                         && (*constraints).num_defval == 0
-                        && !(*constraints).has_generated_stored))
+                        && !versions::has_generated(&*constraints)))
         }
     }
 
     /// A label of the enum that is the type of a column (from 1).
     pub fn label(&self, column: i32, label: &str) -> Datum {
-        let column = column as usize;
         // SAFETY: the table has that column.
-        let of = unsafe { (*(*self.relation).rd_att).attrs.as_slice(column)[column - 1].atttypid };
+        let columns = unsafe { versions::columns((*self.relation).rd_att) };
+        let of = columns[column as usize - 1].atttypid;
         label_of(of, label)
     }
 

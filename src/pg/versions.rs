@@ -36,6 +36,29 @@ pub fn has_moved(indexes: IndexUpdates) -> bool {
     return indexes != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
+/// The columns of a row.
+pub unsafe fn columns<'a>(row: pg_sys::TupleDesc) -> &'a [pg_sys::FormData_pg_attribute] {
+    unsafe {
+        let count = (*row).natts as usize;
+        #[cfg(not(feature = "pg18"))]
+        return (*row).attrs.as_slice(count);
+        // They follow each other, behind a shorter form of them.
+        #[cfg(feature = "pg18")]
+        return match count {
+            0 => &[],
+            _ => std::slice::from_raw_parts(pg_sys::TupleDescAttr(row, 0), count),
+        };
+    }
+}
+
+/// Whether some of a table's columns are computed from others.
+pub fn has_generated(constraints: &pg_sys::TupleConstr) -> bool {
+    #[cfg(feature = "pg18")]
+    return constraints.has_generated_stored || constraints.has_generated_virtual;
+    #[cfg(not(feature = "pg18"))]
+    return constraints.has_generated_stored;
+}
+
 /// This session's counter of its transactions.
 pub fn local_transaction() -> u32 {
     // SAFETY: reads a variable of this process.
