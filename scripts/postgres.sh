@@ -7,7 +7,7 @@
 DEBIAN_MAJOR=15
 declare -A SUITE_OF=([17]=trixie [18]=forky)
 ASSERTED_MAJOR=18
-BUILD_PACKAGES=(bison flex perl zlib1g-dev dpkg-dev)
+BUILD_PACKAGES=(bison flex perl zlib1g-dev libicu-dev dpkg-dev)
 
 # Under what prefix the files of a major are.
 postgres_prefix() { # MAJOR
@@ -25,7 +25,7 @@ need_postgres() { # MAJOR
 }
 
 build_postgres() { # MAJOR
-  local major=$1 prefix work options=(--without-icu --without-readline --disable-rpath --enable-injection-points)
+  local major=$1 prefix work options=(--without-readline --disable-rpath --enable-injection-points)
   prefix=$(postgres_prefix "$major")
   need_packages "${BUILD_PACKAGES[@]}"
   work=$(mktemp -d "${TMPDIR:-/var/tmp}/jobs-postgres.XXXXXX")

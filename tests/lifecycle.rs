@@ -90,6 +90,9 @@ async fn assert_each_in_one_place(db: &Client, jobs: i64) {
 
 // --- databases that change under the worker ------------------------------------------------------
 
+/// The setting has another name from 16 on.
+const FORCE_PARALLEL: &str = "select set_config(name, 'on', false) from pg_settings where name in ('force_parallel_mode', 'debug_parallel_query')";
+
 #[tokio::test]
 async fn a_closed_database_is_left_alone_until_it_is_open_again() {
     let cluster = small_steps().start();
@@ -895,7 +898,7 @@ async fn work_resumes_when_others_leave_processes() {
     };
     let db = cluster.database("starved").await;
     let greedy = cluster.connect("starved").await;
-    run(&greedy, "set force_parallel_mode = on").await;
+    run(&greedy, FORCE_PARALLEL).await;
     for _ in 0..2 {
         poll_until("the process is free", SOON, async || ours(&db).await == 1).await;
         tokio::time::sleep(Duration::from_millis(300)).await;

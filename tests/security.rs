@@ -76,6 +76,16 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     run(&db, "create extension jobs").await;
     let mallory = as_role(&cluster, "mallory", "hers").await;
     make_evil(&mallory).await;
+    // Its name from 16 on.
+    let parallel = match number(
+        &db,
+        "select count(*) from pg_settings where name = 'debug_parallel_query'",
+    )
+    .await
+    {
+        0 => "force_parallel_mode = on",
+        _ => "debug_parallel_query = on",
+    };
     for setting in [
         "search_path = evil, pg_temp, pg_catalog, public",
         "statement_timeout = 1",
@@ -92,7 +102,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
         "intervalstyle = 'sql_standard'",
         "timezone = 'Pacific/Apia'",
         "plan_cache_mode = force_custom_plan",
-        "force_parallel_mode = on",
+        parallel,
         "enable_indexscan = off",
         "application_name = 'pg_restore'",
         "client_min_messages = error",

@@ -360,6 +360,8 @@ password_encryption = md5
 gin_fuzzy_search_limit = 1
 synchronize_seqscans = off
 $$, e'\n')) s where s <> '';
+-- Called so before 16.
+update settings set setting = replace(setting, 'force_parallel_mode', 'debug_parallel_query') where not exists (select from pg_settings where name = 'force_parallel_mode');
 create temp table lives (n bigint, setting text, ord bigint, step text, answer text);
 -- Plans are made anew each time, by the settings of the first call.
 \set ECHO none

@@ -75,7 +75,9 @@ drop table uses_it;
 create extension jobs;
 drop extension jobs;
 create schema jobs;
+\set SHOW_CONTEXT never
 create extension jobs;
+\set SHOW_CONTEXT errors
 drop schema jobs;
 create extension jobs;
 select id from jobs.insert('k');

@@ -44,11 +44,12 @@ select pg_temp.code(s) from (values ($$delete from jobs.jobs$$), ($$update jobs.
 begin read only;
 select count(*) > 0 as readable from jobs.jobs, jobs.queues, jobs.errors;
 commit;
--- Each object of the extension explains itself, and so does each column of its views.
+-- Each object of the extension explains itself, and so does each column of its views. From 18 on the types of rows and their arrays are objects of it, too.
 create temp view silent as
 select pg_describe_object(d.classid, d.objid, d.objsubid) as silent from pg_depend d
  where d.refclassid = 'pg_extension'::regclass and d.refobjid = (select oid from pg_extension where extname = 'jobs') and d.deptype = 'e'
    and coalesce(obj_description(d.objid, d.classid::regclass::text), '') = ''
+   and not exists (select from pg_type t where d.classid = 'pg_type'::regclass and t.oid = d.objid and (t.typrelid <> 0 or t.typelem <> 0))
  union all
 select pg_describe_object('pg_class'::regclass, a.attrelid, a.attnum) from pg_attribute a join pg_class c on c.oid = a.attrelid
  where c.relnamespace = 'jobs'::regnamespace and c.relkind in ('v', 'm') and a.attnum > 0 and not a.attisdropped and coalesce(col_description(a.attrelid, a.attnum), '') = '';
