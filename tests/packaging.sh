@@ -152,6 +152,8 @@ make_stubbed() { # STUB TARGET PG_CONFIG [DESTDIR]
 packaging_deb() {
   need_packages debhelper lintian
   local dist=$PACKAGING/dist deb
+  local -x SOURCE_DATE_EPOCH # a checkout without git has no date
+  SOURCE_DATE_EPOCH=$(date +%s)
   check packaging "the Debian package is made" packaging/deb "$STAGED" "$PG_MAJOR" "$dist" >/dev/null
   deb=$(echo "$dist/postgresql-$PG_MAJOR-jobs_$(packaging/version)-1_"*.deb)
   [[ -f $deb ]] || return 0 # that was counted
