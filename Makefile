@@ -45,11 +45,13 @@ uninstall:
 # Against the server that PGHOST, PGPORT and PGUSER name; what it must be like is in CONTRIBUTING.md.
 installcheck:
 	@mkdir -p '$(TARGET)/installcheck'
-	@for test in $(REGRESS); do \
-	  '$(PG_REGRESS)' --bindir='$(BINARIES)' --inputdir=tests/pg_regress --outputdir='$(TARGET)/installcheck' \
-	    --dbname="regress_$$test" --load-extension=jobs $$test || exit 1; \
-	  '$(BINARIES)/dropdb' "regress_$$test" || exit 1; \
-	done
+	@failed=; for test in $(REGRESS); do \
+	  if '$(PG_REGRESS)' --bindir='$(BINARIES)' --inputdir=tests/pg_regress --outputdir='$(TARGET)/installcheck' \
+	    --dbname="regress_$$test" --load-extension=jobs $$test >'$(TARGET)/installcheck/log' 2>&1; \
+	  then echo "ok      $$test"; else echo "FAILED  $$test"; failed="$$failed $$test"; \
+	    cat '$(TARGET)/installcheck/regression.diffs' || cat '$(TARGET)/installcheck/log'; fi; \
+	  '$(BINARIES)/dropdb' --if-exists "regress_$$test"; \
+	done; if [ "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 # A Debian package of the tree, in the directory dist.
 deb: $(BUILT)
