@@ -2,10 +2,11 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers monitoring doc)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers monitoring doc packaging)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
+AT_END=() # commands that undo what a suite did outside of $TMP, if it stops half-way; they do nothing if it is undone
 
 record() { # SUITE PASSED FAILED
   PASSED[$1]=$((${PASSED[$1]:-0} + $2))
@@ -77,13 +78,14 @@ finish() {
 }
 
 clean_up() {
-  local data
+  local data command
   for data in "$TMP"/*/data; do
     [[ ! -f $data/postmaster.pid ]] || stop_cluster "$data" immediate || true
   done
   for data in "$TMP"/*/*.pid; do # other servers that a suite has started
     [[ ! -f $data ]] || kill "$(cat "$data")" || true
   done
+  for command in "${AT_END[@]}"; do $command || true; done
   rm -rf "$TMP"
 }
 
@@ -356,6 +358,7 @@ checksums_match() { # TREE
 
 source tests/monitoring.sh
 source tests/drivers.sh
+source tests/packaging.sh
 
 # --- doc: the examples in README.md and docs/ --------------------------------------------------------------------------------
 
