@@ -29,34 +29,34 @@ worker_python() { need_python && COMMAND=("$STATE/python/bin/python" examples/py
 worker_node() { need_node && COMMAND=(node "$STATE/node/worker.mjs"); }
 worker_shell() { COMMAND=(env "PATH=$PG_BIN:$PATH" examples/shell/worker.sh); }
 
-# The packages that the Python worker needs, in an environment of their own, made once for each version of their list.
-need_python() {
-  local wanted
+# The packages that Python programs need, in an environment of their own, made once for each version of their list.
+need_python() { # [ENVIRONMENT DIRECTORY_OF_THE_LIST PIP_OPTION..]
+  local environment=$STATE/${1:-python} from=${2:-examples/python} wanted
   command -v python3 >/dev/null || need_packages python3-venv
-  wanted=$(python3 --version && cat examples/python/requirements.txt)
-  [[ $(cat "$STATE/python/wanted" 2>/dev/null) != "$wanted" ]] || return 0
-  say "Installing what the Python example needs"
-  rm -rf "$STATE/python"
+  wanted=$(python3 --version && cat "$from/requirements.txt")
+  [[ $(cat "$environment/wanted" 2>/dev/null) != "$wanted" ]] || return 0
+  say "Installing what the Python programs of $from need"
+  rm -rf "$environment"
   python3 -c "import ensurepip" 2>/dev/null || need_packages python3-venv
-  python3 -m venv "$STATE/python" &&
-    "$STATE/python/bin/pip" install -q --disable-pip-version-check -r examples/python/requirements.txt &&
-    echo "$wanted" >"$STATE/python/wanted"
+  python3 -m venv "$environment" &&
+    "$environment/bin/pip" install -q --disable-pip-version-check "${@:3}" -r "$from/requirements.txt" &&
+    echo "$wanted" >"$environment/wanted"
 }
 
-# The same for Node. Modules are looked for beside the program, so it is copied to them.
-need_node() {
-  local wanted
+# The same for Node. Modules are looked for beside the programs, so they are copied to them.
+need_node() { # [ENVIRONMENT DIRECTORY_OF_THE_PROGRAMS]
+  local environment=$STATE/${1:-node} from=${2:-examples/node} wanted
   # A newer Node than Debian's brings its own npm, and Debian's would not go with it.
   command -v npm >/dev/null || need_packages nodejs npm
-  mkdir -p "$STATE/node"
-  wanted=$(node --version && cat examples/node/package-lock.json)
-  if [[ $(cat "$STATE/node/wanted" 2>/dev/null) != "$wanted" ]]; then
-    say "Installing what the Node example needs"
-    cp examples/node/package.json examples/node/package-lock.json "$STATE/node/"
-    (cd "$STATE/node" && npm ci --silent --no-audit --no-fund) || return
-    echo "$wanted" >"$STATE/node/wanted"
+  mkdir -p "$environment"
+  wanted=$(node --version && cat "$from/package-lock.json")
+  if [[ $(cat "$environment/wanted" 2>/dev/null) != "$wanted" ]]; then
+    say "Installing what the Node programs of $from need"
+    cp "$from/package.json" "$from/package-lock.json" "$environment/"
+    (cd "$environment" && npm ci --silent --no-audit --no-fund) || return
+    echo "$wanted" >"$environment/wanted"
   fi
-  cp examples/node/worker.mjs "$STATE/node/"
+  cp "$from"/*.mjs "$environment/"
 }
 
 # --- Starting and ending them -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples monitoring doc)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples migration monitoring doc)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -350,6 +350,7 @@ checksums_match() { # TREE
     <(cd "$1" && sha256sum "$1"/sub/* | sort)
 }
 
+source tests/migration.sh
 source tests/monitoring.sh
 
 # --- doc: the examples in README.md and docs/ --------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ source tests/monitoring.sh
 suite_doc() {
   local dir=$TMP/doc document block
   begin_server doc
-  for document in $(grep -l '^```sql' README.md docs/*.md); do
+  for document in $(grep -l '^```sql' README.md docs/*.md docs/migration/*.md); do
     [[ $document != *"$1"* ]] || doc_document "$document" "$dir"
   done
   for block in "$dir"/*.md/*.expected; do
@@ -389,7 +390,7 @@ doc_reference_is_current() { # DIRECTORY
 
 doc_document() { # DOCUMENT DIRECTORY
   local name block
-  name=$(basename "$1")
+  name=${1//\//-}
   mkdir "$2/$name"
   as_pg "$PG_BIN/psql" -X -q -h "$2" -U postgres -d postgres -c "create database \"$name\""
   doc_blocks "$1" "$2/$name"
