@@ -30,7 +30,7 @@ BEGIN
     SELECT e.policy INTO policy FROM jobs.explain_unique(m.kind, m.args, m.unique_opts, m.queue, m.meta, m.scheduled_at) e;
     -- A duplicate of a job that a producer has inserted here is left out, whatever on_conflict says: the old job must not replace it.
     -- A duplicate of another moved job waited beside it in the old system, so it does here, without a key.
-    FOREACH opts IN ARRAY ARRAY[coalesce(policy || '{"on_conflict": "skip"}', '{}'), '{}'] LOOP
+    FOREACH opts IN ARRAY ARRAY[coalesce(policy || '{"on_conflict": "skip", "wait": true}', '{}'), '{}'] LOOP
       SELECT i.id, i.unique_skipped_as_duplicate AS duplicate INTO made
       FROM jobs.insert(m.kind, m.args, opts, queue => m.queue, priority => m.priority, scheduled_at => m.scheduled_at,
         max_attempts => m.max_attempts, tags => m.tags, meta => m.meta, timeout => m.timeout, retry => m.retry, expires_at => m.expires_at) i;

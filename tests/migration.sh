@@ -227,6 +227,9 @@ SQL
 2|App.Mail|available|default|1|17|now|urgent|00:01:00
 TEXT
   moved_back like_oban_for_elixir public.oban_jobs 2
+  migration_psql like_oban_for_elixir -c "insert into oban_jobs (worker, args, priority) values (repeat('x', 128), '{\"n\": 4}', 9)"
+  check migration "$what: one job that cannot be moved, the last one" refuses moves like_oban_for_elixir oban "3|0" 2>/dev/null
+  check migration "$what: and none is" is_answer like_oban_for_elixir "select count(*), (select count(*) from jobs.jobs), (select count(*) from jobs_moved) from oban_jobs" <<<"4|0|0"
 }
 
 # --- pg-boss, in two major versions -------------------------------------------------------------------------------------------
@@ -355,11 +358,19 @@ TEXT
   check migration "pgmq: a third one nothing" moves pgmq pgmq "0|0" -v queue=mail -v kind=send
   moved_back pgmq pgmq.q_mail 4
   check migration "pgmq: the kind is the queue's name if none is given" migration_pgmq_kind
+  check migration "pgmq: what has begun here is not moved back" migration_undo_beside_worker
 }
 
 migration_pgmq_kind() {
   moves pgmq pgmq "5|0" -v queue=mail -v running=on &&
     is_answer pgmq "select distinct kind, queue from jobs.jobs where meta ? 'moved_from'" <<<"mail|mail"
+}
+
+# What a new worker has taken is its own.
+migration_undo_beside_worker() {
+  is_answer pgmq "select args->>'n' from jobs.fetch('mail')" <<<1 && moves pgmq undo 4 -v source=pgmq.q_mail &&
+    is_answer pgmq "select args->>'n', state from jobs.jobs where meta ? 'moved_from'" <<<"1|running" &&
+    is_answer pgmq "select count(*), count(*) filter (where message->>'n' = '1') from pgmq.q_mail" <<<"4|0"
 }
 
 # --- Faktory: no server can be had, its jobs are JSON ------------------------------------------------------------------------
