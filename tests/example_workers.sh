@@ -53,7 +53,7 @@ need_node() { # [ENVIRONMENT DIRECTORY_OF_THE_PROGRAMS]
   if [[ $(cat "$environment/wanted" 2>/dev/null) != "$wanted" ]]; then
     say "Installing what the Node programs of $from need"
     cp "$from/package.json" "$from/package-lock.json" "$environment/"
-    (cd "$environment" && npm ci --silent --no-audit --no-fund) || return
+    (cd "$environment" && npm ci --loglevel=error --no-audit --no-fund) || return
     echo "$wanted" >"$environment/wanted"
   fi
   cp "$from"/*.mjs "$environment/"

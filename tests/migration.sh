@@ -71,6 +71,21 @@ moved_jobs() { # [CONDITION [EXPRESSION_FOR_N]]
 # Those that could be fetched now, in the order in which they would be.
 FETCH_ORDER="begin; select string_agg(coalesce(args->>'n', '-'), ' ') from jobs.fetch(%s, 100); rollback"
 
+what_it_said() { grep -m 1 -i error "$TMP/migration/work/out" || tail -n 1 "$TMP/migration/work/out"; }
+
+# Of packages only what they bring themselves is needed, and Oban's wants a newer Python than Debian has.
+need_migration_python() { # WHAT_FOR
+  need_python migration tests/migration --no-deps --ignore-requires-python >"$TMP/migration/work/out" 2>&1 && return
+  skip migration "$1" "pip install --no-deps --ignore-requires-python -r tests/migration/requirements.txt" "$(what_it_said)"
+  return 1
+}
+
+need_migration_node() { # WHAT_FOR
+  need_node migration-node tests/migration >"$TMP/migration/work/out" 2>&1 && return
+  skip migration "$1" "npm ci # tests/migration/package-lock.json" "$(what_it_said)"
+  return 1
+}
+
 # What holds of every move, whatever the system.
 moved_well() { # DATABASE SOURCE
   check migration "$1: each moved job says where it comes from" is_answer "$1" "select count(*) > 0, bool_and(j.meta->'moved_from'->>'source' = '$2' and j.meta->'moved_from'->>'id' = m.old_id)
@@ -115,10 +130,10 @@ river_schema() {
 
 migration_river() {
   if ! river_schema >"$TMP/migration/work/out" 2>&1; then
-    skip migration "River, and its schema" "cargo fetch # riverqueue-migrate =$RIVER_VERSION" "$(tail -n 1 "$TMP/migration/work/out")"
+    skip migration "River, and its schema" "cargo fetch # of riverqueue-migrate =$RIVER_VERSION" "$(what_it_said)"
     return
   fi
-  need_python migration tests/migration --no-deps --ignore-requires-python || { check migration "its client can be installed" false; return; }
+  need_migration_python "River's client" || return 0
   check migration "river: its client inserts" env DATABASE_URL="postgresql+psycopg://postgres@/river?host=$TMP/migration" "$STATE/migration/bin/python" tests/migration/river_jobs.py
   # What its workers and the unique inserts of its other clients write; the client for Python does not.
   migration_psql river <<'SQL'
@@ -166,10 +181,7 @@ migration_river_parts() {
 # --- Oban: its package for Python brings the schema and the statements -------------------------------------------------------
 
 migration_oban() {
-  if ! need_python migration tests/migration --no-deps --ignore-requires-python >"$TMP/migration/work/out" 2>&1; then
-    skip migration "Oban, and its schema" "pip install oban" "$(tail -n 1 "$TMP/migration/work/out")"
-    return
-  fi
+  need_migration_python "Oban, and its schema" || return 0
   check migration "oban: its statements insert" env DATABASE_URL="$(migration_url oban)" "$STATE/migration/bin/python" tests/migration/oban_jobs.py
   remember oban public.oban_jobs
   hold_lock oban "select 1 from oban_jobs where args->>'n' = '7' for update"
@@ -239,10 +251,8 @@ migration_pg_boss_10() { migration_of_pg_boss pg_boss_10 pg-boss-10; }
 
 migration_of_pg_boss() { # DATABASE PACKAGE
   local db=$1 program=(env "DATABASE_URL=$(migration_node_url "$1")" timeout 60 node "$STATE/migration-node/pg_boss_jobs.mjs" "$2")
-  if ! { need_node migration-node tests/migration && "${program[@]}" fill; } >"$TMP/migration/work/out" 2>&1; then
-    skip migration "$2, and its schema" "node pg_boss_jobs.mjs $2 fill" "$(grep -m 1 Error "$TMP/migration/work/out" || tail -n 1 "$TMP/migration/work/out")"
-    return
-  fi
+  need_migration_node "$2, and its schema" || return 0
+  check migration "$db: its API inserts" "${program[@]}" fill
   remember "$db" pgboss.job
   hold_lock "$db" "select 1 from pgboss.job where data->>'n' = '4' for update"
   check migration "$db: a queue that is throttled, of which nothing is known, is refused" refuses moves "$db" pg-boss "7|0" 2>/dev/null
@@ -281,11 +291,7 @@ TEXT
 # --- Graphile Worker: a worker of it runs meanwhile -------------------------------------------------------------------------
 
 migration_graphile_worker() {
-  local worker
-  if ! need_node migration-node tests/migration >"$TMP/migration/work/out" 2>&1; then
-    skip migration "Graphile Worker, and its schema" "npm ci" "$(tail -n 1 "$TMP/migration/work/out")"
-    return
-  fi
+  need_migration_node "Graphile Worker, and its schema" || return 0
   exec {TELL}> >(DATABASE_URL=$(migration_node_url graphile_worker) timeout 120 node "$STATE/migration-node/graphile_worker_jobs.mjs")
   check migration "graphile_worker: its worker has a job" migration_until graphile_worker \
     "select coalesce((xpath('//c/text()', query_to_xml('select count(*) as c from graphile_worker._private_jobs where locked_at is not null', false, true, '')))[1]::text = '1', false)
@@ -321,14 +327,12 @@ TEXT
 # --- pgmq: its functions are its API ------------------------------------------------------------------------------------------
 
 pgmq_schema() { # DATABASE
-  need_python migration tests/migration --no-deps --ignore-requires-python && migration_psql "$1" -f "$STATE"/migration/lib/python3*/site-packages/pgmq/sql/pgmq.sql
+  migration_psql "$1" -f "$STATE"/migration/lib/python3*/site-packages/pgmq/sql/pgmq.sql >/dev/null
 }
 
 migration_pgmq() {
-  if ! pgmq_schema pgmq >"$TMP/migration/work/out" 2>&1; then
-    skip migration "pgmq, and its schema" "pip install pgmq" "$(tail -n 1 "$TMP/migration/work/out")"
-    return
-  fi
+  need_migration_python "pgmq, and its schema" || return 0
+  pgmq_schema pgmq
   migration_psql pgmq >/dev/null <<'SQL'
 select pgmq.create('mail');
 select pgmq.send('mail', '{"n": 1}');
@@ -411,10 +415,8 @@ TEXT
 # Each message is either popped by pgmq's own function or moved, never both, never neither.
 migration_race() {
   local n worker=$TMP/migration/work/pop.sql workers=()
-  if ! pgmq_schema race >"$TMP/migration/work/out" 2>&1; then
-    skip migration "an old worker beside a move" "pip install pgmq" "$(tail -n 1 "$TMP/migration/work/out")"
-    return
-  fi
+  need_migration_python "an old worker beside a move" || return 0
+  pgmq_schema race
   migration_psql race -c "create table popped (n int)" -c "select pgmq.create('race')" -c "select pgmq.send('race', jsonb_build_object('n', n)) from generate_series(1, 3000) n" >/dev/null
   for ((n = 0; n < 500; n++)); do echo "insert into popped select (message->>'n')::int from pgmq.pop('race');"; done >"$worker"
   for n in 1 2; do
