@@ -25,43 +25,9 @@ worker_rust() {
   COMMAND=("$TMP/worker")
 }
 
-worker_python() { need_python python requirements.txt && COMMAND=("$STATE/python/bin/python" examples/python/worker.py); }
-worker_node() { need_node && COMMAND=(node "$STATE/node/worker.mjs"); }
+worker_python() { need_python python examples/python/requirements.txt && COMMAND=("$STATE/python/bin/python" examples/python/worker.py); }
+worker_node() { need_npm examples/node "$STATE/node" && COMMAND=(node "$STATE/node/worker.mjs"); }
 worker_shell() { COMMAND=(env "PATH=$PG_BIN:$PATH" examples/shell/worker.sh); }
-
-# What a Python program needs, in an environment of its own, made once for each version of the lists.
-need_python() { # ENVIRONMENT REQUIREMENTS..; files of examples/python
-  local home=$STATE/$1 wanted lists=("${@:2}")
-  lists=("${lists[@]/#/examples/python/}")
-  command -v python3 >/dev/null || need_packages python3-venv
-  wanted=$(python3 --version && cat "${lists[@]}")
-  [[ $(cat "$home/wanted" 2>/dev/null) != "$wanted" ]] || return 0
-  say "Installing ${lists[*]}"
-  rm -rf "$home"
-  python3 -c "import ensurepip" 2>/dev/null || need_packages python3-venv
-  python3 -m venv "$home" &&
-    "$home/bin/pip" install -q --disable-pip-version-check "${lists[@]/#/-r}" &&
-    echo "$wanted" >"$home/wanted"
-}
-
-# The same for Node.
-need_node() { need_npm examples/node "$STATE/node"; }
-
-# What a directory's package-lock.json names. Modules are looked for beside the program, so it is copied to them.
-need_npm() { # DIRECTORY COPY [OPTION..]
-  local wanted
-  # A newer Node than Debian's brings its own npm, and Debian's would not go with it.
-  command -v npm >/dev/null || need_packages nodejs npm
-  mkdir -p "$2"
-  wanted=$(node --version && cat "$1/package-lock.json")
-  if [[ $(cat "$2/wanted" 2>/dev/null) != "$wanted" ]]; then
-    say "Installing what $1 needs"
-    cp "$1/package.json" "$1/package-lock.json" "$2/"
-    (cd "$2" && npm ci --silent --no-audit --no-fund "${@:3}") || return
-    echo "$wanted" >"$2/wanted"
-  fi
-  cp "$1"/*.mjs "$2/"
-}
 
 # --- Starting and ending them -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers monitoring doc packaging)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers migration monitoring doc packaging)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -304,6 +304,7 @@ golden_run() { # SUITE NAME DATABASE
 
 # --- examples -----------------------------------------------------------------------------------------------------------
 
+source tests/programs.sh
 source tests/example_workers.sh
 
 # FILTER is `checksum` or the language of a worker.
@@ -356,6 +357,7 @@ checksums_match() { # TREE
     <(cd "$1" && sha256sum "$1"/sub/* | sort)
 }
 
+source tests/migration.sh
 source tests/monitoring.sh
 source tests/drivers.sh
 source tests/packaging.sh
@@ -368,7 +370,7 @@ source tests/packaging.sh
 suite_doc() {
   local dir=$TMP/doc document block
   begin_server doc
-  for document in $(grep -l '^```sql' README.md docs/*.md); do
+  for document in $(grep -l '^```sql' README.md docs/*.md docs/migration/*.md); do
     [[ $document != *"$1"* ]] || doc_document "$document" "$dir"
   done
   for block in "$dir"/*.md/*.expected; do
@@ -397,11 +399,12 @@ doc_reference_is_current() { # DIRECTORY
 
 doc_document() { # DOCUMENT DIRECTORY
   local name block
-  name=$(basename "$1")
+  name=${1//\//-}
   mkdir "$2/$name"
   as_pg "$PG_BIN/psql" -X -q -h "$2" -U postgres -d postgres -c "create database \"$name\""
   doc_blocks "$1" "$2/$name"
   for block in "$2/$name"/*.sql; do
+    [[ -f $block ]] || continue # a document none of whose blocks is run
     check doc "$1 line $((10#$(basename "$block" .sql)))" doc_block "$block"
   done
 }

@@ -56,7 +56,7 @@ driver_prisma() {
 }
 
 driver_of_node() { # NAME PROGRAM
-  if need_node; then
+  if need_npm examples/node "$STATE/node"; then
     driver_example "$1" "$DRIVER_REPORT" node "$STATE/node/$2"
   else
     check drivers "$1: its packages can be installed" false

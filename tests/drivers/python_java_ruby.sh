@@ -23,7 +23,9 @@ program_sqlalchemy() { python_program sqlalchemy requirements-sqlalchemy.txt; }
 program_django() { python_program django requirements-django.txt; }
 
 python_program() { # NAME REQUIREMENTS..
-  drivers_need "$1" "pip install -r requirements.txt ${*:2}" need_python "python_$1" requirements.txt "${@:2}" || return
+  local lists=(requirements.txt "${@:2}")
+  lists=("${lists[@]/#/examples/python/}")
+  drivers_need "$1" "pip install ${lists[*]/#/-r }" need_python "python_$1" "${lists[@]}" || return
   PROGRAM=("$STATE/python_$1/bin/python" "examples/python/$1_example.py")
 }
 

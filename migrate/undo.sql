@@ -1,0 +1,22 @@
+-- Gives what was moved and still waits back to the old system's table, row by row as it was.
+--
+--   psql -v ON_ERROR_STOP=1 -f migrate/undo.sql -v source=public.river_job
+--
+-- source is that of public.jobs_moved. Stop the new workers, or pause their queues, before: a job that one of them has just
+-- taken makes all of this fail. What runs or is done here stays; so do duplicates, whose job was not moved here.
+
+\set ON_ERROR_STOP on
+BEGIN;
+CREATE TEMPORARY TABLE going_back ON COMMIT DROP AS
+  SELECT m.* FROM public.jobs_moved m JOIN jobs.jobs j ON j.id = m.job_id
+  WHERE m.source = :'source' AND NOT m.duplicate AND j.state IN ('available', 'scheduled', 'pending', 'retryable');
+SELECT count(jobs.delete(job_id)) AS given_back FROM going_back;
+
+-- Generated columns are made anew.
+SELECT format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM going_back g, jsonb_populate_record(NULL::%1$s, g.old) o',
+    attrelid::regclass, string_agg(quote_ident(attname), ', ' ORDER BY attnum), string_agg('o.' || quote_ident(attname), ', ' ORDER BY attnum))
+FROM pg_attribute WHERE attrelid = :'source'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+GROUP BY attrelid \gexec
+
+DELETE FROM public.jobs_moved m USING going_back r WHERE m.source = r.source AND m.old_id = r.old_id;
+COMMIT;
