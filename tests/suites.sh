@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples monitoring doc)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples monitoring doc site)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -439,3 +439,5 @@ doc_compare() { # BASE; line by line
 doc_normal() { sed -e 's/  */ /g' -e 's/---*/-/g' -e 's/ $//' -e '/^$/d'; }
 
 doc_difference() { diff -uN --label document --label psql "$1.expected" "$1.actual" || true; }
+
+source tests/site.sh
