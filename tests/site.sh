@@ -52,13 +52,14 @@ site_has_every_page() { # DIRECTORY
     --label SUMMARY.md <(grep -o '](.*\.md)' "$1/SUMMARY.md" | sed 's/^](\(.*\))$/\1/' | sort)
 }
 
-# All pages under a book's index, and what they link to outside it, as far as that is a file. A copy of the configuration is
-# read, because the checkout may be out of reach.
+# All pages of a book (404.html means the root of a web server), and what they link to outside it, as far as that is a file.
+# A copy of the configuration is read, because the checkout may be out of reach.
 site_links() { # BOOK
-  local log=$TMP/site/links.log
+  local log=$TMP/site/links.log pages
+  mapfile -t pages < <(find "$1" -name '*.html' ! -name 404.html)
   cp tests/site/linkchecker.ini "$TMP/site/"
   if as_pg "$STATE/linkchecker/bin/linkchecker" -f "$TMP/site/linkchecker.ini" --no-robots --no-status \
-    --check-extern --ignore-url '^(https?|mailto):' "$1/index.html" >"$log" 2>&1; then return; fi
+    --check-extern --ignore-url '^(https?|mailto):' "${pages[@]}" >"$log" 2>&1; then return; fi
   cat "$log"
   return 1
 }
@@ -69,7 +70,7 @@ site_repository() { # DIRECTORY
   mkdir -p "$root"
   tar -c --exclude=./.git --exclude=./.dev --exclude=./target --exclude=./book . | tar -x -C "$root"
   sed 's/^src = .*/src = "src"/' book.toml >"$1/book.toml"
-  for page in $(cd "$root" && { ls -- *.md; find docs -name '*.md' ! -path docs/SUMMARY.md; }); do
+  for page in $(cd "$root" && find -- *.md docs -name '*.md' ! -name SUMMARY.md); do
     echo "- [$page]($page)"
   done >"$root/SUMMARY.md"
 }
