@@ -1,10 +1,9 @@
 # The documentation as a site, and every link and anchor of it. tests/suites.sh sources this file.
 #
-# Links are looked at where a reader follows them: in the HTML. The pages of docs/ are built once as the site that ./dev docs
-# makes, and once more from a copy of the whole repository, with README.md and the other documents beside it, so that their
-# links are checked the same way. Nothing is asked for over the network: of a link that leads out only the form counts.
+# Links are looked at where a reader follows them: in the HTML of the site that ./dev docs makes. README.md and the documents
+# beside it are in it, too. Nothing is asked for over the network: of a link that leads out only the form counts.
 
-# FILTER is a part of what is checked: pages, site, repository, controls.
+# FILTER is a part of what is checked: pages, links, controls.
 suite_site() {
   local dir=$TMP/site
   rm -rf "$dir"
@@ -14,14 +13,9 @@ suite_site() {
     return
   fi
   if [[ pages == *"$1"* ]]; then check site "docs/SUMMARY.md has every page once" site_has_every_page docs; fi
-  if [[ site == *"$1"* ]]; then
+  if [[ links == *"$1"* ]]; then
     check site "the site is built without a word of complaint" site_silent build_site "$dir/site"
-    check site "its links and anchors are right" site_links "$dir/site/docs"
-  fi
-  if [[ repository == *"$1"* ]]; then
-    site_repository "$dir/repository"
-    check site "so are all documents of the repository" site_silent "$MDBOOK" build --dest-dir "$dir/repository/html" "$dir/repository"
-    check site "and their links and anchors are right" site_links "$dir/repository/html"
+    check site "its links and anchors are right" site_links "$dir/site"
   fi
   if [[ controls == *"$1"* ]]; then site_controls "$dir"; fi
 }
@@ -52,9 +46,9 @@ site_has_every_page() { # DIRECTORY
     --label SUMMARY.md <(grep -o '](.*\.md)' "$1/SUMMARY.md" | sed 's/^](\(.*\))$/\1/' | sort)
 }
 
-# All pages of a book (404.html means the root of a web server), and what they link to outside it, as far as that is a file.
+# All pages of a site (404.html means the root of a web server), and what they link to outside it, as far as that is a file.
 # A copy of the configuration is read, because the checkout may be out of reach.
-site_links() { # BOOK
+site_links() { # SITE
   local log=$TMP/site/links.log pages
   mapfile -t pages < <(find "$1" -name '*.html' ! -name 404.html)
   cp tests/site/linkchecker.ini "$TMP/site/"
@@ -64,58 +58,48 @@ site_links() { # BOOK
   return 1
 }
 
-# The repository as the source of a book, whose pages are all its documents.
-site_repository() { # DIRECTORY
-  local root=$1/src page
-  mkdir -p "$root"
-  tar -c --exclude=./.git --exclude=./.dev --exclude=./target --exclude=./book . | tar -x -C "$root"
-  sed 's/^src = .*/src = "src"/' book.toml >"$1/book.toml"
-  for page in $(cd "$root" && find -- *.md docs -name '*.md' ! -name SUMMARY.md); do
-    echo "- [$page]($page)"
-  done >"$root/SUMMARY.md"
-}
-
-# Each is planted in a copy of docs/, and found by its name.
+# Each is planted in a copy of the repository, and found by its name.
 site_controls() { # DIRECTORY
   local copy=$1/control
+  mkdir "$copy"
+  checkout_files | tar -x -C "$copy"
   check site "control: a page that is not in SUMMARY.md is found" site_finds_lost_page "$copy"
-  check site "control: a page that is not there is found" site_finds "$copy" SUMMARY.md '- [Lost](lost.md)' build lost.md
-  check site "control: a tag that is not closed is found" site_finds "$copy" concepts.md 'a <b>tag' build 'unclosed HTML tag'
-  check site "control: a link to a page that is not there is found" site_finds "$copy" concepts.md '[x](lost.md)' links lost.html
-  check site "control: a link to a file that is not there is found" site_finds "$copy" concepts.md '[x](../examples/lost.rs)' links lost.rs
-  check site "control: an anchor that is not there is found" site_finds "$copy" concepts.md '[x](workers.md#lost)' links "Anchor .lost"
-  check site "control: an anchor of the same page that is not there is found" site_finds "$copy" concepts.md '[x](#lost)' links "Anchor .lost"
-  check site "the copy without any of it is right" site_copy_is_right "$copy"
+  check site "control: a page that is not there is found" site_finds "$copy" docs/SUMMARY.md '- [Lost](lost.md)' build lost.md
+  check site "control: a tag that is not closed is found" site_finds "$copy" docs/concepts.md 'a <b>tag' build 'unclosed HTML tag'
+  check site "control: a link to a page that is not there is found" site_finds "$copy" docs/concepts.md '[x](lost.md)' links lost.html
+  check site "control: a link to a file that is not there is found" site_finds "$copy" docs/concepts.md '[x](../examples/lost.rs)' links lost.rs
+  check site "control: an anchor that is not there is found" site_finds "$copy" docs/concepts.md '[x](workers.md#lost)' links 'Anchor .lost'
+  check site "control: an anchor of the same page that is not there is found" site_finds "$copy" docs/concepts.md '[x](#lost)' links 'Anchor .lost'
+  check site "control: a wrong anchor in README.md is found" site_finds "$copy" README.md '[x](docs/workers.md#lost)' links 'Anchor .lost'
+  check site "the copy without any of it is right" site_is_right "$copy"
 }
 
-site_copy() { # DIRECTORY
-  rm -rf "$1"
-  mkdir -p "$1"
-  cp -r book.toml docs "$1/"
-}
-
-site_copy_builds() { # DIRECTORY
-  (cp -r examples monitoring "$1/" && cd "$1" && site_silent build_site "$1/site")
-}
-
-site_finds_lost_page() { # DIRECTORY
-  site_copy "$1"
+site_finds_lost_page() { # COPY
   echo '# Lost' >"$1/docs/lost.md"
-  refuses site_has_every_page "$1/docs" | grep -q lost.md
+  local found=0
+  refuses site_has_every_page "$1/docs" | grep -q lost.md || found=1
+  rm "$1/docs/lost.md"
+  return $found
 }
 
-site_finds() { # DIRECTORY PAGE LINE build|links REGEX
-  local log=$1.log
-  site_copy "$1"
-  printf '\n%s\n' "$3" >>"$1/docs/$2"
+# The line is taken away again.
+site_finds() { # COPY DOCUMENT LINE build|links REGEX
+  local log=$1.log found=0
+  cp "$1/$2" "$1.document"
+  printf '\n%s\n' "$3" >>"$1/$2"
   if [[ $4 == build ]]; then
-    refuses site_copy_builds "$1" >"$log"
+    refuses site_copy_builds "$1" >"$log" || found=1
   else
-    site_copy_builds "$1" && refuses site_links "$1/site/docs" >"$log"
-  fi && grep -q "$5" "$log"
+    site_copy_builds "$1" && refuses site_links "$1.site" >"$log" || found=1
+  fi
+  mv "$1.document" "$1/$2"
+  [[ $found == 0 ]] && grep -q "$5" "$log"
 }
 
-site_copy_is_right() { # DIRECTORY
-  site_copy "$1"
-  site_copy_builds "$1" && site_links "$1/site/docs"
+site_copy_builds() { # COPY
+  (cd "$1" && site_silent build_site "$1.site")
+}
+
+site_is_right() { # COPY
+  site_copy_builds "$1" && site_links "$1.site"
 }
