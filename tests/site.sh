@@ -58,48 +58,46 @@ site_links() { # SITE
   return 1
 }
 
-# Each is planted in a copy of the repository, and found by its name.
+# What is wrong is planted in a copy of the repository, and found by its name.
 site_controls() { # DIRECTORY
-  local copy=$1/control
+  local copy=$1/control found=$1/control.links
   mkdir "$copy"
   checkout_files | tar -x -C "$copy"
-  check site "control: a page that is not in SUMMARY.md is found" site_finds_lost_page "$copy"
-  check site "control: a page that is not there is found" site_finds "$copy" docs/SUMMARY.md '- [Lost](lost.md)' build lost.md
-  check site "control: a tag that is not closed is found" site_finds "$copy" docs/concepts.md 'a <b>tag' build 'unclosed HTML tag'
-  check site "control: a link to a page that is not there is found" site_finds "$copy" docs/concepts.md '[x](lost.md)' links lost.html
-  check site "control: a link to a file that is not there is found" site_finds "$copy" docs/concepts.md '[x](../examples/lost.rs)' links lost.rs
-  check site "control: an anchor that is not there is found" site_finds "$copy" docs/concepts.md '[x](workers.md#lost)' links 'Anchor .lost'
-  check site "control: an anchor of the same page that is not there is found" site_finds "$copy" docs/concepts.md '[x](#lost)' links 'Anchor .lost'
-  check site "control: a wrong anchor in README.md is found" site_finds "$copy" README.md '[x](docs/workers.md#lost)' links 'Anchor .lost'
-  check site "the copy without any of it is right" site_is_right "$copy"
+  check site "the copy is right" site_copy_is_right "$copy"
+
+  echo '# Lost' >"$copy/docs/lost.md"
+  check site "control: a page that is not in SUMMARY.md is found" site_finds lost.md site_has_every_page "$copy/docs"
+  rm "$copy/docs/lost.md"
+  site_plant "$copy/docs/SUMMARY.md" '- [Lost](lost.md)'
+  check site "control: a page that is not there is found" site_finds lost.md site_copy_builds "$copy"
+  cp docs/SUMMARY.md "$copy/docs/"
+  site_plant "$copy/docs/concepts.md" 'a <b>tag'
+  check site "control: a tag that is not closed is found" site_finds 'unclosed HTML tag' site_copy_builds "$copy"
+  cp docs/concepts.md "$copy/docs/"
+
+  site_plant "$copy/docs/concepts.md" '[1](lost-page.md) [2](../examples/lost-file.rs) [3](workers.md#lost-there) [4](#lost-here)'
+  site_plant "$copy/README.md" '[5](docs/workers.md#lost-from-readme)'
+  check site "a site with wrong links is built all the same" site_copy_builds "$copy"
+  check site "control: its links are refused" refuses site_links "$copy.site" >"$found"
+  check site "control: a link to a page that is not there" grep -q "Error.*lost-page.html" "$found"
+  check site "control: a link to a file that is not there" grep -q "Error.*lost-file.rs" "$found"
+  check site "control: an anchor of another page" grep -q "Anchor .lost-there" "$found"
+  check site "control: an anchor of the same page" grep -q "Anchor .lost-here" "$found"
+  check site "control: an anchor in README.md" grep -q "Anchor .lost-from-readme" "$found"
+  check site "control: and nothing else" grep -q " 3 warnings found. 2 errors found" "$found"
 }
 
-site_finds_lost_page() { # COPY
-  echo '# Lost' >"$1/docs/lost.md"
-  local found=0
-  refuses site_has_every_page "$1/docs" | grep -q lost.md || found=1
-  rm "$1/docs/lost.md"
-  return $found
-}
+site_plant() { printf '\n%s\n' "$2" >>"$1"; } # DOCUMENT LINE
 
-# The line is taken away again.
-site_finds() { # COPY DOCUMENT LINE build|links REGEX
-  local log=$1.log found=0
-  cp "$1/$2" "$1.document"
-  printf '\n%s\n' "$3" >>"$1/$2"
-  if [[ $4 == build ]]; then
-    refuses site_copy_builds "$1" >"$log" || found=1
-  else
-    site_copy_builds "$1" && refuses site_links "$1.site" >"$log" || found=1
-  fi
-  mv "$1.document" "$1/$2"
-  [[ $found == 0 ]] && grep -q "$5" "$log"
+site_finds() { # REGEX COMMAND..
+  local log=$TMP/site/control.log
+  refuses "${@:2}" >"$log" && grep -q "$1" "$log"
 }
 
 site_copy_builds() { # COPY
   (cd "$1" && site_silent build_site "$1.site")
 }
 
-site_is_right() { # COPY
+site_copy_is_right() { # COPY
   site_copy_builds "$1" && site_links "$1.site"
 }
