@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers migration monitoring doc packaging)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers migration monitoring doc site packaging)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -366,21 +366,27 @@ source tests/packaging.sh
 
 # Every ```sql block of a document runs, in order, in one fresh database of the document's own. A ```text or ```output block
 # behind it is what psql must print; `...` in it stands for anything within a line, as for a time. A block with no output
-# behind it must not fail. The line `<!-- not run -->` before a block leaves it out. FILTER is a part of a document's name.
+# behind it must print nothing, so there is no output that is not compared. The line `<!-- not run: WHY -->` before a block
+# leaves it out, as SQL of another system; these are listed. FILTER is a part of a document's name.
 suite_doc() {
   local dir=$TMP/doc document block
   begin_server doc
-  for document in $(grep -l '^```sql' README.md docs/*.md docs/migration/*.md); do
+  for document in $(doc_documents); do
     [[ $document != *"$1"* ]] || doc_document "$document" "$dir"
   done
   for block in "$dir"/*.md/*.expected; do
     echo "this must not be there" >>"$block"
     check doc "control: a wrong output is found" refuses doc_compare "${block%.expected}" >/dev/null
+    rm "$block"
+    check doc "control: an output that is not in the document is found" refuses doc_compare "${block%.expected}" >/dev/null
     break
   done
+  grep -n '^<!-- not run' $(doc_documents) || true
   doc_reference "$dir"
   end_server doc
 }
+
+doc_documents() { grep -l '^```sql' ./*.md $(find docs -name '*.md' | LC_ALL=C sort) | sed 's,^\./,,'; }
 
 # docs/reference.md is what the COMMENTs say now.
 doc_reference() { # DIRECTORY
@@ -398,13 +404,12 @@ doc_reference_is_current() { # DIRECTORY
 }
 
 doc_document() { # DOCUMENT DIRECTORY
-  local name block
-  name=${1//\//-}
+  local name=${1//\//_} block
   mkdir "$2/$name"
   as_pg "$PG_BIN/psql" -X -q -h "$2" -U postgres -d postgres -c "create database \"$name\""
   doc_blocks "$1" "$2/$name"
   for block in "$2/$name"/*.sql; do
-    [[ -f $block ]] || continue # a document none of whose blocks is run
+    [[ -f $block ]] || continue # none of its blocks is run
     check doc "$1 line $((10#$(basename "$block" .sql)))" doc_block "$block"
   done
 }
@@ -412,7 +417,7 @@ doc_document() { # DOCUMENT DIRECTORY
 # Writes LINE.sql and, where there is one, LINE.expected for each block.
 doc_blocks() { # FILE DIRECTORY
   awk -v dir="$2" '
-    /^<!-- not run -->/ { skip = 1; next }
+    /^<!-- not run/ { skip = 1; next }
     /^```/ && inside { inside = 0; close(file); next }
     /^```sql/ { file = sprintf("%s/%05d.sql", dir, NR); sql = file; inside = 1; if (skip) { file = "/dev/null"; sql = "" } skip = 0; next }
     /^```(text|output)/ && sql { file = sql; sub(/sql$/, "expected", file); sql = ""; inside = 1; printf "" >file; next }
@@ -425,12 +430,12 @@ doc_blocks() { # FILE DIRECTORY
 doc_block() { # SQL_FILE
   local base=${1%.sql}
   as_pg "$PG_BIN/psql" -X -q -h "$TMP/doc" -U postgres -d "$(basename "$(dirname "$1")")" <"$1" >"$base.actual" 2>&1 || true
-  if [[ -f $base.expected ]]; then doc_compare "$base"; else refuses grep -E '^(ERROR|FATAL|PANIC|psql):' "$base.actual"; fi
+  doc_compare "$base"
 }
 
 doc_compare() { # BASE; line by line
   local expected actual pattern n
-  mapfile -t expected < <(doc_normal <"$1.expected")
+  mapfile -t expected < <(cat "$1.expected" 2>/dev/null | doc_normal)
   mapfile -t actual < <(doc_normal <"$1.actual")
   for n in "${!expected[@]}"; do
     # Everything is literal but `...`, which becomes `*`.
@@ -444,4 +449,6 @@ doc_compare() { # BASE; line by line
 # The width of a column depends on what `...` stands for, so it does not count; nor do empty lines.
 doc_normal() { sed -e 's/  */ /g' -e 's/---*/-/g' -e 's/ $//' -e '/^$/d'; }
 
-doc_difference() { diff -u --label document --label psql "$1.expected" "$1.actual" || true; }
+doc_difference() { diff -uN --label document --label psql "$1.expected" "$1.actual" || true; }
+
+source tests/site.sh
