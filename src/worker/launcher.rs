@@ -28,7 +28,7 @@ const VISIT_OTHERS: Duration = Duration::from_secs(600);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// That there are too few processes is said again once it has not been so for this long.
-const QUIET: Duration = Duration::from_secs(600);
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Registers the launcher, at the server's start.
 pub fn register() {
