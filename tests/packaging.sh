@@ -67,24 +67,24 @@ versions_wrong() { # REGEX COMMAND..; the command is run in a copy
 packaging_meta() {
   local said meta=$PACKAGING/META.json field
   if ! said=$(need_pgxn_meta 2>&1); then
-    skip packaging "META.json by PGXN's validator" "cargo install pgxn_meta --version =$PGXN_META_VERSION --locked" "$(tail -n 3 <<<"$said")"
+    skip packaging "META.json by PGXN's validator" "cargo install --debug pgxn_meta --version =$PGXN_META_VERSION --locked" "$(tail -n 3 <<<"$said")"
     return
   fi
   check packaging "META.json is valid" pgxn_meta META.json
   for field in name version abstract maintainer license provides meta-spec; do
     python3 -c "import json, sys; meta = json.load(sys.stdin); del meta['$field']; print(json.dumps(meta))" <META.json >"$meta"
-    check packaging "control: META.json without $field is refused" refuses pgxn_meta "$meta"
+    check packaging "control: META.json without $field is refused" finds "$field" pgxn_meta "$meta"
   done
   sed 's/"version": "0/"version": "v0/' META.json >"$meta"
-  check packaging "control: META.json with a version that is none is refused" refuses pgxn_meta "$meta"
+  check packaging "control: META.json with a version that is none is refused" finds version pgxn_meta "$meta"
 }
 
-pgxn_meta() { "$CACHE/bin/pgxn_meta" "$1" &>"$PACKAGING/pgxn_meta.out"; }
+pgxn_meta() { "$CACHE/bin/pgxn_meta" "$1"; }
 
 need_pgxn_meta() {
   [[ $("$CACHE/bin/pgxn_meta" --version 2>/dev/null) != *"$PGXN_META_VERSION"* ]] || return 0
   say "Installing pgxn_meta $PGXN_META_VERSION into $CACHE (once)"
-  cargo install -q pgxn_meta --version "=$PGXN_META_VERSION" --locked --root "$CACHE"
+  cargo install -q --debug pgxn_meta --version "=$PGXN_META_VERSION" --locked --root "$CACHE"
 }
 
 # --- Makefile -----------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ packaging_make() {
   packaging_copy make
   check packaging "make install takes PG_CONFIG and DESTDIR" make_installs "$DEBIAN_PG/bin/pg_config" "$to" "$STAGED"
   check packaging "and installs all files" make_installed "$to" "$(packaging_expected)"
-  check packaging "control: another list of files is refused" refuses make_installed "$to" "/etc/jobs.conf" >/dev/null
+  check packaging "control: another list of files is refused" finds '< /etc/jobs.conf' make_installed "$to" "/etc/jobs.conf"
   check packaging "make uninstall removes them" make -s -C "$COPY" uninstall PG_CONFIG="$DEBIAN_PG/bin/pg_config" DESTDIR="$to"
   check packaging "all of them" make_installed "$to" ""
   check packaging "control: without a server there is nothing to do" finds 'set PG_CONFIG' make -C "$COPY" install PG_CONFIG=/nowhere/pg_config
@@ -154,7 +154,7 @@ packaging_deb() {
   local dist=$PACKAGING/dist deb
   local -x SOURCE_DATE_EPOCH # a checkout without git has no date
   SOURCE_DATE_EPOCH=$(date +%s)
-  check packaging "the Debian package is made" packaging/deb "$STAGED" "$PG_MAJOR" "$dist" >/dev/null
+  check packaging "the Debian package is made" packaging/deb "$STAGED" "$PG_MAJOR" "$dist"
   deb=$(echo "$dist/postgresql-$PG_MAJOR-jobs_$(packaging/version)-1_"*.deb)
   [[ -f $deb ]] || return 0 # that was counted
   deb_controls "$dist" "$deb"
@@ -211,9 +211,9 @@ deb_works() { # DEB
   deb_cluster || { check packaging "a cluster is created" false; return 0; }
   check packaging "control: without the package there is no extension" finds 'is not available' deb_sql postgres "create extension jobs"
 
-  check packaging "the package is installed" dpkg -i "$1" >/dev/null
+  check packaging "the package is installed" deb_quietly dpkg -i "$1"
   check packaging "all its files are as they were packed" dpkg -V "$package"
-  check packaging "what is installed already would be noticed" deb_in_the_way "$package" >/dev/null
+  check packaging "what is installed already would be noticed" deb_quietly deb_in_the_way "$package"
   check packaging "the library is preloaded by pg_conftool and a restart" deb_preload
   deb_sql postgres "create database fresh" && deb_sql postgres "create database old"
   check packaging "CREATE EXTENSION installs the newest version" deb_says fresh "$new" "create extension jobs; select extversion from pg_extension where extname = 'jobs'"
@@ -229,7 +229,7 @@ deb_works() { # DEB
     check packaging "ALTER EXTENSION UPDATE from $old" deb_says old "$new" "alter extension jobs update; select extversion from pg_extension where extname = 'jobs'"
     check packaging "and its job is kept" deb_says old "mail completed" "select kind || ' ' || jobs.complete(id, token) from jobs.fetch()"
   done
-  check packaging "control: another answer is refused" refuses deb_says old "0.0.0" "select extversion from pg_extension where extname = 'jobs'" >/dev/null
+  check packaging "control: another answer is refused" finds "instead of '0.0.0'" deb_says old "0.0.0" "select extversion from pg_extension where extname = 'jobs'"
   packaging_installcheck
 
   pg_ctlcluster --skip-systemctl-redirect "$PG_MAJOR" "$PACKAGED" stop
@@ -242,9 +242,9 @@ deb_works() { # DEB
 packaging_installcheck() {
   packaging_copy installcheck
   deb_sql postgres "alter system set jobs.enabled = off" && deb_sql postgres "select pg_reload_conf()" >/dev/null
-  check packaging "make installcheck runs tests against it" deb_installcheck REGRESS="insert fetch" >/dev/null
+  check packaging "make installcheck runs tests against it" deb_installcheck REGRESS="insert fetch"
   echo "this must not be there" >>"$COPY/tests/pg_regress/expected/fetch.out"
-  check packaging "control: make installcheck with a wrong expectation fails" refuses deb_installcheck REGRESS="insert fetch" &>/dev/null
+  check packaging "control: make installcheck with a wrong expectation fails" finds 'FAILED +fetch' deb_installcheck REGRESS="insert fetch"
 }
 
 deb_installcheck() { # VARIABLE=VALUE
@@ -261,10 +261,8 @@ deb_in_the_way() { # PACKAGE
 }
 
 deb_cluster() {
-  local port
-  port=$(free_port)
-  pg_createcluster "$PG_MAJOR" "$PACKAGED" --port "$port" --start-conf manual --socketdir "$PACKAGING" --locale C.UTF-8 -e UTF8 -- -A trust >/dev/null || return
-  deb_set port 5432 # of the socket alone
+  pg_createcluster "$PG_MAJOR" "$PACKAGED" --start-conf manual --socketdir "$PACKAGING" --locale C.UTF-8 -e UTF8 -- -A trust >/dev/null || return
+  deb_set port 5432 # nobody else's: there is only its socket
   deb_set listen_addresses ''
   deb_set log_line_prefix '%m [%p] %e %b %d: '
   deb_set max_prepared_transactions 10
@@ -272,6 +270,7 @@ deb_cluster() {
   deb_start start
 }
 
+deb_quietly() { "$@" >/dev/null; }
 deb_set() { pg_conftool "$PG_MAJOR" "$PACKAGED" set "$1" "$2"; }
 deb_start() { (cd / && env -u RUST_BACKTRACE pg_ctlcluster --skip-systemctl-redirect "$PG_MAJOR" "$PACKAGED" "$1"); }
 deb_preload() { deb_set shared_preload_libraries jobs && deb_start restart; }
@@ -324,7 +323,7 @@ packaging_release() {
   check packaging "nothing was tagged or changed" test -z "$(release_commit tag)$(release_commit status --porcelain)"
   packaging_pgxn "$COPY/dist/$name.zip"
   echo >>"$COPY/dist/$name.zip"
-  check packaging "control: a changed file has another checksum" refuses release_sums &>/dev/null
+  check packaging "control: a changed file has another checksum" finds 'did NOT match' release_sums
 
   release_refused 'not committed' touch new_file
   release_refused 'has no date' sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md
