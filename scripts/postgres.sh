@@ -5,6 +5,7 @@
 # what a server in production would pass over in silence: a wrong snapshot, a lock that is not held, a leak.
 
 DEBIAN_MAJOR=15
+DEBIAN_PG=/usr/lib/postgresql/$DEBIAN_MAJOR
 declare -A SUITE_OF=([17]=trixie [18]=forky)
 ASSERTED_MAJOR=18
 BUILD_PACKAGES=(bison flex perl zlib1g-dev libicu-dev dpkg-dev)

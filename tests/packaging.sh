@@ -9,6 +9,10 @@ PGXN_META_VERSION=0.7.0 # PGXN's own validator
 
 suite_packaging() { # FILTER: a part's name
   local part
+  if [[ $PG_MAJOR != "$DEBIAN_MAJOR" ]]; then
+    skip packaging "the package for Postgres $PG_MAJOR" "apt-get install postgresql-$PG_MAJOR" "this Debian has $DEBIAN_MAJOR only"
+    return
+  fi
   PACKAGING=$TMP/packaging
   STAGED=$PACKAGING/staged
   rm -rf "$PACKAGING"

@@ -51,7 +51,7 @@ run_suite() { # SUITE[:FILTER]
   [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
   record "$name" 0 0
   "suite_$name" "$filter"
-  if [[ ${PASSED[$name]} == 0 && ${FAILED[$name]} == 0 ]]; then
+  if [[ ${PASSED[$name]} == 0 && ${FAILED[$name]} == 0 && ${SKIPPED[$name]:-0} == 0 ]]; then
     check "$name" "it ran nothing" false
   fi
 }
