@@ -48,7 +48,7 @@ AS $top$
     SELECT '(all)', sum(l.available)::bigint, max(l.oldest), sum(l.running)::bigint, (SELECT count(DISTINCT r.worker) FROM jobs.running r),
            sum(l.scheduled)::bigint, sum(l.retryable)::bigint, sum(l.completed), sum(l.failed), '' FROM line l HAVING count(*) > 0
   )
-  SELECT a.queue, a.available, date_trunc('second', GREATEST(a.oldest, interval '0')), a.running, a.workers, a.scheduled, a.retryable,
+  SELECT a.queue, a.available, date_trunc('second', CASE WHEN a.oldest < interval '0' THEN interval '0' ELSE a.oldest END), a.running, a.workers, a.scheduled, a.retryable,
          round(a.completed, 1), round(a.failed, 1), a.note
     FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
           UNION ALL SELECT 1, * FROM line) a
