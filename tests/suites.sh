@@ -255,6 +255,7 @@ suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
 
 # Runs every test of a directory in a database of its own, so that none depends on what another one did, in name order.
 # The directory is copied: user postgres may not be able to read the checkout, and the control changes a file.
+# Where majors of Postgres answer differently, expected/NAME_1.out is the other answer, as pg_regress has it.
 golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
   local suite=$1 from=$2 sub=$3 suffix=$4 filter=$5 dir=$TMP/$1 name names
   if [[ ! -d $from/$sub || ! -d $from/expected ]]; then
@@ -263,7 +264,7 @@ golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
   fi
   begin_server "$suite" "$from/postgresql.conf"
   cp -r "$from/$sub" "$from/expected" "$dir/"
-  names=$(cd "$from" && ls "$sub" expected | sed -nE "s/\.($suffix|out)$//p" | sort -u | grep -F -- "$filter" || true)
+  names=$(cd "$from" && ls "$sub" expected | sed -nE "s/(_[1-9])?\.($suffix|out)$//p" | sort -u | grep -F -- "$filter" || true)
   for name in $names; do
     if [[ ! -f $dir/$sub/$name.$suffix ]]; then
       check "$suite" "expected/$name.out has no $sub/$name.$suffix" false

@@ -45,5 +45,8 @@ select count(*) >= 0 from jobs.health();
 select count(*) > 0 from jobs.metrics();
 select (select count(*) from jobs.jobs), (select count(*) from jobs.queues), (select count(*) from jobs.errors), (select count(*) from jobs.unique_claims), (select count(*) from jobs.periodic);
 select (select count(*) from jobs.workers) >= 0, (select count(*) from jobs.maintenance) > 0, (select count(*) from jobs.settings) > 0;
+select count(*) from jobs.top() where queue = '(all)';
+select jobs.show(1) like 'Job 1, kind %';
+select count(*) from jobs.check();
 \echo grant
 select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_admin('app'), jobs.revoke('app');
