@@ -32,7 +32,7 @@ build_postgres() { # MAJOR
   work=$(mktemp -d "${TMPDIR:-/var/tmp}/jobs-postgres.XXXXXX")
   say "Building Postgres $major from Debian's source package of ${SUITE_OF[$major]} into $prefix (once, some minutes)"
   get_source "postgresql-$major" "${SUITE_OF[$major]}" "$work"
-  if [[ $major == "$ASSERTED_MAJOR" ]]; then options+=(--enable-cassert --enable-debug); fi
+  if [[ $major == "$ASSERTED_MAJOR" ]]; then options+=(--enable-cassert --enable-debug CFLAGS=-O1); fi
   rm -rf "$prefix" "$prefix.new"
   (
     cd "$work/source"
