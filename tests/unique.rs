@@ -852,7 +852,7 @@ async fn pages_of_a_cycle(db: &Client) -> i64 {
         let sql = format!("explain (analyze, buffers, format json) select * from {call}");
         let plan: serde_json::Value = scalar(db, &sql).await;
         let plan = &plan[0]["Plan"];
-        assert_eq!(plan["Actual Rows"], 1, "{call}");
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(1.0), "{call}"); // an integer before 18
         for blocks in ["Shared Hit Blocks", "Shared Read Blocks"] {
             pages += plan[blocks].as_i64().unwrap();
         }
