@@ -320,7 +320,7 @@ packaging_release() {
   release_commit add -A
   release_commit commit -q -m "a release"
   check packaging "a release is made" release_made "$pg_config"
-  check packaging "it has the source, the packages and checksums" release_has "$name.zip" "postgresql-$PG_MAJOR-jobs_$version-1_" "postgresql-$PG_MAJOR-jobs-dbgsym_$version-1_" SHA256SUMS
+  check packaging "it has the source, the packages and checksums" release_has "$name.zip" "postgresql-$PG_MAJOR-jobs_$version-1_" SHA256SUMS
   check packaging "the checksums are right" release_sums
   check packaging "the source is what git has, in a directory of its own" release_source "$name"
   check packaging "the package's maintainer is META.json's" test "$(dpkg-deb -f "$COPY/dist/postgresql-$PG_MAJOR-jobs_$version"-1_*.deb Maintainer)" = "Some Body <somebody@postgresql.org>"
@@ -383,7 +383,7 @@ packaging_pgxn() { # ZIP
 }
 
 pgxn_installs() { # ZIP DESTDIR
-  env -u DESTDIR STAGED="$STAGED" DESTDIR="$2" "$STATE/packaging/bin/pgxn" install --yes --nosudo --pg_config "$DEBIAN_PG/bin/pg_config" "$1" \
+  env -u DESTDIR STAGED="$STAGED" DESTDIR="$2" "$STATE/packaging/bin/pgxnclient" install --yes --nosudo --pg_config "$DEBIAN_PG/bin/pg_config" "$1" \
     &>"$PACKAGING/pgxn.out" || { cat "$PACKAGING/pgxn.out"; return 1; }
 }
 

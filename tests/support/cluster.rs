@@ -36,6 +36,7 @@ pub struct Builder {
     pg_config: Option<PathBuf>,
     settings: Vec<(String, String)>,
     allowed: Vec<(u32, String)>,
+    without_checksums: bool,
 }
 
 impl Builder {
@@ -54,6 +55,12 @@ impl Builder {
     /// Without `shared_preload_libraries = 'jobs'`: no background worker, no shared memory.
     pub fn without_preload(self) -> Self {
         self.set("shared_preload_libraries", "")
+    }
+
+    /// Without checksums of pages, which 18 has by default: with them what a reader leaves in a page is logged.
+    pub fn without_checksums(mut self) -> Self {
+        self.without_checksums = true;
+        self
     }
 
     /// As [`Cluster::allow`].
@@ -85,6 +92,14 @@ impl Builder {
             "--locale=C.UTF-8",
             "--no-sync",
         ]));
+        if self.without_checksums {
+            // Fails where there are none.
+            let mut disable = cluster.bin("pg_checksums");
+            disable
+                .args(["--disable", "--no-sync", "-D"])
+                .arg(cluster.data());
+            disable.output().expect("pg_checksums");
+        }
         // %e is the SQLSTATE: scan_log.sh looks for it.
         cluster.set("log_line_prefix", "%m [%p] %e %b %d: ");
         cluster.set("lc_messages", "C");
