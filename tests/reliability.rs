@@ -15,3 +15,9 @@ mod load;
 mod controls;
 #[path = "reliability/failover.rs"]
 mod failover;
+#[path = "reliability/functions.rs"]
+mod functions;
+#[path = "reliability/leaks.rs"]
+mod leaks;
+#[path = "reliability/fuzz.rs"]
+mod fuzz;

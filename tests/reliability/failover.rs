@@ -39,6 +39,7 @@ async fn primaries_die_and_standbys_take_over() {
         let standby = synchronous_standby(&primary).await;
         load.resumed_since(Instant::now()).await;
         tokio::time::sleep(Duration::from_millis(rng.random_range(300..1000))).await;
+        assert_whole(&reconnected(&standby).await).await;
         let moment = Instant::now();
         primary.kill9();
         // What it had taken for itself it must not wait for: it would have nobody that confirms.
