@@ -21,3 +21,9 @@ mod functions;
 mod leaks;
 #[path = "reliability/fuzz.rs"]
 mod fuzz;
+#[path = "reliability/disk.rs"]
+mod disk;
+#[path = "reliability/smith.rs"]
+mod smith;
+#[path = "reliability/soak.rs"]
+mod soak;

@@ -2,12 +2,14 @@
 
 use jobs_tests::Client;
 
+#[derive(Clone)]
 pub struct Function {
     pub name: String,
     pub is_procedure: bool,
     pub parameters: Vec<Parameter>,
 }
 
+#[derive(Clone)]
 pub struct Parameter {
     pub name: String,
     pub type_name: String,

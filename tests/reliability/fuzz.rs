@@ -212,18 +212,23 @@ async fn every_function_with_all_that_is_nasty() {
     let db = cluster.database("fuzz").await;
     db.batch_execute("create table public.held (id bigint, token bigint); create role fuzzed; create role \"fuzzed too\"").await.unwrap();
     refill(&db).await;
-    let functions = std::sync::Arc::new(functions(&db).await);
+    let functions = functions(&db).await;
+    let mut grants = true;
     let least = variable("JOBS_RELIABILITY_FUZZ_CALLS", 1500);
     let seeds = seeds();
     println!("JOBS_RELIABILITY_SEEDS={}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
     let mut tasks = Vec::new();
+    let count = functions.len();
     for seed in seeds {
+        // Only one session changes rights: two GRANTs at the same time on the same object end in an internal error of Postgres' own.
+        let is_grant = |function: &Function| function.name.starts_with("grant_") || function.name == "revoke";
+        let functions: Vec<Function> = functions.iter().filter(|function| grants || !is_grant(function)).cloned().collect();
+        grants = false;
         let session = cluster.connect("fuzz").await;
         session
             .batch_execute("set statement_timeout = '2 s'; set lock_timeout = '1 s'; set client_min_messages = error")
             .await
             .unwrap();
-        let functions = functions.clone();
         tasks.push(tokio::spawn(async move { calls(&session, &functions, seed, least).await }));
     }
     let mut all = Told::default();
@@ -235,7 +240,7 @@ async fn every_function_with_all_that_is_nasty() {
             *all.codes.entry(code).or_default() += count;
         }
     }
-    figure("fuzz", "functions", functions.len());
+    figure("fuzz", "functions", count);
     figure("fuzz", "calls", all.calls);
     figure("fuzz", "transactions", all.transactions);
     let codes: Vec<String> = all.codes.iter().map(|(code, count)| format!("{code} {count}")).collect();

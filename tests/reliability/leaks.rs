@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jobs_tests::{Client, Cluster, number};
 
-use super::figures::{figure, variable};
+use super::figures::{duration, figure, variable};
 use super::functions::{Function, functions};
 
 /// A function's successful call as PL/pgSQL, where `f` and `i` are variables; and how much rarer than others it is called.
@@ -160,7 +160,7 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
 
 /// Makes `works_NAME` and `fails_NAME` of each function; what to call, and how often.
 async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
-    let calls_each = variable("JOBS_RELIABILITY_CALLS", 400);
+    let calls_each = variable("JOBS_RELIABILITY_CALLS", (100 * duration().as_secs()).min(20_000));
     let mut statements = Vec::new();
     for call in CALLS {
         let Call { name, rarer, works, fails } = call;
