@@ -37,25 +37,57 @@ async fn control_what_is_lost_or_doubled_is_found() {
         ),
         (
             "insert into public.own values (-1)",
-            "without its job",
+            "a row of its producer's: true, and a job: false",
             "delete from public.own where n = -1",
         ),
     ] {
         journal.wanted.insert(-1, super::journal::Fate::Refused);
-        db.batch_execute(&doctor.replace("$1", &id.to_string())).await.unwrap();
+        db.batch_execute(&doctor.replace("$1", &id.to_string()))
+            .await
+            .unwrap();
         let found = differences(&db, journal, Pruning::Nothing).await;
-        assert!(found.iter().any(|one| one.contains(says)), "{says}: {found:?}");
-        db.batch_execute(&undo.replace("$1", &id.to_string())).await.unwrap();
-        assert_eq!(differences(&db, journal, Pruning::Nothing).await, [""; 0], "{undo}");
+        assert!(
+            found.iter().any(|one| one.contains(says)),
+            "{says}: {found:?}"
+        );
+        db.batch_execute(&undo.replace("$1", &id.to_string()))
+            .await
+            .unwrap();
+        assert_eq!(
+            differences(&db, journal, Pruning::Nothing).await,
+            [""; 0],
+            "{undo}"
+        );
     }
-    // What was rolled back, and what nobody wanted.
-    db.batch_execute(r#"select jobs.insert('load', '{"n": -1}')"#).await.unwrap();
-    let found = differences(&db, journal, Pruning::Nothing).await;
-    assert!(found.iter().any(|one| one.contains("Some(Refused)")), "{found:?}");
-    // A second one under a key that lets in one at a time.
-    assert_eq!(rivals(&db).await, [""; 0]);
-    db.batch_execute(r#"select jobs.insert('load', '{"alone": "x"}'), jobs.insert('load', '{"alone": "x"}')"#)
+    let row = db
+        .query_one("select min((args->>'n')::bigint) from jobs.jobs", &[])
         .await
         .unwrap();
+    let n: i64 = row.get(0);
+    assert!(journal.with_own.insert(n));
+    let found = differences(&db, journal, Pruning::Nothing).await;
+    assert!(
+        found
+            .iter()
+            .any(|one| one.contains("producer's: false, and a job: true")),
+        "{found:?}"
+    );
+    journal.with_own.remove(&n);
+    // What was rolled back, and what nobody wanted.
+    db.batch_execute(r#"select jobs.insert('load', '{"n": -1}')"#)
+        .await
+        .unwrap();
+    let found = differences(&db, journal, Pruning::Nothing).await;
+    assert!(
+        found.iter().any(|one| one.contains("Some(Refused)")),
+        "{found:?}"
+    );
+    // A second one under a key that lets in one at a time.
+    assert_eq!(rivals(&db).await, [""; 0]);
+    db.batch_execute(
+        r#"select jobs.insert('load', '{"alone": "x"}'), jobs.insert('load', '{"alone": "x"}')"#,
+    )
+    .await
+    .unwrap();
     assert_eq!(rivals(&db).await, ["key x has 2 jobs at once"]);
 }

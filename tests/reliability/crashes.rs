@@ -23,13 +23,19 @@ pub fn expecting_crashes(builder: jobs_tests::Builder) -> jobs_tests::Builder {
     builder
         .allow(u32::MAX, "was terminated by signal 9")
         .allow(u32::MAX, "57P0[123] .* FATAL: ")
-        .allow(u32::MAX, "terminating connection due to unexpected postmaster exit")
+        .allow(
+            u32::MAX,
+            "terminating connection due to unexpected postmaster exit",
+        )
 }
 
 /// A session that is there after a crash.
 pub async fn reconnected(cluster: &Cluster) -> Client {
     let config = cluster.config().dbname(DATABASE).clone();
-    poll_until("the server is back", SOON, async || config.connect(tokio_postgres::NoTls).await.is_ok()).await;
+    poll_until("the server is back", SOON, async || {
+        config.connect(tokio_postgres::NoTls).await.is_ok()
+    })
+    .await;
     cluster.connect(DATABASE).await
 }
 
@@ -64,7 +70,10 @@ async fn again_and_again(
         load.resumed_since(moment).await;
         times.push(moment.elapsed());
         let db = reconnected(&cluster).await;
-        poll_until("the background worker is back", SOON, async || workers(&db, DATABASE).await == 1).await;
+        poll_until("the background worker is back", SOON, async || {
+            workers(&db, DATABASE).await == 1
+        })
+        .await;
         worker_times.push(moment.elapsed());
         assert_whole(&db).await;
     }
@@ -74,24 +83,43 @@ async fn again_and_again(
     for (what, count) in hurts {
         figure(case, what, count);
     }
-    figure(case, "time_until_clients_insert_and_complete_again", middle_and_longest(&times));
-    figure(case, "time_until_the_background_worker_is_there_again", middle_and_longest(&worker_times));
+    figure(
+        case,
+        "time_until_clients_insert_and_complete_again",
+        middle_and_longest(&times),
+    );
+    figure(
+        case,
+        "time_until_the_background_worker_is_there_again",
+        middle_and_longest(&worker_times),
+    );
     ended.assert_right(&db, case).await;
 }
 
 /// One of the server's processes of a kind; none: it is just being started.
 async fn process(cluster: &Cluster, like: &str) -> Option<i32> {
     let db = reconnected(cluster).await;
-    let sql = format!("select pid from pg_stat_activity where {like} and pid <> pg_backend_pid() order by random() limit 1");
+    let sql = format!(
+        "select pid from pg_stat_activity where {like} and pid <> pg_backend_pid() order by random() limit 1"
+    );
     db.query_opt(&sql, &[]).await.ok()?.map(|row| row.get(0))
 }
 
 async fn terminate(cluster: &Cluster, pid: i32) {
     let db = reconnected(cluster).await;
-    number(&db, &format!("select pg_terminate_backend({pid})::int::bigint")).await;
+    number(
+        &db,
+        &format!("select pg_terminate_backend({pid})::int::bigint"),
+    )
+    .await;
 }
 
-async fn kill_or_terminate(cluster: &Cluster, round: usize, like: &str, words: [&'static str; 2]) -> &'static str {
+async fn kill_or_terminate(
+    cluster: &Cluster,
+    round: usize,
+    like: &str,
+    words: [&'static str; 2],
+) -> &'static str {
     let pid = loop {
         if let Some(pid) = process(cluster, like).await {
             break pid;
@@ -112,21 +140,29 @@ async fn kill_or_terminate(cluster: &Cluster, round: usize, like: &str, words: [
 async fn backends_die() {
     again_and_again("backends", "off", 4, async |cluster, _, round| {
         let client = "backend_type = 'client backend' and application_name = 'load'";
-        kill_or_terminate(cluster, round, client, ["sessions_killed_with_SIGKILL", "sessions_terminated"]).await
+        kill_or_terminate(
+            cluster,
+            round,
+            client,
+            ["sessions_killed_with_SIGKILL", "sessions_terminated"],
+        )
+        .await
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn background_workers_die() {
-    again_and_again("worker", "off", 4, async |cluster, _, round| match round / 2 % 2 {
-        0 => {
-            let words = ["worker_killed_with_SIGKILL", "worker_terminated"];
-            kill_or_terminate(cluster, round, "backend_type = 'jobs worker'", words).await
-        }
-        _ => {
-            let words = ["launcher_killed_with_SIGKILL", "launcher_terminated"];
-            kill_or_terminate(cluster, round, "backend_type = 'jobs launcher'", words).await
+    again_and_again("worker", "off", 4, async |cluster, _, round| {
+        match round / 2 % 2 {
+            0 => {
+                let words = ["worker_killed_with_SIGKILL", "worker_terminated"];
+                kill_or_terminate(cluster, round, "backend_type = 'jobs worker'", words).await
+            }
+            _ => {
+                let words = ["launcher_killed_with_SIGKILL", "launcher_terminated"];
+                kill_or_terminate(cluster, round, "backend_type = 'jobs launcher'", words).await
+            }
         }
     })
     .await;

@@ -19,7 +19,9 @@ use super::load::{DATABASE, Load};
 const AT_MOST: Duration = Duration::from_secs(10);
 
 fn small_disk() -> PathBuf {
-    std::env::var("JOBS_RELIABILITY_SMALL_DISK").expect("a small file system: run this through ./dev test reliability").into()
+    std::env::var("JOBS_RELIABILITY_SMALL_DISK")
+        .expect("a small file system: run this through ./dev test reliability")
+        .into()
 }
 
 /// A directory on the small disk that belongs to the server's user.
@@ -34,13 +36,23 @@ fn own_directory(cluster: &Cluster, name: &str) -> PathBuf {
 /// Somebody else's file, which takes whatever is left.
 fn fill_up() -> PathBuf {
     let file = small_disk().join("somebody else's");
-    let status = Command::new("dd").arg("if=/dev/zero").arg("bs=16k").arg(format!("of={}", file.display())).stderr(std::process::Stdio::null()).status();
+    let status = Command::new("dd")
+        .arg("if=/dev/zero")
+        .arg("bs=16k")
+        .arg(format!("of={}", file.display()))
+        .stderr(std::process::Stdio::null())
+        .status();
     assert!(!status.unwrap().success(), "the disk is not small");
     file
 }
 
 fn move_away(from: &Path, to: &Path) {
-    let status = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
+    let status = Command::new("cp")
+        .arg("-a")
+        .arg(from.join("."))
+        .arg(to)
+        .status()
+        .unwrap();
     assert!(status.success());
     fs::remove_dir_all(from).unwrap();
     symlink(to, from).unwrap();
@@ -53,8 +65,17 @@ async fn tables_on_a_full_disk() {
     let cluster = Cluster::builder().set("jobs.interval", "100 ms").start();
     let directory = own_directory(&cluster, "tables");
     let postgres = cluster.connect("postgres").await;
-    postgres.batch_execute(&format!("create tablespace small location '{}'", directory.display())).await.unwrap();
-    postgres.batch_execute(&format!("create database {DATABASE} tablespace small")).await.unwrap();
+    postgres
+        .batch_execute(&format!(
+            "create tablespace small location '{}'",
+            directory.display()
+        ))
+        .await
+        .unwrap();
+    postgres
+        .batch_execute(&format!("create database {DATABASE} tablespace small"))
+        .await
+        .unwrap();
     let db = cluster.connect(DATABASE).await;
     db.batch_execute("create extension jobs").await.unwrap();
     let load = Load::begin_in(&db, &cluster, &mut rng(), 3, 3).await;
@@ -77,9 +98,15 @@ async fn tables_on_a_full_disk() {
     let freed = Instant::now();
     fs::remove_file(file).unwrap();
     load.resumed_since(freed).await;
-    figure(case, "time_until_clients_insert_and_complete_again", format!("{:.2} s", freed.elapsed().as_secs_f64()));
+    figure(
+        case,
+        "time_until_clients_insert_and_complete_again",
+        format!("{:.2} s", freed.elapsed().as_secs_f64()),
+    );
     assert_whole(&db).await;
-    db.batch_execute("select jobs.delete_many(queue => 'fill')").await.unwrap();
+    db.batch_execute("select jobs.delete_many(queue => 'fill')")
+        .await
+        .unwrap();
     let ended = load.end(&db, Pruning::Nothing).await;
     ended.assert_right(&db, case).await;
     // The database goes before its disk does.
@@ -103,7 +130,10 @@ async fn wal_on_a_full_disk() {
         .allow(u32::MAX, "53100 .* (PANIC|FATAL): ")
         .allow(u32::MAX, "was terminated by signal 6")
         .make();
-    move_away(&cluster.data().join("pg_wal"), &own_directory(&cluster, "wal"));
+    move_away(
+        &cluster.data().join("pg_wal"),
+        &own_directory(&cluster, "wal"),
+    );
     cluster.start_again();
     let load = Load::begin(&cluster, &mut rng(), 3, 3).await;
     load.resumed_since(Instant::now()).await;
@@ -120,16 +150,41 @@ async fn wal_on_a_full_disk() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let freed = Instant::now();
     fs::remove_file(file).unwrap();
-    let is_down = || !Path::new(&format!("/proc/{}", fs::read_to_string(cluster.data().join("postmaster.pid")).unwrap_or_default().lines().next().unwrap_or("none"))).exists();
+    let is_down = || {
+        !Path::new(&format!(
+            "/proc/{}",
+            fs::read_to_string(cluster.data().join("postmaster.pid"))
+                .unwrap_or_default()
+                .lines()
+                .next()
+                .unwrap_or("none")
+        ))
+        .exists()
+    };
     let restarted = is_down();
     if restarted {
         cluster.start_again();
     }
     load.resumed_since(freed).await;
-    figure(case, "time_until_clients_insert_and_complete_again", format!("{:.2} s", freed.elapsed().as_secs_f64()));
-    figure(case, "the_server", if restarted { "ended, and was started again" } else { "recovered by itself" });
+    figure(
+        case,
+        "time_until_clients_insert_and_complete_again",
+        format!("{:.2} s", freed.elapsed().as_secs_f64()),
+    );
+    figure(
+        case,
+        "the_server",
+        if restarted {
+            "ended, and was started again"
+        } else {
+            "recovered by itself"
+        },
+    );
     let db = reconnected(&cluster).await;
-    poll_until("the background worker is back", SOON, async || workers(&db, DATABASE).await == 1).await;
+    poll_until("the background worker is back", SOON, async || {
+        workers(&db, DATABASE).await == 1
+    })
+    .await;
     assert_whole(&db).await;
     let ended = load.end(&db, Pruning::Nothing).await;
     ended.assert_right(&db, case).await;

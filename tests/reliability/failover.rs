@@ -18,7 +18,12 @@ async fn synchronous_standby(primary: &Cluster) -> Cluster {
     primary.reload();
     let db = primary.connect(DATABASE).await;
     poll_until("the standby is synchronous", SOON, async || {
-        number(&db, "select count(*) from pg_stat_replication where sync_state = 'sync'").await == 1
+        number(
+            &db,
+            "select count(*) from pg_stat_replication where sync_state = 'sync'",
+        )
+        .await
+            == 1
     })
     .await;
     standby
@@ -50,7 +55,10 @@ async fn primaries_die_and_standbys_take_over() {
         load.resumed_since(Instant::now()).await;
         times.push(moment.elapsed());
         let db = reconnected(&standby).await;
-        poll_until("the background worker begins", SOON, async || workers(&db, DATABASE).await == 1).await;
+        poll_until("the background worker begins", SOON, async || {
+            workers(&db, DATABASE).await == 1
+        })
+        .await;
         worker_times.push(moment.elapsed());
         assert_whole(&db).await;
         // It is never started again, and looks like it when it is dropped.
@@ -61,7 +69,15 @@ async fn primaries_die_and_standbys_take_over() {
     let ended = load.end(&db, Pruning::Nothing).await;
     assert_whole(&db).await;
     figure(case, "failovers", times.len());
-    figure(case, "time_until_clients_insert_and_complete_again", middle_and_longest(&times));
-    figure(case, "time_until_the_background_worker_is_there", middle_and_longest(&worker_times));
+    figure(
+        case,
+        "time_until_clients_insert_and_complete_again",
+        middle_and_longest(&times),
+    );
+    figure(
+        case,
+        "time_until_the_background_worker_is_there",
+        middle_and_longest(&worker_times),
+    );
     ended.assert_right(&db, case).await;
 }

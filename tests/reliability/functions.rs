@@ -34,7 +34,12 @@ pub async fn functions(db: &Client) -> Vec<Function> {
             Function {
                 name: row.get(0),
                 is_procedure: row.get(1),
-                parameters: names.into_iter().zip(types).enumerate().map(parameter).collect(),
+                parameters: names
+                    .into_iter()
+                    .zip(types)
+                    .enumerate()
+                    .map(parameter)
+                    .collect(),
             }
         })
         .collect()

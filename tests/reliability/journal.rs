@@ -21,6 +21,8 @@ pub enum Fate {
 #[derive(Default)]
 pub struct Journal {
     pub wanted: HashMap<i64, Fate>,
+    /// Those of these that came with a row of their producer's own, in one transaction.
+    pub with_own: HashSet<i64>,
     /// Ids that an acknowledged insertion has replaced.
     pub replaced: HashSet<i64>,
     /// Jobs whose completion was acknowledged, each once.
@@ -96,15 +98,23 @@ pub async fn differences(db: &Client, journal: &Journal, pruning: Pruning) -> Ve
             let times = done.get(id).copied().unwrap_or(0);
             let gone = pruning == Pruning::Final && (times == 1 || journal.replaced.contains(id));
             if !there.contains_key(id) && !gone {
-                wrong.push(format!("job {id} of number {n} is lost, done {times} times"));
+                wrong.push(format!(
+                    "job {id} of number {n} is lost, done {times} times"
+                ));
             }
         }
-        // Its producer's own row came with it, or neither.
-        if own.contains_key(n) != numbers.contains(n) && own.contains_key(n) {
-            let pruned = pruning == Pruning::Final && matches!(fate, Fate::Inserted(_));
-            if !pruned {
-                wrong.push(format!("the row of number {n} is there without its job: {fate:?}"));
-            }
+    }
+    // A producer's own row comes with its job, or neither.
+    for n in own.keys().chain(&journal.with_own) {
+        let has_job = match (pruning, journal.wanted.get(n)) {
+            (Pruning::Final, Some(Fate::Inserted(_))) => true,
+            _ => numbers.contains(n),
+        };
+        if own.contains_key(n) != has_job {
+            wrong.push(format!(
+                "number {n} has a row of its producer's: {}, and a job: {has_job}",
+                !has_job
+            ));
         }
     }
     for (id, times) in &done {

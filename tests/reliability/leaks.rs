@@ -37,7 +37,8 @@ const fn rare(name: &'static str, works: &'static str) -> Call {
 }
 
 /// In `works`: inserts a job, and fetches it into `f`.
-const TAKE: &str = "perform jobs.insert('leak', queue => 'leak'); select * into strict f from jobs.fetch('leak');";
+const TAKE: &str =
+    "perform jobs.insert('leak', queue => 'leak'); select * into strict f from jobs.fetch('leak');";
 /// Deletes what is left.
 const CLEAR: &str = "perform jobs.cancel(j.job_id, force => true) from jobs.running j; perform jobs.delete_many(queue => 'leak')";
 
@@ -115,7 +116,11 @@ struct Memory {
 
 async fn memory(db: &Client, pid: i64) -> Memory {
     Memory {
-        used: number(db, "select sum(used_bytes)::bigint from pg_backend_memory_contexts").await,
+        used: number(
+            db,
+            "select sum(used_bytes)::bigint from pg_backend_memory_contexts",
+        )
+        .await,
         anonymous: anonymous_memory(pid),
     }
 }
@@ -123,8 +128,15 @@ async fn memory(db: &Client, pid: i64) -> Memory {
 /// RssAnon of a process, in bytes.
 pub fn anonymous_memory(pid: i64) -> i64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("/proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon");
-    1024 * line.trim().trim_end_matches(" kB").parse::<i64>().expect("kB")
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .expect("RssAnon");
+    1024 * line
+        .trim()
+        .trim_end_matches(" kB")
+        .parse::<i64>()
+        .expect("kB")
 }
 
 /// What a call that is repeated may leave behind. The slack is for what grows once, such as a table that doubles.
@@ -141,7 +153,9 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
         found = None;
         let mut early = memory(db, pid).await;
         for n in 1..=calls {
-            db.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            db.batch_execute(sql)
+                .await
+                .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
             if n == calls / 5 {
                 early = memory(db, pid).await;
             }
@@ -149,8 +163,12 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
         let late = memory(db, pid).await;
         let counted = (calls - calls / 5) as i64;
         let (used, anonymous) = (late.used - early.used, late.anonymous - early.anonymous);
-        if used > SLACK + BYTES_A_CALL * counted || anonymous > ANONYMOUS_SLACK + 2 * BYTES_A_CALL * counted {
-            found = Some(format!("{sql}: {used} bytes in contexts, {anonymous} in the process, after {counted} calls"));
+        if used > SLACK + BYTES_A_CALL * counted
+            || anonymous > ANONYMOUS_SLACK + 2 * BYTES_A_CALL * counted
+        {
+            found = Some(format!(
+                "{sql}: {used} bytes in contexts, {anonymous} in the process, after {counted} calls"
+            ));
         } else {
             break;
         }
@@ -160,17 +178,32 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
 
 /// Makes `works_NAME` and `fails_NAME` of each function; what to call, and how often.
 async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
-    let calls_each = variable("JOBS_RELIABILITY_CALLS", (100 * duration().as_secs()).min(20_000));
+    let calls_each = variable(
+        "JOBS_RELIABILITY_CALLS",
+        (100 * duration().as_secs()).min(20_000),
+    );
     let mut statements = Vec::new();
     for call in CALLS {
-        let Call { name, rarer, works, fails } = call;
-        let function = functions.iter().find(|function| function.name == *name).unwrap_or_else(|| panic!("there is no jobs.{name} any more"));
+        let Call {
+            name,
+            rarer,
+            works,
+            fails,
+        } = call;
+        let function = functions
+            .iter()
+            .find(|function| function.name == *name)
+            .unwrap_or_else(|| panic!("there is no jobs.{name} any more"));
         let count = (calls_each / rarer).max(20);
         if function.is_procedure {
             statements.push((format!("call jobs.{name}('leak', '0')"), count));
             continue;
         }
-        let nulls: Vec<String> = function.parameters.iter().map(|p| format!("{} => null::{}", p.name, p.type_name)).collect();
+        let nulls: Vec<String> = function
+            .parameters
+            .iter()
+            .map(|p| format!("{} => null::{}", p.name, p.type_name))
+            .collect();
         let fails = match *fails {
             "" => format!("perform jobs.{name}({})", nulls.join(", ")),
             fails => fails.replace("TAKE", TAKE),
@@ -181,7 +214,9 @@ async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
              create function public.fails_{name}() returns void language plpgsql as $f$ declare f record;
                begin begin {fails}; exception when others then null; end; end $f$"
         );
-        db.batch_execute(&make).await.unwrap_or_else(|error| panic!("{make}: {error:?}"));
+        db.batch_execute(&make)
+            .await
+            .unwrap_or_else(|error| panic!("{make}: {error:?}"));
         statements.push((format!("select public.works_{name}()"), count));
         if !function.parameters.is_empty() {
             statements.push((format!("select public.fails_{name}()"), count));
@@ -193,7 +228,9 @@ async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
 /// So that only the calls count, and nothing is left over by what is rolled back.
 async fn session(cluster: &Cluster) -> (Client, i64) {
     let db = cluster.database("leaks").await;
-    db.batch_execute("create role leaker; set client_min_messages = error").await.unwrap();
+    db.batch_execute("create role leaker; set client_min_messages = error")
+        .await
+        .unwrap();
     let pid = number(&db, "select pg_backend_pid()::bigint").await;
     (db, pid)
 }
@@ -222,10 +259,26 @@ async fn no_function_leaks() {
     }
     let (before, after) = (before.unwrap(), memory(&db, pid).await);
     figure("leaks", "functions", functions.len());
-    figure("leaks", "kinds_of_calls,_half_of_them_failing", statements.len());
+    figure(
+        "leaks",
+        "kinds_of_calls,_half_of_them_failing",
+        statements.len(),
+    );
     figure("leaks", "calls", total);
-    figure("leaks", "contexts_after_the_first_function_and_after_the_last", format!("{} kB, {} kB", before.used >> 10, after.used >> 10));
-    figure("leaks", "the_process_likewise", format!("{} kB, {} kB", before.anonymous >> 10, after.anonymous >> 10));
+    figure(
+        "leaks",
+        "contexts_after_the_first_function_and_after_the_last",
+        format!("{} kB, {} kB", before.used >> 10, after.used >> 10),
+    );
+    figure(
+        "leaks",
+        "the_process_likewise",
+        format!(
+            "{} kB, {} kB",
+            before.anonymous >> 10,
+            after.anonymous >> 10
+        ),
+    );
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
@@ -245,7 +298,9 @@ async fn control_what_leaks_is_found() {
     assert_eq!(leak(&db, pid, "select public.nothing()", 400).await, None);
     // In a context of Postgres, and (before 16) in none.
     for sql in ["select public.prepares()", "select public.sets()"] {
-        let found = leak(&db, pid, sql, 400).await.unwrap_or_else(|| panic!("{sql} is not found"));
+        let found = leak(&db, pid, sql, 400)
+            .await
+            .unwrap_or_else(|| panic!("{sql} is not found"));
         println!("found: {found}");
     }
 }

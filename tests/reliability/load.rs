@@ -56,13 +56,24 @@ pub struct Load {
 
 impl Load {
     /// Makes the database with the tables of the clients' own and begins.
-    pub async fn begin(cluster: &Cluster, rng: &mut StdRng, producers: usize, workers: usize) -> Load {
+    pub async fn begin(
+        cluster: &Cluster,
+        rng: &mut StdRng,
+        producers: usize,
+        workers: usize,
+    ) -> Load {
         let db = cluster.database(DATABASE).await;
         Self::begin_in(&db, cluster, rng, producers, workers).await
     }
 
     /// The same in a database that has the extension.
-    pub async fn begin_in(db: &Client, cluster: &Cluster, rng: &mut StdRng, producers: usize, workers: usize) -> Load {
+    pub async fn begin_in(
+        db: &Client,
+        cluster: &Cluster,
+        rng: &mut StdRng,
+        producers: usize,
+        workers: usize,
+    ) -> Load {
         // Without a key: what is done twice is there twice.
         db.batch_execute("create table public.done (job_id bigint, attempt int); create table public.own (n bigint)")
             .await
@@ -92,10 +103,16 @@ impl Load {
 
     /// Waits until an insertion and a completion have succeeded that were begun after `moment`.
     pub async fn resumed_since(&self, moment: Instant) {
-        poll_until("clients insert and complete again", Duration::from_secs(60), async || {
-            let latest = *self.shared.latest.lock().unwrap();
-            latest.iter().all(|latest| latest.is_some_and(|begun| begun > moment))
-        })
+        poll_until(
+            "clients insert and complete again",
+            Duration::from_secs(60),
+            async || {
+                let latest = *self.shared.latest.lock().unwrap();
+                latest
+                    .iter()
+                    .all(|latest| latest.is_some_and(|begun| begun > moment))
+            },
+        )
         .await;
     }
 
@@ -113,7 +130,10 @@ impl Load {
         }
         let journal = std::mem::take(&mut *self.shared.journal.lock().unwrap());
         let differences = differences(db, &journal, pruning).await;
-        Ended { journal, differences }
+        Ended {
+            journal,
+            differences,
+        }
     }
 }
 
@@ -139,14 +159,27 @@ impl Ended {
             self.differences.len()
         );
         let journal = &self.journal;
-        assert!(journal.inserted() > 0 && !journal.completed.is_empty(), "it stood still");
+        assert!(
+            journal.inserted() > 0 && !journal.completed.is_empty(),
+            "it stood still"
+        );
         figure(case, "jobs_inserted,_acknowledged", journal.inserted());
-        figure(case, "skipped_as_duplicates", journal.fates(|fate| *fate == Fate::Skipped));
-        figure(case, "refused_or_rolled_back", journal.fates(|fate| *fate == Fate::Refused));
+        figure(
+            case,
+            "skipped_as_duplicates",
+            journal.fates(|fate| *fate == Fate::Skipped),
+        );
+        figure(
+            case,
+            "refused_or_rolled_back",
+            journal.fates(|fate| *fate == Fate::Refused),
+        );
         let unknown = journal.fates(|fate| *fate == Fate::Unknown);
         let sql = "select coalesce(array_agg((args->>'n')::bigint), '{}') from jobs.jobs where args ? 'n'";
         let there: Vec<i64> = db.query_one(sql, &[]).await.unwrap().get(0);
-        let arrived = there.iter().filter(|n| journal.wanted.get(n) == Some(&Fate::Unknown));
+        let arrived = there
+            .iter()
+            .filter(|n| journal.wanted.get(n) == Some(&Fate::Unknown));
         figure(
             case,
             "insertions_whose_answer_was_lost",
@@ -185,7 +218,11 @@ impl Session {
 
     /// Connects if need be; false: it did not work this time.
     async fn is_open(&mut self) -> bool {
-        if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
+        if self
+            .client
+            .as_ref()
+            .is_some_and(|client| !client.is_closed())
+        {
             return true;
         }
         let config = self.shared.server.read().unwrap().clone();
@@ -216,16 +253,20 @@ impl Session {
                 })
                 .collect()),
             Err(error) => {
-                let refused = error.as_db_error().filter(|error| error.parsed_severity() == Some(Severity::Error));
+                let refused = error
+                    .as_db_error()
+                    .filter(|error| error.parsed_severity() == Some(Severity::Error));
                 if let Some(refused) = refused {
                     let code = refused.code().code();
                     if code.starts_with("XX") {
-                        self.shared.journal(|journal| journal.wrong.push(format!("{sql}: {refused:?}")));
+                        self.shared
+                            .journal(|journal| journal.wrong.push(format!("{sql}: {refused:?}")));
                     }
                     return Err(Failure::Refused(code.into()));
                 }
                 self.client = None;
-                self.shared.journal(|journal| journal.count("sessions_lost"));
+                self.shared
+                    .journal(|journal| journal.count("sessions_lost"));
                 Err(Failure::Lost)
             }
         }
@@ -296,7 +337,10 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
             (sql, 1, Within::Statement)
         }
         6 | 7 => {
-            let more = format!(", scheduled_at => clock_timestamp() + '{} ms'", rng.random_range(0..500));
+            let more = format!(
+                ", scheduled_at => clock_timestamp() + '{} ms'",
+                rng.random_range(0..500)
+            );
             (plain(&more), 1, Within::Statement)
         }
         8 => (plain(""), 1, Within::RolledBack),
@@ -307,7 +351,13 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
                 "select {columns} from jobs.insert_batch('load', array(select jsonb_build_object('n', n) from generate_series({n}, {}) n), {OPTIONS}) order by ord",
                 n + count - 1
             );
-            (sql, count, *[Within::Statement, Within::Transaction].choose(rng).unwrap())
+            (
+                sql,
+                count,
+                *[Within::Statement, Within::Transaction]
+                    .choose(rng)
+                    .unwrap(),
+            )
         }
         12 => {
             let count = rng.random_range(2..8);
@@ -318,7 +368,10 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
                 )
             };
             let elements: Vec<String> = (n..n + count).map(element).collect();
-            let sql = format!("select {columns} from jobs.insert_many('[{}]') order by ord", elements.join(", "));
+            let sql = format!(
+                "select {columns} from jobs.insert_many('[{}]') order by ord",
+                elements.join(", ")
+            );
             (sql, count, Within::Statement)
         }
         _ => (plain(""), 1, Within::Statement),
@@ -333,7 +386,9 @@ async fn produce(shared: Arc<Shared>, mut rng: StdRng) {
             continue;
         }
         // Room for the largest batch; numbers that are left out were never wanted.
-        let first = shared.next.fetch_add(20 + i64::from(rng.random_range(0..16)), Ordering::Relaxed);
+        let first = shared
+            .next
+            .fetch_add(20 + i64::from(rng.random_range(0..16)), Ordering::Relaxed);
         let (sql, count, within) = insertion(&mut rng, first);
         let begun = Instant::now();
         let answer = insert(&mut session, &mut rng, first, &sql, within).await;
@@ -341,6 +396,9 @@ async fn produce(shared: Arc<Shared>, mut rng: StdRng) {
             shared.succeeded(INSERTION, begun);
         }
         shared.journal(|journal| {
+            if !matches!(within, Within::Statement) {
+                journal.with_own.insert(first);
+            }
             match answer {
                 Ok(rows) => {
                     assert_eq!(rows.len() as i64, count, "{sql}");
@@ -351,10 +409,14 @@ async fn produce(shared: Arc<Shared>, mut rng: StdRng) {
                             _ => Fate::Inserted(number(row, 0).expect("an id")),
                         };
                         journal.wanted.insert(n, fate);
-                        journal.replaced.extend(number(row, 2).filter(|_| fate != Fate::Refused));
+                        journal
+                            .replaced
+                            .extend(number(row, 2).filter(|_| fate != Fate::Refused));
                     }
                 }
-                Err(fate) => journal.wanted.extend((first..first + count).map(|n| (n, fate))),
+                Err(fate) => journal
+                    .wanted
+                    .extend((first..first + count).map(|n| (n, fate))),
             }
         });
     }
@@ -375,7 +437,9 @@ async fn insert(
     if matches!(within, Within::Statement) {
         return session.call(sql).await.map_err(known);
     }
-    let begun = session.call(&format!("begin; insert into own values ({n})")).await;
+    let begun = session
+        .call(&format!("begin; insert into own values ({n})"))
+        .await;
     let rows = match begun {
         Ok(_) => session.call(sql).await,
         Err(failure) => Err(failure),
@@ -422,7 +486,9 @@ async fn work(shared: Arc<Shared>, mut rng: StdRng) {
             let late = rng.random_range(0..50) == 0;
             let lease = if late { "100 ms" } else { LEASE };
             let most = if late { 1 } else { rng.random_range(1..10) };
-            let sql = format!("select id, token, attempt from jobs.fetch(max_jobs => {most}, lease => '{lease}')");
+            let sql = format!(
+                "select id, token, attempt from jobs.fetch(max_jobs => {most}, lease => '{lease}')"
+            );
             if let Ok(rows) = session.call(&sql).await {
                 held.extend(rows.iter().map(|row| Held {
                     id: number(row, 0).expect("an id"),
@@ -452,13 +518,23 @@ async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) {
     let (what, sql) = match rng.random_range(0..20) {
         0 | 1 => {
             let retry_in = rng.random_range(0..100);
-            ("failed", format!("select jobs.fail({id}, {token}, 'it happens', retry_in => '{retry_in} ms')"))
+            (
+                "failed",
+                format!(
+                    "select jobs.fail({id}, {token}, 'it happens', retry_in => '{retry_in} ms')"
+                ),
+            )
         }
-        2 => ("snoozed", format!("select jobs.snooze({id}, {token}, '50 ms')")),
+        2 => (
+            "snoozed",
+            format!("select jobs.snooze({id}, {token}, '50 ms')"),
+        ),
         3 => ("released", format!("select jobs.release({id}, {token})")),
         other => {
             if other < 7 {
-                let answer = session.call(&format!("select jobs.heartbeat({id}, {token}, '{LEASE}')")).await;
+                let answer = session
+                    .call(&format!("select jobs.heartbeat({id}, {token}, '{LEASE}')"))
+                    .await;
                 if answer.is_err() {
                     note(session, answer, "heartbeats", held);
                     return;
@@ -474,9 +550,13 @@ async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) {
 
 /// Completes a job together with a row of the worker's own.
 async fn complete(session: &mut Session, rng: &mut StdRng, held: Held) {
-    let Held { id, token, attempt, .. } = held;
+    let Held {
+        id, token, attempt, ..
+    } = held;
     let begun = Instant::now();
-    let both = format!("begin; insert into done values ({id}, {attempt}); select jobs.complete({id}, {token})");
+    let both = format!(
+        "begin; insert into done values ({id}, {attempt}); select jobs.complete({id}, {token})"
+    );
     let mut answer = session.call(&both).await;
     if answer.is_ok() {
         if rng.random_range(0..3) == 0 {
@@ -523,11 +603,17 @@ fn note<T>(session: &Session, answer: Result<T, Failure>, what: &'static str, he
     session.shared.journal(|journal| match answer {
         Ok(_) if held.moved => journal.count("tokens_honoured_in_a_new_session"),
         Ok(_) => journal.count(what),
-        Err(Failure::Refused(code)) if code == "55000" && held.moved => journal.count("tokens_refused_in_a_new_session"),
+        Err(Failure::Refused(code)) if code == "55000" && held.moved => {
+            journal.count("tokens_refused_in_a_new_session")
+        }
         Err(Failure::Refused(code)) if code == "55000" => journal.count("leases_that_were_lost"),
         // The disk is full; a lock of a rival that is replaced.
-        Err(Failure::Refused(code)) if ["53100", "40P01", "57014"].contains(&code.as_str()) => journal.count("calls_refused_for_now"),
-        Err(Failure::Refused(code)) => journal.wrong.push(format!("{what} job {}: {code}", held.id)),
+        Err(Failure::Refused(code)) if ["53100", "40P01", "57014"].contains(&code.as_str()) => {
+            journal.count("calls_refused_for_now")
+        }
+        Err(Failure::Refused(code)) => journal
+            .wrong
+            .push(format!("{what} job {}: {code}", held.id)),
         Err(Failure::Lost) => journal.count("answers_lost_to_workers"),
     });
 }

@@ -63,10 +63,17 @@ impl Resident {
         }
         for (name, pid) in [("worker", worker), ("session", self.pid)] {
             sizes.insert(format!("memory of the {name}"), anonymous_memory(pid));
-            sizes.insert(format!("files of the {name}"), fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as i64);
+            sizes.insert(
+                format!("files of the {name}"),
+                fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as i64,
+            );
         }
-        let contexts = "select coalesce(sum(used_bytes), 0)::bigint from pg_backend_memory_contexts";
-        sizes.insert("memory in the session's contexts".into(), number(&self.db, contexts).await);
+        let contexts =
+            "select coalesce(sum(used_bytes), 0)::bigint from pg_backend_memory_contexts";
+        sizes.insert(
+            "memory in the session's contexts".into(),
+            number(&self.db, contexts).await,
+        );
         let plans = "select count(*) from pg_backend_memory_contexts where name like 'CachedPlan%'";
         sizes.insert("plans of the session".into(), number(&self.db, plans).await);
         sizes
@@ -113,32 +120,77 @@ async fn nothing_grows() {
         assert_whole(&watcher).await;
     }
     let (first, last) = (&quarters[0], &quarters[3]);
-    let sum = |sizes: &Sizes, of: &str| sizes.iter().filter(|(name, _)| name.starts_with(of)).map(|(_, size)| size).sum::<i64>();
+    let sum = |sizes: &Sizes, of: &str| {
+        sizes
+            .iter()
+            .filter(|(name, _)| name.starts_with(of))
+            .map(|(_, size)| size)
+            .sum::<i64>()
+    };
     figure(case, "length", format!("{} s", 4 * quarter.as_secs()));
     figure(case, "jobs", jobs);
     figure(case, "rounds_of_calls_in_the_session_that_stays", calls);
     let show = |name: &str, size: fn(&Sizes, &str) -> i64, unit: i64, words: &str| {
-        let all: Vec<String> = quarters.iter().map(|quarter| (size(quarter, name) / unit).to_string()).collect();
-        figure(case, &format!("{},_by_quarters", name.replace(' ', "_")), format!("{}{words}", all.join(", ")));
+        let all: Vec<String> = quarters
+            .iter()
+            .map(|quarter| (size(quarter, name) / unit).to_string())
+            .collect();
+        figure(
+            case,
+            &format!("{},_by_quarters", name.replace(' ', "_")),
+            format!("{}{words}", all.join(", ")),
+        );
     };
-    figure(case, "tables_and_indexes,_first_and_last_quarter", format!("{} kB, {} kB", sum(first, "disk ") >> 10, sum(last, "disk ") >> 10));
-    for name in ["memory of the worker", "memory of the session", "memory in the session's contexts"] {
+    figure(
+        case,
+        "tables_and_indexes,_first_and_last_quarter",
+        format!(
+            "{} kB, {} kB",
+            sum(first, "disk ") >> 10,
+            sum(last, "disk ") >> 10
+        ),
+    );
+    for name in [
+        "memory of the worker",
+        "memory of the session",
+        "memory in the session's contexts",
+    ] {
         show(name, |sizes, name| sizes[name], 1024, " kB");
     }
-    for name in ["files of the worker", "files of the session", "plans of the session"] {
+    for name in [
+        "files of the worker",
+        "files of the session",
+        "plans of the session",
+    ] {
         show(name, |sizes, name| sizes[name], 1, "");
     }
     // The load itself is right as well, also where nothing is left but what was done.
-    resident.db.batch_execute("select jobs.delete_many(queue => 'resident')").await.unwrap();
-    load.end(&watcher, Pruning::Final).await.assert_right(&watcher, case).await;
+    resident
+        .db
+        .batch_execute("select jobs.delete_many(queue => 'resident')")
+        .await
+        .unwrap();
+    load.end(&watcher, Pruning::Final)
+        .await
+        .assert_right(&watcher, case)
+        .await;
     let grown = grown(first, last);
     assert!(grown.is_empty(), "{grown:#?}");
 }
 
 #[test]
 fn control_what_grows_is_found() {
-    let sizes = |disk: i64, files: i64| Sizes::from([("disk job".to_string(), disk), ("files of the worker".to_string(), files)]);
+    let sizes = |disk: i64, files: i64| {
+        Sizes::from([
+            ("disk job".to_string(), disk),
+            ("files of the worker".to_string(), files),
+        ])
+    };
     assert_eq!(grown(&sizes(8 << 20, 30), &sizes(18 << 20, 80)), [""; 0]);
     assert_eq!(grown(&sizes(8 << 20, 30), &sizes(19 << 20, 81)).len(), 2);
-    assert_eq!(grown(&Sizes::new(), &sizes(3 << 20, 1)).len(), 1, "an index that was not there");
+    assert_eq!(
+        grown(&Sizes::new(), &sizes(3 << 20, 1)).len(),
+        1,
+        "an index that was not there"
+    );
 }
