@@ -14,8 +14,9 @@ const SETUP: &str = r#"
     grant usage on schema jobs to smith; grant select on all tables in schema jobs to smith;
     create schema smith; grant usage on schema smith to smith;
     create view smith.pg_proc as select * from pg_catalog.pg_proc
-      where pronamespace = 'jobs'::regnamespace and prokind = 'f' and proname not in ('fetch', 'fetch_any')
+      where pronamespace = 'jobs'::regnamespace and prokind = 'f' and proname <> 'installed'
          or pronamespace = 'pg_catalog'::regnamespace and provolatile = 'i' and prokind = 'f' and oid::bigint % 5 = 0
+            and not exists (select from pg_catalog.pg_type t where t.oid = any (proargtypes) and t.typtype = 'p')
             and prorettype in ('int8'::regtype, 'text'::regtype, 'jsonb'::regtype, 'interval'::regtype, 'timestamptz'::regtype, 'bool'::regtype, 'int4'::regtype);
     grant select on smith.pg_proc to smith;
     select jobs.insert_batch('k', array(select jsonb_build_object('n', n) from generate_series(1, 40) n), '{"by_args": true}');
