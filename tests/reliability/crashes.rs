@@ -70,8 +70,8 @@ async fn again_and_again(
         load.resumed_since(moment).await;
         times.push(moment.elapsed());
         let db = reconnected(&cluster).await;
-        poll_until("the background worker is back", SOON, async || {
-            workers(&db, DATABASE).await == 1
+        poll_until("the background workers are back", SOON, async || {
+            background_workers(&db).await
         })
         .await;
         worker_times.push(moment.elapsed());
@@ -105,13 +105,18 @@ async fn process(cluster: &Cluster, like: &str) -> Option<i32> {
     db.query_opt(&sql, &[]).await.ok()?.map(|row| row.get(0))
 }
 
+/// Terminates a process and waits until it is gone.
 async fn terminate(cluster: &Cluster, pid: i32) {
     let db = reconnected(cluster).await;
-    number(
-        &db,
-        &format!("select pg_terminate_backend({pid})::int::bigint"),
-    )
-    .await;
+    let there =
+        format!("select count(pg_terminate_backend(pid)) from pg_stat_activity where pid = {pid}");
+    poll_until("it ends", SOON, async || number(&db, &there).await == 0).await;
+}
+
+/// Those that maintain the database of the load, and the one that starts them.
+async fn background_workers(db: &Client) -> bool {
+    let launchers = "select count(*) from pg_stat_activity where backend_type = 'jobs launcher'";
+    workers(db, DATABASE).await == 1 && number(db, launchers).await == 1
 }
 
 async fn kill_or_terminate(
@@ -157,7 +162,13 @@ async fn background_workers_die() {
         match round / 2 % 2 {
             0 => {
                 let words = ["worker_killed_with_SIGKILL", "worker_terminated"];
-                kill_or_terminate(cluster, round, "backend_type = 'jobs worker'", words).await
+                kill_or_terminate(
+                    cluster,
+                    round,
+                    "backend_type = 'jobs worker' and datname = 'load'",
+                    words,
+                )
+                .await
             }
             _ => {
                 let words = ["launcher_killed_with_SIGKILL", "launcher_terminated"];
