@@ -15,6 +15,7 @@ THREADS=2
 export PGDATABASE=bench PGOPTIONS="-c client_min_messages=warning"
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$HERE/../scripts/machine.sh"
 WORK=$(mktemp -d)
 RESULTS=$WORK/results
 mkdir "$RESULTS"
@@ -30,9 +31,9 @@ renew() {
 }
 
 describe() {
-  say "machine: $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
+  machine_line
   say "server: $(sql -c 'select version()')"
-  say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(git -C "$HERE" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)"
+  say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(commit_of "$HERE")"
   say "settings: $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
     where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_level', 'shared_buffers', 'max_wal_size', 'shared_preload_libraries', 'wal_compression')")"
   say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, $ROUNDS rounds in turns of $SECONDS_EACH s, or of as many jobs as a case says; scale 1/$SCALE"

@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server examples drivers migration monitoring doc site packaging)
+ALL_SUITES=(harness core pgtest pgspot regress isolation server reliability examples drivers migration monitoring doc site packaging)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -190,6 +190,8 @@ suite_server() {
   if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
   libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
 }
+
+source tests/reliability.sh
 
 # --- pgspot: the scripts that CREATE EXTENSION and ALTER EXTENSION .. UPDATE run as superuser ------------------------------
 

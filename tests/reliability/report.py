@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Prints docs/reliability.md: report.py FIGURES MACHINE.
+
+The words are in reliability.in.md, beside this; the figures are lines `figure: CASE KEY VALUE` of a run alone.
+`@CASE@` in the words is the table of a case.
+"""
+
+import pathlib
+import re
+import sys
+
+
+def tables(lines):
+    """A list of keys and values per case, in the order in which they came; of a key that came again the last value."""
+    cases = {}
+    for line in lines:
+        _, case, key, value = line.split(" ", 3)
+        cases.setdefault(case, {})[key.replace("_", " ")] = value
+    return cases
+
+
+def table(figures):
+    if not figures:
+        return "Not in this run.\n"
+    return "| | |\n|---|---|\n" + "".join(f"| {key} | {value} |\n" for key, value in figures.items())
+
+
+def main(figures, machine):
+    cases = tables(pathlib.Path(figures).read_text().splitlines())
+    words = (pathlib.Path(__file__).parent / "reliability.in.md").read_text()
+    machine = "".join(f"* {line}\n" for line in pathlib.Path(machine).read_text().splitlines())
+    page = words.replace("@MACHINE@\n", machine)
+    print(re.sub(r"@([\w]+)@\n", lambda match: table(cases.get(match[1])), page), end="")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
