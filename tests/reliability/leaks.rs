@@ -180,7 +180,7 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
 async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
     let calls_each = variable(
         "JOBS_RELIABILITY_CALLS",
-        (100 * duration().as_secs()).min(20_000),
+        (50 * duration().as_secs()).clamp(400, 20_000),
     );
     let mut statements = Vec::new();
     for call in CALLS {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, number, poll_until, rng};
+use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng};
 
 use super::crashes::assert_whole;
 use super::figures::{duration, figure};
@@ -45,22 +45,25 @@ impl Resident {
         calls
     }
 
+    /// The process id of the background worker, which may be starting just then.
+    async fn worker(&self) -> i64 {
+        let worker = format!("backend_type = 'jobs worker' and datname = '{DATABASE}'");
+        let count = format!("select count(*) from pg_stat_activity where {worker}");
+        poll_until("a background worker", SOON, async || {
+            number(&self.db, &count).await > 0
+        })
+        .await;
+        let pid = format!("select max(pid)::bigint from pg_stat_activity where {worker}");
+        number(&self.db, &pid).await
+    }
+
     async fn sizes(&self) -> Sizes {
         let mut sizes = Sizes::new();
         let sql = "select c.relname::text, pg_relation_size(c.oid) from pg_class c where c.relnamespace = 'jobs'::regnamespace and c.relkind in ('r', 'i')";
         for row in self.db.query(sql, &[]).await.unwrap() {
             sizes.insert(format!("disk {}", row.get::<_, String>(0)), row.get(1));
         }
-        // It may be starting just then.
-        let mut worker = 0;
-        poll_until("a background worker", Duration::from_secs(20), async || {
-            let sql = format!("select pid::bigint from pg_stat_activity where backend_type = 'jobs worker' and datname = '{DATABASE}'");
-            self.db.query_opt(&sql, &[]).await.unwrap().is_some()
-        })
-        .await;
-        for row in self.db.query("select pid::bigint from pg_stat_activity where backend_type = 'jobs worker' and datname = $1", &[&DATABASE]).await.unwrap() {
-            worker = row.get(0);
-        }
+        let worker = self.worker().await;
         for (name, pid) in [("worker", worker), ("session", self.pid)] {
             sizes.insert(format!("memory of the {name}"), anonymous_memory(pid));
             sizes.insert(
