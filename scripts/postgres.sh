@@ -2,11 +2,13 @@
 #
 # 15 is Debian's own. 17 and 18 are in newer suites of Debian, whose packages do not go with this one: they are built here from the
 # source packages, once, into a cache, in the layout that Debian's packages have. 18 is built with assertions, which find
-# what a server in production would pass over in silence: a wrong snapshot, a lock that is not held, a leak.
+# what a server in production would pass over in silence: a wrong snapshot, a lock that is not held, a leak. 16 is in no suite any more:
+# it comes as a Python package brings it, whole but without ICU.
 
 DEBIAN_MAJOR=15
 DEBIAN_PG=/usr/lib/postgresql/$DEBIAN_MAJOR
 declare -A SUITE_OF=([17]=trixie [18]=forky)
+declare -A WHEEL_OF=([16]=pgserver==0.1.4)
 ASSERTED_MAJOR=18
 BUILD_PACKAGES=(bison flex perl zlib1g-dev libicu-dev dpkg-dev)
 
@@ -18,11 +20,36 @@ postgres_prefix() { # MAJOR
 need_postgres() { # MAJOR
   if [[ $1 == "$DEBIAN_MAJOR" ]]; then
     need_packages "postgresql-$1" "postgresql-server-dev-$1"
+  elif [[ -x $(postgres_prefix "$1")/lib/postgresql/$1/bin/postgres ]]; then
+    return
   elif [[ ${SUITE_OF[$1]:-} ]]; then
-    [[ -x $(postgres_prefix "$1")/lib/postgresql/$1/bin/postgres ]] || build_postgres "$1"
+    build_postgres "$1"
+  elif [[ ${WHEEL_OF[$1]:-} ]]; then
+    unpack_postgres "$1"
   else
-    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!SUITE_OF[*]}"
+    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!WHEEL_OF[*]} ${!SUITE_OF[*]}"
   fi
+}
+
+# Out of a Python package. Its programs find their libraries by where they are in it, so it stays as it is behind links.
+unpack_postgres() { # MAJOR
+  local major=$1 prefix work home
+  prefix=$(postgres_prefix "$major")
+  work=$(mktemp -d "${TMPDIR:-/var/tmp}/jobs-postgres.XXXXXX")
+  say "Unpacking Postgres $major from the Python package ${WHEEL_OF[$major]} into $prefix (once)"
+  python3 -m venv "$work/venv"
+  "$work/venv/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 -d "$work" "${WHEEL_OF[$major]}"
+  python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+  home=pgserver/pginstall
+  chmod +x "$work/wheel/$home"/bin/* "$work/wheel/$home"/lib/postgresql/pgxs/src/test/*/*
+  ln -s "$home/bin" "$work/wheel/bin"
+  mkdir -p "$work"/tree/{lib,share,include}/postgresql "$(dirname "$prefix")"
+  mv "$work/wheel" "$work/tree/lib/postgresql/$major"
+  ln -s "../../lib/postgresql/$major/$home/share/postgresql" "$work/tree/share/postgresql/$major"
+  ln -s "../../lib/postgresql/$major/$home/include/postgresql" "$work/tree/include/postgresql/$major"
+  rm -rf "$prefix"
+  mv "$work/tree" "$prefix"
+  rm -rf "$work"
 }
 
 build_postgres() { # MAJOR

@@ -1,6 +1,7 @@
 //! The life of the background worker: databases that are closed, copied, renamed and moved under it, crashes and
 //! shutdowns, settings that change, prepared transactions, too few processes, and what it costs when nothing is to do.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
@@ -901,45 +902,42 @@ async fn work_resumes_when_others_leave_processes() {
     run(&greedy, FORCE_PARALLEL).await;
     for _ in 0..2 {
         let taken = greedy.cancel_token();
+        let is_over = AtomicBool::new(false);
         let (begin, done) = tokio::join!(
             async {
-                poll_until("the process is taken", SOON, async || {
-                    number(
-                        &db,
-                        "select count(*) from pg_stat_activity where backend_type = 'parallel worker'",
-                    )
-                    .await
-                        == 1
-                })
-                .await;
+                let parallel =
+                    "select count(*) from pg_stat_activity where backend_type = 'parallel worker'";
+                let begun = Instant::now();
+                while number(&db, parallel).await == 0 {
+                    assert!(begun.elapsed() < SOON, "the process is not taken");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    if number(&db, parallel).await == 0 {
+                        // Our own worker had the process just then.
+                        taken.cancel_query(NoTls).await.unwrap();
+                    }
+                }
                 let id = soon_due(&db).await;
                 poll_until("it says so", SOON, async || complaints() == 1).await;
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 assert_eq!(complaints(), 1, "once, and not again within a minute");
                 assert_eq!(state(&db, id).await.unwrap(), "scheduled");
+                is_over.store(true, Ordering::SeqCst);
                 taken.cancel_query(NoTls).await.unwrap();
                 let begin = Instant::now();
                 becomes(&db, id, "available").await;
                 begin.elapsed()
             },
-            take_the_process(&greedy)
+            async {
+                loop {
+                    let done = greedy.batch_execute("select pg_sleep(60)").await;
+                    if is_over.load(Ordering::SeqCst) {
+                        return done;
+                    }
+                }
+            }
         );
         assert_eq!(sqlstate(done), "57014");
         assert!(begin < Duration::from_secs(5), "{begin:?}");
-    }
-}
-
-/// Sleeps in a parallel worker. Where our worker has just looked in, and so had the process, there is none: then again.
-async fn take_the_process(greedy: &Client) -> Result<(), tokio_postgres::Error> {
-    loop {
-        run(greedy, "set statement_timeout = '1 s'").await;
-        let free = "select count(*) from (select pg_sleep(0)) x, pg_stat_activity where backend_type = 'parallel worker'";
-        let is_free = number(greedy, free).await == 1;
-        run(greedy, "set statement_timeout = 0").await;
-        if is_free {
-            return greedy.batch_execute("select pg_sleep(60)").await;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

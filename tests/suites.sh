@@ -301,7 +301,7 @@ golden_run() { # SUITE NAME DATABASE
   local dir=$TMP/$1 program=regress/pg_regress
   if [[ $1 == isolation ]]; then program=isolation/pg_isolation_regress; fi
   as_pg rm -f "$dir/regression.diffs"
-  as_pg "$PG/lib/postgresql/$PG_MAJOR/lib/pgxs/src/test/$program" --bindir="$PG_BIN" --host="$dir" --port=5432 --user=postgres \
+  as_pg "$(dirname "$("$JOBS_PG_CONFIG" --pgxs)")/../test/$program" --bindir="$PG_BIN" --host="$dir" --port=5432 --user=postgres \
     --inputdir="$dir" --outputdir="$dir" --dbname="$3" --load-extension=jobs "$2"
 }
 

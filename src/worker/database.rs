@@ -62,7 +62,9 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
         let _ = Worker::new(None).work_once();
         return;
     };
-    slot.attend();
+    if !slot.attend() {
+        return;
+    }
     if let Err(Leave::NoExtension) = Worker::new(Some(slot)).work(slot) {
         slot.set_next_due(wake::NEVER);
     }

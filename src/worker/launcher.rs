@@ -85,12 +85,13 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
             worker: None,
             visited: None,
         });
-        if state.worker.as_ref().is_some_and(is_running) {
+        let slot = wake::slot(oid);
+        let is_attended = slot.is_some_and(|slot| slot.is_attended());
+        if is_attended || state.worker.as_ref().is_some_and(is_running) {
             continue;
         }
         state.worker = None;
         let now = time::now();
-        let slot = wake::slot(oid);
         let due = slot.map_or(wake::NEVER, |slot| slot.next_due());
         let every = if due == wake::NEVER {
             VISIT_OTHERS

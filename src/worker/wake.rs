@@ -247,16 +247,27 @@ pub fn set_crowded(crowded: bool) {
 
 /// Makes this process the launcher that is woken.
 pub fn attend_as_launcher() {
-    attend(&SHARED.get().launcher);
+    SHARED.get().launcher.store(own_latch(), Ordering::SeqCst);
 }
 
 impl Slot {
-    /// Makes this process the worker that is woken, until it ends, however it does.
-    pub fn attend(&'static self) {
-        attend(&self.worker);
-        let slot = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
-        // SAFETY: slots live as long as the server.
-        unsafe { pg_sys::before_shmem_exit(Some(on_worker_exit), slot) };
+    /// Makes this process the worker that is woken, until it ends, however it does; whether it is. It is not where there is
+    /// one already: a launcher that was started anew does not know those of the last one.
+    pub fn attend(&'static self) -> bool {
+        let nobody =
+            self.worker
+                .compare_exchange(0, own_latch(), Ordering::SeqCst, Ordering::SeqCst);
+        if nobody.is_ok() {
+            let slot = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
+            // SAFETY: slots live as long as the server.
+            unsafe { pg_sys::before_shmem_exit(Some(on_worker_exit), slot) };
+        }
+        nobody.is_ok()
+    }
+
+    /// Whether it has a worker.
+    pub fn is_attended(&self) -> bool {
+        self.worker.load(Ordering::SeqCst) != 0
     }
 
     /// Wakes the worker, or who starts it.
@@ -335,9 +346,10 @@ unsafe extern "C-unwind" fn on_worker_exit(_code: i32, slot: pg_sys::Datum) {
     unsafe { (*slot.cast_mut_ptr::<Slot>()).leave() };
 }
 
-fn attend(latch: &AtomicUsize) {
-    // SAFETY: a process' latch is in shared memory.
-    latch.store(unsafe { pg_sys::MyLatch } as usize, Ordering::SeqCst);
+/// A process' latch is in shared memory.
+fn own_latch() -> usize {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::MyLatch as usize }
 }
 
 /// Whether there was a latch to set. A stale one wakes some process for nothing, which

@@ -82,7 +82,7 @@ begin
 end $$;
 select count(distinct tried) as as_many, min(tried) = (select count(*) from tries) as every_one from (select pg_temp.try_all(who) as tried from who) x;
 -- (Writing a view is refused for what it is before rights are looked at.)
-update answers set answer = 'refused' where answer = '42501' or kind = 'view' and letter <> 'r' and answer in ('55000', '42809');
+update answers set answer = 'refused' where answer = '42501' or kind = 'view' and letter <> 'r' and answer in ('55000', '42809', '0A000');
 select who, statement, may, answer from answers where (answer <> 'refused') is distinct from may order by 1, 2;
 select who, count(*) filter (where kind = 'routine' and answer <> 'refused') as routines, count(*) filter (where kind <> 'routine' and answer <> 'refused') as others from answers group by 1 order by 1;
 select distinct kind, letter, answer from answers where kind <> 'routine' and answer <> 'refused' order by 1, 2;
