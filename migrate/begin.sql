@@ -36,6 +36,14 @@ CREATE TABLE IF NOT EXISTS public.jobs_moved (
   moved_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (source, old_id)
 );
+-- One that somebody else made could have triggers.
+DO $$
+BEGIN
+  IF NOT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'public.jobs_moved'::regclass), 'USAGE') THEN
+    RAISE EXCEPTION 'public.jobs_moved is somebody else''s table'
+      USING ERRCODE = 'insufficient_privilege', HINT = 'Run all moves as one role, or drop the table if it is of no use any more.';
+  END IF;
+END $$;
 CREATE INDEX IF NOT EXISTS jobs_moved_job_id ON public.jobs_moved (job_id);
 
 -- What is being moved, in the words of jobs.insert.

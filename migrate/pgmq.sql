@@ -31,7 +31,7 @@ WITH waiting AS (
 INSERT INTO moving (old_id, old, attempt, kind, args, queue, scheduled_at, max_attempts, meta)
 SELECT msg_id, to_jsonb(gone), read_ct, :'kind', coalesce(message, '{}'), :'queue',
   CASE WHEN read_ct = 0 THEN vt ELSE least(vt, clock_timestamp()) END,
-  greatest(:max_attempts - read_ct, 1), jsonb_strip_nulls(jsonb_build_object('headers', headers))
+  greatest(:max_attempts - read_ct, 1), jsonb_strip_nulls(jsonb_build_object('headers', to_jsonb(gone)->'headers'))
 FROM gone
 ORDER BY msg_id;
 

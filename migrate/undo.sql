@@ -10,7 +10,15 @@ BEGIN;
 CREATE TEMPORARY TABLE going_back ON COMMIT DROP AS
   SELECT m.* FROM public.jobs_moved m JOIN jobs.jobs j ON j.id = m.job_id
   WHERE m.source = :'source' AND NOT m.duplicate AND j.state IN ('available', 'scheduled', 'pending', 'retryable');
-SELECT count(jobs.delete(job_id)) AS given_back FROM going_back;
+CREATE TEMPORARY TABLE given_back ON COMMIT DROP AS SELECT g.old_id, jobs.delete(g.job_id) AS was FROM going_back g;
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM given_back WHERE was NOT IN ('available', 'scheduled', 'pending', 'retryable')) THEN
+    RAISE EXCEPTION 'a new worker has just done a job that was to be given back'
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Nothing was given back. Stop the new workers, or pause their queues, and try again.';
+  END IF;
+END $$;
+SELECT count(*) AS given_back FROM given_back;
 
 -- Generated columns are made anew.
 SELECT format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM going_back g, jsonb_populate_record(NULL::%1$s, g.old) o',

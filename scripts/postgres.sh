@@ -7,7 +7,7 @@
 
 DEBIAN_MAJOR=15
 DEBIAN_PG=/usr/lib/postgresql/$DEBIAN_MAJOR
-declare -A SUITE_OF=([17]=trixie [18]=forky)
+declare -A SUITES_OF=([17]="trixie" [18]="forky sid") # a suite moves on: the first that has it
 declare -A WHEEL_OF=([16]=pgserver==0.1.4)
 ASSERTED_MAJOR=18
 BUILD_PACKAGES=(bison flex perl zlib1g-dev libicu-dev dpkg-dev)
@@ -22,12 +22,12 @@ need_postgres() { # MAJOR
     need_packages "postgresql-$1" "postgresql-server-dev-$1"
   elif [[ -x $(postgres_prefix "$1")/lib/postgresql/$1/bin/postgres ]]; then
     return
-  elif [[ ${SUITE_OF[$1]:-} ]]; then
+  elif [[ ${SUITES_OF[$1]:-} ]]; then
     build_postgres "$1"
   elif [[ ${WHEEL_OF[$1]:-} ]]; then
     unpack_postgres "$1"
   else
-    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!WHEEL_OF[*]} ${!SUITE_OF[*]}"
+    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!WHEEL_OF[*]} ${!SUITES_OF[*]}"
   fi
 }
 
@@ -53,12 +53,15 @@ unpack_postgres() { # MAJOR
 }
 
 build_postgres() { # MAJOR
-  local major=$1 prefix work options=(--without-readline --disable-rpath --enable-injection-points)
+  local major=$1 prefix work suite options=(--without-readline --disable-rpath --enable-injection-points)
   prefix=$(postgres_prefix "$major")
   need_packages "${BUILD_PACKAGES[@]}"
   work=$(mktemp -d "${TMPDIR:-/var/tmp}/jobs-postgres.XXXXXX")
-  say "Building Postgres $major from Debian's source package of ${SUITE_OF[$major]} into $prefix (once, some minutes)"
-  get_source "postgresql-$major" "${SUITE_OF[$major]}" "$work"
+  say "Building Postgres $major from Debian's source package into $prefix (once, some minutes)"
+  for suite in ${SUITES_OF[$major]}; do
+    if get_source "postgresql-$major" "$suite" "$work"; then break; fi
+  done
+  [[ -d $work/source ]] || die "no suite of ${SUITES_OF[$major]} has Postgres $major"
   if [[ $major == "$ASSERTED_MAJOR" ]]; then options+=(--enable-cassert --enable-debug CFLAGS=-O1); fi
   rm -rf "$prefix" "$prefix.new"
   (
@@ -78,7 +81,7 @@ build_postgres() { # MAJOR
 # A source package of another suite, from the mirror that this machine uses; what apt knows of this machine's own suite stays as it is.
 get_source() { # PACKAGE SUITE DIRECTORY; makes DIRECTORY/source
   local mirror apt=(-q -o APT::Sandbox::User=root -o "Dir::Etc::SourceParts=/dev/null" -o "Dir::Etc::SourceList=$3/sources.list" -o "Dir::State::Lists=$3/lists" -o "Dir::Cache=$3/cache")
-  mirror=$(mirror_of_debian) || die "no mirror is found in apt's sources"
+  mirror=$(mirror_of_debian) || { apt-get update -q >&2 && mirror=$(mirror_of_debian); } || die "no mirror is found in apt's sources"
   mkdir -p "$3/lists/partial" "$3/cache/archives/partial"
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main" >"$3/sources.list"
   (cd "$3" && apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only "$1" && dpkg-source -q -x ./*.dsc source) >&2

@@ -55,7 +55,7 @@ AS $top$
    ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue
 $top$;
 COMMENT ON FUNCTION jobs.top() IS
-$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took; failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
+$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
 
 CREATE FUNCTION jobs.show(id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp

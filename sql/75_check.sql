@@ -71,5 +71,5 @@ AS $check$
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n
 $check$;
 COMMENT ON FUNCTION jobs.check() IS
-$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand.
-Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes. Works on a standby.$$;
+$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand. Only while a dump is being restored, or a subscriber copies the tables, there may be some.
+Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes; not in a SERIALIZABLE transaction, which would be in the way of all others. Works on a standby.$$;

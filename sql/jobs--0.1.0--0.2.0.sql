@@ -399,7 +399,7 @@ AS $top$
    ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue
 $top$;
 COMMENT ON FUNCTION jobs.top() IS
-$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took; failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
+$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
 REVOKE ALL ON FUNCTION jobs.top() FROM PUBLIC;
 
 CREATE FUNCTION jobs.show(id bigint) RETURNS text
@@ -479,8 +479,8 @@ AS $check$
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n
 $check$;
 COMMENT ON FUNCTION jobs.check() IS
-$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand.
-Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes. Works on a standby.$$;
+$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand. Only while a dump is being restored, or a subscriber copies the tables, there may be some.
+Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes; not in a SERIALIZABLE transaction, which would be in the way of all others. Works on a standby.$$;
 REVOKE ALL ON FUNCTION jobs.check() FROM PUBLIC;
 
 CREATE FUNCTION jobs.grant_producer(role text) RETURNS void

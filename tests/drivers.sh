@@ -11,6 +11,7 @@ unset file
 # superuser. There is also the role app, which owns the database and may produce and work.
 suite_drivers() {
   local name found=0
+  need_extension # takes minutes, after which the port might not be free
   DRIVERS_PORT=$(free_port)
   local -x PGHOST=127.0.0.1 PGPORT=$DRIVERS_PORT PGUSER=postgres PGDATABASE DATABASE_URL
   begin_server drivers "" "$DRIVERS_PORT"

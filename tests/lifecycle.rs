@@ -878,7 +878,7 @@ async fn work_resumes_when_others_leave_processes() {
         .set("max_worker_processes", 3)
         .set("max_parallel_workers", 3)
         .start();
-    cluster.allow(2, "57P01 parallel worker : FATAL: ");
+    cluster.allow(40, "57P01 parallel worker : FATAL: ");
     let complaints = || {
         let lines: Vec<String> = cluster.log().lines().map(String::from).collect();
         let said = |line: &String| line.contains("no background worker could be started");

@@ -71,18 +71,16 @@ moved_jobs() { # [CONDITION [EXPRESSION_FOR_N]]
 # Those that could be fetched now, in the order in which they would be.
 FETCH_ORDER="begin; select string_agg(coalesce(args->>'n', '-'), ' ') from jobs.fetch(%s, 100); rollback"
 
-what_it_said() { grep -m 1 -i error "$TMP/migration/work/out" || tail -n 1 "$TMP/migration/work/out"; }
-
 # Of packages only what they bring themselves is needed, and Oban's wants a newer Python than Debian has.
 need_migration_python() { # WHAT_FOR
   need_python migration tests/migration/requirements.txt -- --no-deps --ignore-requires-python >"$TMP/migration/work/out" 2>&1 && return
-  skip migration "$1" "pip install --no-deps --ignore-requires-python -r tests/migration/requirements.txt" "$(what_it_said)"
+  cannot migration "$1" "pip install --no-deps --ignore-requires-python -r tests/migration/requirements.txt" "$(cat "$TMP/migration/work/out")"
   return 1
 }
 
 need_migration_node() { # WHAT_FOR
   need_npm tests/migration "$STATE/migration-node" >"$TMP/migration/work/out" 2>&1 && return
-  skip migration "$1" "npm ci # tests/migration/package-lock.json" "$(what_it_said)"
+  cannot migration "$1" "npm ci # tests/migration/package-lock.json" "$(cat "$TMP/migration/work/out")"
   return 1
 }
 
@@ -130,7 +128,7 @@ river_schema() {
 
 migration_river() {
   if ! river_schema >"$TMP/migration/work/out" 2>&1; then
-    skip migration "River, and its schema" "cargo fetch # of riverqueue-migrate =$RIVER_VERSION" "$(what_it_said)"
+    cannot migration "River, and its schema" "cargo fetch # of riverqueue-migrate =$RIVER_VERSION" "$(cat "$TMP/migration/work/out")"
     return
   fi
   need_migration_python "River's client" || return 0
@@ -362,12 +360,26 @@ TEXT
   check migration "pgmq: a third one nothing" moves pgmq pgmq "0|0" -v queue=mail -v kind=send
   moved_back pgmq pgmq.q_mail 4
   check migration "pgmq: the kind is the queue's name if none is given" migration_pgmq_kind
+  check migration "pgmq: nor what a worker does just then" migration_undo_beside_done
   check migration "pgmq: what has begun here is not moved back" migration_undo_beside_worker
 }
 
 migration_pgmq_kind() {
   moves pgmq pgmq "5|0" -v queue=mail -v running=on &&
     is_answer pgmq "select distinct kind, queue from jobs.jobs where meta ? 'moved_from'" <<<"mail|mail"
+}
+
+# A job that is taken and done while undo waits for it.
+migration_undo_beside_done() {
+  local worker
+  migration_psql pgmq -c "begin; select jobs.complete(id, token) from jobs.fetch('mail'); select pg_sleep(2); commit" >/dev/null &
+  worker=$!
+  migration_until pgmq "select count(*) > 0 from pg_stat_activity where query like '%pg_sleep(2)%' and pid <> pg_backend_pid() and wait_event = 'PgSleep'"
+  refuses moves pgmq undo 5 -v source=pgmq.q_mail 2>/dev/null && wait "$worker" &&
+    is_answer pgmq "select count(*) from jobs.jobs where state = 'completed'" <<<1 &&
+    is_answer pgmq "select count(*) from pgmq.q_mail" <<<0 &&
+    # It waits again for the next test.
+    migration_psql pgmq -c "select jobs.retry(id) from jobs.jobs where state = 'completed'" >/dev/null
 }
 
 # What a new worker has taken is its own.

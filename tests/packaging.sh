@@ -71,7 +71,7 @@ versions_wrong() { # REGEX COMMAND..; the command is run in a copy
 packaging_meta() {
   local said meta=$PACKAGING/META.json field
   if ! said=$(need_pgxn_meta 2>&1); then
-    skip packaging "META.json by PGXN's validator" "cargo install --debug pgxn_meta --version =$PGXN_META_VERSION --locked" "$(tail -n 3 <<<"$said")"
+    cannot packaging "META.json by PGXN's validator" "cargo install --debug pgxn_meta --version =$PGXN_META_VERSION --locked" "$said"
     return
   fi
   check packaging "META.json is valid" pgxn_meta META.json
@@ -371,7 +371,7 @@ release_refused() { # REGEX COMMAND..
 packaging_pgxn() { # ZIP
   local said to=$PACKAGING/pgxn
   if ! said=$(need_packaging_python 2>&1); then
-    skip packaging "PGXN's client installs from the source" "pip install -r tests/packaging/requirements.txt" "$(tail -n 3 <<<"$said")"
+    cannot packaging "PGXN's client installs from the source" "pip install -r tests/packaging/requirements.txt" "$said"
     return
   fi
   mkdir "$to"
@@ -393,7 +393,7 @@ pgxn_installs() { # ZIP DESTDIR
 packaging_docker() {
   local said
   if ! said=$(need_packaging_python 2>&1); then
-    skip packaging "the Dockerfile" "pip install -r tests/packaging/requirements.txt" "$(tail -n 3 <<<"$said")"
+    cannot packaging "the Dockerfile" "pip install -r tests/packaging/requirements.txt" "$said"
     return
   fi
   check packaging "hadolint is content with the Dockerfile" "$STATE/packaging/bin/hadolint" Dockerfile

@@ -23,9 +23,11 @@ suite_reliability() {
 }
 
 reliability_tests() { # ARGUMENT-OF-THE-TESTS..
+  local before=${PASSED[reliability]:-0}
   libtest reliability "${WITHIN[@]}" cargo test --no-fail-fast -p jobs-tests --test reliability -- --nocapture "$@"
   # With one thread the first line of a test stands behind its name.
   grep -o 'figure: .*' "$TMP/reliability.out" >>"$TMP/figures" || true
+  [[ ${PASSED[reliability]} -gt $before ]] || check reliability "there is a test $*" false
 }
 
 WITHIN=() # what a test is started by
@@ -33,7 +35,7 @@ WITHIN=() # what a test is started by
 reliability_sqlsmith() {
   local error
   if ! error=$( (need_packages sqlsmith) 2>&1 >/dev/null); then
-    skip reliability sqlsmith "apt-get install sqlsmith" "$error"
+    cannot reliability sqlsmith "apt-get install sqlsmith" "$error"
     return
   fi
   reliability_tests --ignored smith::

@@ -86,6 +86,15 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
         0 => "force_parallel_mode = on",
         _ => "debug_parallel_query = on",
     };
+    let has_transaction_timeout =
+        "select count(*) from pg_settings where name = 'transaction_timeout'";
+    if number(&db, has_transaction_timeout).await == 1 {
+        run(
+            &mallory,
+            "alter database hers set transaction_timeout = '1 ms'",
+        )
+        .await;
+    }
     for setting in [
         "search_path = evil, pg_temp, pg_catalog, public",
         "statement_timeout = 1",
@@ -184,6 +193,10 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
         0,
         "nothing of hers was run"
     );
+    // It would end the sessions of others.
+    let reset = "do $$ begin if exists (select from pg_settings where name = 'transaction_timeout')
+        then alter database hers reset transaction_timeout; end if; end $$";
+    run(&db, reset).await;
 
     // Control: a session of the superuser that is not careful runs it.
     let careless = cluster.connect("hers").await;

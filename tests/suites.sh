@@ -26,6 +26,16 @@ skip() { # SUITE WHAT COMMAND ERROR
   printf 'SKIPPED: %s: %s\n  tried: %s\n  error: %s\n' "$@"
 }
 
+# One test whose preparations failed: skipped where the machine cannot have what it needs, else it is a failure.
+cannot() { # SUITE WHAT COMMAND ERROR
+  if grep -qiE "unable to locate package|name resolution|could not resolve|NewConnectionError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|unreachable|timed out" <<<"$4"; then
+    skip "$@"
+  else
+    printf '%s\n' "$4"
+    check "$1" "$2: $3" false
+  fi
+}
+
 refuses() { ! "$@"; }
 
 test_suites() {
@@ -40,20 +50,39 @@ test_suites() {
   exec {OUTPUT}>&1
   trap finish EXIT
   for suite in "${wanted[@]}"; do run_suite "$suite"; done
-  RUNNING=
 }
 
+# In a process of its own, so that one that stops half-way is one failed test, and the others run.
 run_suite() { # SUITE[:FILTER]
-  local name=${1%%:*} filter=
+  local name=${1%%:*} filter= before
   [[ $1 == *:* ]] && filter=${1#*:}
-  RUNNING=$name
   say "test $1"
   [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
   record "$name" 0 0
-  "suite_$name" "$filter"
-  if [[ ${PASSED[$name]} == 0 && ${FAILED[$name]} == 0 && ${SKIPPED[$name]:-0} == 0 ]]; then
-    check "$name" "it ran nothing" false
-  fi
+  before=$(counts_of "$name")
+  echo "check $name 'it was ended' false" >"$TMP/left"
+  set +e
+  (
+    set -e
+    RUNNING=$name
+    trap 'leave_suite' EXIT
+    "suite_$name" "$filter"
+    RUNNING=
+  )
+  set -e
+  # shellcheck source=/dev/null
+  source "$TMP/left"
+  if [[ $(counts_of "$name") == "$before" ]]; then check "$name" "$1 ran nothing" false; fi
+}
+
+counts_of() { echo "${PASSED[$1]} ${FAILED[$1]} ${SKIPPED[$1]:-0}"; } # SUITE
+
+# What a suite leaves to those after it: its counts, what it has built, what is to be undone at the end.
+leave_suite() {
+  exec >&"$OUTPUT" # it may have stopped within a redirection
+  if [[ $RUNNING ]]; then check "$RUNNING" "it stopped half-way" false; fi
+  declare -p PASSED FAILED SKIPPED AT_END ${INSTALLED+INSTALLED} ${JOBS_FAULTS_PG_CONFIG+JOBS_FAULTS_PG_CONFIG} |
+    sed 's/^declare -/declare -g/; s/^declare -g-/declare -g /' >"$TMP/left"
 }
 
 # The table, and as the very last line the sum.
@@ -69,10 +98,8 @@ summary() {
   [[ $failed == 0 && $passed -gt 0 ]]
 }
 
-# Also when a suite stopped half-way, by an error of its own or by Ctrl-C: that is a failed test, and there is a sum.
+# Also after Ctrl-C.
 finish() {
-  exec >&"$OUTPUT" # it may have stopped within a redirection
-  if [[ $RUNNING ]]; then check "$RUNNING" "it stopped half-way" false; fi
   clean_up
   if summary; then exit 0; else exit 1; fi
 }
@@ -176,7 +203,7 @@ suite_pgtest() {
   data=$TMP/pgtest
   own_directory "$data"
   if is_root; then runas=(--runas postgres); fi
-  rm -f "$PG_TEST/lib/postgresql/$PG_MAJOR/lib/jobs.so"
+  forget_library "$PG_TEST"
   PATH=$STATE/bin:$PATH PGRX_HOME=$PGRX_HOME-pgtest \
     libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
 }

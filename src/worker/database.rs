@@ -52,6 +52,8 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
         ("statement_timeout", "0"),
         ("lock_timeout", "1s"),
         ("idle_in_transaction_session_timeout", "0"),
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        ("transaction_timeout", "0"),
         ("max_parallel_workers_per_gather", "0"),
     ] {
         process::set(name, value);

@@ -277,13 +277,15 @@ impl Slot {
         }
     }
 
-    /// What came in at the last moment goes to the launcher.
+    /// The launcher, which may not have started this worker, is to look at the database again: what came in at the last
+    /// moment is for the next one.
     fn leave(&self) {
-        self.worker.store(0, Ordering::SeqCst);
+        let own = own_latch();
+        let _ = self
+            .worker
+            .compare_exchange(own, 0, Ordering::SeqCst, Ordering::SeqCst);
         self.rests.store(false, Ordering::SeqCst);
-        if self.is_asked_for() {
-            set_latch(&SHARED.get().launcher);
-        }
+        set_latch(&SHARED.get().launcher);
     }
 
     /// Says that the worker needs no waking, because it comes back in a moment, or that it does

@@ -43,10 +43,9 @@ program_activerecord() {
   PROGRAM=(env "DATABASE_URL=$DATABASE_URL${POOLED:+?prepared_statements=false}" /usr/bin/ruby examples/ruby/example.rb)
 }
 
-# What cannot be installed is skipped.
 drivers_need() { # NAME TRIED COMMAND..
   local said
-  said=$("${@:3}" 2>&1) || { skip drivers "$1" "$2" "$(tail -n 3 <<<"$said")"; return 1; }
+  said=$("${@:3}" 2>&1) || { cannot drivers "$1" "$2" "$said"; return 1; }
 }
 
 # --- The test of them ---------------------------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ impl Cluster {
     }
 
     /// What `jobs.check()` finds in all databases, a row a line. Also asked when the cluster is dropped, so that every test
-    /// that leaves a running server ends with it. A database that cannot be looked at just then is passed over.
+    /// that leaves a running server ends with it. A database that lets nobody in just then, or is locked by the test, is passed over.
     pub fn violations(&self) -> String {
         let databases = self.ask(
             "postgres",
@@ -159,17 +159,27 @@ impl Cluster {
 
     fn ask(&self, database: &str, script: &str) -> String {
         let mut psql = self.bin("psql");
-        psql.args(["-X", "-q", "-A", "-t", "-d", database]);
-        psql.env("PGOPTIONS", "-c lock_timeout=5s -c statement_timeout=60s");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
+        psql.args(["-d", database]);
+        psql.env(
+            "PGOPTIONS",
+            "-c search_path=pg_catalog -c lock_timeout=5s -c statement_timeout=60s",
+        );
         psql.stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         let mut running = psql.spawn().expect("psql");
         let mut stdin = running.stdin.take().expect("a pipe");
         let _ = stdin.write_all(script.as_bytes()); // it may have ended already
         drop(stdin);
         let output = running.wait_with_output().expect("psql");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        // 3: a statement failed.
+        if output.status.code() == Some(3) && !error.contains("lock timeout") {
+            said += &error;
+        }
+        said
     }
 
     /// A connection to a database, as the superuser postgres.
