@@ -518,3 +518,37 @@ async fn waiting_runs_nothing_of_the_waiting_role() {
         "control"
     );
 }
+
+#[tokio::test]
+async fn rights_are_changed_by_several_at_the_same_time() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("rights").await;
+    let other = cluster.connect("rights").await;
+    run(&db, "create role one; create role two").await;
+    for (first, second) in [
+        (
+            "select jobs.grant_admin('one')",
+            "select jobs.grant_producer('two')",
+        ),
+        (
+            "select jobs.grant_viewer('two')",
+            "select jobs.revoke('one')",
+        ),
+        (
+            "select jobs.revoke('two')",
+            "select jobs.grant_worker('one')",
+        ),
+    ] {
+        run(&db, "begin").await;
+        run(&db, first).await;
+        let commit = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            // Neither is in the way of work.
+            run(&db, "select jobs.insert('k'); commit").await;
+        };
+        let (done, ()) = tokio::join!(other.batch_execute(second), commit);
+        assert_eq!(sqlstate(done), "00000", "{second} beside {first}");
+    }
+    let rights = "select count(*) from unnest(array['one', 'two']) r(name) where has_function_privilege(r.name, 'jobs.complete(bigint, bigint, jsonb)', 'execute')";
+    assert_eq!(number(&db, rights).await, 1);
+}

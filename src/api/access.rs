@@ -81,7 +81,9 @@ fn grant_admin(role: Option<&str>) {
 #[pg_extern(sql = false)]
 fn revoke(role: Option<&str>) {
     let run = || {
-        access::revoke(&known(role)?);
+        let role = known(role)?;
+        access::one_at_a_time();
+        access::revoke(&role);
         Ok(())
     };
     run().or_raise()
@@ -90,6 +92,7 @@ fn revoke(role: Option<&str>) {
 fn grant(role: Option<&str>, what: impl Fn(&Role)) {
     let run = || {
         let role = known(role)?;
+        access::one_at_a_time();
         access::grant_schema(&role);
         what(&role);
         Ok(())
