@@ -162,6 +162,9 @@ async fn many(postgres: Option<&Path>, fault: Option<&str>, stop_at_first: bool)
             builder = builder.set("jobs.fault", fault);
         }
         let cluster = builder.start();
+        if fault.is_some_and(|fault| !fault.is_empty()) {
+            cluster.allow_violations(); // it finds the faults as well
+        }
         for number in 0..GROUPS {
             let clients = clients(&cluster, number).await;
             groups.push((parity, clients));
