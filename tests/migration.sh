@@ -378,15 +378,15 @@ migration_undo_beside_done() {
   refuses moves pgmq undo 5 -v source=pgmq.q_mail 2>/dev/null && wait "$worker" &&
     is_answer pgmq "select count(*) from jobs.jobs where state = 'completed'" <<<1 &&
     is_answer pgmq "select count(*) from pgmq.q_mail" <<<0 &&
-    # It waits again for the next test.
+    # It waits again for the next test, behind the others.
     migration_psql pgmq -c "select jobs.retry(id) from jobs.jobs where state = 'completed'" >/dev/null
 }
 
 # What a new worker has taken is its own.
 migration_undo_beside_worker() {
-  is_answer pgmq "select args->>'n' from jobs.fetch('mail')" <<<1 && moves pgmq undo 4 -v source=pgmq.q_mail &&
-    is_answer pgmq "select args->>'n', state from jobs.jobs where meta ? 'moved_from'" <<<"1|running" &&
-    is_answer pgmq "select count(*), count(*) filter (where message->>'n' = '1') from pgmq.q_mail" <<<"4|0"
+  is_answer pgmq "select args->>'n' from jobs.fetch('mail')" <<<2 && moves pgmq undo 4 -v source=pgmq.q_mail &&
+    is_answer pgmq "select args->>'n', state from jobs.jobs where meta ? 'moved_from'" <<<"2|running" &&
+    is_answer pgmq "select count(*), count(*) filter (where message->>'n' = '2') from pgmq.q_mail" <<<"4|0"
 }
 
 # --- Faktory: no server can be had, its jobs are JSON ------------------------------------------------------------------------
