@@ -27,6 +27,8 @@ const YIELD: Duration = Duration::from_secs(1);
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
 /// When something is due next is not looked for more often, however much work is made.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Nor more rarely than this, however long a look takes: it may have been the machine that was slow for a moment.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// The same after it failed: somebody is not done with notifying.
 const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 
@@ -301,7 +303,8 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
         },
     };
     slot.set_next_due(next);
-    Ok(Instant::now() + (begun.elapsed() * ONE_PART_IN).max(LOOK_EVERY))
+    let pause = begun.elapsed() * ONE_PART_IN;
+    Ok(Instant::now() + pause.clamp(LOOK_EVERY, LOOK_AT_LEAST_EVERY))
 }
 
 /// In a second.
