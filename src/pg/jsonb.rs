@@ -367,13 +367,16 @@ mod tests {
     use super::Jsonb;
 
     fn stored(text: &str) -> Jsonb {
-        Jsonb::from_datum(
-            Spi::get_one_with_args::<pgrx::datum::AnyElement>("SELECT $1::jsonb", &[text.into()])
-                .ok()
-                .flatten()
-                .map(|element| element.datum())
-                .expect("valid JSON"),
-        )
+        let text = std::ffi::CString::new(text).expect("no zero byte");
+        // SAFETY: the input function of jsonb; what it returns lives as long as the call.
+        Jsonb::from_datum(unsafe {
+            pg_sys::OidInputFunctionCall(
+                pg_sys::Oid::from(pg_sys::F_JSONB_IN),
+                text.as_ptr().cast_mut(),
+                pg_sys::JSONBOID,
+                -1,
+            )
+        })
     }
 
     fn canonical(events: &mut impl Events, paths: Option<&Paths>) -> String {
