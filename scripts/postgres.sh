@@ -63,7 +63,7 @@ build_postgres() { # MAJOR
   done
   [[ -d $work/source ]] || die "no suite of ${SUITES_OF[$major]} has Postgres $major"
   if [[ $major == "$ASSERTED_MAJOR" ]]; then options+=(--enable-cassert --enable-debug CFLAGS=-O1); fi
-  rm -rf "$prefix" "$prefix.new"
+  rm -rf "$prefix"
   (
     cd "$work/source"
     # What is installed here is moved, and so finds its own libpq from where its programs are.

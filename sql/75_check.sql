@@ -6,10 +6,10 @@ RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $check$
   WITH place AS (
-    SELECT r.job_id, r.queue, r.priority FROM jobs.ready r
-    UNION ALL SELECT s.job_id, s.queue, NULL FROM jobs.scheduled s
-    UNION ALL SELECT r.job_id, NULL, NULL FROM jobs.running r
-    UNION ALL SELECT f.job_id, NULL, NULL FROM jobs.finished f
+    SELECT r.job_id FROM jobs.ready r
+    UNION ALL SELECT s.job_id FROM jobs.scheduled s
+    UNION ALL SELECT r.job_id FROM jobs.running r
+    UNION ALL SELECT f.job_id FROM jobs.finished f
   ), waiting AS (
     SELECT r.job_id, r.queue, r.priority, r.expires_at, r.attempt FROM jobs.ready r
     UNION ALL SELECT s.job_id, s.queue, NULL, s.expires_at, s.attempt FROM jobs.scheduled s
