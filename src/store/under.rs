@@ -5,7 +5,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 
-use super::claims::HolderJob;
+use super::claims::{HolderJob, key_is};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
 use crate::pg::table::{self, Key as By, Name, Row, Seen, Shape, Table};
 
@@ -19,11 +19,10 @@ pub type Listed = (i64, Option<HolderJob>);
 /// more to it, use a statement. All of one moment. Takes no lock.
 pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
-    let key = key.0.as_slice().into_datum().expect("keys are not null");
     table::make_visible();
     let seen = Seen::now();
     let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
-    scan.find(&[By::bytes(1, key)]);
+    scan.find(&[key_is(key)]);
     let Some(found) = scan.next() else {
         return Ok(None);
     };
@@ -41,7 +40,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
         .find(
             &shapes::UNIQUE_RETURN,
             &shapes::UNIQUE_RETURN.key,
-            &[By::bytes(1, key)],
+            &[key_is(key)],
             |_, _| (),
         )?
         .is_some()
@@ -50,6 +49,20 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     }
     let jobs = ids.into_iter().map(|id| Ok((id, look.job(id)?)));
     jobs.collect::<Result<_, ()>>().map(Some)
+}
+
+/// Those of some keys that have a claim; `None`: use a statement. All of one moment. Takes no lock.
+pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
+    let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key)?;
+    table::make_visible();
+    let seen = Seen::now();
+    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
+    let mut has_claim = |key: &Key| {
+        pgrx::check_for_interrupts!();
+        scan.find(&[key_is(*key)]);
+        scan.next().is_some()
+    };
+    Some(keys.iter().copied().filter(|key| has_claim(key)).collect())
 }
 
 /// A look at one moment.
