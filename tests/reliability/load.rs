@@ -51,7 +51,8 @@ impl Shared {
 /// Load on a cluster, until [`Load::end`].
 pub struct Load {
     shared: Arc<Shared>,
-    tasks: Vec<JoinHandle<()>>,
+    producers: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
 }
 
 impl Load {
@@ -86,14 +87,17 @@ impl Load {
             journal: Mutex::default(),
             latest: Mutex::default(),
         });
-        let mut tasks = Vec::new();
-        for _ in 0..producers {
-            tasks.push(tokio::spawn(produce(shared.clone(), StdRng::from_rng(rng))));
+        let producers = (0..producers)
+            .map(|_| tokio::spawn(produce(shared.clone(), StdRng::from_rng(rng))))
+            .collect();
+        let workers = (0..workers)
+            .map(|_| tokio::spawn(work(shared.clone(), StdRng::from_rng(rng))))
+            .collect();
+        Load {
+            shared,
+            producers,
+            workers,
         }
-        for _ in 0..workers {
-            tasks.push(tokio::spawn(work(shared.clone(), StdRng::from_rng(rng))));
-        }
-        Load { shared, tasks }
     }
 
     /// Lets the clients connect to another server from now on.
@@ -117,23 +121,28 @@ impl Load {
     }
 
     /// Stops the producers, waits until the workers have nothing left, stops them, and compares.
-    pub async fn end(mut self, db: &Client, pruning: Pruning) -> Ended {
+    pub async fn end(self, db: &Client, pruning: Pruning) -> Ended {
         self.shared.produce.store(false, Ordering::Relaxed);
+        over(self.producers).await; // what one of them has yet to commit is work as well
         let left = "select count(*) from jobs.jobs where state not in ('completed', 'cancelled', 'discarded')";
         poll_until("everything is done", DRAINED, async || {
             db.query_one(left, &[]).await.unwrap().get::<_, i64>(0) == 0
         })
         .await;
         self.shared.work.store(false, Ordering::Relaxed);
-        for task in self.tasks.drain(..) {
-            task.await.expect("a client of the load");
-        }
+        over(self.workers).await;
         let journal = std::mem::take(&mut *self.shared.journal.lock().unwrap());
         let differences = differences(db, &journal, pruning).await;
         Ended {
             journal,
             differences,
         }
+    }
+}
+
+async fn over(clients: Vec<JoinHandle<()>>) {
+    for client in clients {
+        client.await.expect("a client of the load");
     }
 }
 
