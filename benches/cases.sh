@@ -223,10 +223,9 @@ held() { # NAME TITLE AIM SCRIPT [SECONDS]
   pgbench -n -M prepared -c 8 -j 2 -T "$seconds" -P 10 -f "$4" 2>&1 >/dev/null |
     awk '/^progress:/ { print $2, $4 * 10 }' >"$RESULTS/series.$1"
   [[ ${FREE:-} ]] || release_snapshot
-  awk -v OFS='\t' -v title="$2" -v aim="$3" '
-    { v[NR] = $2 }
-    END { last = NR > 3 ? (v[NR] + v[NR - 1] + v[NR - 2]) / 3 : v[NR]
-          print title, aim, sprintf("%.3f", last / v[1]), "one run", sprintf("%.0f jobs/s at the end against %.0f in the first 10 s", last, v[1]) }' "$RESULTS/series.$1" | keep
+  # At the end: the median of the last minute. A single interval may have a checkpoint to wait for.
+  awk 'NR == 1 { first = $2 } { v[NR] = $2 } END { for (n = NR > 6 ? NR - 5 : NR; n <= NR; n++) print v[n], first }' "$RESULTS/series.$1" |
+    ratio "$2" "$3" "jobs/s at the end"
 }
 
 case_held() {
