@@ -2,9 +2,10 @@
 
 CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake prune one_key held held_retries backlog peers memory)
 
-UNIQUE_OURS="select id from jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}');"
+UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
+UNIQUE_OURS="select id from $UNIQUE_CALL;"
 # As cheap as a call can be: without the scan that FROM sets up for a function.
-UNIQUE_OURS_ID="select (jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')).id;"
+UNIQUE_OURS_ID="select ($UNIQUE_CALL).id;"
 UNIQUE_R1="insert into r1 (kind, args, unique_key)
 select 'bench', args, sha256(convert_to('bench' || args::text, 'UTF8'))
   from (select jsonb_build_object('user_id', :n::bigint, 'template', 'welcome') as args) as new

@@ -366,19 +366,6 @@ mod tests {
 
     use super::Jsonb;
 
-    fn stored(text: &str) -> Jsonb {
-        let text = std::ffi::CString::new(text).expect("no zero byte");
-        // SAFETY: the input function of jsonb; what it returns lives as long as the call.
-        Jsonb::from_datum(unsafe {
-            pg_sys::OidInputFunctionCall(
-                pg_sys::Oid::from(pg_sys::F_JSONB_IN),
-                text.as_ptr().cast_mut(),
-                pg_sys::JSONBOID,
-                -1,
-            )
-        })
-    }
-
     fn canonical(events: &mut impl Events, paths: Option<&Paths>) -> String {
         let mut out = Writer::new();
         write(events, paths, &mut out).expect("canonical");
@@ -463,7 +450,7 @@ mod tests {
         let paths = Paths::parse(&["a".into(), "b.c".into(), "d.a.b".into()]).expect("paths");
         TestRunner::new(Config::with_cases(500))
             .run(&any_json(), |value| {
-                let in_place = stored(&value.to_string());
+                let in_place = Jsonb::from_text(&value.to_string());
                 prop_assert_eq!(
                     canonical(&mut in_place.events(), None),
                     canonical(&mut Listed::of(&value), None)

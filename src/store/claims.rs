@@ -251,10 +251,9 @@ pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
         _ => {
             // Most keys of a batch are new, mostly: what a statement does for each is not done for them.
             let claimed = (!fault::reads_outer_snapshot()).then(|| under::claimed(keys));
-            match claimed.flatten() {
-                Some(claimed) if claimed.is_empty() => BTreeMap::new(),
-                Some(claimed) => look_by(&LOOK_MANY, &claimed),
-                None => look_by(&LOOK_MANY, keys),
+            match claimed.flatten().as_deref().unwrap_or(keys) {
+                [] => BTreeMap::new(),
+                keys => look_by(&LOOK_MANY, keys),
             }
         }
     }
