@@ -362,12 +362,15 @@ struct Worker {
     client: Client,
     rng: StdRng,
     slow: bool,
+    /// Cuts this worker's connection while it completes its third batch: who cuts, and the process that ends.
+    cut: Option<(Client, i32)>,
     work: Work,
 }
 
 impl Worker {
     /// Works until the queue is drained; `false` if its connection was cut.
     async fn run(&mut self, drained: &AtomicBool) -> bool {
+        let mut batches = 0;
         while !drained.load(Ordering::Relaxed) {
             let lease = if self.slow { "100 ms" } else { "30 s" };
             let count = self.rng.random_range(1..=20);
@@ -394,6 +397,19 @@ impl Worker {
             if jobs.is_empty() {
                 sleep(Duration::from_millis(20)).await;
                 continue;
+            }
+            batches += 1;
+            if let Some((by, pid)) = self.cut.take_if(|_| batches == 3) {
+                let soon =
+                    Duration::from_micros(self.rng.random_range(0..2000) * jobs.len() as u64);
+                let cut = async {
+                    sleep(soon).await;
+                    let cut = "select pg_terminate_backend($1, 5000)";
+                    by.query_one(cut, &[&pid]).await.unwrap().get(0)
+                };
+                let (_, ended): (bool, bool) = tokio::join!(self.complete_each(&jobs), cut);
+                assert!(ended, "the connection is not cut");
+                return false;
             }
             if self.slow && self.rng.random_bool(0.3) {
                 sleep(Duration::from_millis(1500)).await;
@@ -492,15 +508,17 @@ async fn every_job_is_completed_once_by_its_last_worker() {
     let mut seeds = rng();
     let drained = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
-    let mut pids: Vec<i32> = Vec::new();
     for number in 0..WORKERS {
         let client = cluster.connect("work").await;
         let pid = client.query_one("select pg_backend_pid()", &[]).await;
-        pids.push(pid.unwrap().get(0));
         let mut worker = Worker {
             client,
             rng: StdRng::seed_from_u64(seeds.random()),
             slow: number < 2,
+            cut: match number {
+                0 => Some((cluster.connect("work").await, pid.unwrap().get(0))),
+                _ => None,
+            },
             work: Work::default(),
         };
         let drained = drained.clone();
@@ -508,13 +526,6 @@ async fn every_job_is_completed_once_by_its_last_worker() {
             async move { (worker.run(&drained).await, worker) },
         ));
     }
-    // One of the slow ones is cut off while it has jobs.
-    poll_until("the victim has jobs", Duration::from_secs(20), || async {
-        let cut = "select pg_terminate_backend($1, 5000) where exists (select from pg_stat_activity
-                     where pid = $1 and query like '%jobs.complete%') and (select count(*) from jobs.jobs where state = 'completed') > 200";
-        !db.query(cut, &[&pids[0]]).await.unwrap().is_empty()
-    })
-    .await;
     poll_until("the queue is drained", Duration::from_secs(90), || async {
         let left = "select count(*) from jobs.jobs where state <> 'completed'";
         db.query_one(left, &[]).await.unwrap().get::<_, i64>(0) == 0
