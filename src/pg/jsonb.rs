@@ -272,27 +272,21 @@ fn scalar<'a>(value: &pg_sys::JsonbValue) -> Event<'a> {
     }
 }
 
-/// A string of the document as UTF-8; borrowed from it in a UTF-8 database.
+/// A string of the document. The extension is in UTF-8 databases only.
 fn text<'a>(value: &pg_sys::JsonbValue) -> Cow<'a, str> {
     // SAFETY: the caller has a string; its bytes live as long as the document.
-    unsafe {
+    let bytes = unsafe {
         let string = value.val.string;
-        let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
-        let converted = pg_sys::pg_server_to_any(string.val, string.len, utf8);
-        let bytes = if converted == string.val {
-            std::slice::from_raw_parts(string.val.cast(), string.len as usize)
-        } else {
-            CStr::from_ptr(converted).to_bytes()
-        };
-        // A SQL_ASCII database may hold any bytes; replacing them would make two values one.
-        Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_else(|_| {
-            Error::invalid(
-                "a string in the JSON is not valid UTF-8",
-                "Strings must be valid UTF-8.",
-            )
-            .raise()
-        }))
-    }
+        std::slice::from_raw_parts(string.val.cast(), string.len as usize)
+    };
+    // Postgres checks what comes in, but not what a function in C makes.
+    Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_else(|_| {
+        Error::invalid(
+            "a string in the JSON is not valid UTF-8",
+            "Strings must be valid UTF-8.",
+        )
+        .raise()
+    }))
 }
 
 /// An event without its borrow, to build a tree from.

@@ -179,13 +179,10 @@ impl Table {
             let lock = pg_sys::RowExclusiveLock as i32;
             let mut table = Table::open_alone(shape, lock)?;
             let list = pg_sys::RelationGetIndexList(table.relation);
-            for n in 0..pg_sys::list_length(list) {
+            for oid in oids(list) {
                 // A lock of its own: there are commands that lock an index alone and move its file.
-                let index = pg_sys::index_open(pg_sys::list_nth_oid(list, n), lock);
-                let has = |attribute: u32| {
-                    let row = (*index).rd_indextuple;
-                    !pg_sys::heap_attisnull(row, attribute as i32, std::ptr::null_mut())
-                };
+                let index = pg_sys::index_open(oid, lock);
+                let has = |attribute: u32| !is_null((*index).rd_indextuple, attribute);
                 let form = &*(*index).rd_index;
                 let is_plain = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
                     && form.indisready
@@ -680,6 +677,28 @@ impl Index {
     }
 }
 
+/// The object ids of a list. Read in place, as the next one: a call into Postgres takes longer than what it would do.
+unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> {
+    let count = if list.is_null() {
+        0
+    } else {
+        unsafe { (*list).length }
+    };
+    // SAFETY: the list has that many cells, of object ids.
+    (0..count as usize).map(move |n| unsafe { (*(*list).elements.add(n)).oid_value })
+}
+
+/// Whether a column (from 1) of a catalogue's row is null.
+unsafe fn is_null(row: pg_sys::HeapTuple, column: u32) -> bool {
+    // SAFETY: a row that has nulls has a bit for each column, and it is set where there is a value.
+    unsafe {
+        let header = &*(*row).t_data;
+        let bit = column as usize - 1;
+        u32::from(header.t_infomask) & pg_sys::HEAP_HASNULL != 0
+            && *header.t_bits.as_ptr().add(bit / 8) & 1 << (bit % 8) == 0
+    }
+}
+
 /// What to do about a row like another one in a unique index.
 #[derive(Clone, Copy)]
 enum Duplicates {
@@ -982,10 +1001,15 @@ pub struct Row {
 impl Row {
     /// A column (from 1).
     pub fn datum(&self, column: i32) -> Value {
-        let mut is_null = false;
         // SAFETY: the callers know the table's columns.
-        let datum = unsafe { pg_sys::slot_getattr(self.slot, column, &mut is_null) };
-        (!is_null).then_some(datum)
+        unsafe {
+            let slot = &*self.slot;
+            if i32::from(slot.tts_nvalid) < column {
+                pg_sys::slot_getsomeattrs_int(self.slot, column);
+            }
+            let n = column as usize - 1;
+            (!*slot.tts_isnull.add(n)).then_some(*slot.tts_values.add(n))
+        }
     }
 
     /// A column that is a bigint or a timestamptz.
