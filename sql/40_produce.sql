@@ -1,5 +1,7 @@
 -- Sections 2 and 3 of the contract: insert jobs, keep them unique. Rust: src/api/insert.rs, src/api/unique.rs
 
+-- It works with its owner's rights, as the others do, but switches by itself (src/pg/role.rs): SECURITY DEFINER needs a
+-- search_path of its own, and to set and restore that is a twentieth of an insert.
 CREATE FUNCTION jobs.insert(
   kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
   priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
@@ -7,7 +9,7 @@ CREATE FUNCTION jobs.insert(
   expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false,
   OUT id bigint, OUT state jobs.state, OUT unique_skipped_as_duplicate boolean, OUT replaced_id bigint,
   OUT queue text, OUT created_at timestamptz, OUT scheduled_at timestamptz)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'insert_wrapper';
 COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
 $$Inserts one job; part of the caller's transaction.

@@ -13,6 +13,7 @@ use crate::options::{Checked, Options};
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::role::{as_definer, called};
 use crate::pg::time;
 use crate::store::insert::NewJob;
 use crate::unique::{self, Candidate, Outcome};
@@ -35,6 +36,7 @@ fn insert(
     retry: Option<Jsonb>,
     expires_at: Option<TimestampWithTimeZone>,
     pending: Option<bool>,
+    fcinfo: pg_sys::FunctionCallInfo,
 ) -> Record {
     let run = || {
         check::writable()?;
@@ -59,7 +61,7 @@ fn insert(
         wake::at_commit();
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
-    run().or_raise()
+    as_definer(called(fcinfo), run).or_raise()
 }
 
 /// Inserts an array of jobs, each with its own options. See the COMMENT in sql/40_produce.sql.

@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use super::check;
 use crate::config;
 use crate::error::{Error, OrRaise, Result};
-use crate::pg::role::{as_role, owner_of};
+use crate::pg::role::{as_role, called, owner_of};
 use crate::pg::{procedure, time};
 use crate::store::limits;
 use crate::store::wait::{self, Look};
@@ -45,7 +45,7 @@ fn wait(
         if !procedure::may_end_transaction(fcinfo) {
             return Err(Error::in_transaction("jobs.wait"));
         }
-        let owner = owner_of(procedure::called(fcinfo)).expect("what is called is there");
+        let owner = owner_of(called(fcinfo)).expect("what is called is there");
         let now = time::now();
         let timeout = time::add(now, timeout).saturating_sub(now);
         procedure::run(|| {

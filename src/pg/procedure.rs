@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pgrx::pg_sys::{self, FunctionCallInfo, Oid};
+use pgrx::pg_sys::{self, FunctionCallInfo};
 
 /// Whether a procedure was called where it may end the transaction without ending anything
 /// of its caller: as a statement of its own, or by another procedure that may do so and has
@@ -18,12 +18,6 @@ pub fn may_end_transaction(call: FunctionCallInfo) -> bool {
             && pg_sys::MyXactFlags & pg_sys::XACT_FLAGS_PIPELINING as i32 == 0
             && pg_sys::GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
     }
-}
-
-/// The procedure that is being called.
-pub fn called(call: FunctionCallInfo) -> Oid {
-    // SAFETY: set by whoever calls.
-    unsafe { (*(*call).flinfo).fn_oid }
 }
 
 /// Runs a procedure's body, which may call [`next_transaction`].

@@ -4,7 +4,7 @@
 //! the outer statement's snapshot (a look after a lock would miss what the lock
 //! waited for), and it gives every transaction an id, so that a mere duplicate would
 //! write a commit record. Here every statement sees a fresh snapshot under READ
-//! COMMITTED, and reading stays reading.
+//! COMMITTED, and reading stays reading. And none runs with a caller's search_path.
 
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -17,6 +17,7 @@ use pgrx::{FromDatum, IntoDatum};
 use crate::fault;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::path;
 use crate::pg::time;
 
 /// A parameter; `None` is null.
@@ -97,7 +98,7 @@ impl Plan {
         let _pins = PlannerPins::set();
         // SAFETY: the SPI protocol; an error unwinds through here and Postgres
         // cleans up the connection when it rolls back.
-        unsafe {
+        path::pinned(|| unsafe {
             pg_sys::SPI_connect();
             let code = pg_sys::SPI_execute_plan(
                 self.prepared(),
@@ -113,7 +114,7 @@ impl Plan {
             });
             pg_sys::SPI_finish();
             answer
-        }
+        })
     }
 
     /// Runs the statement for its effect; how many rows it touched or returned.
@@ -334,6 +335,23 @@ mod tests {
             Spi::get_one::<String>("SHOW plan_cache_mode"),
             Ok(Some("auto".into()))
         );
+    }
+
+    #[pg_test]
+    fn no_statement_runs_with_a_callers_search_path() {
+        static SHOW: Plan = Plan::new("SELECT current_setting('search_path')", &[]);
+        static FAIL: Plan = Plan::new("SELECT 1 / length($1)", &[pg_sys::TEXTOID]);
+        let callers = || Spi::get_one::<String>("SHOW search_path").expect("path");
+        Spi::run("SET search_path = evil, pg_catalog").expect("set");
+        for _ in 0..2 {
+            assert_eq!(
+                SHOW.run(&[], |rows| rows.text(0, 1)).as_deref(),
+                Some("pg_catalog, pg_temp")
+            );
+            assert_eq!(callers().as_deref(), Some("evil, pg_catalog"));
+        }
+        assert!(subxact::attempt(|| FAIL.execute(&[text("")])).is_err());
+        assert_eq!(callers().as_deref(), Some("evil, pg_catalog"));
     }
 
     #[pg_test]

@@ -77,6 +77,19 @@ begin
   end loop;
   step := 'end'; answer := jobs.unschedule('p'); return next;
   step := 'key'; answer := jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'); return next;
+  -- What a single insert runs statements for: it has no path of its own, they have.
+  for n in 1 .. 2 loop
+    select * into i from jobs.insert('r', '{"n": 1}', '{"by_args": true, "on_conflict": "replace"}', 'r');
+    step := 'replace'; answer := pg_catalog.concat_ws(' ', i.state, i.unique_skipped_as_duplicate, i.replaced_id is not null); return next;
+  end loop;
+  for n in 1 .. 2 loop
+    select * into i from jobs.insert('u', pg_catalog.to_jsonb(n), '{"by_kind": true, "on_conflict": {"update": {"available": ["args"]}}}', 'u');
+    step := 'update'; answer := pg_catalog.concat_ws(' ', i.state, i.unique_skipped_as_duplicate); return next;
+  end loop;
+  for n in 1 .. 2 loop
+    select * into i from jobs.insert('w', unique_opts => '{"by_kind": true, "wait": false, "by_state": ["completed"]}', queue => 'w');
+    step := 'do not wait'; answer := pg_catalog.concat_ws(' ', i.state, i.unique_skipped_as_duplicate); return next;
+  end loop;
 end $$;
 -- As a caller with a clean path sees it.
 create temp table clean as select row_number() over () as n, step, answer from pg_temp.life();
