@@ -45,7 +45,7 @@ fn wait(
         if !procedure::may_end_transaction(fcinfo) {
             return Err(Error::in_transaction("jobs.wait"));
         }
-        let owner = owner_of(called(fcinfo)).expect("what is called is there");
+        let owner = owner_of(called(fcinfo));
         let now = time::now();
         let timeout = time::add(now, timeout).saturating_sub(now);
         procedure::run(|| {

@@ -10,6 +10,7 @@ use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use pgrx::pgrx_sql_entity_graph::metadata::{
     ReturnsError, ReturnsRef, SqlMappingRef, SqlTranslatable, TypeOrigin,
 };
+use smallvec::SmallVec;
 
 use super::table::label_of;
 use super::versions;
@@ -77,6 +78,10 @@ impl StateType {
     }
 }
 
+/// Most rows are not wider.
+type Values = SmallVec<[Datum; 16]>;
+type Nulls = SmallVec<[bool; 16]>;
+
 /// Builds tuples of the declared row type.
 struct Builder {
     desc: pg_sys::TupleDesc,
@@ -133,9 +138,12 @@ impl Builder {
     }
 
     fn tuple(&mut self, cells: Vec<Cell>) -> pg_sys::HeapTuple {
-        let cells: Vec<Option<Datum>> = cells.into_iter().map(|c| self.cell(c)).collect();
-        let mut values: Vec<Datum> = cells.iter().map(|c| c.unwrap_or(Datum::null())).collect();
-        let mut nulls: Vec<bool> = cells.iter().map(Option::is_none).collect();
+        let (mut values, mut nulls) = (Values::new(), Nulls::new());
+        for cell in cells {
+            let value = self.cell(cell);
+            values.push(value.unwrap_or(Datum::null()));
+            nulls.push(value.is_none());
+        }
         // SAFETY: the callers give a cell a column, in the column's type.
         unsafe {
             assert_eq!(values.len(), (*self.desc).natts as usize);
@@ -165,37 +173,38 @@ pub struct Record(pub Vec<Cell>);
 unsafe impl BoxRet for Record {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         unsafe {
-            let desc = result_desc(fcinfo.as_mut_ptr());
-            let tuple = Builder::new(desc).tuple(self.0);
+            let call = fcinfo.as_mut_ptr();
+            let function = (*(*call).flinfo).fn_oid;
+            let tuple = BUILDERS.with_borrow_mut(|known| {
+                let builder = known
+                    .entry(function)
+                    .or_insert_with(|| Builder::new(result_desc(call)));
+                builder.tuple(self.0)
+            });
             fcinfo.return_raw_datum(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
         }
     }
 }
 
 thread_local! {
-    /// The row types of functions: finding one out takes as long as an insertion into an index. That of a function
-    /// never changes as long as it has its object id.
-    static ROW_TYPES: RefCell<HashMap<Oid, pg_sys::TupleDesc>> = RefCell::new(HashMap::new());
+    /// What builds the rows of functions: finding out a row type takes as long as an insertion into an index. That of a
+    /// function never changes as long as it has its object id, nor do the labels of a state.
+    static BUILDERS: RefCell<HashMap<Oid, Builder>> = RefCell::new(HashMap::new());
 }
 
-/// The row type of the function that was called, as this session remembers it.
+/// The row type of the function that was called, to be kept.
 unsafe fn result_desc(fcinfo: FunctionCallInfo) -> pg_sys::TupleDesc {
     unsafe {
-        let function = (*(*fcinfo).flinfo).fn_oid;
-        if let Some(known) = ROW_TYPES.with_borrow(|types| types.get(&function).copied()) {
-            return known;
-        }
         let mut desc: pg_sys::TupleDesc = std::ptr::null_mut();
         let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut desc);
         assert!(class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE);
         let before = pg_sys::MemoryContextSwitchTo(pg_sys::CacheMemoryContext);
         let kept = pg_sys::CreateTupleDescCopy(desc);
         pg_sys::MemoryContextSwitchTo(before);
-        let kept = pg_sys::BlessTupleDesc(kept);
-        ROW_TYPES.with_borrow_mut(|types| types.insert(function, kept));
-        kept
+        pg_sys::BlessTupleDesc(kept)
     }
 }
+
 /// The answer of a set-returning function, collected row by row.
 pub struct Rows {
     store: *mut pg_sys::Tuplestorestate,

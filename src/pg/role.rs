@@ -1,6 +1,7 @@
 //! Acting as somebody else for a while.
 
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+use pgrx::prelude::*;
 
 use super::path;
 
@@ -8,17 +9,21 @@ use super::path;
 /// to the tables must not run as superuser, and no operator in a caller's schema may run at all.
 pub fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
     let restricted = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION;
-    switched(role, restricted, || path::pinned(work))
+    switched(role, restricted, || {
+        // SAFETY: begun and ended within one transaction.
+        let nesting = unsafe { pg_sys::NewGUCNestLevel() };
+        let done = path::pinned(work);
+        // What it has set is as it was, too.
+        unsafe { pg_sys::AtEOXact_GUC(false, nesting) };
+        done
+    })
 }
 
 /// Runs `work` with the rights of the owner of the function that is called, as SECURITY DEFINER would, but without setting a
 /// search_path, which takes a twentieth of an insert: what runs as a statement gets one from [`crate::store::spi`].
 pub fn as_definer<T>(function: Oid, work: impl FnOnce() -> T) -> T {
-    match owner_of(function) {
-        Some(owner) => switched(owner, pg_sys::SECURITY_LOCAL_USERID_CHANGE, work),
-        // Dropped meanwhile, with all that it would work on.
-        None => work(),
-    }
+    let owner = owner_of(function);
+    switched(owner, pg_sys::SECURITY_LOCAL_USERID_CHANGE, work)
 }
 
 /// An abort switches back by itself.
@@ -40,8 +45,8 @@ pub fn called(call: FunctionCallInfo) -> Oid {
     unsafe { (*(*call).flinfo).fn_oid }
 }
 
-/// The owner of a function or procedure; `None` if it is gone.
-pub fn owner_of(function: Oid) -> Option<Oid> {
+/// The owner of the function or procedure that was called. An error if it has been dropped meanwhile.
+pub fn owner_of(function: Oid) -> Oid {
     // SAFETY: a catalog look-up with the type that the cache has; the row is read while it is held.
     unsafe {
         let row = pg_sys::SearchSysCache1(
@@ -49,10 +54,14 @@ pub fn owner_of(function: Oid) -> Option<Oid> {
             Datum::from(function),
         );
         if row.is_null() {
-            return None;
+            ereport!(
+                ERROR,
+                PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
+                "the function that was called has been dropped"
+            );
         }
         let owner = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>()).proowner;
         pg_sys::ReleaseSysCache(row);
-        Some(owner)
+        owner
     }
 }

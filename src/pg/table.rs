@@ -15,6 +15,7 @@ use pgrx::pg_sys::{self, Datum, Oid, Relation, SysCacheIdentifier};
 use pgrx::prelude::*;
 use pgrx::{FromDatum, direct_function_call};
 use pgrx::{PgSqlErrorCode, ereport};
+use smallvec::SmallVec;
 
 use super::versions;
 
@@ -52,7 +53,7 @@ type Holds = fn(&Row) -> bool;
 /// A table that is open until the end of the call; its lock is kept until the end of the transaction.
 pub struct Table {
     relation: Relation,
-    indexes: Vec<Index>,
+    indexes: SmallVec<[Index; 4]>,
     /// rows may be deleted, as far as publications are concerned
     may_delete: Cell<bool>,
 }
@@ -243,7 +244,7 @@ impl Table {
             }
             let table = Table {
                 relation,
-                indexes: Vec::new(),
+                indexes: SmallVec::new(),
                 may_delete: Cell::new(false),
             };
             table.is_as_made(shape).then_some(table)
@@ -310,7 +311,8 @@ impl Table {
         }
         // SAFETY: the rows are of this table; the slots live until the end.
         unsafe {
-            let mut slots: Vec<_> = (0..rows.len().min(AT_ONCE)).map(|_| self.slot()).collect();
+            let count = rows.len().min(AT_ONCE);
+            let mut slots: SmallVec<[_; 1]> = (0..count).map(|_| self.slot()).collect();
             let command = pg_sys::GetCurrentCommandId(true);
             let bulk = std::ptr::null_mut();
             for rows in rows.chunks(AT_ONCE) {
@@ -1003,12 +1005,11 @@ impl Row {
     pub fn datum(&self, column: i32) -> Value {
         // SAFETY: the callers know the table's columns.
         unsafe {
-            let slot = &*self.slot;
-            if i32::from(slot.tts_nvalid) < column {
-                pg_sys::slot_getsomeattrs_int(self.slot, column);
+            let (slot, n) = (self.slot, column as usize - 1);
+            if i32::from((*slot).tts_nvalid) < column {
+                pg_sys::slot_getsomeattrs_int(slot, column);
             }
-            let n = column as usize - 1;
-            (!*slot.tts_isnull.add(n)).then_some(*slot.tts_values.add(n))
+            (!*(*slot).tts_isnull.add(n)).then_some(*(*slot).tts_values.add(n))
         }
     }
 

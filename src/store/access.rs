@@ -8,6 +8,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
+use crate::pg::path;
 use crate::pg::role::as_role;
 
 /// A role, and its name as it stands in statements.
@@ -108,12 +109,12 @@ fn list(plan: &Plan, args: &[Arg]) -> Vec<String> {
 fn execute(statement: &str) {
     let statement = CString::new(statement).expect("names have no zero byte");
     // SAFETY: the SPI protocol; an error unwinds through here and Postgres cleans up.
-    unsafe {
+    path::pinned(|| unsafe {
         pg_sys::SPI_connect();
         let code = pg_sys::SPI_execute(statement.as_ptr(), false, 0);
         assert!(code >= 0, "{statement:?} failed: {code}");
         pg_sys::SPI_finish();
-    }
+    });
 }
 
 static ROLE: Plan = Plan::new(

@@ -7,6 +7,7 @@ use jobs_core::policy::Hold;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
+use smallvec::SmallVec;
 
 use super::claims::{self, Listed};
 use super::lanes;
@@ -15,7 +16,7 @@ use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::table::{self, Table};
+use crate::pg::table::{self, NewRow, Table};
 use crate::pg::time;
 
 /// A validated job, all defaults filled in.
@@ -158,6 +159,8 @@ struct Direct {
     scheduled: Option<Table>,
 }
 
+type New = SmallVec<[NewRow; 1]>;
+
 impl Direct {
     /// Those that these jobs need; `None`: use a statement.
     fn open(jobs: &[&NewJob]) -> Option<Direct> {
@@ -198,7 +201,7 @@ impl Direct {
 
     fn insert(&self, new: &[(i64, &NewJob)]) {
         let (mut jobs, mut ready, mut scheduled) =
-            (Vec::with_capacity(new.len()), Vec::new(), Vec::new());
+            (New::with_capacity(new.len()), New::new(), New::new());
         for (id, job) in new {
             let id = Some(Datum::from(*id));
             let [

@@ -1,5 +1,4 @@
-//! What a session that waits for jobs looks at. It is not called with a search_path of its
-//! own, as everything else here is, so its operators are qualified.
+//! What a session that waits for jobs looks at.
 
 use pgrx::pg_sys::Datum;
 
@@ -34,10 +33,10 @@ static LOOK: Plan = Plan::new(
        FROM (SELECT) one
        LEFT JOIN LATERAL (
          SELECT r.seq FROM jobs.ready r
-          WHERE r.queue OPERATOR(pg_catalog.=) $1 AND (r.expires_at IS NULL OR r.expires_at OPERATOR(pg_catalog.>) $2)
+          WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)
           ORDER BY r.priority, r.seq LIMIT 1) r ON true
        LEFT JOIN LATERAL (
-         SELECT s.due_at, s.job_id FROM jobs.scheduled s WHERE s.queue OPERATOR(pg_catalog.=) $1
+         SELECT s.due_at, s.job_id FROM jobs.scheduled s WHERE s.queue = $1
           ORDER BY s.due_at LIMIT 1) s ON true",
     &[TEXT, AT],
 );

@@ -16,7 +16,7 @@ use super::batch::Batch;
 use super::lock;
 use super::under::{self, Under, decide};
 use crate::error::{Error, Result};
-use crate::pg::subxact;
+use crate::pg::{path, subxact};
 use crate::store::claims::Holder;
 use crate::store::insert::{self, NewJob};
 use crate::worker::news;
@@ -106,9 +106,13 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
     {
         return Ok(Outcome::Inserted(id));
     }
-    Batch::of_one(candidate)
-        .insert()
-        .map(|mut outcomes| outcomes.remove(0))
+    by_batch(candidate)
+}
+
+/// By statements, several of them: the path is set once for all.
+fn by_batch(candidate: &Candidate) -> Result<Outcome> {
+    let mut outcomes = path::pinned(|| Batch::of_one(candidate).insert())?;
+    Ok(outcomes.remove(0))
 }
 
 /// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
@@ -118,9 +122,7 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
         if !lock::try_take(key) {
             return Ok(Outcome::Busy);
         }
-        Batch::of_one(candidate)
-            .insert()
-            .map(|mut outcomes| outcomes.remove(0))
+        by_batch(candidate)
     };
     let inserted =
         |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
