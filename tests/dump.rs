@@ -18,7 +18,8 @@ use programs::{contents, create, dump, list, psql, restore};
 use rows::Contents;
 use works::{Expected, UNIQUE};
 
-const SOON: Duration = Duration::from_secs(20);
+/// Less than the minute after which the worker comes by itself.
+const SOON: Duration = Duration::from_secs(45);
 const QUEUE: &str = include_str!("dump/queue.sql");
 /// What is granted in that queue, as far as its use needs it.
 const GRANTS: &str = "grant usage on schema jobs to dump_producer, dump_viewer;

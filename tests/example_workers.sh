@@ -36,7 +36,7 @@ start_workers() { # HOW_MANY QUEUE
   local n
   WORKERS=()
   for ((n = 0; n < $1; n++)); do
-    DATABASE_URL="postgresql://postgres@$(sed 's/\//%2F/g' <<<"$TMP/examples")/jobs" LEASE=2 CONCURRENCY=4 GRACE=3 \
+    DATABASE_URL="postgresql://postgres@$(sed 's/\//%2F/g' <<<"$TMP/examples")/jobs" LEASE=6 CONCURRENCY=4 GRACE=8 \
       setsid env --default-signal=INT "${COMMAND[@]}" "$2" >>"$TMP/$2.out" 2>&1 &
     WORKERS+=($!)
   done
@@ -77,7 +77,7 @@ until_true() { # BOOLEAN_EXPRESSION
 
 example_worker() { # LANGUAGE
   local queue=$1 in_queue="from jobs.jobs where queue = '$1'"
-  jobs_sql "select jobs.insert(kind, '{\"seconds\": 5}', queue => '$queue')
+  jobs_sql "select jobs.insert(kind, '{\"seconds\": 10}', queue => '$queue')
     from (values (1, 2, 'endless'), (2, 5, 'slow'), (3, 150, 'ok'), (4, 40, 'fail_once'), (5, 3, 'unheard_of')) v(n, many, kind), generate_series(1, many)" >/dev/null
 
   start_workers 2 "$queue"

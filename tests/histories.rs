@@ -127,10 +127,15 @@ async fn many(postgres: Option<&Path>, fault: Option<&str>, stop_at_first: bool)
         })
     };
     let seed = number("JOBS_SEED");
+    // What is over with the first one that is found may take long to find it.
+    let most = match stop_at_first {
+        true => 10 * HISTORIES,
+        false => HISTORIES,
+    };
     let task = Arc::new(Task {
         seed,
         base: u64::from(rand::random::<u32>()),
-        histories: number("JOBS_HISTORIES").map_or(HISTORIES, |number| number as usize),
+        histories: number("JOBS_HISTORIES").map_or(most, |number| number as usize),
         stop_at_first,
         started: AtomicUsize::new(0),
         stop: AtomicBool::new(false),

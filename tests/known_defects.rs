@@ -6,7 +6,7 @@ use std::time::Duration;
 use jobs_tests::{Client, Cluster, poll_until, sqlstate};
 use tokio_postgres::Error;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A cluster whose background worker leaves everything to the tests.

@@ -20,7 +20,7 @@ mod helpers;
 
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{
-    SOON, becomes, flood, insert, number, poll_until, promptly, rng, sqlstate, state, workers,
-    workers_become,
+    SOON, Stalls, becomes, flood, insert, number, poll_until, promptly, rng, sqlstate, state,
+    workers, workers_become,
 };
 pub use tokio_postgres::Client;

@@ -10,7 +10,7 @@ use jobs_tests::{
 };
 use tokio_postgres::NoTls;
 
-/// Jobs that take the worker three seconds at least, if it takes [`small_steps`].
+/// Jobs that take the worker half a minute, if it takes [`small_steps`] and nobody has it [`hurry`].
 const CROWD: i64 = 3_000;
 
 /// Passes in small steps: many short transactions, and the next pass soon after.
@@ -43,7 +43,10 @@ async fn keep_busy(db: &Client) {
     run(
         db,
         "create or replace function public.dawdle() returns trigger language plpgsql
-           as 'begin perform pg_sleep(0.01); return null; end';
+           as 'begin perform pg_sleep((select seconds from public.pace)); return null; end';
+         create table if not exists public.pace (seconds float8);
+         delete from public.pace;
+         insert into public.pace values (0.1);
          create or replace trigger dawdle after insert on jobs.ready
            for each statement execute function public.dawdle()",
     )
@@ -57,6 +60,16 @@ async fn keep_busy(db: &Client) {
     assert!(waiting(db).await > 0, "and is not done yet");
 }
 
+/// Where the worker was kept busy, the rest takes no longer than it must.
+async fn hurry(db: &Client) {
+    run(
+        db,
+        "create table if not exists public.pace (seconds float8);
+         update public.pace set seconds = 0",
+    )
+    .await;
+}
+
 /// Has the worker come, and leaves it with nothing to do.
 async fn keep_idle(db: &Client, database: &str) {
     run(db, "select jobs.installed()").await;
@@ -64,6 +77,7 @@ async fn keep_idle(db: &Client, database: &str) {
 }
 
 async fn nothing_waits(db: &Client) {
+    hurry(db).await;
     poll_until("all that was due is available", SOON, async || {
         waiting(db).await == 0
     })
@@ -181,6 +195,7 @@ async fn a_copied_database_and_its_copy_are_both_cared_for() {
         .await;
         for database in [name, &copy] {
             let db = cluster.connect(database).await;
+            hurry(&db).await;
             becomes(&db, later, "available").await;
             nothing_waits(&db).await;
             assert_each_in_one_place(&db, jobs + 1).await;
@@ -206,6 +221,7 @@ async fn a_renamed_database_is_known_by_its_new_name() {
     assert_eq!(workers(&db, "after").await, 0);
     cluster.set("jobs.databases", "before, after");
     cluster.reload();
+    hurry(&db).await;
     becomes(&db, id, "available").await;
     nothing_waits(&db).await;
     // Idle, and to a name that is in the list already.
@@ -235,6 +251,7 @@ async fn a_database_is_moved_to_another_tablespace_under_the_worker() {
         )
         .await;
         db = cluster.connect("moved").await;
+        hurry(&db).await;
         let id = soon_due(&db).await;
         becomes(&db, id, "available").await;
         nothing_waits(&db).await;
@@ -371,6 +388,7 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
         db = reconnect(&cluster, "crash").await;
         let what = victim.unwrap_or("immediate shutdown");
         assert!(waiting(&db).await > 0, "{what}: in the middle of the work");
+        hurry(&db).await;
         poll_until(what, SOON, async || {
             number(
                 &db,
@@ -761,12 +779,14 @@ async fn idling_costs_next_to_nothing() {
     let db = cluster.database("quiet").await;
     insert(&db, "'x', scheduled_at => clock_timestamp() + '1 h'").await;
     workers_become(&db, "quiet", 1).await;
-    workers_become(&db, "quiet", 0).await;
-    // The first visit tidies up what creating the extension left.
-    keep_idle(&db, "quiet").await;
     all_workers_ended(&db).await;
     let launcher = process(&db, "jobs launcher").await as u32;
     let cpu = || cluster.cpu_of(launcher) + cluster.cpu_of_ended_children();
+    // The first visit tidies up what creating the extension left.
+    let cpu_before = cpu();
+    keep_idle(&db, "quiet").await;
+    all_workers_ended(&db).await;
+    let visit = cpu() - cpu_before;
     let (cpu_before, wal_before, begun) = (cpu(), wal(&db).await, Instant::now());
     // No session comes or goes meanwhile: all children of the postmaster that end are workers.
     poll_until("the regular visit", Duration::from_secs(65), async || {
@@ -779,12 +799,17 @@ async fn idling_costs_next_to_nothing() {
     let used = cpu() - cpu_before;
     let share = used.as_secs_f64() / begun.elapsed().as_secs_f64();
     println!(
-        "{used:?} in {:?}: {:.4} % of a core",
+        "{used:?} in {:?}, after a visit of {visit:?}: {:.4} % of a core",
         begun.elapsed(),
         share * 100.0
     );
     assert_eq!(wal(&db).await, wal_before, "no WAL");
-    assert!(share < 0.001, "{:.4} % of a core", share * 100.0);
+    // On a machine where a visit takes so long, no more than that one.
+    assert!(
+        share < 0.001 || (share < 0.003 && used <= 2 * visit),
+        "{:.4} % of a core, {used:?} where a visit takes {visit:?}",
+        share * 100.0
+    );
     flood(&db, 50_000).await;
     poll_until("the crowd is done", SOON, async || waiting(&db).await == 1).await;
     all_workers_ended(&db).await;

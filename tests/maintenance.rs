@@ -320,7 +320,7 @@ async fn findings(db: &Client, arguments: &str, finding: &str) -> Vec<(String, S
 async fn health_says_who_keeps_an_old_snapshot() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
     let db = cluster.database("health").await;
-    let arguments = "old_snapshot => '0.2 seconds'";
+    let arguments = "old_snapshot => '0.4 seconds'";
     assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
     let reporter = cluster
         .connect_with(cluster.config().dbname("health").application_name("report"))
@@ -340,7 +340,7 @@ async fn health_says_who_keeps_an_old_snapshot() {
         "begin isolation level repeatable read; select 1",
     )
     .await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
     let mut found = findings(&db, arguments, "old_snapshot").await;
     found.sort();
     assert_eq!(found.len(), 2, "{found:?}");
@@ -715,7 +715,7 @@ async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -
         "none was pruned before the lock"
     );
     // Until the retention is over, and a little more.
-    seconds(3.5).await;
+    seconds(6.5).await;
     assert_eq!(number(db, left).await, 30, "nor under it");
     locker
 }
@@ -724,7 +724,7 @@ async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -
 async fn a_locked_table_delays_only_what_needs_it() {
     let cluster = Cluster::builder()
         .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "2s")
+        .set("jobs.retention_completed", "5s")
         .start();
     let db = cluster.database("locked").await;
     let locker = locked_past_retention(&cluster, &db, "locked").await;
@@ -741,7 +741,7 @@ async fn a_locked_table_delays_only_what_needs_it() {
 async fn a_locked_table_keeps_nobody_from_dropping_the_database() {
     let cluster = Cluster::builder()
         .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "2s")
+        .set("jobs.retention_completed", "5s")
         .start();
     let postgres = cluster.connect("postgres").await;
     let db = cluster.database("dropped").await;
@@ -823,7 +823,7 @@ async fn a_due_job_that_cannot_be_handled_keeps_no_other_from_being_fetched() {
                 format!("'{kind}', queue => '{queue}', scheduled_at => clock_timestamp() + '{at}'")
             };
             // The first one that is due.
-            let poisoned = insert(&db, &due("poisoned", "1.5 s")).await;
+            let poisoned = insert(&db, &due("poisoned", "4 s")).await;
             run(
                 &db,
                 &format!("create trigger refuse before {trigger}{poisoned}) execute function public.refuse()"),
@@ -831,9 +831,9 @@ async fn a_due_job_that_cannot_be_handled_keeps_no_other_from_being_fetched() {
             .await;
             let mut others = BTreeSet::new();
             for _ in 0..4 {
-                others.insert(insert(&db, &due("k", "1.6 s")).await);
+                others.insert(insert(&db, &due("k", "4.1 s")).await);
             }
-            seconds(2.0).await;
+            seconds(4.5).await;
             let mut fetched = BTreeSet::new();
             let fetch = format!("select id from jobs.fetch('{queue}', 2)");
             let begun = Instant::now();
@@ -903,14 +903,14 @@ async fn a_shorter_interval_takes_effect_at_once() {
     let cluster = Cluster::builder().set("jobs.interval", "60s").start();
     let db = cluster.database("shorter").await;
     // What is due and locked is what the worker has to come back for; nothing tells it when.
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
     let locker = cluster.connect("shorter").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '2 s'").await;
     run(
         &locker,
         &format!("begin; select from jobs.scheduled where job_id = {id} for update"),
     )
     .await;
-    seconds(1.5).await;
+    seconds(3.0).await;
     run(&locker, "rollback").await;
     seconds(0.3).await;
     assert_eq!(

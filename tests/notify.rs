@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::{AsyncMessage, NoTls};
 
-const SOON: Duration = Duration::from_secs(20);
+/// Less than the minute after which the worker comes by itself.
+const SOON: Duration = Duration::from_secs(45);
 
 async fn run(db: &Client, sql: &str) {
     db.batch_execute(sql).await.unwrap();

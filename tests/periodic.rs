@@ -146,6 +146,11 @@ async fn the_worker_and_other_schedulers_insert_each_second_once() {
     .await;
     let schedulers = schedulers(&cluster, "seconds", 2).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
+    let least = "select min(jobs) from (select count(*) filter (where kind = n::text) as jobs from generate_series(1, 3) n left join jobs.jobs on true group by n) k";
+    poll_until("each kind has its jobs", SOON, async || {
+        number(&db, least).await >= 3
+    })
+    .await;
     drop(schedulers);
     let rows = db
         .query(

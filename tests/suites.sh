@@ -133,7 +133,7 @@ need_faults() {
 # A fresh server for one suite in $TMP/NAME, which is also the directory of its socket. A file postgresql.conf next to the
 # suite's tests adds settings. With a port it listens there on 127.0.0.1 as well, for clients that know no Unix sockets.
 begin_server() { # NAME [CONF [PORT]]
-  local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10)
+  local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10 max_worker_processes=64) # a worker for each of its databases
   need_extension
   rm -rf "$dir" # the same suite may be named twice, with two filters
   own_directory "$dir"

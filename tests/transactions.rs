@@ -7,7 +7,7 @@ use jobs_tests::{Client, Cluster, poll_until, sqlstate};
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -119,12 +119,18 @@ impl Rival {
 
     /// Panics unless it is told the job that exists, or, where its snapshot is older
     /// than that job, to try again.
-    async fn comes_too_late(self, level: &str, existing: i64) {
+    async fn comes_too_late(self, db: &Client, level: &str, existing: i64) {
+        let session = format!("pg_stat_activity where pid = {}", self.pid);
         let answer = self.answer().await;
         if level == LEVELS[0] {
             assert_eq!(answer.unwrap(), (existing, true));
         } else {
             assert_eq!(sqlstate(answer), "40001");
+            // An error is told before the transaction is undone, with its locks.
+            poll_until("the rival has gone", SOON, async || {
+                count(db, &session).await == 0
+            })
+            .await;
         }
     }
 }
@@ -322,7 +328,7 @@ async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
                 rival.keeps_waiting(&db).await;
                 run(&holder, end).await;
                 if end == "commit" {
-                    rival.comes_too_late(level, id).await;
+                    rival.comes_too_late(&db, level, id).await;
                 } else {
                     rival.inserts().await;
                 }
@@ -361,7 +367,7 @@ async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
                 let rival = Rival::waiting(&cluster, &db, level, way, 300).await;
                 run(&holder, end).await;
                 if end == "commit" {
-                    rival.comes_too_late(level, id).await;
+                    rival.comes_too_late(&db, level, id).await;
                     assert_one_job_a_key(&db, 300).await;
                 } else {
                     rival.inserts().await;
@@ -628,7 +634,7 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
                 rival.keeps_waiting(&db).await;
                 run(&db, &format!("{end} prepared 'p'")).await;
                 if end == "commit" {
-                    rival.comes_too_late(level, id).await;
+                    rival.comes_too_late(&db, level, id).await;
                     assert_eq!(way.insert(&db, 1).await, (id, true));
                 } else {
                     let id = rival.inserts().await;
@@ -688,8 +694,8 @@ async fn a_prepared_insert_holds_its_key_over_a_crash() {
     }
     let [first, second, third] = rivals;
     let id: i64 = scalar(&db, "select id from jobs.jobs where args = '1'").await;
-    first.comes_too_late(LEVELS[0], id).await;
-    second.comes_too_late(LEVELS[1], 0).await;
+    first.comes_too_late(&db, LEVELS[0], id).await;
+    second.comes_too_late(&db, LEVELS[1], 0).await;
     third.inserts().await;
     assert_one_job_a_key(&db, 5).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobs_tests::{Client, Cluster, poll_until, sqlstate};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 /// A cluster whose background worker leaves everything to the tests.
 fn quiet() -> Cluster {

@@ -70,7 +70,7 @@ pool_sql() { # DATABASE SQL..; each a statement and a transaction of its own
 pgbouncer_grow() { # DATABASE USER
   local n pids=()
   for n in 1 2 3; do
-    "$PG_BIN/psql" -X -q -h 127.0.0.1 -p "$POOL_PORT" -U "$2" -d "$1" -o /dev/null -c "select pg_sleep(0.5)" &
+    "$PG_BIN/psql" -X -q -h 127.0.0.1 -p "$POOL_PORT" -U "$2" -d "$1" -o /dev/null -c "select pg_sleep(3)" &
     pids+=($!)
   done
   wait "${pids[@]}"
@@ -159,6 +159,6 @@ pgbouncer_listens() {
 }
 
 pgbouncer_notified() { # MODE
-  pool_sql "$1" "listen jobs" "select jobs.insert('a', queue => 'heard')" "\! sleep 1" "select 1" "select 2" "select 3" |
+  pool_sql "$1" "listen jobs" "select jobs.insert('a', queue => 'heard')" "\! sleep 5" "select 1" "select 2" "select 3" |
     tee /dev/stderr | grep 'Asynchronous notification "jobs"'
 }

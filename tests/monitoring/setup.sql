@@ -29,4 +29,6 @@ SELECT jobs.configure_queue('mail', concurrency => 4, retention_completed => '0'
 SELECT count(*) FROM jobs.maintain();
 SELECT jobs.pause_maintenance();
 SELECT count(*) FROM jobs.fetch('late', worker => 'd', lease => '1 millisecond');
+-- No lease runs out between two looks.
+UPDATE jobs.running SET deadline_at = NULL, lease_expires_at = now() + CASE worker WHEN 'a' THEN interval '1 day' ELSE interval '-1 day' END;
 ANALYZE;

@@ -161,11 +161,21 @@ async fn wal_on_a_full_disk() {
         ))
         .exists()
     };
-    let restarted = is_down();
-    if restarted {
-        cluster.start_again();
+    let mut restarted = false;
+    // It may end only now, while it tries.
+    let keep_up = async {
+        for _ in 0..300 {
+            if is_down() {
+                restarted = true;
+                cluster.start_again();
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::select! {
+        () = load.resumed_since(freed) => {}
+        () = keep_up => panic!("the server is not back after a minute"),
     }
-    load.resumed_since(freed).await;
     figure(
         case,
         "time_until_clients_insert_and_complete_again",

@@ -1,14 +1,15 @@
 //! Small things that many tests need.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio_postgres::Client;
 
-/// How long a test waits for what the background worker does by itself.
-pub const SOON: Duration = Duration::from_secs(20);
+/// How long a test waits for what the background worker is woken for: less than the minute after which it comes anyway.
+pub const SOON: Duration = Duration::from_secs(45);
 
 /// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has passed.
 pub async fn poll_until<F, Fut>(what: &str, timeout: Duration, mut condition: F)
@@ -23,6 +24,61 @@ where
             "after {timeout:?} still not: {what}"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A thread that does nothing but sleep: when it is late, so is everybody else on the machine.
+pub struct Stalls(Arc<Mutex<Naps>>);
+
+struct Naps {
+    /// when the one under way began
+    begun: Instant,
+    /// when stalls ended, and how long they were
+    stalls: Vec<(Instant, Duration)>,
+}
+
+const NAP: Duration = Duration::from_millis(5);
+
+impl Naps {
+    /// The end of the nap under way, as if it were now, and by how much it is too late, where that is a stall.
+    fn end(&self) -> (Instant, Duration) {
+        let now = Instant::now();
+        let late = now.duration_since(self.begun).saturating_sub(NAP);
+        let is_stall = late > Duration::from_millis(50);
+        (now, if is_stall { late } else { Duration::ZERO })
+    }
+}
+
+impl Stalls {
+    /// From now on, until it is dropped.
+    pub fn watch() -> Stalls {
+        let naps = Arc::new(Mutex::new(Naps {
+            begun: Instant::now(),
+            stalls: Vec::new(),
+        }));
+        let watched = Arc::downgrade(&naps);
+        std::thread::spawn(move || {
+            while let Some(naps) = watched.upgrade() {
+                std::thread::sleep(NAP);
+                let mut naps = naps.lock().unwrap();
+                let (now, late) = naps.end();
+                if late > Duration::ZERO {
+                    naps.stalls.push((now, late));
+                }
+                naps.begun = now;
+            }
+        });
+        Stalls(naps)
+    }
+
+    /// For how long the machine has stalled since then: what took that much longer was not slow.
+    pub fn since(&self, begun: Instant) -> Duration {
+        let naps = self.0.lock().unwrap();
+        let under_way = naps.end();
+        let stalls = naps.stalls.iter().chain([&under_way]);
+        stalls
+            .map(|(end, late)| end.saturating_duration_since(begun).min(*late))
+            .sum()
     }
 }
 
