@@ -182,7 +182,7 @@ CREATE TABLE jobs.unique_orphan (
 );
 CREATE INDEX unique_orphan_due ON jobs.unique_orphan (due_at);
 COMMENT ON TABLE jobs.unique_orphan IS
-  'Keys that lost a job by delete, or have no job left but a hold: maintenance looks from due_at on whether their claims can go.';
+  'Keys that lost a job while their claims were let alone, or have no job left but a hold: maintenance looks from due_at on whether the claims can go.';
 
 CREATE TABLE jobs.kind (
   kind         text COLLATE "C" NOT NULL,

@@ -68,6 +68,9 @@ COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
+COMMENT ON TABLE jobs.unique_orphan IS
+  'Keys that lost a job while their claims were let alone, or have no job left but a hold: maintenance looks from due_at on whether the claims can go.';
+
 -- Postgres reads them anew from their text with each statement, and only the extension writes.
 ALTER TABLE jobs.job DROP CONSTRAINT job_hold_until;
 ALTER TABLE jobs.scheduled DROP CONSTRAINT scheduled_state;

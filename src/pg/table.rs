@@ -66,6 +66,13 @@ struct Index {
 /// A row that is yet to be inserted. It has copied its values.
 pub struct NewRow(pg_sys::HeapTuple);
 
+impl NewRow {
+    /// Puts it into a slot, which owns it from now on: it would have to make a copy of what is somebody else's.
+    unsafe fn store(self, slot: *mut pg_sys::TupleTableSlot) {
+        unsafe { pg_sys::ExecStoreHeapTuple(self.0, slot, true) };
+    }
+}
+
 /// The name of a table, index or sequence of schema `jobs`, and its object id as this session remembers it.
 pub struct Name {
     name: &'static CStr,
@@ -305,29 +312,30 @@ impl Table {
     }
 
     /// Inserts rows, and their index entries. A duplicate in a unique index is an error.
-    pub fn insert(&self, rows: &[NewRow]) {
-        if rows.is_empty() {
-            return;
-        }
+    pub fn insert<Rows>(&self, rows: Rows)
+    where
+        Rows: IntoIterator<Item = NewRow, IntoIter: ExactSizeIterator>,
+    {
+        let mut rows = rows.into_iter();
         // SAFETY: the rows are of this table; the slots live until the end.
         unsafe {
             let count = rows.len().min(AT_ONCE);
             let mut slots: SmallVec<[_; 1]> = (0..count).map(|_| self.slot()).collect();
             let command = pg_sys::GetCurrentCommandId(true);
             let bulk = std::ptr::null_mut();
-            for rows in rows.chunks(AT_ONCE) {
+            while rows.len() > 0 {
                 pgrx::check_for_interrupts!();
-                let slots = &mut slots[..rows.len()];
-                for (row, slot) in rows.iter().zip(slots.iter()) {
-                    pg_sys::ExecStoreHeapTuple(row.0, *slot, false);
+                let count = rows.len().min(AT_ONCE);
+                let slots = &mut slots[..count];
+                for (slot, row) in slots.iter().zip(rows.by_ref()) {
+                    row.store(*slot);
                 }
-                let count = slots.len() as i32;
                 match slots {
                     [one] => pg_sys::table_tuple_insert(self.relation, *one, command, 0, bulk),
                     _ => pg_sys::table_multi_insert(
                         self.relation,
                         slots.as_mut_ptr(),
-                        count,
+                        count as i32,
                         command,
                         0,
                         bulk,
@@ -343,9 +351,9 @@ impl Table {
                     }
                 }
             }
-            slots
-                .into_iter()
-                .for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
+            // Postgres keeps count of who uses the table's description, and finds the last one first.
+            let slots = slots.into_iter().rev();
+            slots.for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
         }
     }
 
@@ -360,12 +368,12 @@ impl Table {
 
     /// Inserts a row unless a unique index has one like it already, whoever is inserting that; whether it was inserted.
     /// Never waits.
-    pub fn insert_unless_taken(&self, row: &NewRow) -> bool {
+    pub fn insert_unless_taken(&self, row: NewRow) -> bool {
         // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for everybody to wait for, and
         // taken back if it turns out to be second.
         unsafe {
             let slot = self.slot();
-            pg_sys::ExecStoreHeapTuple(row.0, slot, false);
+            row.store(slot);
             let command = pg_sys::GetCurrentCommandId(true);
             let transaction = pg_sys::GetCurrentTransactionId();
             let token = pg_sys::SpeculativeInsertionLockAcquire(transaction);
@@ -429,39 +437,15 @@ impl Table {
     /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
     /// leaves keys alone. Waits for whoever has it locked; whether it is still there then. For READ COMMITTED.
     pub fn lock(&self, index: &Name, key: &[Key]) -> bool {
-        use pg_sys::{LockTupleMode, LockWaitPolicy};
         make_visible();
         // Kept while it waits, so that the row's place is given to no other one.
         let seen = Seen::now();
         let mut scan = self.scan(index, &seen, key.len()).backward();
         scan.find(key);
-        let Some(tid) = scan.next().map(|row| row.tid()) else {
+        let Some(mut tid) = scan.next().map(|row| row.tid()) else {
             return false;
         };
         drop(scan);
-        let mode = LockTupleMode::LockTupleNoKeyExclusive;
-        self.lock_tuple(tid, mode, LockWaitPolicy::LockWaitBlock)
-    }
-
-    /// Locks the row that a scan has found to delete it, if nobody else has it locked or has changed it.
-    pub fn lock_if_free(&self, row: &Row) -> bool {
-        use pg_sys::{LockTupleMode, LockWaitPolicy};
-        let mode = LockTupleMode::LockTupleExclusive;
-        self.lock_tuple(row.tid(), mode, LockWaitPolicy::LockWaitSkip)
-    }
-
-    /// Who waits gets the latest version.
-    fn lock_tuple(
-        &self,
-        mut tid: Tid,
-        mode: pg_sys::LockTupleMode::Type,
-        policy: pg_sys::LockWaitPolicy::Type,
-    ) -> bool {
-        let waits = policy == pg_sys::LockWaitPolicy::LockWaitBlock;
-        let flags = match waits {
-            true => pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
-            false => 0,
-        };
         // SAFETY: the row is of this table; the outputs are plain; the snapshot is not used.
         unsafe {
             let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
@@ -472,9 +456,9 @@ impl Table {
                 pg_sys::GetActiveSnapshot(),
                 slot,
                 pg_sys::GetCurrentCommandId(true),
-                mode,
-                policy,
-                flags,
+                pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+                pg_sys::LockWaitPolicy::LockWaitBlock,
+                pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
                 &mut failure,
             );
             pg_sys::ExecDropSingleTupleTableSlot(slot);
@@ -484,12 +468,12 @@ impl Table {
 
     /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in its primary key stays
     /// as it is.
-    pub fn update(&self, row: &Row, new: &NewRow, key: &Name) {
+    pub fn update(&self, row: &Row, new: NewRow, key: &Name) {
         // SAFETY: both rows are of this table.
         unsafe {
             pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_UPDATE);
             let slot = self.slot();
-            pg_sys::ExecStoreHeapTuple(new.0, slot, false);
+            new.store(slot);
             let mut indexes = versions::IndexUpdates::default();
             let snapshot = pg_sys::GetActiveSnapshot();
             let mut tid = row.tid();

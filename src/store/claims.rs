@@ -198,7 +198,7 @@ impl Lists {
             jobs.sort_unstable();
             scan.find(&[key_is(*key)]);
             if let Some(found) = scan.next() {
-                claims.update(&found, &row(&claims, *key, jobs), &shapes::UNIQUE_CLAIM.key);
+                claims.update(&found, row(&claims, *key, jobs), &shapes::UNIQUE_CLAIM.key);
             }
         }
         drop(scan);
@@ -214,7 +214,7 @@ impl Lists {
         drop(seen);
         for (key, id) in &self.aside {
             pgrx::check_for_interrupts!();
-            aside.insert_unless_taken(&aside.row(&[bytes(*key), Some(Datum::from(*id))]));
+            aside.insert_unless_taken(aside.row(&[bytes(*key), Some(Datum::from(*id))]));
         }
         table::make_visible();
         Some(())
@@ -305,7 +305,7 @@ fn claim_or_lock_directly(
     };
     let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
-        if !is_taken(&claim.key) && table.insert_unless_taken(&new_row(&table, claim)) {
+        if !is_taken(&claim.key) && table.insert_unless_taken(new_row(&table, claim)) {
             return fresh.insert(claim.key);
         }
         table::is_read_committed() && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
@@ -318,7 +318,7 @@ fn claim_or_lock_directly(
 /// Inserts one claim; whether the key had none.
 pub fn claim_if_new(claim: &Listed) -> Option<bool> {
     let table = open()?;
-    Some(table.insert_unless_taken(&new_row(&table, claim)))
+    Some(table.insert_unless_taken(new_row(&table, claim)))
 }
 
 /// The table of claims, to write to it without a statement. A serializable transaction is better off with a statement, which

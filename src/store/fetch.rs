@@ -179,7 +179,7 @@ fn claim_directly(
             lease_ends_at: lease_ends,
         });
     }
-    running.insert(&started);
+    running.insert(started);
     drop(scan);
     drop(seen);
     table::make_visible();

@@ -99,7 +99,7 @@ fn complete_directly(
     }
     drop(scan);
     drop(seen);
-    finished.insert(&rows);
+    finished.insert(rows);
     table::make_visible();
     Some(completed)
 }

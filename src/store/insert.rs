@@ -159,6 +159,7 @@ struct Direct {
     scheduled: Option<Table>,
 }
 
+/// Rows for one of them; mostly it is one row.
 type New = SmallVec<[NewRow; 1]>;
 
 impl Direct {
@@ -253,8 +254,8 @@ impl Direct {
                 _ => unreachable!("the tables that are needed are open"),
             }
         }
-        self.jobs.insert(&jobs);
-        for (table, rows) in [(&self.ready, &ready), (&self.scheduled, &scheduled)] {
+        self.jobs.insert(jobs);
+        for (table, rows) in [(&self.ready, ready), (&self.scheduled, scheduled)] {
             if let Some(table) = table {
                 table.insert(rows);
             }

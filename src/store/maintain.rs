@@ -10,7 +10,7 @@ use pgrx::pg_sys::Datum;
 
 use super::claims::{self, key_array};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
-use super::spi::{Arg, Plan, Tuples, bigs, text, texts};
+use super::spi::{Arg, Plan, bigs, text, texts};
 use super::types::*;
 use super::{fetch, lanes};
 use crate::fault::{self, Fault};
@@ -186,25 +186,26 @@ pub enum Queues<'a> {
     AllBut(&'a [String]),
 }
 
-/// A final job that is to go.
+/// A final job that goes.
 pub struct Old {
     /// its id
     pub id: i64,
     /// the key that it was inserted under
     pub key: Option<Key>,
-    /// when it became final
-    pub finalized_at: i64,
-    /// where its rows are, if that is known and the first is locked
-    pub rows: Option<Rows>,
 }
 
-/// Where the rows of a final job are.
-pub struct Rows {
-    finished: Tid,
-    job: Tid,
+/// Final jobs past their retention, from the oldest on.
+#[derive(Default)]
+pub struct PastRetention {
+    /// those that nobody else has locked
+    pub jobs: Vec<Old>,
+    /// how many somebody else has locked
+    pub busy: usize,
+    /// when the latest of all became final
+    pub latest: i64,
 }
 
-/// Final jobs of a state that became so after `since` and before `horizon`, but not these, locked, oldest first.
+/// Up to so many final jobs of a state that became so after `since` and before `horizon`, but not these: locked.
 pub fn past_retention(
     queues: &Queues,
     state: State,
@@ -212,7 +213,7 @@ pub fn past_retention(
     horizon: i64,
     limit: i64,
     but: &[i64],
-) -> Vec<Old> {
+) -> PastRetention {
     let (plan, queues) = match queues {
         Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
         Queues::AllBut(queues) => (&PAST_RETENTION, texts(queues)),
@@ -225,35 +226,21 @@ pub fn past_retention(
         queues,
         big(since),
     ];
-    plan.run(&args, old)
-}
-
-fn old(rows: &Tuples) -> Vec<Old> {
-    (0..rows.len())
-        .map(|row| Old {
+    plan.run(&args, |rows| {
+        let old = |row| Old {
             id: rows.big(row, 1).expect("id"),
             key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
-            finalized_at: rows.big(row, 3).expect("it is not null"),
-            rows: None,
-        })
-        .collect()
+        };
+        let last = rows.len().checked_sub(1);
+        PastRetention {
+            jobs: (0..rows.len()).map(old).collect(),
+            busy: 0,
+            latest: last.and_then(|last| rows.big(last, 3)).unwrap_or(horizon),
+        }
+    })
 }
 
-/// What a walk over final jobs past their retention has done.
-#[derive(Default)]
-pub struct Walked {
-    /// those that it has deleted
-    pub erased: usize,
-    /// those that were unique: they are still there, and locked
-    pub unique: Vec<Old>,
-    /// unique ones that somebody else has locked
-    pub busy: usize,
-    /// when the latest of all became final
-    pub latest: i64,
-}
-
-/// Deletes up to so many final jobs of a state that became so after `since` and before `horizon`, but not these, with all that
-/// belongs to them, as far as they were not unique. What somebody has locked is passed over. `None`: use statements.
+/// The same, and deletes them with all that belongs to them but their claims. `None`: use statements.
 pub fn erase_past_retention(
     queues: &Queues,
     state: State,
@@ -261,7 +248,7 @@ pub fn erase_past_retention(
     horizon: i64,
     limit: i64,
     but: &[i64],
-) -> Option<Walked> {
+) -> Option<PastRetention> {
     if !table::is_read_committed() {
         return None;
     }
@@ -287,9 +274,9 @@ pub fn erase_past_retention(
         table::Key::at_from(2, since.saturating_add(1)),
         table::Key::at_to(2, horizon),
     ]);
-    let mut walked = Walked::default();
-    let (mut erased, mut left) = (Vec::new(), Vec::new());
-    while erased.len() + walked.unique.len() + walked.busy < limit as usize
+    let mut erased = PastRetention::default();
+    let mut left = Vec::new();
+    while erased.jobs.len() < limit as usize
         && let Some(row) = scan.next()
     {
         pgrx::check_for_interrupts!();
@@ -301,27 +288,14 @@ pub fn erase_past_retention(
         let Some((true, key, job)) = found else {
             continue;
         };
-        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
-        if key.is_some() {
-            match finished.lock_if_free(&row) {
-                true => walked.unique.push(Old {
-                    id,
-                    key,
-                    finalized_at,
-                    rows: Some(Rows {
-                        finished: row.tid(),
-                        job,
-                    }),
-                }),
-                false => walked.busy += 1,
+        erased.latest = row.big(finished::FINALIZED_AT).expect("it is not null");
+        match finished.delete(&row, false) {
+            Deleted::Done => {
+                left.extend((jobs.delete_at(job, true) != Deleted::Done).then_some(id));
+                erased.jobs.push(Old { id, key });
             }
-        } else if finished.delete(&row, false) == Deleted::Done {
-            left.extend((jobs.delete_at(job, true) != Deleted::Done).then_some(id));
-            erased.push(id);
-        } else {
-            continue;
+            _ => erased.busy += 1,
         }
-        walked.latest = finalized_at;
     }
     drop((scan, nearby));
     drop(seen);
@@ -329,26 +303,15 @@ pub fn erase_past_retention(
     if !left.is_empty() {
         ERASE_JOBS.execute(&[bigs(&left)]);
     }
-    erase_notes(&erased);
-    walked.erased = erased.len();
-    Some(walked)
+    erase_notes(&erased.jobs.iter().map(|job| job.id).collect::<Vec<_>>());
+    Some(erased)
 }
 
-/// Deletes final jobs with all that belongs to them. The caller has locked them.
+/// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.
 pub fn erase_finished(jobs: &[Old]) {
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    for (plan, shape, tid) in [
-        (
-            &ERASE_FINISHED,
-            &shapes::FINISHED,
-            (|rows| rows.finished) as fn(&Rows) -> Tid,
-        ),
-        (&ERASE_JOBS, &shapes::JOB, |rows| rows.job),
-    ] {
-        let left = erase_directly(shape, jobs, tid).unwrap_or_else(|| ids.clone());
-        if !left.is_empty() {
-            plan.execute(&[bigs(&left)]);
-        }
+    for plan in [&ERASE_FINISHED, &ERASE_JOBS] {
+        plan.execute(&[bigs(&ids)]);
     }
     erase_notes(&ids);
 }
@@ -367,32 +330,6 @@ fn erase_notes(ids: &[i64]) {
             plan.execute(&[bigs(ids)]);
         }
     }
-}
-
-/// Deletes the rows of these jobs without a statement; those that somebody has changed meanwhile. `None`: the table is not
-/// as it was made.
-fn erase_directly(shape: &'static Shape, jobs: &[Old], tid: fn(&Rows) -> Tid) -> Option<Vec<i64>> {
-    let table = Table::open(shape)?;
-    table::make_visible();
-    let seen = Seen::now();
-    let mut scan = table.scan(&shape.key, &seen, 1);
-    let mut left = Vec::new();
-    for job in jobs {
-        pgrx::check_for_interrupts!();
-        let found = job.rows.as_ref().map(tid).or_else(|| {
-            scan.find(&[table::Key::big(1, job.id)]);
-            scan.next().map(|row| row.tid())
-        });
-        if let Some(tid) = found {
-            let deleted = table.delete_at(tid, true);
-            deleted.fail_to_serialize();
-            left.extend((deleted == Deleted::Moved).then_some(job.id));
-        }
-    }
-    drop(scan);
-    drop(seen);
-    table::make_visible();
-    Some(left)
 }
 
 /// Deletes remembered answers from before `horizon`; how many.

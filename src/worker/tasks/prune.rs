@@ -10,7 +10,7 @@ use jobs_core::state::State;
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::maintain::{self, Old, Queues};
+use crate::store::maintain::{self, Old, PastRetention, Queues};
 use crate::store::{claims, config, extension, place};
 use crate::worker::cleared;
 
@@ -29,16 +29,15 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     for_each_group(|group| {
         let horizon = now.saturating_sub(group.kept);
         let found = group.prune(horizon, limit, &but);
-        if found.done == found.of && but.is_empty() {
-            if found.of < limit as usize {
+        if found.busy == 0 && but.is_empty() {
+            if found.jobs.len() < limit as usize {
                 cleared::note(group.id, horizon);
             } else {
                 // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
                 cleared::pass_over(group.id, found.latest - 1);
             }
         }
-        let done = found.done;
-        pruned += done;
+        pruned += found.jobs.len();
     });
     let forgotten = maintain::forget_answers(now - ANSWERS_KEPT, limit);
     Round::of(pruned + forgotten, limit)
@@ -49,7 +48,7 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let mut found = Vec::new();
     for_each_group(|group| {
         let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
-        found.extend(old.into_iter().map(|old| Thing::Job(old.id)));
+        found.extend(old.jobs.iter().map(|old| Thing::Job(old.id)));
     });
     found
 }
@@ -70,12 +69,11 @@ fn handle(thing: &Thing) -> bool {
         && let Some(place) = place::locate(*id)
         && place.lock(false)
     {
-        prune(vec![Old {
-            id: *id,
-            key: place.unique_key,
-            finalized_at: 0,
-            rows: None,
-        }]) > 0
+        let key = place.unique_key;
+        let old = [Old { id: *id, key }];
+        maintain::erase_finished(&old);
+        clear_claims(&old);
+        true
     } else {
         false
     }
@@ -90,48 +88,29 @@ struct Group<'a> {
     kept: i64,
 }
 
-/// What was found to be pruned.
-#[derive(Default)]
-struct Found {
-    /// how many
-    of: usize,
-    /// how many of them were pruned
-    done: usize,
-    /// when the latest became final
-    latest: i64,
-}
-
 impl Group<'_> {
     /// Prunes those that became final before `horizon` and were not dealt with yet, but not these.
-    fn prune(&self, horizon: i64, limit: i64, but: &[i64]) -> Found {
+    fn prune(&self, horizon: i64, limit: i64, but: &[i64]) -> PastRetention {
         let since = cleared::up_to(self.id);
         if since >= horizon {
-            return Found::default();
+            return PastRetention::default();
         }
-        let walked =
-            maintain::erase_past_retention(&self.queues, self.state, since, horizon, limit, but);
-        match walked {
-            Some(walked) => Found {
-                of: walked.erased + walked.unique.len() + walked.busy,
-                latest: walked.latest,
-                done: walked.erased + prune(walked.unique),
-            },
-            None => {
-                let old = self.past_retention(horizon, limit, but);
-                Found {
-                    of: old.len(),
-                    latest: old.last().map_or(horizon, |old| old.finalized_at),
-                    done: prune(old),
-                }
-            }
-        }
+        let (queues, state) = (&self.queues, self.state);
+        let erased = maintain::erase_past_retention(queues, state, since, horizon, limit, but);
+        let erased = erased.unwrap_or_else(|| {
+            let old = self.past_retention(horizon, limit, but);
+            maintain::erase_finished(&old.jobs);
+            old
+        });
+        clear_claims(&erased.jobs);
+        erased
     }
 
-    /// Those that became final before `horizon` and were not dealt with yet, but not these.
-    fn past_retention(&self, horizon: i64, limit: i64, but: &[i64]) -> Vec<Old> {
+    /// Those that became final before `horizon` and were not dealt with yet, but not these: locked.
+    fn past_retention(&self, horizon: i64, limit: i64, but: &[i64]) -> PastRetention {
         let since = cleared::up_to(self.id);
         if since >= horizon {
-            return Vec::new();
+            return PastRetention::default();
         }
         maintain::past_retention(&self.queues, self.state, since, horizon, limit, but)
     }
@@ -161,31 +140,27 @@ fn for_each_group(mut work: impl FnMut(&Group)) {
     }
 }
 
-/// Deletes final jobs that the caller has locked. The claims are locked first: a job whose claim
-/// somebody is at work on waits for the next pass, so that no claim is ever left without anyone to
-/// delete it.
-fn prune(jobs: Vec<Old>) -> usize {
-    if jobs.is_empty() {
-        return 0;
+/// Deletes the claims that no job needs any more now that these are deleted. Where somebody is at work on one, a note
+/// is left, so that no claim is ever left without anyone to delete it.
+fn clear_claims(erased: &[Old]) {
+    let keys: BTreeSet<Key> = erased.iter().filter_map(|job| job.key).collect();
+    if keys.is_empty() {
+        return;
     }
-    let keys: BTreeSet<Key> = jobs.iter().filter_map(|job| job.key).collect();
-    let going: HashSet<i64> = jobs.iter().map(|job| job.id).collect();
-    let (keys, mut busy) = maintain::delete_claims_of(keys, &going);
+    let gone: HashSet<i64> = erased.iter().map(|job| job.id).collect();
+    let (keys, busy) = maintain::delete_claims_of(keys, &gone);
     let locks = maintain::lock_claims(&keys);
-    busy.extend(locks.busy);
-    let free: Vec<Old> = jobs
-        .into_iter()
-        .filter(|job| job.key.is_none_or(|key| !busy.contains(&key)))
-        .collect();
-    maintain::erase_finished(&free);
-    let unique: Vec<(Key, i64)> = free
+    let now = time::now();
+    for key in busy.iter().chain(&locks.busy) {
+        claims::note_orphan(*key, now);
+    }
+    let locked: Vec<(Key, i64)> = erased
         .iter()
         .filter_map(|job| Some((job.key?, job.id)))
         .filter(|(key, _)| locks.locked.contains(key))
         .collect();
-    claims::forget_aside(&unique);
-    maintain::reap_claims(&locks.locked, time::now());
-    free.len()
+    claims::forget_aside(&locked);
+    maintain::reap_claims(&locks.locked, now);
 }
 
 #[cfg(any(test, feature = "pg_test"))]
