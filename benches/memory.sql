@@ -1,5 +1,5 @@
 -- What a session's own memory (RssAnon of its process) grows by while it calls a function :n times, the first 10,000 calls
--- left out: a line a function. Each 10,000 calls are a transaction of their own.
+-- left out, and in the second half of the calls: a line a function. Each 10,000 calls are a transaction of their own.
 set client_min_messages = warning;
 set synchronous_commit = off;
 create function rss() returns bigint language sql volatile as $$
@@ -19,18 +19,19 @@ insert into calls values
   ('explain_unique', $$select count(*) from generate_series(1, 10000) g, lateral jobs.explain_unique('u', to_jsonb(g), '{"by_args": true}')$$),
   ('unique_key', $$select count(jobs.unique_key('u', to_jsonb(g), '{"by_args": true}')) from generate_series(1, 10000) g$$);
 create procedure measure(times int) language plpgsql as $p$
-declare c record; before bigint;
+declare c record; before bigint; halfway bigint;
 begin
-  create temp table grown (name text, kb bigint);
+  create temp table grown (name text, kb bigint, late bigint);
   for c in select * from calls loop
     for round in 1 .. times loop
       execute replace(c.statement, ':round', round::text);
       commit;
       if round = 1 then before := rss(); end if;
+      if round = times / 2 then halfway := rss(); end if;
     end loop;
-    insert into grown values (c.name, rss() - before);
+    insert into grown values (c.name, rss() - before, rss() - halfway);
   end loop;
 end $p$;
 select greatest(:n / 10000, 2) as times \gset
 call measure(:times);
-select name, kb from grown;
+select name, kb, late from grown;
