@@ -94,7 +94,7 @@ fn delete_at(place: &Place) -> Option<State> {
     place.take()?;
     place::erase(place.id);
     if let Some(key) = place.unique_key {
-        claims::note_orphan(key, time::now());
+        claims::note_orphans(&[key], time::now());
     }
     Some(place.state)
 }

@@ -317,6 +317,9 @@ impl Table {
         Rows: IntoIterator<Item = NewRow, IntoIter: ExactSizeIterator>,
     {
         let mut rows = rows.into_iter();
+        if rows.len() == 0 {
+            return;
+        }
         // SAFETY: the rows are of this table; the slots live until the end.
         unsafe {
             let count = rows.len().min(AT_ONCE);
@@ -351,9 +354,9 @@ impl Table {
                     }
                 }
             }
-            // Postgres keeps count of who uses the table's description, and finds the last one first.
-            let slots = slots.into_iter().rev();
-            slots.for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
+            slots
+                .into_iter()
+                .for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
         }
     }
 

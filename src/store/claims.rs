@@ -366,7 +366,7 @@ pub fn is_contended(key: Key) -> bool {
 /// such notes do not pile up.
 pub fn come_back(key: Key, id: i64, now: i64) {
     COME_BACK.execute(&[bytes(key), Some(Datum::from(id))]);
-    note_orphan(key, now);
+    note_orphans(&[key], now);
 }
 
 /// Forgets jobs that were put aside and are being deleted. The caller has locked their claims.
@@ -397,9 +397,12 @@ pub(super) fn forget_releases(ids: &[i64]) {
     }
 }
 
-/// Notes a key for maintenance to look, from `due_at` on, whether its claim can go.
-pub fn note_orphan(key: Key, due_at: i64) {
-    NOTE_ORPHAN.execute(&[bytes(key), Some(Datum::from(due_at))]);
+/// Notes keys for maintenance to look, from `due_at` on, whether their claims can go.
+pub fn note_orphans<'a>(keys: impl IntoIterator<Item = &'a Key>, due_at: i64) {
+    let keys: Vec<Key> = keys.into_iter().copied().collect();
+    if !keys.is_empty() {
+        NOTE_ORPHANS.execute(&[Some(key_array(&keys)), Some(Datum::from(due_at))]);
+    }
 }
 
 /// Takes the transaction-level advisory lock; whether it was free. Waits only with `wait`.
@@ -577,7 +580,7 @@ static FORGET_RELEASES: Plan = Plan::new(
        SELECT r.ctid FROM jobs.unique_hold_release r WHERE r.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))",
     &[INT8S],
 );
-static NOTE_ORPHAN: Plan = Plan::new(
-    "INSERT INTO jobs.unique_orphan (key, due_at) VALUES ($1, $2)",
-    &[BYTEA, AT],
+static NOTE_ORPHANS: Plan = Plan::new(
+    "INSERT INTO jobs.unique_orphan (key, due_at) SELECT n.key, $2 FROM unnest($1) AS n(key)",
+    &[BYTEAS, AT],
 );

@@ -197,9 +197,9 @@ pub struct Old {
 /// Final jobs past their retention, from the oldest on.
 #[derive(Default)]
 pub struct PastRetention {
-    /// those that nobody else has locked
+    /// those that can go
     pub jobs: Vec<Old>,
-    /// how many somebody else has locked
+    /// how many could not be deleted just now: somebody has them locked, or changes them
     pub busy: usize,
     /// when the latest of all became final
     pub latest: i64,
@@ -309,6 +309,9 @@ pub fn erase_past_retention(
 
 /// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.
 pub fn erase_finished(jobs: &[Old]) {
+    if jobs.is_empty() {
+        return;
+    }
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     for plan in [&ERASE_FINISHED, &ERASE_JOBS] {
         plan.execute(&[bigs(&ids)]);
@@ -438,7 +441,8 @@ fn delete_claims(
             Going::Superfluous(tid) => superfluous.push((key, tid)),
         }
     }
-    // What stands beside them is looked at after the claims were: who adds to it changes the claim, which is then not deleted.
+    // What stands beside them is looked at after the claims were: who puts a job aside changes the claim, which is then not
+    // deleted; and a job that comes back is listed, so that it is not going, or was put aside.
     let nothing_beside =
         aside.is_empty(&shapes::UNIQUE_FOLDED.key) && returns.is_empty(&shapes::UNIQUE_RETURN.key);
     let seen = [Seen::dirty(), Seen::dirty()];

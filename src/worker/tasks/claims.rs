@@ -1,5 +1,5 @@
-//! Claims that lost a job by delete, or the hold of a job that is gone, go when no other job needs
-//! them; and what stands beside claims is kept short.
+//! Claims that lost a job while they were let alone, or the hold of a job that is gone, go when no other job
+//! needs them; and what stands beside claims is kept short.
 
 use jobs_core::key::Key;
 
@@ -42,9 +42,7 @@ fn handle(thing: &Thing) -> bool {
 fn look_at(notes: &[Key], now: i64) -> usize {
     let locks = maintain::lock_claims(&notes.iter().copied().collect());
     // Somebody is at work on these: they are looked at again.
-    for key in &locks.busy {
-        claims::note_orphan(*key, now);
-    }
+    claims::note_orphans(&locks.busy, now);
     maintain::tidy_claims(&locks.locked);
     maintain::reap_claims(&locks.locked, time::now());
     notes.iter().filter(|key| !locks.busy.contains(key)).count()

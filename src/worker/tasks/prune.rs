@@ -29,13 +29,11 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     for_each_group(|group| {
         let horizon = now.saturating_sub(group.kept);
         let found = group.prune(horizon, limit, &but);
-        if found.busy == 0 && but.is_empty() {
-            if found.jobs.len() < limit as usize {
-                cleared::note(group.id, horizon);
-            } else {
-                // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
-                cleared::pass_over(group.id, found.latest - 1);
-            }
+        if found.jobs.len() == limit as usize {
+            // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
+            cleared::pass_over(group.id, found.latest - 1);
+        } else if found.busy == 0 && but.is_empty() {
+            cleared::note(group.id, horizon);
         }
         pruned += found.jobs.len();
     });
@@ -47,8 +45,12 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut found = Vec::new();
     for_each_group(|group| {
-        let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
-        found.extend(old.jobs.iter().map(|old| Thing::Job(old.id)));
+        // What is locked here and not dealt with stays locked in a transaction of the caller's.
+        let limit = limit - found.len() as i64;
+        if limit > 0 {
+            let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
+            found.extend(old.jobs.iter().map(|old| Thing::Job(old.id)));
+        }
     });
     found
 }
@@ -151,9 +153,7 @@ fn clear_claims(erased: &[Old]) {
     let (keys, busy) = maintain::delete_claims_of(keys, &gone);
     let locks = maintain::lock_claims(&keys);
     let now = time::now();
-    for key in busy.iter().chain(&locks.busy) {
-        claims::note_orphan(*key, now);
-    }
+    claims::note_orphans(busy.union(&locks.busy), now);
     let locked: Vec<(Key, i64)> = erased
         .iter()
         .filter_map(|job| Some((job.key?, job.id)))

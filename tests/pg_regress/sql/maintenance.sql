@@ -85,6 +85,20 @@ select count(*) from jobs.unique_claims;
 drop trigger poison on jobs.job;
 select task, rows, error from pg_temp.poisoned('prune') where task = 'prune';
 select count(*) from jobs.unique_claims;
+-- More than are tried one by one, with two retentions: what was not tried is pruned with the next round.
+select jobs.configure_queue('p2', retention_completed => '1 hour');
+select count(*) from jobs.insert_batch('p', array(select to_jsonb(n) from generate_series(1, 61) n), '{"by_args": true}', queue => 'p');
+select min(key) as bad from jobs.unique_claims \gset
+select count(*) from jobs.insert_batch('p', array(select to_jsonb(n) from generate_series(101, 105) n), '{"by_args": true}', queue => 'p2');
+select count(*) from (select jobs.complete(id, token) from jobs.fetch('p', 61) union all select jobs.complete(id, token) from jobs.fetch('p2', 5)) x;
+select set_config('test.poison', '\x' || :'bad', false) = '\x' || :'bad' as set;
+select pg_temp.later('25 hours');
+create trigger poison before delete on jobs.unique_claim for each row execute function pg_temp.poison('key');
+select task, error from pg_temp.poisoned('prune') where task = 'prune';
+select queue, count(*) from jobs.jobs where queue in ('p', 'p2') group by 1;
+drop trigger poison on jobs.unique_claim;
+select task, rows, error from pg_temp.poisoned('prune') where task = 'prune';
+select count(*) from jobs.unique_claims;
 
 -- claims.
 select count(*) from jobs.insert_batch('c', array(select to_jsonb(n) from generate_series(1, 3) n), '{"by_args": true}', queue => 'c');
@@ -117,6 +131,11 @@ select count(*) from jobs.insert('due', queue => 'w', scheduled_at => now() + in
 select pg_temp.later('2 hours');
 select task, rows, error from jobs.maintain() where rows > 0 or error is not null;
 drop trigger refuse on jobs.unique_orphan;
+
+-- Where there is nothing to prune, nothing is deleted, not even by a statement for no rows.
+create trigger refuse before delete on jobs.finished for each statement execute function pg_temp.refuse();
+select task, error from jobs.maintain() where error is not null;
+drop trigger refuse on jobs.finished;
 
 -- Paused: nothing is done, and everything says so. Work goes on.
 select jobs.pause_maintenance();
