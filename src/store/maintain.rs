@@ -199,8 +199,9 @@ pub struct Old {
 pub struct PastRetention {
     /// those that can go
     pub jobs: Vec<Old>,
-    /// how many could not be deleted just now: somebody has them locked, or changes them
-    pub busy: usize,
+    /// when the first one became final that could not be deleted just now: somebody has it locked, or it comes or goes with
+    /// a transaction that is still open
+    pub first_busy: Option<i64>,
     /// when the latest of all became final
     pub latest: i64,
 }
@@ -234,7 +235,7 @@ pub fn past_retention(
         let last = rows.len().checked_sub(1);
         PastRetention {
             jobs: (0..rows.len()).map(old).collect(),
-            busy: 0,
+            first_busy: None,
             latest: last.and_then(|last| rows.big(last, 3)).unwrap_or(horizon),
         }
     })
@@ -281,20 +282,25 @@ pub fn erase_past_retention(
     {
         pgrx::check_for_interrupts!();
         let id = row.big(finished::JOB_ID).expect("it is not null");
-        if row.is_in_progress || but.contains(&id) {
+        if but.contains(&id) {
+            continue;
+        }
+        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
+        if row.is_in_progress {
+            erased.first_busy.get_or_insert(finalized_at);
             continue;
         }
         let found = nearby.take(&id, || table::Key::big(1, id));
         let Some((true, key, job)) = found else {
             continue;
         };
-        erased.latest = row.big(finished::FINALIZED_AT).expect("it is not null");
+        erased.latest = finalized_at;
         match finished.delete(&row, false) {
             Deleted::Done => {
                 left.extend((jobs.delete_at(job, true) != Deleted::Done).then_some(id));
                 erased.jobs.push(Old { id, key });
             }
-            _ => erased.busy += 1,
+            _ => drop(erased.first_busy.get_or_insert(finalized_at)),
         }
     }
     drop((scan, nearby));

@@ -32,8 +32,8 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         if found.jobs.len() == limit as usize {
             // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
             cleared::pass_over(group.id, found.latest - 1);
-        } else if found.busy == 0 && but.is_empty() {
-            cleared::note(group.id, horizon);
+        } else if but.is_empty() {
+            cleared::note(group.id, found.first_busy.map_or(horizon, |at| at - 1));
         }
         pruned += found.jobs.len();
     });
