@@ -637,8 +637,17 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
                     rival.comes_too_late(&db, level, id).await;
                     assert_eq!(way.insert(&db, 1).await, (id, true));
                 } else {
-                    let id = rival.inserts().await;
-                    assert_eq!(way.insert(&db, 1).await, (id, true));
+                    // Postgres lets go of what a prepared transaction has locked before it forgets what that has read:
+                    // to a rival that is quick and serializable it still looks like a conflict, and it has to try again.
+                    let answer = match rival.answer().await {
+                        Err(error) if level == LEVELS[2] => {
+                            assert_eq!(sqlstate::<()>(Err(error)), "40001");
+                            way.insert(&db, 1).await
+                        }
+                        answer => answer.unwrap(),
+                    };
+                    assert!(!answer.1);
+                    assert_eq!(way.insert(&db, 1).await, (answer.0, true));
                 }
                 assert_one_job_a_key(&db, 2).await;
                 forget_all(&db).await;

@@ -408,7 +408,7 @@ async fn databases_that_are_dropped_by_force_leave_room() {
     let postgres = cluster.connect("postgres").await;
     cluster.allow(
         u32::MAX,
-        "57P01 (jobs worker|client backend churn[0-9]+).*FATAL:  terminating",
+        "57P01 (jobs worker|autovacuum worker|client backend churn[0-9]+).*FATAL:  terminating",
     );
     cluster.allow(
         u32::MAX,
