@@ -27,7 +27,7 @@ REGRESS ?= $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql)))
 all package: $(BUILT)
 
 # Whoever installs needs no cargo, and root builds nothing, if `make` ran before.
-$(TARGET)/package/%/built: Cargo.toml Cargo.lock jobs.control $(shell find src core sql -type f)
+$(TARGET)/package/%/built: Cargo.toml Cargo.lock build.rs jobs.control $(shell find src core sql -type f)
 	rm -rf '$(STAGED)'
 	PGRX_PG_CONFIG_PATH="$$(command -v $(PG_CONFIG))" cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" \
 	  --out-dir '$(STAGED)' --no-default-features --features pg$(PG_MAJOR)

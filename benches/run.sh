@@ -8,10 +8,12 @@ set -euo pipefail
 
 SCALE=${SCALE:-1}
 ROUNDS=${ROUNDS:-5}
-SECONDS_EACH=${SECONDS_EACH:-6}
+# Of what runs for a time: the shorter the turns, the more alike is what the machine does meanwhile.
+TURNS=$((ROUNDS * 3))
+SECONDS_EACH=2
 CLIENTS=8
 THREADS=2
-((SCALE == 1)) || { ROUNDS=3 SECONDS_EACH=2; }
+((SCALE == 1)) || { ROUNDS=3 TURNS=3; }
 export PGDATABASE=bench PGOPTIONS="-c client_min_messages=warning"
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,7 +38,7 @@ describe() {
   say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(commit_of "$HERE")"
   say "settings: $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
     where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_level', 'shared_buffers', 'max_wal_size', 'shared_preload_libraries', 'wal_compression')")"
-  say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, $ROUNDS rounds in turns of $SECONDS_EACH s, or of as many jobs as a case says; scale 1/$SCALE"
+  say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, in turns: $TURNS rounds of $SECONDS_EACH s each, or $ROUNDS of as many jobs as a case says; scale 1/$SCALE"
 }
 
 # --- running ---------------------------------------------------------------------------------------------------------
@@ -69,11 +71,11 @@ fill_yardstick() { [[ ! $FILL ]] || sql -c "insert into r2 (kind, queue, args) s
 ours() { cat >"$WORK/ours.sql"; }
 yardstick() { cat >"$WORK/yardstick.sql"; }
 
-# ROUNDS rounds of both in turns, the one that goes first changing; lines "a b" of what `$1 ours` and `$1 yardstick` print.
-in_turns() { # FUNCTION
+# Rounds of both in turns, the one that goes first changing; lines "a b" of what `$2 ours` and `$2 yardstick` print.
+in_turns() { # ROUNDS FUNCTION
   local round a b
-  for round in $(seq "$ROUNDS"); do
-    if ((round % 2)); then a=$("$1" ours) b=$("$1" yardstick); else b=$("$1" yardstick) a=$("$1" ours); fi
+  for round in $(seq "$1"); do
+    if ((round % 2)); then a=$("$2" ours) b=$("$2" yardstick); else b=$("$2" yardstick) a=$("$2" ours); fi
     say "$a $b"
   done
 }
@@ -82,7 +84,7 @@ in_turns() { # FUNCTION
 compare() { # TITLE AIM [WAL-AIM]
   measure ours >/dev/null # once without counting: plans, caches, the first WAL files
   measure yardstick >/dev/null
-  in_turns measure >"$WORK/rounds"
+  in_turns "$([[ $FILL ]] && echo "$ROUNDS" || echo "$TURNS")" measure >"$WORK/rounds"
   awk '{ print $1, $3 }' "$WORK/rounds" | ratio "$1" "$2" jobs/s
   [[ ! ${3:-} ]] || awk '{ print $2, $4 }' "$WORK/rounds" | ratio "$1: WAL a job" "$3" bytes
 }

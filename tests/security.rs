@@ -555,3 +555,43 @@ async fn rights_are_changed_by_several_at_the_same_time() {
     let rights = "select count(*) from unnest(array['one', 'two']) r(name) where has_function_privilege(r.name, 'jobs.complete(bigint, bigint, jsonb)', 'execute')";
     assert_eq!(number(&db, rights).await, 1);
 }
+
+/// Postgres shares the names of the libraries that it loads, and the first one has them.
+#[tokio::test]
+async fn a_library_with_a_function_of_the_same_name_is_not_taken_for_ours() {
+    let cluster = Cluster::builder().make();
+    let library = cluster.directory().join("other.so");
+    let source = cluster.directory().join("other.c");
+    let code = "#include \"postgres.h\"\n#include \"fmgr.h\"\nPG_MODULE_MAGIC;\nPG_FUNCTION_INFO_V1(insert_wrapper);\n\
+                Datum insert_wrapper(PG_FUNCTION_ARGS) { PG_RETURN_NULL(); }\n";
+    std::fs::write(&source, code).expect("a source");
+    let headers = cluster.bin("pg_config").arg("--includedir-server").output();
+    let headers = String::from_utf8(headers.expect("pg_config").stdout).expect("a path");
+    let compiled = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-I", headers.trim(), "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(compiled.expect("cc").success());
+    cluster.set(
+        "shared_preload_libraries",
+        format!("{}, jobs", library.display()),
+    );
+    cluster.start_again();
+    let db = cluster.database("names").await;
+    run(
+        &db,
+        &format!(
+            "create function other(out a int, out b int) language c as '{}', 'insert_wrapper'",
+            library.display()
+        ),
+    )
+    .await;
+    for (call, plan) in [
+        ("jobs.insert('k')", "Custom Scan (jobs.insert)"),
+        ("other()", "Function Scan on other"),
+    ] {
+        let explain = format!("explain (costs off) select * from {call}");
+        assert_eq!(text(&db, &explain).await, plan);
+    }
+    assert_eq!(number(&db, "select id from jobs.insert('k')").await, 1);
+}

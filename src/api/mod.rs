@@ -6,7 +6,7 @@ pub(crate) mod check;
 mod configure;
 mod fetch;
 mod finish;
-mod insert;
+pub(crate) mod insert;
 mod maintain;
 mod manage;
 mod observe;
