@@ -1,5 +1,5 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows,
-//! arrays, times, time zones, subtransactions, procedures, roles, search_path, uncommitted rows, rows of our own tables, a call that is
+//! arrays, times, time zones, subtransactions, procedures, roles, search_path, SQLSTATEs of others, uncommitted rows, rows of our own tables, a call that is
 //! alone in FROM; what differs between majors. All that is unsafe about it stays in here and
 //! in [`crate::store::spi`].
 
@@ -12,6 +12,7 @@ pub mod nearby;
 pub mod path;
 pub mod procedure;
 pub mod role;
+pub mod sqlstate;
 pub mod subxact;
 pub mod table;
 pub mod time;

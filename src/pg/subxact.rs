@@ -65,9 +65,12 @@ pub fn is_passing(code: PgSqlErrorCode) -> bool {
 
 /// Runs `work` and returns its error instead of raising it. The caller has to roll back.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
+    // SAFETY: whoever is on it now is so still, unlike those that the work has put there.
+    let callbacks = unsafe { pg_sys::error_context_stack };
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| Err(Box::new(error)))
         .catch_rust_panic(|error| Err(Box::new(error)))
+        .finally(|| unsafe { pg_sys::error_context_stack = callbacks })
         .execute()
 }
 

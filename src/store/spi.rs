@@ -18,6 +18,7 @@ use crate::fault;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::path;
+use crate::pg::sqlstate;
 use crate::pg::time;
 
 /// A parameter; `None` is null.
@@ -98,7 +99,7 @@ impl Plan {
         let _pins = PlannerPins::set();
         // SAFETY: the SPI protocol; an error unwinds through here and Postgres
         // cleans up the connection when it rolls back.
-        path::pinned(|| unsafe {
+        let run = || unsafe {
             pg_sys::SPI_connect();
             let code = pg_sys::SPI_execute_plan(
                 self.prepared(),
@@ -114,7 +115,8 @@ impl Plan {
             });
             pg_sys::SPI_finish();
             answer
-        })
+        };
+        sqlstate::kept(|| path::pinned(run))
     }
 
     /// Runs the statement for its effect; how many rows it touched or returned.

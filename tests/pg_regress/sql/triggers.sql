@@ -1,0 +1,78 @@
+-- Triggers that somebody puts on the tables: what they raise reaches the caller as it is.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+create function pg_temp.raise() returns trigger language plpgsql as $$
+begin
+  raise 'no %', tg_op using errcode = tg_argv[0], detail = 'd', hint = 'h';
+end $$;
+-- Codes of its own, as well as those that Postgres knows, and an internal error's.
+create trigger t before insert on jobs.job for each row execute function pg_temp.raise('P1234');
+select pg_temp.try('select id from jobs.insert(''k'')');
+select pg_temp.try('select (jobs.insert(''k'')).id');
+select pg_temp.try('select id from jobs.insert(''k'', ''{}'', ''{"by_args": true}'')');
+select pg_temp.try('select id from jobs.insert_batch(''k'', array[''{}''::jsonb])');
+drop trigger t on jobs.job;
+create trigger t before insert on jobs.job for each row execute function pg_temp.raise('23505');
+select pg_temp.try('select id from jobs.insert(''k'')');
+drop trigger t on jobs.job;
+create trigger t before insert on jobs.job for each row execute function pg_temp.raise('45000');
+select pg_temp.try('select id from jobs.insert(''k'')');
+drop trigger t on jobs.job;
+-- Ours are not taken for it, before and after.
+select pg_temp.try('select id from jobs.insert('''')');
+
+-- One that inserts a job itself, and fails in that.
+create function pg_temp.inserts() returns trigger language plpgsql as $$
+begin
+  if new.kind = 'outer' then
+    perform jobs.insert(tg_argv[0], queue => tg_argv[1]);
+  elsif new.kind = 'inner' then
+    raise 'inner' using errcode = 'AB123';
+  end if;
+  return new;
+end $$;
+create trigger t before insert on jobs.job for each row execute function pg_temp.inserts('inner', 'default');
+select pg_temp.try('select id from jobs.insert(''outer'')');
+drop trigger t on jobs.job;
+create trigger t before insert on jobs.job for each row execute function pg_temp.inserts('well', '');
+select pg_temp.try('select id from jobs.insert(''outer'')');
+drop trigger t on jobs.job;
+-- One that catches its own, and goes on.
+create function pg_temp.catches() returns trigger language plpgsql as $$
+begin
+  if new.kind = 'outer' then
+    begin
+      perform jobs.insert('inner');
+    exception when sqlstate 'AB123' then
+      perform jobs.insert('instead');
+    end;
+  elsif new.kind = 'inner' then
+    raise 'inner' using errcode = 'AB123';
+  end if;
+  return new;
+end $$;
+create trigger t before insert on jobs.job for each row execute function pg_temp.catches();
+select pg_temp.try('select id from jobs.insert(''outer'')');
+drop trigger t on jobs.job;
+select kind from jobs.jobs order by id;
+
+-- While a worker works.
+create trigger t before insert on jobs.running for each row execute function pg_temp.raise('P1234');
+select pg_temp.try('select id from jobs.fetch(''default'', 1)');
+drop trigger t on jobs.running;
+select id as id, token as token from jobs.fetch('default', 1) \gset
+create trigger t before delete on jobs.running for each row execute function pg_temp.raise('P1234');
+select pg_temp.try('select jobs.complete(' || :id || ', ' || :token || ')');
+select pg_temp.try('select jobs.fail(' || :id || ', ' || :token || ', ''e'')');
+drop trigger t on jobs.running;
+select jobs.complete(:id, :token);
+
+-- Maintenance goes on after one, and says what it was.
+select id > 0 as inserted from jobs.insert('due', scheduled_at => now() + interval '1 hour');
+select pg_temp.later('2 hours');
+create trigger t before delete on jobs.scheduled for each row execute function pg_temp.raise('P1234');
+select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain() where task = 'schedule';
+drop trigger t on jobs.scheduled;
+select pg_temp.try('select id from jobs.insert('''')');
