@@ -41,10 +41,10 @@ const LANES: usize = 8;
 const FORGOTTEN_AFTER: i64 = 10_000_000;
 /// Who finds too little looks without floors not more often, in microseconds ..
 const LOOK_AT_ALL_EVERY: i64 = 1_000_000;
-/// .. nor for more than this part of the time ..
-const LOOK_AT_ALL_SHARE: i64 = 50;
+/// .. nor for more than one part in so many of the time ..
+const LOOK_AT_ALL_SHARE: i64 = 200;
 /// .. but then at least.
-const LOOK_AT_ALL_AT_LEAST: i64 = 10_000_000;
+const LOOK_AT_ALL_AT_LEAST: i64 = 600_000_000;
 
 /// Which jobs of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
