@@ -5,6 +5,7 @@
 # Run by ./dev bench [CASE..], which starts a fresh server and sets PGHOST. At full scale (SCALE=1) all cases together
 # write docs/performance.md; SCALE=20 is a twentieth of the time and the jobs, for looking whether it works. The cases are in cases.sh.
 set -euo pipefail
+shopt -s inherit_errexit
 
 SCALE=${SCALE:-1}
 ROUNDS=${ROUNDS:-5}
@@ -75,7 +76,9 @@ yardstick() { cat >"$WORK/yardstick.sql"; }
 in_turns() { # ROUNDS FUNCTION
   local round a b
   for round in $(seq "$1"); do
-    if ((round % 2)); then a=$("$2" ours) b=$("$2" yardstick); else b=$("$2" yardstick) a=$("$2" ours); fi
+    if ((round % 2)); then a=$("$2" ours); fi
+    b=$("$2" yardstick)
+    if ((round % 2 == 0)); then a=$("$2" ours); fi
     say "$a $b"
   done
 }

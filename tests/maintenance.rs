@@ -694,6 +694,69 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     .await;
 }
 
+#[tokio::test]
+async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("busy").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(
+        &db,
+        "select jobs.configure_queue('kept', retention_completed => '-1 second');
+         select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 2000) n), '{\"by_args\": true}', queue => 'old');
+         select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'kept')",
+    )
+    .await;
+    let complete = |queue: &str, jobs: i32| {
+        format!(
+            "with f as materialized (select id, token from jobs.fetch('{queue}', {jobs}))
+             select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
+        )
+    };
+    // Among the others in the order in which they became final.
+    let (completing, locker) = (cluster.connect("busy").await, cluster.connect("busy").await);
+    for n in 0..20 {
+        run(&db, &complete("old", if n == 0 { 90 } else { 100 })).await;
+        run(&db, &complete("kept", 15)).await;
+        if n == 7 {
+            run(&completing, "begin").await;
+            run(&completing, &complete("old", 10)).await;
+        }
+    }
+    run(
+        &locker,
+        "begin; select from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = 'old' and f.job_id % 7 = 0 for update of f",
+    )
+    .await;
+    // Until the retention is over.
+    seconds(1.2).await;
+    let finished = |queue: &str| {
+        format!(
+            "count(*) from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = '{queue}'"
+        )
+    };
+    let old = number(&db, &format!("select {}", finished("old"))).await;
+    assert_eq!(old, 1990, "all but those that are just completed");
+    let locked = format!("select {} and f.job_id % 7 = 0", finished("old"));
+    let locked = number(&db, &locked).await;
+    assert!(locked > 250, "control: {locked} are locked");
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, &format!("(select {}) = {locked}", finished("old"))).await;
+    let claims = "select count(*) from jobs.unique_claim";
+    assert_eq!(number(&db, claims).await, locked + 10);
+    run(&completing, "commit").await;
+    run(&locker, "rollback").await;
+    becomes(&db, &format!("(select {}) = 0", finished("old"))).await;
+    becomes(&db, "count(*) = 0 from jobs.unique_claim").await;
+    assert_eq!(number(&db, "select count(*) from jobs.job").await, 300);
+    assert_eq!(
+        number(&db, &format!("select {}", finished("kept"))).await,
+        300
+    );
+}
+
 /// Jobs that are past their retention by the time that somebody has locked their table, and keeps it.
 async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -> Client {
     run(

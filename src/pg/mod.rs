@@ -1,7 +1,6 @@
-//! Talk with the server that pgrx has no word for: jsonb in place, result rows,
-//! arrays, times, time zones, subtransactions, procedures, roles, search_path, SQLSTATEs of others, uncommitted rows, rows of our own tables, a call that is
-//! alone in FROM; what differs between majors. All that is unsafe about it stays in here and
-//! in [`crate::store::spi`].
+//! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time zones, subtransactions,
+//! procedures, roles, search_path, SQLSTATEs of others, uncommitted rows, rows of our own tables, a call that is alone in
+//! FROM; what differs between majors. All that is unsafe about it stays in here and in [`crate::store::spi`].
 
 pub mod answer;
 pub mod array;

@@ -408,32 +408,54 @@ impl Table {
     }
 
     /// Deletes the row that is there, as far as nobody else has changed it.
-    pub fn delete_at(&self, mut tid: Tid, wait: bool) -> Deleted {
+    pub fn delete_at(&self, tid: Tid, wait: bool) -> Deleted {
+        let mut deleted = [Deleted::Gone];
+        self.delete_into(&mut [tid], wait, &mut deleted);
+        deleted[0]
+    }
+
+    /// Deletes the rows that are there; what became of each.
+    pub fn delete_each(&self, mut tids: Vec<Tid>, wait: bool) -> Vec<Deleted> {
+        let mut deleted = vec![Deleted::Gone; tids.len()];
+        self.delete_into(&mut tids, wait, &mut deleted);
+        deleted
+    }
+
+    fn delete_into(&self, tids: &mut [Tid], wait: bool, deleted: &mut [Deleted]) {
         use pg_sys::TM_Result as Result;
-        // SAFETY: the row is of this table; the outputs are plain.
+        if tids.is_empty() {
+            return;
+        }
+        // SAFETY: the rows are of this table; the outputs are plain. One guard for all of them: an error leaves nothing behind.
         unsafe {
             if !self.may_delete.replace(true) {
                 pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_DELETE);
             }
-            let mut failure = pg_sys::TM_FailureData::default();
-            let none = std::ptr::null_mut();
+            let (relation, none) = (self.relation, std::ptr::null_mut());
+            let delete = (*(*relation).rd_tableam).tuple_delete;
+            let delete = delete.expect("every table can delete");
             let command = pg_sys::GetCurrentCommandId(true);
-            let result = pg_sys::table_tuple_delete(
-                self.relation,
-                &mut tid,
-                command,
-                none,
-                none,
-                wait,
-                &mut failure,
-                false,
-            );
-            match result {
-                Result::TM_Ok => Deleted::Done,
-                Result::TM_BeingModified | Result::TM_WouldBlock => Deleted::Locked,
-                Result::TM_Updated => Deleted::Moved,
-                _ => Deleted::Gone,
-            }
+            let mut failure = pg_sys::TM_FailureData::default();
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                for (tid, deleted) in tids.iter_mut().zip(deleted) {
+                    let result = delete(
+                        relation,
+                        tid,
+                        command,
+                        none,
+                        none,
+                        wait,
+                        &mut failure,
+                        false,
+                    );
+                    *deleted = match result {
+                        Result::TM_Ok => Deleted::Done,
+                        Result::TM_BeingModified | Result::TM_WouldBlock => Deleted::Locked,
+                        Result::TM_Updated => Deleted::Moved,
+                        _ => Deleted::Gone,
+                    };
+                }
+            });
         }
     }
 
@@ -700,7 +722,7 @@ enum Duplicates {
 }
 
 /// What became of a row that was to be deleted.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
     /// it is deleted, if the transaction commits
     Done,

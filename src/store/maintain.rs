@@ -15,7 +15,7 @@ use super::types::*;
 use super::{fetch, lanes};
 use crate::fault::{self, Fault};
 use crate::pg::nearby::Nearby;
-use crate::pg::table::{self, Deleted, Name, Row, Seen, Shape, Table, Tid};
+use crate::pg::table::{self, Deleted, Name, Row, Scan, Seen, Shape, Table, Tid};
 use crate::pg::time;
 use crate::worker::leases;
 
@@ -186,6 +186,16 @@ pub enum Queues<'a> {
     AllBut(&'a [String]),
 }
 
+impl Queues<'_> {
+    /// Whether a job is meant, whose queue this tells. It is not asked where that makes no difference.
+    fn include(&self, queue: impl FnOnce() -> String) -> bool {
+        match self {
+            Queues::One(one) => queue() == *one,
+            Queues::AllBut(others) => others.is_empty() || !others.contains(&queue()),
+        }
+    }
+}
+
 /// A final job that goes.
 pub struct Old {
     /// its id
@@ -204,6 +214,14 @@ pub struct PastRetention {
     pub first_busy: Option<i64>,
     /// when the latest of all became final
     pub latest: i64,
+}
+
+impl PastRetention {
+    /// One that became final then could not be deleted just now.
+    fn is_busy(&mut self, finalized_at: i64) {
+        let first = self.first_busy.get_or_insert(finalized_at);
+        *first = finalized_at.min(*first);
+    }
 }
 
 /// Up to so many final jobs of a state that became so after `since` and before `horizon`, but not these: locked.
@@ -241,6 +259,9 @@ pub fn past_retention(
     })
 }
 
+/// So many rows are looked for, then deleted: each of these finds its code in the processor's caches.
+const TOGETHER: usize = 256;
+
 /// The same, and deletes them with all that belongs to them but their claims. `None`: use statements.
 pub fn erase_past_retention(
     queues: &Queues,
@@ -260,11 +281,7 @@ pub fn erase_past_retention(
     let (dirty, seen) = (Seen::dirty(), Seen::now());
     let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
     let read_job = |row: &Row| {
-        let queue = row.text(job::QUEUE).expect("it is not null");
-        let is_meant = match queues {
-            Queues::One(one) => queue == *one,
-            Queues::AllBut(others) => !others.contains(&queue),
-        };
+        let is_meant = queues.include(|| row.text(job::QUEUE).expect("it is not null"));
         let key = row.bytes(job::UNIQUE_KEY).and_then(Key::from_bytes);
         let id = row.big(job::ID).expect("it is not null");
         Some((id, (is_meant, key, row.tid())))
@@ -277,31 +294,43 @@ pub fn erase_past_retention(
     ]);
     let mut erased = PastRetention::default();
     let mut left = Vec::new();
-    while erased.jobs.len() < limit as usize
-        && let Some(row) = scan.next()
-    {
-        pgrx::check_for_interrupts!();
-        let id = row.big(finished::JOB_ID).expect("it is not null");
-        if but.contains(&id) {
-            continue;
-        }
-        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
-        if row.is_in_progress {
-            erased.first_busy.get_or_insert(finalized_at);
-            continue;
-        }
-        let found = nearby.take(&id, || table::Key::big(1, id));
-        let Some((true, key, job)) = found else {
-            continue;
-        };
-        erased.latest = finalized_at;
-        match finished.delete(&row, false) {
-            Deleted::Done => {
-                left.extend((jobs.delete_at(job, true) != Deleted::Done).then_some(id));
-                erased.jobs.push(Old { id, key });
+    let mut most = TOGETHER.min(limit as usize);
+    while most > 0 {
+        let found = next_final(&mut scan, but, most, &mut erased);
+        let is_over = found.len() < most;
+        let with_job: Vec<_> = found
+            .into_iter()
+            .filter_map(|(id, finalized_at, row)| {
+                pgrx::check_for_interrupts!();
+                let job = nearby.take(&id, || table::Key::big(1, id));
+                let (is_meant, key, job) = job?;
+                is_meant.then_some((Old { id, key }, finalized_at, row, job))
+            })
+            .collect();
+        let rows = with_job.iter().map(|(_, _, row, _)| *row).collect();
+        let deleted = finished.delete_each(rows, false);
+        let mut job_rows = Vec::with_capacity(with_job.len());
+        let first_new = erased.jobs.len();
+        for ((old, finalized_at, _, job), deleted) in with_job.into_iter().zip(deleted) {
+            erased.latest = finalized_at;
+            if deleted == Deleted::Done {
+                erased.jobs.push(old);
+                job_rows.push(job);
+            } else {
+                erased.is_busy(finalized_at);
             }
-            _ => drop(erased.first_busy.get_or_insert(finalized_at)),
         }
+        let deleted = jobs.delete_each(job_rows, true);
+        for (old, deleted) in erased.jobs[first_new..].iter().zip(deleted) {
+            if deleted != Deleted::Done {
+                left.push(old.id);
+            }
+        }
+        // A scan that is at its end would begin anew.
+        most = match is_over {
+            true => 0,
+            false => TOGETHER.min(limit as usize - erased.jobs.len()),
+        };
     }
     drop((scan, nearby));
     drop(seen);
@@ -311,6 +340,33 @@ pub fn erase_past_retention(
     }
     erase_notes(&erased.jobs.iter().map(|job| job.id).collect::<Vec<_>>());
     Some(erased)
+}
+
+/// The next final jobs of a scan, but not these, with when they became final and where that stands; notes those that come
+/// or go with a transaction that is still open.
+fn next_final(
+    scan: &mut Scan,
+    but: &[i64],
+    most: usize,
+    erased: &mut PastRetention,
+) -> Vec<(i64, i64, Tid)> {
+    let mut found = Vec::with_capacity(most);
+    while found.len() < most
+        && let Some(row) = scan.next()
+    {
+        pgrx::check_for_interrupts!();
+        let id = row.big(finished::JOB_ID).expect("it is not null");
+        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
+        if but.contains(&id) {
+            continue;
+        }
+        if row.is_in_progress {
+            erased.is_busy(finalized_at);
+        } else {
+            found.push((id, finalized_at, row.tid()));
+        }
+    }
+    found
 }
 
 /// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.
@@ -456,17 +512,25 @@ fn delete_claims(
         aside.scan(&shapes::UNIQUE_FOLDED.key, &seen[0], 1),
         returns.scan(&shapes::UNIQUE_RETURN.key, &seen[1], 1),
     ];
-    for (key, tid) in superfluous {
+    superfluous.retain(|(key, _)| {
         pgrx::check_for_interrupts!();
         let is_beside = !nothing_beside
             && beside.iter_mut().any(|scan| {
-                scan.find(&[claims::key_is(key)]);
+                scan.find(&[claims::key_is(*key)]);
                 scan.next().is_some()
             });
         if is_beside {
-            rest.insert(key);
-        } else if claims.delete_at(tid, false) != Deleted::Done {
-            busy.insert(key);
+            rest.insert(*key);
+        }
+        !is_beside
+    });
+    for together in superfluous.chunks(TOGETHER) {
+        pgrx::check_for_interrupts!();
+        let rows = together.iter().map(|(_, row)| *row).collect();
+        for ((key, _), deleted) in together.iter().zip(claims.delete_each(rows, false)) {
+            if deleted != Deleted::Done {
+                busy.insert(*key);
+            }
         }
     }
     drop(beside);
