@@ -757,6 +757,47 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
     );
 }
 
+#[tokio::test]
+async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_pruned_in_time() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("late").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    // More than are looked at together.
+    run(
+        &db,
+        "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'early')",
+    )
+    .await;
+    let complete =
+        |queue: &str| format!("select jobs.complete(id, token) from jobs.fetch('{queue}', 300)");
+    run(&db, &complete("early")).await;
+    let late = cluster.connect("late").await;
+    run(&late, "begin").await;
+    let id = insert(&late, "'k', queue => 'late'").await;
+    run(&late, &complete("late")).await;
+    let locker = cluster.connect("late").await;
+    run(
+        &locker,
+        "begin; select from jobs.job where id = (select min(id) from jobs.job) for update",
+    )
+    .await;
+    // Until the retention is over.
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(
+        &db,
+        "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'late' and wait_event_type = 'Lock'",
+    )
+    .await;
+    run(&late, "commit").await;
+    run(&locker, "rollback").await;
+    becomes(&db, "count(*) = 0 from jobs.finished").await;
+    assert_eq!(state(&db, id).await, None);
+}
+
 /// Jobs that are past their retention by the time that somebody has locked their table, and keeps it.
 async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -> Client {
     run(

@@ -287,6 +287,7 @@ pub fn erase_past_retention(
         Some((id, (is_meant, key, row.tid())))
     };
     let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
+    let mut unseen = jobs.scan(&shapes::JOB.key, &dirty, 1);
     scan.find(&[
         table::Key::label(1, finished.label(finished::STATE, state.as_str())),
         table::Key::at_from(2, since.saturating_add(1)),
@@ -302,8 +303,15 @@ pub fn erase_past_retention(
             .into_iter()
             .filter_map(|(id, finalized_at, row)| {
                 pgrx::check_for_interrupts!();
-                let job = nearby.take(&id, || table::Key::big(1, id));
-                let (is_meant, key, job) = job?;
+                let key = || table::Key::big(1, id);
+                let Some((is_meant, key, job)) = nearby.take(&id, key) else {
+                    // It may have come, together with its end, after the rows were begun to be looked at.
+                    unseen.find(&[key()]);
+                    if unseen.next().is_some() {
+                        erased.is_busy(finalized_at);
+                    }
+                    return None;
+                };
                 is_meant.then_some((Old { id, key }, finalized_at, row, job))
             })
             .collect();
@@ -332,7 +340,7 @@ pub fn erase_past_retention(
             false => TOGETHER.min(limit as usize - erased.jobs.len()),
         };
     }
-    drop((scan, nearby));
+    drop((scan, nearby, unseen));
     drop(seen);
     table::make_visible();
     if !left.is_empty() {
