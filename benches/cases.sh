@@ -88,7 +88,7 @@ case_life() {
   }
   live ours >/dev/null
   live yardstick >/dev/null
-  in_turns "$ROUNDS" live | ratio "the whole life: insert unique, fetch, complete, prune, against R2 with DELETE" ">= 2.0" jobs/s
+  in_turns "$TURNS" live | ratio "the whole life: insert unique, fetch, complete, prune, against R2 with DELETE" ">= 2.0" jobs/s
   sql -c "alter system reset jobs.enabled" -c "alter system reset jobs.retention_completed" -c "select pg_reload_conf()" >/dev/null
 }
 
@@ -201,7 +201,7 @@ waking() { # SYNCHRONOUS-COMMIT TITLE AIM-OF-MEDIAN AIM-OF-P99
 
 # One key over and over, all its jobs within their retention. Without waiting for the disk, which would hide the rest.
 case_one_key() {
-  local n
+  local n i
   n=$(scaled 100000)
   cat >"$WORK/one.sql" <<'SQL'
 set synchronous_commit = off;
@@ -209,20 +209,24 @@ select id from jobs.insert('one', '{"a": 1}', '{"by_args": true, "by_state": ["a
 select id as id, token as token from jobs.fetch('one', 1) \gset
 select jobs.complete(:id, :token);
 SQL
-  over_and_over() { # TITLE
+  over_and_over() { # NAME: how many cycles a second the last thousand made, and the first
     CLIENTS=1 THREADS=1 load "$WORK/one.sql" -t "$n" -l --log-prefix="$WORK/one" >/dev/null
-    cat "$WORK"/one.[0-9]* | awk -v n="$n" -v OFS='\t' -v title="$1" '
+    cat "$WORK"/one.[0-9]* | awk -v n="$n" '
       NR > 100 && NR <= 1100 { first += $3 } NR > n - 1000 { last += $3 }
-      END { print title, ">= 0.9", sprintf("%.3f", first / last), "one run", sprintf("%.0f us a cycle, then %.0f", first / 1000, last / 1000) }' | keep
-    cat "$WORK"/one.[0-9]* | awk -v step=$((n / 100)) '{ s += $3 } NR % step == 0 { printf "%d %.0f\n", NR, 1e6 * step / s; s = 0 }' >"$RESULTS/series.$2"
+      END { print 1e9 / last, 1e9 / first }'
+    cat "$WORK"/one.[0-9]* | awk -v step=$((n / 100)) '{ s += $3 } NR % step == 0 { printf "%d %.0f\n", NR, 1e6 * step / s; s = 0 }' >"$RESULTS/series.$1"
     rm -f "$WORK"/one.[0-9]*
   }
-  renew
-  over_and_over "one key $n times within its retention, the last 1000 against the first" "one_key"
-  renew
-  hold_snapshot
-  over_and_over "the same under a held snapshot" "one_key_held"
-  release_snapshot
+  for ((i = 0; i < RUNS; i++)); do
+    renew
+    over_and_over one_key
+  done | ratio "one key $n times within its retention, the last 1000 against the first" ">= 0.9" "cycles/s"
+  for ((i = 0; i < RUNS; i++)); do
+    renew
+    hold_snapshot
+    over_and_over one_key_held
+    release_snapshot
+  done | ratio "the same under a held snapshot" ">= 0.9" "cycles/s"
   renew
 }
 
@@ -265,12 +269,11 @@ SQL
 }
 
 case_prune() {
-  local n kind options size
+  local n kind options aim run before begun i
   n=$(scaled 1000000)
-  for kind in "not unique" unique; do
+  pruned() { # how long it took, in seconds
     renew
     sql -c "alter system set jobs.enabled = off" -c "select pg_reload_conf()" >/dev/null
-    if [[ $kind == unique ]]; then options="'{\"by_args\": true}'"; else options=null; fi
     for ((i = 0; i < n; i += 10000)); do
       sql -c "select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', i) from generate_series($i, $i + least($n - $i, 10000) - 1) i), $options, queue => 'prune')" >/dev/null
       sql -c "with f as materialized (select id, token from jobs.fetch('prune', 10000)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))" >/dev/null
@@ -278,15 +281,18 @@ case_prune() {
     sql -c "vacuum analyze" -c checkpoint
     sql -c "alter system set jobs.retention_completed = 0" -c "select pg_reload_conf()" >/dev/null
     sleep 1
-    local begun took before
     before=$(sql -c "select pg_database_size('bench')")
     begun=$(date +%s.%N)
     prune_all
-    took=$(awk -v a="$begun" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
+    awk -v a="$begun" -v b="$(date +%s.%N)" 'BEGIN { print b - a }'
     are_empty job finished unique_claim
-    size=$(sql -c "vacuum" -c "select pg_size_pretty($before::bigint) || ' before, ' || pg_size_pretty(pg_database_size('bench')) || ' after a vacuum'")
-    result "pruning $n finished jobs that were $kind" "$([[ $kind == unique ]] && echo '< 6 s' || echo '< 2 s')" "$took" "one run" "s; $size"
+    sql -c "vacuum" -c "select pg_size_pretty($before::bigint) || ' before, ' || pg_size_pretty(pg_database_size('bench')) || ' after a vacuum'" >"$WORK/size"
     sql -c "alter system reset jobs.enabled" -c "alter system reset jobs.retention_completed" -c "select pg_reload_conf()" >/dev/null
+  }
+  for kind in "not unique" unique; do
+    if [[ $kind == unique ]]; then options="'{\"by_args\": true}'" aim='< 6 s'; else options=null aim='< 2 s'; fi
+    for ((run = 0; run < RUNS; run++)); do pruned; done >"$WORK/rounds"
+    middle "pruning $n finished jobs that were $kind" "$aim" "s; $(cat "$WORK/size")" <"$WORK/rounds"
   done
 }
 

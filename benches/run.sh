@@ -11,10 +11,12 @@ SCALE=${SCALE:-1}
 ROUNDS=${ROUNDS:-5}
 # Of what runs for a time: the shorter the turns, the more alike is what the machine does meanwhile.
 TURNS=$((ROUNDS * 3))
+# Of what is compared with itself, or with the clock.
+RUNS=3
 SECONDS_EACH=2
 CLIENTS=8
 THREADS=2
-((SCALE == 1)) || { ROUNDS=3 TURNS=3; }
+((SCALE == 1)) || { ROUNDS=3 TURNS=3 RUNS=1; }
 export PGDATABASE=bench PGOPTIONS="-c client_min_messages=warning"
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -39,7 +41,7 @@ describe() {
   say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(commit_of "$HERE")"
   say "settings: $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
     where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_level', 'shared_buffers', 'max_wal_size', 'shared_preload_libraries', 'wal_compression')")"
-  say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, in turns: $TURNS rounds of $SECONDS_EACH s each, or $ROUNDS of as many jobs as a case says; scale 1/$SCALE"
+  say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, in turns: $TURNS rounds, mostly of $SECONDS_EACH s each, $ROUNDS of fetching and completing, $RUNS runs of what is compared with itself or with the clock; scale 1/$SCALE"
 }
 
 # --- running ---------------------------------------------------------------------------------------------------------
@@ -92,14 +94,22 @@ compare() { # TITLE AIM [WAL-AIM]
   [[ ! ${3:-} ]] || awk '{ print $2, $4 }' "$WORK/rounds" | ratio "$1: WAL a job" "$3" bytes
 }
 
+SORTING='function sorted(v, n,   i, j, t) { for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t } }
+  function median(v, n) { return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }'
+
 # Reads rounds "ours other"; prints and keeps the ratio.
 ratio() { # TITLE AIM UNIT
-  awk -v title="$1" -v aim="$2" -v unit="$3" -v OFS='\t' '
+  awk -v title="$1" -v aim="$2" -v unit="$3" -v OFS='\t' "$SORTING"'
     { r[NR] = $1 / $2; a[NR] = $1; b[NR] = $2 }
-    function sorted(v, n,   i, j, t) { for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t } }
-    function median(v, n) { return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
     END { sorted(r, NR); sorted(a, NR); sorted(b, NR)
           print title, aim, sprintf("%.3f", median(r, NR)), sprintf("%.3f to %.3f", r[1], r[NR]), sprintf("%.0f %s against %.0f", median(a, NR), unit, median(b, NR)) }' | keep
+}
+
+# Reads a figure a round; prints and keeps the median.
+middle() { # TITLE AIM OF-WHAT
+  awk -v title="$1" -v aim="$2" -v of="$3" -v OFS='\t' "$SORTING"'
+    { v[NR] = $1 }
+    END { sorted(v, NR); print title, aim, sprintf("%.1f", median(v, NR)), sprintf("%.1f to %.1f", v[1], v[NR]), of }' | keep
 }
 
 # A result: title, aim, figure, spread, what it is of; separated by tabs.
