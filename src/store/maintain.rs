@@ -218,7 +218,7 @@ pub struct PastRetention {
 
 impl PastRetention {
     /// One that became final then could not be deleted just now.
-    fn is_busy(&mut self, finalized_at: i64) {
+    fn note_busy(&mut self, finalized_at: i64) {
         let first = self.first_busy.get_or_insert(finalized_at);
         *first = finalized_at.min(*first);
     }
@@ -308,7 +308,7 @@ pub fn erase_past_retention(
                     // It may have come, together with its end, after the rows were begun to be looked at.
                     unseen.find(&[key()]);
                     if unseen.next().is_some() {
-                        erased.is_busy(finalized_at);
+                        erased.note_busy(finalized_at);
                     }
                     return None;
                 };
@@ -325,7 +325,7 @@ pub fn erase_past_retention(
                 erased.jobs.push(old);
                 job_rows.push(job);
             } else {
-                erased.is_busy(finalized_at);
+                erased.note_busy(finalized_at);
             }
         }
         let deleted = jobs.delete_each(job_rows, true);
@@ -369,7 +369,7 @@ fn next_final(
             continue;
         }
         if row.is_in_progress {
-            erased.is_busy(finalized_at);
+            erased.note_busy(finalized_at);
         } else {
             found.push((id, finalized_at, row.tid()));
         }
