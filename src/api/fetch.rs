@@ -10,7 +10,7 @@ use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{subxact, time};
 use crate::store::fetch::{self, Fetch, Reach, Room};
-use crate::store::{limits, maintain, place};
+use crate::store::{due, limits, place};
 use crate::transition;
 use crate::worker::{news, wake};
 
@@ -141,7 +141,7 @@ fn promote(queue: &str, now: i64, most: i64) -> usize {
 fn promote_singly(queue: &str, now: i64) -> usize {
     const MOST: i64 = 60;
     let mut promoted = 0;
-    for id in maintain::due(queue, now, MOST, &[]) {
+    for id in due::scheduled(queue, now, MOST, &[]) {
         check_for_interrupts!();
         let one = || place::locate(id).is_some_and(|place| transition::became_due(&place));
         promoted += usize::from(subxact::attempt_unless_cancelled(one).unwrap_or(false));

@@ -7,7 +7,7 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, Snapshot, Tuples, text};
+use super::spi::{Plan, Snapshot, Tuples, big, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -188,10 +188,6 @@ fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
         }
     }
     total
-}
-
-fn big(value: i64) -> Arg {
-    Some(Datum::from(value))
 }
 
 // The job that is next in each lane, lane for lane along the index, and since when it waits.

@@ -2,9 +2,8 @@
 //! is a row; a fetch takes rows that nobody else has, so fetches do not wait for each other.
 
 use jobs_core::interval::Interval;
-use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, bigs, text};
+use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
 use crate::pg::time;
 use crate::worker::{leases, news};
@@ -86,10 +85,6 @@ fn numbers(plan: &Plan, args: &[Arg]) -> Vec<i64> {
             .map(|row| rows.big(row, 1).expect("slots are not null"))
             .collect()
     })
-}
-
-fn big(value: i64) -> Arg {
-    Some(Datum::from(value))
 }
 
 // What may be taken are the free slots up to the limit ($2), without the highest ones: one less for each

@@ -3,7 +3,7 @@
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, Tuples, text};
+use super::spi::{Arg, Plan, Tuples, big, text};
 use super::types::*;
 use crate::options::Options;
 use crate::pg::array;
@@ -139,10 +139,6 @@ fn read(rows: &Tuples, row: usize) -> Periodic {
             },
         },
     }
-}
-
-fn big(value: i64) -> Arg {
-    Some(Datum::from(value))
 }
 
 macro_rules! columns {

@@ -11,7 +11,7 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, Tuples, text};
+use super::spi::{Arg, Plan, Tuples, big, text};
 use super::types::*;
 use super::{lanes, limits};
 use crate::pg::array;
@@ -428,10 +428,6 @@ pub fn erase(id: i64) {
     for plan in [&ERASE_JOB, &ERASE_ERRORS, &ERASE_ANSWERS] {
         plan.execute(&[big(id)]);
     }
-}
-
-fn big(value: i64) -> Arg {
-    Some(Datum::from(value))
 }
 
 static LOCATE: Plan = Plan::new(

@@ -29,6 +29,11 @@ pub fn text(value: &str) -> Arg {
     value.into_datum()
 }
 
+/// A bigint or timestamptz parameter.
+pub fn big(value: i64) -> Arg {
+    Some(Datum::from(value))
+}
+
 /// A bigint[] parameter.
 pub fn bigs(values: &[i64]) -> Arg {
     let values: Vec<Arg> = values

@@ -5,7 +5,7 @@ use jobs_core::key::Key;
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::{claims, maintain};
+use crate::store::{claims, reap};
 
 pub const TASK: Task = Task {
     name: "claims",
@@ -19,14 +19,14 @@ const RELEASES_KEPT: i64 = 60 * 1_000_000;
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
-    let notes = maintain::take_orphans(now, limit, &Thing::keys(but));
+    let notes = reap::take_orphans(now, limit, &Thing::keys(but));
     let looked_at = look_at(&notes, now);
-    let forgotten = maintain::forget_releases(now - RELEASES_KEPT, limit);
+    let forgotten = reap::forget_releases(now - RELEASES_KEPT, limit);
     Round::of(looked_at + forgotten, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
-    let orphans = maintain::orphans(time::now(), limit, &Thing::keys(but));
+    let orphans = reap::orphans(time::now(), limit, &Thing::keys(but));
     orphans.into_iter().map(Thing::Key).collect()
 }
 
@@ -35,15 +35,15 @@ fn handle(thing: &Thing) -> bool {
         return false;
     };
     let now = time::now();
-    look_at(&maintain::take_notes_of(now, *key), now) > 0
+    look_at(&reap::take_notes_of(now, *key), now) > 0
 }
 
 /// Clears away what these keys do not need any more; at how many nobody else is at work.
 fn look_at(notes: &[Key], now: i64) -> usize {
-    let locks = maintain::lock_claims(&notes.iter().copied().collect());
+    let locks = reap::lock_claims(&notes.iter().copied().collect());
     // Somebody is at work on these: they are looked at again.
     claims::note_orphans(&locks.busy, now);
-    maintain::tidy_claims(&locks.locked);
-    maintain::reap_claims(&locks.locked, time::now());
+    reap::tidy_claims(&locks.locked);
+    reap::reap_claims(&locks.locked, time::now());
     notes.iter().filter(|key| !locks.busy.contains(key)).count()
 }

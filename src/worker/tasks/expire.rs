@@ -2,7 +2,7 @@
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::{maintain, place};
+use crate::store::{due, place};
 use crate::transition;
 
 pub const TASK: Task = Task {
@@ -13,12 +13,12 @@ pub const TASK: Task = Task {
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let details = place::details_of_type("expired").datum();
-    let expired = maintain::expire(time::now(), limit, details, &Thing::jobs(but));
+    let expired = due::expire(time::now(), limit, details, &Thing::jobs(but));
     Round::of(expired, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
-    let expired = maintain::expired(time::now(), limit, &Thing::jobs(but));
+    let expired = due::expired(time::now(), limit, &Thing::jobs(but));
     expired.into_iter().map(Thing::Job).collect()
 }
 

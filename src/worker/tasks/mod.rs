@@ -20,7 +20,7 @@ use pgrx::PgMemoryContexts;
 
 use crate::pg::subxact;
 use crate::settings;
-use crate::store::maintain;
+use crate::store::due;
 use crate::unique;
 use crate::worker::leases;
 
@@ -178,10 +178,7 @@ pub type Wrap<'a, E> =
 
 /// When something will be due next.
 pub fn next_due() -> Option<i64> {
-    maintain::next_due()
-        .into_iter()
-        .chain(prune::next_due())
-        .min()
+    due::next_due().into_iter().chain(prune::next_due()).min()
 }
 
 /// One turn of a task: a round, and if that fails, one thing by thing.

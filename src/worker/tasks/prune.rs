@@ -10,8 +10,8 @@ use jobs_core::state::State;
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::maintain::{self, Old, PastRetention, Queues};
-use crate::store::{claims, config, extension, place};
+use crate::store::prune::{self, Old, PastRetention, Queues};
+use crate::store::{claims, config, extension, place, reap};
 use crate::worker::cleared;
 
 pub const TASK: Task = Task {
@@ -37,7 +37,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         }
         pruned += found.jobs.len();
     });
-    let forgotten = maintain::forget_answers(now - ANSWERS_KEPT, limit);
+    let forgotten = prune::forget_answers(now - ANSWERS_KEPT, limit);
     Round::of(pruned + forgotten, limit)
 }
 
@@ -59,7 +59,7 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
 pub fn next_due() -> Option<i64> {
     let mut next = None;
     for_each_group(|group| {
-        let oldest = maintain::oldest_final(group.state, cleared::up_to(group.id));
+        let oldest = prune::oldest_final(group.state, cleared::up_to(group.id));
         let due = oldest.map(|at| at.saturating_add(group.kept));
         next = next.into_iter().chain(due).min();
     });
@@ -73,7 +73,7 @@ fn handle(thing: &Thing) -> bool {
     {
         let key = place.unique_key;
         let old = [Old { id: *id, key }];
-        maintain::erase_finished(&old);
+        prune::erase_finished(&old);
         clear_claims(&old);
         true
     } else {
@@ -98,10 +98,10 @@ impl Group<'_> {
             return PastRetention::default();
         }
         let (queues, state) = (&self.queues, self.state);
-        let erased = maintain::erase_past_retention(queues, state, since, horizon, limit, but);
+        let erased = prune::erase_past_retention(queues, state, since, horizon, limit, but);
         let erased = erased.unwrap_or_else(|| {
             let old = self.past_retention(horizon, limit, but);
-            maintain::erase_finished(&old.jobs);
+            prune::erase_finished(&old.jobs);
             old
         });
         clear_claims(&erased.jobs);
@@ -114,7 +114,7 @@ impl Group<'_> {
         if since >= horizon {
             return PastRetention::default();
         }
-        maintain::past_retention(&self.queues, self.state, since, horizon, limit, but)
+        prune::past_retention(&self.queues, self.state, since, horizon, limit, but)
     }
 }
 
@@ -150,8 +150,8 @@ fn clear_claims(erased: &[Old]) {
         return;
     }
     let gone: HashSet<i64> = erased.iter().map(|job| job.id).collect();
-    let (keys, busy) = maintain::delete_claims_of(keys, &gone);
-    let locks = maintain::lock_claims(&keys);
+    let (keys, busy) = reap::delete_claims_of(keys, &gone);
+    let locks = reap::lock_claims(&keys);
     let now = time::now();
     claims::note_orphans(busy.union(&locks.busy), now);
     let locked: Vec<(Key, i64)> = erased
@@ -160,7 +160,7 @@ fn clear_claims(erased: &[Old]) {
         .filter(|(key, _)| locks.locked.contains(key))
         .collect();
     claims::forget_aside(&locked);
-    maintain::reap_claims(&locks.locked, now);
+    reap::reap_claims(&locks.locked, now);
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -2,7 +2,7 @@
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::maintain::{self, Expired, Leases};
+use crate::store::due::{self, Expired, Leases};
 use crate::store::place;
 use crate::transition::{self, Told};
 
@@ -14,7 +14,7 @@ pub const TASK: Task = Task {
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
-    let leases = maintain::expired_leases(now, limit, &Leases::But(&Thing::jobs(but)));
+    let leases = due::expired_leases(now, limit, &Leases::But(&Thing::jobs(but)));
     for lease in &leases {
         pgrx::check_for_interrupts!();
         rescue(lease, now);
@@ -23,7 +23,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
-    maintain::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)))
+    due::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)))
         .iter()
         .map(|lease| Thing::Job(lease.id))
         .collect()
@@ -34,7 +34,7 @@ fn handle(thing: &Thing) -> bool {
         return false;
     };
     let now = time::now();
-    let leases = maintain::expired_leases(now, 1, &Leases::Of(*id));
+    let leases = due::expired_leases(now, 1, &Leases::Of(*id));
     for lease in &leases {
         rescue(lease, now);
     }

@@ -3,7 +3,7 @@
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::store::fetch::{self, Reach};
-use crate::store::{maintain, place};
+use crate::store::{due, place};
 use crate::transition;
 use crate::worker::{news, process};
 
@@ -18,8 +18,8 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let mut promoted = 0;
     // The worker begins where it has been before; who calls `jobs.maintain()` gets all.
     let (queues, reach) = match process::is_worker() {
-        true => (maintain::queues_with_due_from_floor(now), Reach::FromFloor),
-        false => (maintain::queues_with_due(now), Reach::All),
+        true => (due::queues_with_due_from_floor(now), Reach::FromFloor),
+        false => (due::queues_with_due(now), Reach::All),
     };
     for queue in &queues {
         let due = fetch::promote_due(queue, now, limit, &but, reach);
@@ -33,9 +33,9 @@ fn run(limit: i64, but: &[Thing]) -> Round {
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let (now, but) = (time::now(), Thing::jobs(but));
-    maintain::queues_with_due(now)
+    due::queues_with_due(now)
         .iter()
-        .flat_map(|queue| maintain::due(queue, now, limit, &but))
+        .flat_map(|queue| due::scheduled(queue, now, limit, &but))
         .map(Thing::Job)
         .collect()
 }

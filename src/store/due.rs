@@ -1,0 +1,315 @@
+//! What has come due and maintenance is to act on: scheduled jobs, those that expire, leases that ran out. Every statement takes a bounded
+//! number of rows, skips what somebody else has locked, and leaves rows alone whose job
+//! is not there: while a dump is being restored it may yet come.
+
+use std::collections::HashSet;
+
+use pgrx::pg_sys::Datum;
+
+use super::shapes::{self, ready, running, scheduled};
+use super::spi::{Arg, Plan, big, bigs, text};
+use super::types::*;
+use super::{fetch, lanes};
+use crate::pg::table::{self, Name, Shape, Table};
+use crate::pg::time;
+use crate::worker::leases;
+
+/// Queues that have due jobs, as far as they may be left from their floors on.
+pub fn queues_with_due_from_floor(now: i64) -> Vec<String> {
+    let Some(mut queues) = lanes::scheduled_queues() else {
+        return queues_with_due(now);
+    };
+    queues.retain(|queue| fetch::has_due(queue, now));
+    queues
+}
+
+/// Queues that have due jobs.
+pub fn queues_with_due(now: i64) -> Vec<String> {
+    QUEUES_WITH_DUE.run(&[big(now)], |rows| {
+        (0..rows.len())
+            .filter_map(|row| rows.text(row, 1))
+            .collect()
+    })
+}
+
+/// Jobs of a queue that are due, but not these.
+pub fn scheduled(queue: &str, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
+    ids(&DUE, &[text(queue), big(now), big(limit), bigs(but)])
+}
+
+/// Discards available and waiting jobs whose `expires_at` has passed, but not these; how many.
+pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
+    // Planned while hardly any job expires, the statements read all that waits.
+    let is_due = |first: Option<Option<i64>>| first.is_none_or(|at| at.is_some_and(|at| at <= now));
+    [
+        (&EXPIRE_READY, first_ready_to_expire as fn() -> _),
+        (&EXPIRE_SCHEDULED, first_scheduled_to_expire),
+    ]
+    .into_iter()
+    .filter(|(_, first)| is_due(first()))
+    .map(|(plan, _)| plan.execute(&[big(now), big(limit), bigs(but), Some(details)]))
+    .sum()
+}
+
+/// When the first available job expires; `None`: use a statement.
+fn first_ready_to_expire() -> Option<Option<i64>> {
+    first_along(&shapes::READY, &shapes::READY_EXPIRES, ready::EXPIRES_AT)
+}
+
+/// When the first waiting job expires; `None`: use a statement.
+fn first_scheduled_to_expire() -> Option<Option<i64>> {
+    let index = &shapes::SCHEDULED_EXPIRES;
+    first_along(&shapes::SCHEDULED, index, scheduled::EXPIRES_AT)
+}
+
+/// The column's value in the first row along an index.
+fn first_along(shape: &'static Shape, index: &Name, column: i32) -> Option<Option<i64>> {
+    let table = Table::open_to_read(shape, index)?;
+    table::make_visible();
+    let seen = lanes::seen();
+    let mut scan = table.scan(index, &seen, 0);
+    scan.find(&[]);
+    Some(scan.next().and_then(|row| row.big(column)))
+}
+
+/// Those jobs, but not these.
+pub fn expired(now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
+    [&EXPIRED_READY, &EXPIRED_SCHEDULED]
+        .into_iter()
+        .flat_map(|plan| ids(plan, &[big(now), big(limit), bigs(but)]))
+        .collect()
+}
+
+/// A lease that ran out, locked.
+pub struct Expired {
+    /// the job
+    pub id: i64,
+    /// its current token
+    pub token: i64,
+    /// whether the attempt's time is over, not just its lease
+    pub timed_out: bool,
+}
+
+/// Whose leases are meant.
+pub enum Leases<'a> {
+    /// this job's
+    Of(i64),
+    /// those of all jobs but these
+    But(&'a [i64]),
+}
+
+/// Leases that ran out, oldest ids first.
+pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
+    let (plan, whose) = match whose {
+        Leases::Of(id) => (&EXPIRED_LEASES_OF, bigs(&[*id])),
+        Leases::But(but) => match find_expired(now, limit, but) {
+            Some(ids) if ids.is_empty() => return Vec::new(),
+            Some(ids) => (&EXPIRED_LEASES_OF, bigs(&ids)),
+            None => (&EXPIRED_LEASES, bigs(but)),
+        },
+    };
+    plan.run(&[big(now), big(limit), whose], |rows| {
+        (0..rows.len())
+            .map(|row| Expired {
+                id: rows.big(row, 1).expect("id"),
+                token: rows.big(row, 2).expect("token"),
+                timed_out: rows.bool(row, 3).expect("flag"),
+            })
+            .collect()
+    })
+}
+
+/// Jobs whose leases ran out, but not these; `None`: use a statement.
+fn find_expired(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
+    if leases::none_before().is_some_and(|until| until > now) {
+        return Some(Vec::new());
+    }
+    let but: HashSet<i64> = but.iter().copied().collect();
+    let mut expired = Vec::new();
+    read_leases(|found, id, ends_at, is_in_progress| {
+        if ends_at > now {
+            found.first = found.first.min(ends_at);
+            return;
+        }
+        // Also somebody may have it locked.
+        found.has_stuck = true;
+        if !is_in_progress && !but.contains(&id) {
+            expired.push(id);
+        }
+        if expired.len() as i64 > limit {
+            // The next round deals with more of them.
+            found.first = now;
+        }
+    })?;
+    expired.sort_unstable();
+    Some(expired)
+}
+
+/// When the first lease ends; `None`: use a statement.
+fn first_lease() -> Option<Option<i64>> {
+    let now = time::now();
+    let found = read_leases(|found, _, ends_at, is_in_progress| {
+        if is_in_progress && ends_at <= now {
+            found.has_stuck = true;
+        } else {
+            found.first = found.first.min(ends_at);
+        }
+    })?;
+    Some(Some(found.first).filter(|at| *at != leases::NEVER))
+}
+
+/// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing that, to be added to what is
+/// found. `None`: use a statement.
+fn read_leases(mut add: impl FnMut(&mut leases::Found, i64, i64, bool)) -> Option<leases::Found> {
+    let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
+    table::make_visible();
+    Some(leases::read_with(|found| {
+        table.for_each(&lanes::seen(), |row| {
+            let id = row.big(running::JOB_ID).expect("it is not null");
+            let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
+            add(found, id, ends_at, row.is_in_progress);
+        });
+    }))
+}
+
+/// When something will be due next for maintenance, but for final jobs. What is only to be cleared away can
+/// wait for the next pass.
+pub fn next_due() -> Option<i64> {
+    let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
+    let lease = match leases::none_before() {
+        Some(at) => Some(at),
+        None => first_lease().unwrap_or_else(|| next(&NEXT_LEASE)),
+    };
+    let scheduled = next_scheduled().unwrap_or_else(|| next(&NEXT_SCHEDULED));
+    let expires = [
+        first_ready_to_expire().unwrap_or_else(|| next(&NEXT_READY_EXPIRES)),
+        first_scheduled_to_expire().unwrap_or_else(|| next(&NEXT_SCHEDULED_EXPIRES)),
+    ];
+    [lease, scheduled, next(&NEXT_PERIODIC)]
+        .into_iter()
+        .chain(expires)
+        .flatten()
+        .min()
+}
+
+/// When the first scheduled job is due; `None`: use a statement.
+fn next_scheduled() -> Option<Option<i64>> {
+    let mut next = None;
+    for queue in lanes::scheduled_queues()? {
+        next = next.into_iter().chain(lanes::first_due(&queue)?).min();
+    }
+    Some(next)
+}
+
+fn ids(plan: &Plan, args: &[Arg]) -> Vec<i64> {
+    plan.run(args, |rows| {
+        (0..rows.len()).filter_map(|row| rows.big(row, 1)).collect()
+    })
+}
+
+// Walks from queue to queue along the index instead of reading all that waits.
+macro_rules! scheduled_queues {
+    () => {
+        "WITH RECURSIVE q AS (
+           (SELECT queue FROM jobs.scheduled ORDER BY queue LIMIT 1)
+           UNION ALL
+           SELECT (SELECT s.queue FROM jobs.scheduled s WHERE s.queue > q.queue ORDER BY s.queue LIMIT 1)
+             FROM q WHERE q.queue IS NOT NULL) "
+    };
+}
+
+static QUEUES_WITH_DUE: Plan = Plan::new(
+    concat!(
+        scheduled_queues!(),
+        "SELECT q.queue FROM q WHERE q.queue IS NOT NULL
+            AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)"
+    ),
+    &[AT],
+);
+
+static DUE: Plan = Plan::new(
+    "SELECT s.job_id FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
+        AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
+      ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED",
+    &[TEXT, AT, INT8, INT8S],
+);
+
+// Locked: what a column is of each.
+macro_rules! expired {
+    ($column:literal, $table:literal) => {
+        concat!(
+            "SELECT t.",
+            $column,
+            " FROM ",
+            $table,
+            " t WHERE t.expires_at <= $1 AND t.job_id <> ALL ($3)
+                AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id) LIMIT $2 FOR UPDATE SKIP LOCKED"
+        )
+    };
+}
+static EXPIRED_READY: Plan = Plan::new(expired!("job_id", "jobs.ready"), &[AT, INT8, INT8S]);
+static EXPIRED_SCHEDULED: Plan =
+    Plan::new(expired!("job_id", "jobs.scheduled"), &[AT, INT8, INT8S]);
+
+macro_rules! expire {
+    ($table:literal, $scheduled_at:literal) => {
+        concat!(
+            "WITH gone AS MATERIALIZED (
+               DELETE FROM ",
+            $table,
+            "
+                WHERE ctid = ANY (ARRAY(",
+            expired!("ctid", $table),
+            "))
+               RETURNING job_id, attempt, ",
+            $scheduled_at,
+            " AS scheduled_at),
+             outcome AS (
+               INSERT INTO jobs.finished (job_id, finalized_at, state, attempt, scheduled_at)
+               SELECT job_id, $1, 'discarded', attempt, scheduled_at FROM gone)
+             INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
+             SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone"
+        )
+    };
+}
+static EXPIRE_READY: Plan = Plan::new(
+    expire!("jobs.ready", "scheduled_at"),
+    &[AT, INT8, INT8S, JSONB],
+);
+static EXPIRE_SCHEDULED: Plan = Plan::new(
+    expire!("jobs.scheduled", "NULLIF(due_at, 'infinity')"),
+    &[AT, INT8, INT8S, JSONB],
+);
+
+macro_rules! expired_leases {
+    ($whose:literal) => {
+        concat!(
+            "SELECT r.job_id, r.token, COALESCE(r.lease_expires_at >= r.deadline_at, false)
+               FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+              WHERE r.lease_expires_at <= $1 AND r.job_id ",
+            $whose,
+            " ORDER BY r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
+        )
+    };
+}
+static EXPIRED_LEASES: Plan = Plan::new(expired_leases!("<> ALL ($3)"), &[AT, INT8, INT8S]);
+static EXPIRED_LEASES_OF: Plan = Plan::new(expired_leases!("= ANY ($3)"), &[AT, INT8, INT8S]);
+
+static NEXT_SCHEDULED: Plan = Plan::new(
+    concat!(
+        scheduled_queues!(),
+        "SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
+           FROM q WHERE q.queue IS NOT NULL"
+    ),
+    &[],
+);
+static NEXT_LEASE: Plan = Plan::new("SELECT min(lease_expires_at) FROM jobs.running", &[]);
+static NEXT_READY_EXPIRES: Plan = Plan::new(
+    "SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL",
+    &[],
+);
+static NEXT_SCHEDULED_EXPIRES: Plan = Plan::new(
+    "SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL",
+    &[],
+);
+static NEXT_PERIODIC: Plan = Plan::new("SELECT min(next_run_at) FROM jobs.periodic_schedule", &[]);

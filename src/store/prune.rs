@@ -1,0 +1,299 @@
+//! Final jobs past their retention, and answers that are not needed any more. Every statement takes a bounded
+//! number of rows, skips what somebody else has locked, and leaves rows alone whose job
+//! is not there: while a dump is being restored it may yet come.
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+
+use super::shapes::{self, finished, job};
+use super::spi::{Plan, big, bigs, text, texts};
+use super::types::*;
+use crate::pg::nearby::Nearby;
+use crate::pg::table::{self, Deleted, Row, Scan, Seen, Table, Tid};
+
+/// Which queues' jobs are meant.
+#[derive(Hash)]
+pub enum Queues<'a> {
+    /// this one's
+    One(&'a str),
+    /// all others'
+    AllBut(&'a [String]),
+}
+
+impl Queues<'_> {
+    /// Whether a job is meant, whose queue this tells. It is not asked where that makes no difference.
+    fn include(&self, queue: impl FnOnce() -> String) -> bool {
+        match self {
+            Queues::One(one) => queue() == *one,
+            Queues::AllBut(others) => others.is_empty() || !others.contains(&queue()),
+        }
+    }
+}
+
+/// A final job that goes.
+pub struct Old {
+    /// its id
+    pub id: i64,
+    /// the key that it was inserted under
+    pub key: Option<Key>,
+}
+
+/// Final jobs past their retention, from the oldest on.
+#[derive(Default)]
+pub struct PastRetention {
+    /// those that can go
+    pub jobs: Vec<Old>,
+    /// when the first one became final that could not be deleted just now: somebody has it locked, or it comes or goes with
+    /// a transaction that is still open
+    pub first_busy: Option<i64>,
+    /// when the latest of all became final
+    pub latest: i64,
+}
+
+impl PastRetention {
+    /// One that became final then could not be deleted just now.
+    fn note_busy(&mut self, finalized_at: i64) {
+        let first = self.first_busy.get_or_insert(finalized_at);
+        *first = finalized_at.min(*first);
+    }
+}
+
+/// Up to so many final jobs of a state that became so after `since` and before `horizon`, but not these: locked.
+pub fn past_retention(
+    queues: &Queues,
+    state: State,
+    since: i64,
+    horizon: i64,
+    limit: i64,
+    but: &[i64],
+) -> PastRetention {
+    let (plan, queues) = match queues {
+        Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
+        Queues::AllBut(queues) => (&PAST_RETENTION, texts(queues)),
+    };
+    let args = [
+        text(state.as_str()),
+        big(horizon),
+        big(limit),
+        bigs(but),
+        queues,
+        big(since),
+    ];
+    plan.run(&args, |rows| {
+        let old = |row| Old {
+            id: rows.big(row, 1).expect("id"),
+            key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
+        };
+        let last = rows.len().checked_sub(1);
+        PastRetention {
+            jobs: (0..rows.len()).map(old).collect(),
+            first_busy: None,
+            latest: last.and_then(|last| rows.big(last, 3)).unwrap_or(horizon),
+        }
+    })
+}
+
+/// The same, and deletes them with all that belongs to them but their claims. `None`: use statements.
+pub fn erase_past_retention(
+    queues: &Queues,
+    state: State,
+    since: i64,
+    horizon: i64,
+    limit: i64,
+    but: &[i64],
+) -> Option<PastRetention> {
+    if !table::is_read_committed() {
+        return None;
+    }
+    let finished =
+        Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
+    let jobs = Table::open(&shapes::JOB)?;
+    table::make_visible();
+    let (dirty, seen) = (Seen::dirty(), Seen::now());
+    let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
+    scan.find(&[
+        table::Key::label(1, finished.label(finished::STATE, state.as_str())),
+        table::Key::at_from(2, since.saturating_add(1)),
+        table::Key::at_to(2, horizon),
+    ]);
+    let read_job = |row: &Row| {
+        let is_meant = queues.include(|| row.text(job::QUEUE).expect("it is not null"));
+        let key = row.bytes(job::UNIQUE_KEY).and_then(Key::from_bytes);
+        let id = row.big(job::ID).expect("it is not null");
+        Some((id, (is_meant, key, row.tid())))
+    };
+    let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
+    let mut unseen = jobs.scan(&shapes::JOB.key, &dirty, 1);
+    let mut erased = PastRetention::default();
+    let mut left = Vec::new();
+    loop {
+        let most = table::TOGETHER.min(limit as usize - erased.jobs.len());
+        let found = next_final(&mut scan, but, most, &mut erased);
+        // A scan that is at its end would begin anew.
+        let is_over = found.len() < most;
+        let mut whole = Vec::with_capacity(found.len());
+        for of in found {
+            pgrx::check_for_interrupts!();
+            let id = || table::Key::big(1, of.id);
+            match nearby.take(&of.id, id) {
+                Some((true, key, job)) => whole.push((of, key, job)),
+                Some(_) => {}
+                None => {
+                    // It may have come, together with its end, after the rows were begun to be looked at.
+                    unseen.find(&[id()]);
+                    if unseen.next().is_some() {
+                        erased.note_busy(of.finalized_at);
+                    }
+                }
+            }
+        }
+        left.extend(erase(&finished, &jobs, whole, &mut erased));
+        if is_over || erased.jobs.len() == limit as usize {
+            break;
+        }
+    }
+    drop((scan, nearby, unseen));
+    drop(seen);
+    table::make_visible();
+    if !left.is_empty() {
+        ERASE_JOBS.execute(&[bigs(&left)]);
+    }
+    erase_notes(&erased.jobs.iter().map(|job| job.id).collect::<Vec<_>>());
+    Some(erased)
+}
+
+/// A row of `finished`.
+struct Final {
+    /// the job
+    id: i64,
+    finalized_at: i64,
+    /// where it is
+    row: Tid,
+}
+
+/// The next rows of a scan, but not those of these jobs; notes those that come or go with a transaction that is still open.
+fn next_final(scan: &mut Scan, but: &[i64], most: usize, erased: &mut PastRetention) -> Vec<Final> {
+    let mut found = Vec::with_capacity(most);
+    while found.len() < most
+        && let Some(row) = scan.next()
+    {
+        pgrx::check_for_interrupts!();
+        let id = row.big(finished::JOB_ID).expect("it is not null");
+        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
+        if but.contains(&id) {
+            continue;
+        }
+        if row.is_in_progress {
+            erased.note_busy(finalized_at);
+        } else {
+            let row = row.tid();
+            found.push(Final {
+                id,
+                finalized_at,
+                row,
+            });
+        }
+    }
+    found
+}
+
+/// Deletes both rows of each job, with its key and where its row of `job` is; those whose latter somebody has changed meanwhile.
+fn erase(
+    finished: &Table,
+    jobs: &Table,
+    whole: Vec<(Final, Option<Key>, Tid)>,
+    erased: &mut PastRetention,
+) -> Vec<i64> {
+    let rows = whole.iter().map(|(of, ..)| of.row).collect();
+    let deleted = finished.delete_each(rows, false);
+    let first = erased.jobs.len();
+    let mut job_rows = Vec::with_capacity(whole.len());
+    for ((of, key, job), deleted) in whole.into_iter().zip(deleted) {
+        erased.latest = of.finalized_at;
+        if deleted == Deleted::Done {
+            erased.jobs.push(Old { id: of.id, key });
+            job_rows.push(job);
+        } else {
+            erased.note_busy(of.finalized_at);
+        }
+    }
+    let deleted = jobs.delete_each(job_rows, true);
+    let erased = erased.jobs[first..].iter().zip(deleted);
+    erased
+        .filter(|(_, deleted)| *deleted != Deleted::Done)
+        .map(|(old, _)| old.id)
+        .collect()
+}
+
+/// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.
+pub fn erase_finished(jobs: &[Old]) {
+    if jobs.is_empty() {
+        return;
+    }
+    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
+    for plan in [&ERASE_FINISHED, &ERASE_JOBS] {
+        plan.execute(&[bigs(&ids)]);
+    }
+    erase_notes(&ids);
+}
+
+/// Deletes what was noted of jobs.
+fn erase_notes(ids: &[i64]) {
+    if ids.is_empty() {
+        return;
+    }
+    for (plan, shape) in [
+        (&ERASE_ERRORS, &shapes::ERROR),
+        (&ERASE_ANSWERS, &shapes::ANSWER),
+    ] {
+        let table = Table::open_to_read(shape, &shape.key);
+        if table.is_none_or(|table| !table.is_empty(&shape.key)) {
+            plan.execute(&[bigs(ids)]);
+        }
+    }
+}
+
+/// Deletes remembered answers from before `horizon`; how many.
+pub fn forget_answers(horizon: i64, limit: i64) -> usize {
+    FORGET_ANSWERS.execute(&[big(horizon), big(limit)])
+}
+
+/// When the first job of a state became final after `since`.
+pub fn oldest_final(state: State, since: i64) -> Option<i64> {
+    OLDEST_FINAL.run(&[text(state.as_str()), big(since)], |rows| rows.big(0, 1))
+}
+
+macro_rules! past_retention {
+    ($queues:literal) => {
+        concat!(
+            "SELECT f.job_id, j.unique_key, f.finalized_at
+               FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
+              WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
+            $queues,
+            " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED"
+        )
+    };
+}
+static PAST_RETENTION: Plan = Plan::new(
+    past_retention!("<> ALL ($5)"),
+    &[TEXT, AT, INT8, INT8S, TEXTS, AT],
+);
+static PAST_RETENTION_OF_ONE: Plan =
+    Plan::new(past_retention!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT]);
+static ERASE_FINISHED: Plan = Plan::new(
+    "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
+    &[INT8S],
+);
+static ERASE_JOBS: Plan = Plan::new("DELETE FROM jobs.job WHERE id = ANY ($1)", &[INT8S]);
+static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = ANY ($1)", &[INT8S]);
+static ERASE_ANSWERS: Plan = Plan::new("DELETE FROM jobs.answer WHERE job_id = ANY ($1)", &[INT8S]);
+static FORGET_ANSWERS: Plan = Plan::new(
+    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
+       SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
+);
+
+static OLDEST_FINAL: Plan = Plan::new(
+    "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND f.finalized_at > $2",
+    &[TEXT, AT],
+);
