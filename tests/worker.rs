@@ -163,6 +163,39 @@ async fn goes_when_there_is_nothing_to_do_and_comes_back() {
 }
 
 #[tokio::test]
+async fn what_becomes_due_all_the_time_is_dealt_with_together() {
+    let cluster = Cluster::start();
+    let db = cluster.database("stream").await;
+    workers_become(&db, "stream", 0).await;
+    let before = passes(&db).await;
+    let begun = Instant::now();
+    db.batch_execute(
+        "select count(jobs.insert('x', scheduled_at => clock_timestamp() + '1 s' + n * interval '1 ms')) from generate_series(1, 3000) n",
+    )
+    .await
+    .unwrap();
+    poll_until("all are available", SOON, async || {
+        number(&db, "select count(*) from jobs.scheduled").await == 0
+    })
+    .await;
+    let took = begun.elapsed().as_millis() as i64;
+    // It hands in its statistics when it goes.
+    workers_become(&db, "stream", 0).await;
+    let passes = passes(&db).await - before;
+    assert!(passes > 0, "control: they are counted");
+    assert!(passes <= took / 50 + 10, "{passes} in {took} ms");
+}
+
+/// Passes of workers so far: each looks once for claims to look at.
+async fn passes(db: &Client) -> i64 {
+    number(
+        db,
+        "select idx_scan from pg_stat_user_indexes where indexrelname = 'unique_orphan_due'",
+    )
+    .await
+}
+
+#[tokio::test]
 async fn an_idle_database_writes_no_wal() {
     // Nor does the server by itself: with a higher wal_level it notes the running transactions now and then.
     let cluster = Cluster::builder()

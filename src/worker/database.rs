@@ -21,6 +21,8 @@ const REST: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_secs(5);
 /// A worker's turn where more databases have work than there are processes for workers.
 const TURN: Duration = Duration::from_secs(2);
+/// Passes do not begin more often, however much becomes due, unless there is more to do at once: what is due a fetch finds by itself.
+const PASS_EVERY: Duration = Duration::from_millis(50);
 /// How long DROP DATABASE and the like wait for the worker at most.
 const YIELD: Duration = Duration::from_secs(1);
 /// Notifications are not sent more often.
@@ -173,7 +175,9 @@ impl Worker {
                 let rest = interval.saturating_sub(begun.elapsed());
                 // Not more often than regular passes, whatever it is.
                 let until_retry = until_retry.map_or(Duration::MAX, |retry| retry.max(rest));
+                let at_least = PASS_EVERY.min(interval).saturating_sub(begun.elapsed());
                 let mut pause = self.pause(slot, rest, &pass).min(until_retry);
+                pause = pause.max(at_least);
                 if pause.is_zero() {
                     break;
                 }
