@@ -230,19 +230,40 @@ SQL
   renew
 }
 
-# At full speed while another session has a snapshot from before, unless FREE is set: what each 10 seconds did.
+# At full speed while another session has a snapshot from before, unless FREE is set: what each 10 seconds did. The last
+# minute is in turns with the first 10 seconds of other databases, so that what the machine does meanwhile hits both.
 held() { # NAME TITLE AIM SCRIPT [SECONDS]
-  local seconds
+  local seconds turns=6 turn first last
   seconds=$(scaled "${5:-300}")
+  ((SCALE == 1)) || turns=1
   ((seconds >= 30)) || seconds=30
+  begin_held
+  pgbench -n -M prepared -c "$CLIENTS" -j "$THREADS" -T $((seconds - 10 * turns)) -P 10 -f "$4" 2>&1 >/dev/null |
+    awk '/^progress:/ { print $2, $4 * 10 }' >"$RESULTS/series.$1"
+  for ((turn = 1; turn <= turns; turn++)); do
+    ((turn % 2)) || first=$(first_seconds "$4")
+    last=$(each_10 "$4")
+    ((turn % 2 == 0)) || first=$(first_seconds "$4")
+    echo "$((seconds - 10 * (turns - turn))) $last" >>"$RESULTS/series.$1"
+    echo "$last $first"
+  done | ratio "$2" "$3" "jobs/s at the end"
+  [[ ${FREE:-} ]] || release_snapshot
+}
+
+begin_held() {
   renew
   [[ ${FREE:-} ]] || hold_snapshot
-  pgbench -n -M prepared -c 8 -j 2 -T "$seconds" -P 10 -f "$4" 2>&1 >/dev/null |
-    awk '/^progress:/ { print $2, $4 * 10 }' >"$RESULTS/series.$1"
-  [[ ${FREE:-} ]] || release_snapshot
-  # At the end: the median of the last minute. A single interval may have a checkpoint to wait for.
-  awk 'NR == 1 { first = $2 } { v[NR] = $2 } END { for (n = NR > 6 ? NR - 5 : NR; n <= NR; n++) print v[n], first }' "$RESULTS/series.$1" |
-    ratio "$2" "$3" "jobs/s at the end"
+}
+
+# What the script does in 10 seconds, at 10 jobs a transaction.
+each_10() { load "$1" -T 10 | awk '{ print $1 * 10 }'; }
+
+# The same right after it begins, in another database.
+first_seconds() {
+  local -x PGDATABASE=bench_first
+  begin_held
+  each_10 "$1"
+  PGDATABASE=postgres sql -c "drop database $PGDATABASE (force)"
 }
 
 case_held() {

@@ -31,7 +31,7 @@ say() { printf '%s\n' "$*"; }
 
 # An empty database with the extension and the yardsticks.
 renew() {
-  PGDATABASE=postgres sql -c "drop database if exists bench (force)" -c "create database bench"
+  PGDATABASE=postgres sql -c "drop database if exists $PGDATABASE (force)" -c "create database $PGDATABASE"
   sql -c "create extension jobs" -f "$HERE/yardsticks.sql"
 }
 
