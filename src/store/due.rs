@@ -1,6 +1,6 @@
-//! What has come due and maintenance is to act on: scheduled jobs, those that expire, leases that ran out. Every statement takes a bounded
-//! number of rows, skips what somebody else has locked, and leaves rows alone whose job
-//! is not there: while a dump is being restored it may yet come.
+//! What has come due and maintenance is to act on: scheduled jobs, those that expire, leases that ran out.
+//! Every statement takes a bounded number of rows, skips what somebody else has locked, and leaves rows alone
+//! whose job is not there: while a dump is being restored it may yet come.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,5 @@
-//! Final jobs past their retention, and answers that are not needed any more. Every statement takes a bounded
-//! number of rows, skips what somebody else has locked, and leaves rows alone whose job
-//! is not there: while a dump is being restored it may yet come.
+//! Final jobs past their retention, and answers that are not needed any more. As in [`super::due`]: a bounded number
+//! of rows, none that is locked, and none without its job.
 
 use jobs_core::key::Key;
 use jobs_core::state::State;

@@ -1,6 +1,4 @@
-//! Claims that no job needs any more, and what stands beside claims. Every statement takes a bounded
-//! number of rows, skips what somebody else has locked, and leaves rows alone whose job
-//! is not there: while a dump is being restored it may yet come.
+//! Claims that no job needs any more, and what stands beside claims. What somebody else has locked is skipped.
 
 use std::collections::{BTreeSet, HashSet};
 

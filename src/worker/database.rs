@@ -21,7 +21,8 @@ const REST: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_secs(5);
 /// A worker's turn where more databases have work than there are processes for workers.
 const TURN: Duration = Duration::from_secs(2);
-/// Passes do not begin more often, however much becomes due, unless there is more to do at once: what is due a fetch finds by itself.
+/// Passes do not begin more often, however much becomes due, unless there is more to do at once: a fetch finds jobs
+/// that are due by itself, and the rest can wait so long.
 const PASS_EVERY: Duration = Duration::from_millis(50);
 /// How long DROP DATABASE and the like wait for the worker at most.
 const YIELD: Duration = Duration::from_secs(1);

@@ -39,7 +39,8 @@ pub fn begin() {
 /// settings again. Ends the process also when the postmaster is gone.
 pub fn sleep(at_most: Duration) {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    let milliseconds = at_most.as_millis().clamp(1, 3_600_000);
+    // Rounded up: to come back too early is to go through all of it once more.
+    let milliseconds = at_most.as_micros().div_ceil(1000).clamp(1, 3_600_000);
     // SAFETY: this process' own latch.
     unsafe {
         pg_sys::WaitLatch(
