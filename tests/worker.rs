@@ -186,6 +186,51 @@ async fn what_becomes_due_all_the_time_is_dealt_with_together() {
     assert!(passes <= took / 50 + 10, "{passes} in {took} ms");
 }
 
+#[tokio::test]
+async fn jobs_that_never_become_due_have_nobody_look_for_what_is_due() {
+    let cluster = Cluster::start();
+    let db = cluster.database("looks").await;
+    workers_become(&db, "looks", 0).await;
+    let looks = async |insert: &str| {
+        let before = looks(&db).await;
+        for _ in 0..100 {
+            db.batch_execute(insert).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        workers_become(&db, "looks", 0).await;
+        let (looks, passes) = looks(&db).await;
+        (looks - before.0, passes - before.1)
+    };
+    let (more, passes) = looks("select jobs.insert('x')").await;
+    assert!(passes > 0, "control: they are counted");
+    assert!(more <= passes, "{more} looks, {passes} passes");
+    let expiring = "select jobs.insert('x', expires_at => clock_timestamp() + '1 h')";
+    let (more, passes) = looks(expiring).await;
+    assert!(more > passes, "control: {more} looks, {passes} passes");
+}
+
+/// How often workers looked for what is due next, and how many passes they made: each of both looks at what expires.
+async fn looks(db: &Client) -> (i64, i64) {
+    let expires = "select idx_scan from pg_stat_user_indexes where indexrelname = 'ready_expires'";
+    let passes = passes(db).await;
+    (number(db, expires).await - passes, passes)
+}
+
+#[tokio::test]
+async fn a_duplicate_wakes_nobody() {
+    let cluster = Cluster::start();
+    let db = cluster.database("twice").await;
+    let unique = "'x', unique_opts => '{\"by_kind\": true}'";
+    let id = insert(&db, unique).await;
+    workers_become(&db, "twice", 1).await;
+    workers_become(&db, "twice", 0).await;
+    assert_eq!(insert(&db, unique).await, id);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(workers(&db, "twice").await, 0);
+    insert(&db, "'x'").await;
+    workers_become(&db, "twice", 1).await;
+}
+
 /// Passes of workers so far: each looks once for claims to look at, and plans have no sequential scans.
 async fn passes(db: &Client) -> i64 {
     number(

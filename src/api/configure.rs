@@ -12,7 +12,8 @@ use crate::store::config as store;
 use crate::store::config::Queue;
 use crate::store::limits;
 use crate::unique::policy;
-use crate::worker::{news, wake};
+use crate::worker::news;
+use crate::worker::wake::{self, Work};
 
 /// The most that concurrency and rate can be: each is a row.
 const MOST_SLOTS: i32 = 10_000;
@@ -71,7 +72,7 @@ fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
     store::pause(queue, at);
     config::changed();
     news::available(queue);
-    wake::at_commit();
+    wake::at_commit(Work::MayBeDue);
     Ok(())
 }
 
@@ -123,7 +124,7 @@ fn configure_queue(
         limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
         config::changed();
         news::available(queue);
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         Ok(())
     };
     run().or_raise()

@@ -12,7 +12,8 @@ use crate::pg::{subxact, time};
 use crate::store::fetch::{self, Fetch, Reach, Room};
 use crate::store::{due, limits, place};
 use crate::transition;
-use crate::worker::{news, wake};
+use crate::worker::news;
+use crate::worker::wake::{self, Work};
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
 const DUE_AT_LEAST: usize = 1000;
@@ -119,7 +120,7 @@ fn claim(
         }
     }
     if left < wanted {
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
     }
     Ok(rows)
 }

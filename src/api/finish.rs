@@ -14,14 +14,14 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::{finish, place};
 use crate::transition::{self, Told};
-use crate::worker::wake;
+use crate::worker::wake::{self, Work};
 
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateAnswer {
     let run = || {
         let (id, token) = held(id, token)?;
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         if finish::complete(id, token, time::now(), output) {
             return Ok(State::Completed);
         }
@@ -41,7 +41,7 @@ fn complete_many(
         let pairs = all_held(ids, tokens)?;
         let completed =
             finish::complete_many(&pairs.iter().copied().collect::<BTreeSet<_>>(), time::now());
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         let mut rows = Rows::new(fcinfo);
         for (id, token) in pairs {
             pgrx::check_for_interrupts!();
@@ -82,7 +82,7 @@ fn fail(
                 .transpose()?,
             retryable: retryable.unwrap_or(true),
         };
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         match place::take_running(id, token) {
             Some(stopped) => Ok(transition::failed(id, stopped, &told, time::now())),
             None => answered(id, token, "fail"),
@@ -97,7 +97,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
     let run = || {
         let (id, token) = held(id, token)?;
         let delay = check::not_negative("delay", check::interval(check::given("delay", delay)?))?;
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         let now = time::now();
         match place::take_running(id, token) {
             Some(stopped) => Ok(transition::given_back(
@@ -118,7 +118,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
 fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
     let run = || {
         let (id, token) = held(id, token)?;
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         match place::take_running(id, token) {
             Some(stopped) => Ok(transition::given_back(
                 id,

@@ -18,7 +18,6 @@ use crate::pg::role::{as_definer, called};
 use crate::pg::time;
 use crate::store::insert::NewJob;
 use crate::unique::{self, Candidate, Outcome};
-use crate::worker::wake;
 
 /// Inserts one job. See the COMMENT in sql/40_produce.sql.
 #[allow(clippy::too_many_arguments)]
@@ -59,7 +58,6 @@ fn insert(
         let checked = options.checked(kind)?;
         let candidate = checked.candidate(kind, args)?;
         let outcome = unique::insert_one(&candidate)?;
-        wake::at_commit();
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
     as_definer(called(fcinfo), run).or_raise()
@@ -147,7 +145,6 @@ fn insert_all(candidates: &[Candidate], fcinfo: pg_sys::FunctionCallInfo) -> Res
         cells.extend(row(index, candidates, &outcomes));
         rows.push(cells);
     }
-    wake::at_commit();
     Ok(rows)
 }
 

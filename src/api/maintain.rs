@@ -10,7 +10,7 @@ use crate::pg::{subxact, time};
 use crate::store::extension;
 use crate::store::ledger::{self, Run};
 use crate::worker::tasks::{self, PassedOver, Task};
-use crate::worker::wake;
+use crate::worker::wake::{self, Work};
 
 /// Runs every maintenance task once. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
@@ -84,12 +84,12 @@ fn pause_maintenance() {
 fn resume_maintenance() {
     check::writable().or_raise();
     ledger::resume();
-    wake::at_commit();
+    wake::at_commit(Work::MayBeDue);
 }
 
 /// The end of the install script. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn installed() {
     check::encoding().or_raise();
-    wake::at_commit();
+    wake::at_commit(Work::MayBeDue);
 }

@@ -14,7 +14,8 @@ use crate::store::claims;
 use crate::store::find::{self, Filter};
 use crate::store::place::{self, Changes, Place};
 use crate::transition;
-use crate::worker::{news, wake};
+use crate::worker::news;
+use crate::worker::wake::{self, Work};
 
 /// Cancels a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -236,7 +237,7 @@ fn manage_many(
         check::writable()?;
         let mut filter = filter?;
         filter.states.retain(|state| can(*state));
-        wake::at_commit();
+        wake::at_commit(Work::MayBeDue);
         let mut done = 0;
         for id in find::jobs(&filter) {
             let act = |place: &Place| {
@@ -261,6 +262,6 @@ fn manage(id: Option<i64>, act: impl Fn(&Place) -> Option<Result<State>>) -> Sta
         let id = check::given("id", id)?;
         transition::chase(id, act)?.unwrap_or_else(|| Err(Error::unknown_job(id)))
     };
-    wake::at_commit();
+    wake::at_commit(Work::MayBeDue);
     StateAnswer(run().or_raise())
 }

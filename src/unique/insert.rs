@@ -20,6 +20,7 @@ use crate::pg::{path, subxact};
 use crate::store::claims::Holder;
 use crate::store::insert::{self, NewJob};
 use crate::worker::news;
+use crate::worker::wake::{self, Work};
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate<'a> {
@@ -138,13 +139,20 @@ pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// Remembers to tell who waits for a job that was inserted.
+/// Remembers to tell the worker, and who waits for a job that was inserted.
 fn note(candidate: &Candidate, outcome: &Outcome) {
     let state = match outcome {
         Outcome::Inserted(_) => candidate.job.state,
         Outcome::Replaced(replacement) => replacement.state,
         Outcome::Existing(_) | Outcome::Earlier(_) | Outcome::Busy => return,
     };
+    // Those that were replaced are final, and pruned some time.
+    let is_new = matches!(outcome, Outcome::Inserted(_));
+    let is_never_due = state == State::Available && candidate.job.expires_at.is_none();
+    wake::at_commit(match is_new && is_never_due {
+        true => Work::Available,
+        false => Work::MayBeDue,
+    });
     match state {
         State::Available => news::available(candidate.job.queue),
         State::Scheduled => news::waits(candidate.job.queue),

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use super::journal::{self, Journal};
 use super::tasks::{self, PassedOver, Task};
-use super::wake::{self, Slot};
+use super::wake::{self, Slot, Work};
 use super::{notify, process};
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
@@ -155,9 +155,11 @@ impl Worker {
             let mut look_again = look_for_due(slot, &pass)?;
             let mut is_stale = false;
             loop {
-                let has_news = slot.take_dirty();
+                let work = slot.take_work();
+                let has_news = work != Work::Nothing;
+                is_stale |= work == Work::MayBeDue;
                 if has_news {
-                    (self.is_asked, is_stale) = (true, true);
+                    self.is_asked = true;
                     idle_since = Instant::now();
                 }
                 let until_retry = self.until_retry();

@@ -1,7 +1,7 @@
 //! Shared memory between sessions, the launcher and the database workers: who has work,
 //! and whom to wake. All of it is hints; losing one costs time, not jobs.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
@@ -10,7 +10,7 @@ use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use super::cleared::{self, Cleared};
 use super::leases::{self, Leases};
 use super::shelf::Shelf;
-use super::{news, tasks, waiters};
+use super::{news, process, tasks, waiters};
 use crate::settings;
 
 /// Databases that can be woken; those beyond are still visited now and then.
@@ -26,8 +26,8 @@ const NOW: i64 = i64::MIN;
 pub struct Slot {
     /// its object id; 0: free
     oid: AtomicU32,
-    /// a commit made work since the last pass began
-    dirty: AtomicBool,
+    /// what commits made since the last pass began, or the worker looked last: a [`Work`]
+    work: AtomicU8,
     /// the latch of its worker; 0: none is running
     worker: AtomicUsize,
     /// its worker comes back by itself in a moment
@@ -62,6 +62,17 @@ impl LastRun {
     }
 }
 
+/// What a transaction made for the worker to do; of several the greatest counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Work {
+    Nothing,
+    /// jobs that can be fetched at once, and of which nothing will be due: it is enough to see to them with the next pass
+    Available,
+    /// something may be due earlier than all that was before
+    MayBeDue,
+}
+
 /// A run of a task that found nothing to do.
 pub struct IdleRun {
     /// which, by its place in the list of tasks
@@ -87,8 +98,8 @@ static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs") };
 
 /// Whether there is shared memory, that is, whether the library was preloaded.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
-/// Whether the transaction under way made work for the worker.
-static PENDING: AtomicBool = AtomicBool::new(false);
+/// What the transaction under way made for the worker: a [`Work`].
+static PENDING: AtomicU8 = AtomicU8::new(Work::Nothing as u8);
 
 /// Asks for the shared memory and for being called at commit.
 pub fn register() {
@@ -98,7 +109,7 @@ pub fn register() {
             crowded: AtomicBool::new(false),
             slots: std::array::from_fn(|_| Slot {
                 oid: AtomicU32::new(0),
-                dirty: AtomicBool::new(false),
+                work: AtomicU8::new(Work::Nothing as u8),
                 worker: AtomicUsize::new(0),
                 rests: AtomicBool::new(false),
                 next_due: AtomicI64::new(NEVER),
@@ -119,9 +130,12 @@ pub fn is_preloaded() -> bool {
     PRELOADED.load(Ordering::Relaxed)
 }
 
-/// Wakes the worker of this database when the transaction commits.
-pub fn at_commit() {
-    PENDING.store(true, Ordering::Relaxed);
+/// Wakes the worker of this database when the transaction commits, for this. What a worker makes itself, it looks for
+/// after its pass anyway.
+pub fn at_commit(work: Work) {
+    if !process::is_worker() {
+        PENDING.fetch_max(work as u8, Ordering::Relaxed);
+    }
 }
 
 #[pg_guard]
@@ -153,17 +167,18 @@ unsafe extern "C-unwind" fn on_transaction_end(
             }
         }
     });
-    if PENDING.swap(false, Ordering::Relaxed) && event != XACT_EVENT_ABORT {
+    let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
+    if work > Work::Nothing as u8 && event != XACT_EVENT_ABORT {
         // A prepared transaction wakes too early and, at COMMIT PREPARED, not again:
         // the worker's regular visit finds it.
-        touch(database);
+        touch(database, work);
     }
 }
 
 /// Marks a database as having work, and wakes whoever cares for it.
-fn touch(database: Oid) {
+fn touch(database: Oid, work: u8) {
     if let Some(slot) = slot(database)
-        && !slot.dirty.swap(true, Ordering::SeqCst)
+        && slot.work.fetch_max(work, Ordering::SeqCst) == Work::Nothing as u8
     {
         slot.call();
     }
@@ -222,7 +237,7 @@ pub fn keep_only(databases: &[Oid]) {
         if oid != 0 && !databases.contains(&Oid::from(oid)) {
             slot.worker.store(0, Ordering::SeqCst);
             slot.rests.store(false, Ordering::SeqCst);
-            slot.dirty.store(false, Ordering::SeqCst);
+            slot.work.store(Work::Nothing as u8, Ordering::SeqCst);
             slot.next_due.store(NEVER, Ordering::SeqCst);
             slot.to_notify.take();
             slot.cleared.clear();
@@ -297,12 +312,12 @@ impl Slot {
 
     /// Whether there is something for a worker to do at once.
     pub fn is_asked_for(&self) -> bool {
-        self.is_dirty() || self.to_notify.is_filled()
+        self.has_work() || self.to_notify.is_filled()
     }
 
     /// Whether a commit made work.
-    pub fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::SeqCst)
+    pub fn has_work(&self) -> bool {
+        self.work.load(Ordering::SeqCst) > Work::Nothing as u8
     }
 
     /// A pass begins: what commits from now on is new work. Until it has been made to its
@@ -310,17 +325,18 @@ impl Slot {
     /// has to leave before has not done what was asked for.
     pub fn begin_pass(&self) {
         self.next_due.store(NOW, Ordering::SeqCst);
-        self.dirty.store(false, Ordering::SeqCst);
+        self.take_work();
     }
 
-    /// Whether a commit made work since this was asked last.
-    pub fn take_dirty(&self) -> bool {
-        self.dirty.swap(false, Ordering::SeqCst)
+    /// What commits made since this was asked last.
+    pub fn take_work(&self) -> Work {
+        let work = self.work.swap(Work::Nothing as u8, Ordering::SeqCst);
+        [Work::Nothing, Work::Available, Work::MayBeDue][work as usize]
     }
 
     /// Leaves work to the next worker.
     pub fn ask(&self) {
-        self.dirty.store(true, Ordering::SeqCst);
+        self.work.store(Work::MayBeDue as u8, Ordering::SeqCst);
     }
 
     /// Notes a run of a task that found nothing to do.
