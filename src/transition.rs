@@ -17,6 +17,7 @@ use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
 use crate::store::place::{self, Changes, Failure, Luggage, Place, Stopped};
 use crate::worker::news;
+use crate::worker::wake::{self, Work};
 
 /// What is told of a failed attempt.
 pub struct Told<'a> {
@@ -174,6 +175,8 @@ fn taken<'a>(fields: Fields, new: &NewJob<'a>) -> Changes<'a> {
 
 /// Gives a job that is locked values of a new one.
 pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
+    // It may be due earlier, or be kept for less time.
+    wake::at_commit(Work::MayBeDue);
     let changes = &taken(fields, new);
     if !place.state.is_final() && place.state != State::Running {
         requeued(place, changes);

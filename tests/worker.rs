@@ -231,6 +231,26 @@ async fn a_duplicate_wakes_nobody() {
     workers_become(&db, "twice", 1).await;
 }
 
+#[tokio::test]
+async fn a_duplicate_that_has_a_job_due_earlier_wakes_the_worker() {
+    let cluster = Cluster::start();
+    let db = cluster.database("earlier").await;
+    let policy = r#"{"by_kind": true, "on_conflict": {"update": {"scheduled": ["scheduled_at"]}}}"#;
+    let due_in = |time| {
+        format!("'x', unique_opts => '{policy}', scheduled_at => clock_timestamp() + '{time}'")
+    };
+    let id = insert(&db, &due_in("1 h")).await;
+    workers_become(&db, "earlier", 1).await;
+    workers_become(&db, "earlier", 0).await;
+    assert_eq!(insert(&db, &due_in("0.5 s")).await, id);
+    // The worker's regular visit, once a minute, is too late for that most of the time.
+    let in_time = Duration::from_secs(5);
+    poll_until("it is available", in_time, async || {
+        state(&db, id).await.as_deref() == Some("available")
+    })
+    .await;
+}
+
 /// Passes of workers so far: each looks once for claims to look at, and plans have no sequential scans.
 async fn passes(db: &Client) -> i64 {
     number(
