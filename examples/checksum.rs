@@ -163,6 +163,21 @@ async fn main() -> Result<()> {
     }
 
     let (stop, stopped) = watch::channel(false);
+    // The first worker has a shorter lease, because we kill it and want to see the rescue soon. As in a real crash its
+    // connection is simply gone, and it has finished none of the jobs that it holds.
+    let (holding, holds) = oneshot::channel();
+    let name = "checksum worker that is killed".to_string();
+    let victim = tokio::spawn(worker(
+        connect(&name).await?,
+        queue.clone(),
+        name,
+        "1 second",
+        stopped.clone(),
+        Some(holding),
+    ));
+    // The others begin when it holds jobs, or they might leave it none. In an empty directory there are none to hold.
+    let _ = tokio::time::timeout(Duration::from_secs(5), holds).await;
+    victim.abort();
     let mut workers = JoinSet::new();
     for n in 1..WORKERS {
         let name = format!("checksum worker {n}");
@@ -175,27 +190,10 @@ async fn main() -> Result<()> {
             None,
         ));
     }
-    // The last worker has a shorter lease, because we kill it and want to see the rescue soon. As in a real crash its
-    // connection is simply gone, and it has finished none of the jobs that it holds.
-    let (holding, holds) = oneshot::channel();
-    let name = "checksum worker that is killed".to_string();
-    let victim = tokio::spawn(worker(
-        connect(&name).await?,
-        queue.clone(),
-        name,
-        "1 second",
-        stopped,
-        Some(holding),
-    ));
 
     let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
         "{bar:40} {pos}/{len} files, {msg}",
     )?);
-    let kill = tokio::spawn(async move {
-        if holds.await.is_ok() {
-            victim.abort();
-        }
-    });
     let (mut inserted, mut skipped) = (0, 0);
     loop {
         while let Some(counts) = producers.try_join_next() {
@@ -220,7 +218,6 @@ async fn main() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     bar.finish();
-    kill.abort(); // if the victim never got a job
     stop.send(true)?;
     while let Some(ended) = workers.join_next().await {
         ended??;
