@@ -293,7 +293,7 @@ migration_graphile_worker() {
   exec {TELL}> >(DATABASE_URL=$(migration_node_url graphile_worker) timeout 120 node "$STATE/migration-node/graphile_worker_jobs.mjs")
   check migration "graphile_worker: it has made its schema" migration_until graphile_worker "select to_regclass('graphile_worker._private_jobs') is not null"
   check migration "graphile_worker: its worker has a job" migration_until graphile_worker \
-    "select count(*) = 1 from graphile_worker._private_jobs where locked_at is not null"
+    "select count(*) = 1 from graphile_worker._private_jobs where payload->>'n' = '10' and locked_at is not null"
   remember graphile_worker graphile_worker._private_jobs
   hold_lock graphile_worker "select 1 from graphile_worker._private_jobs where payload->>'n' = '4' for update"
   check migration "graphile_worker: what waits is moved" moves graphile_worker graphile-worker "7|0"

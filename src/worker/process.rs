@@ -149,18 +149,32 @@ fn is_still_open(database: Oid) -> bool {
     }
 }
 
-/// Keeps the extension from being dropped until the transaction ends; whether nobody is
-/// just doing that. Taken before any table, as DROP EXTENSION does, so that the two
+/// Keeps the extension from being dropped until the transaction ends; whether nobody has
+/// done that, or is just doing it. Taken before any table, as DROP EXTENSION does, so that the two
 /// cannot deadlock.
 pub fn extension_is_free(extension: Oid) -> bool {
     // SAFETY: set for the life of the process.
     let database = unsafe { pg_sys::MyDatabaseId };
-    try_lock(
+    let free = try_lock(
         database,
         pg_sys::ExtensionRelationId,
         extension,
         pg_sys::AccessShareLock,
-    )
+    );
+    free && is_still_there(extension)
+}
+
+/// A DROP EXTENSION may have committed between the look for it and its lock.
+fn is_still_there(extension: Oid) -> bool {
+    // SAFETY: in a transaction; the name is a copy, or null.
+    unsafe {
+        pg_sys::AcceptInvalidationMessages();
+        let name = pg_sys::get_extension_name(extension);
+        if !name.is_null() {
+            pg_sys::pfree(name.cast());
+        }
+        !name.is_null()
+    }
 }
 
 fn try_lock(database: Oid, class: Oid, object: Oid, mode: u32) -> bool {
