@@ -593,7 +593,12 @@ async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
     .await;
     let waiter = cluster.connect("deferred").await;
     run(&waiter, "begin; insert into orders values (3)").await;
-    let committing = tokio::spawn(async move { sqlstate(waiter.batch_execute("commit").await) });
+    let committing = tokio::spawn(async move {
+        let answer = waiter.batch_execute("commit").await;
+        // An error is told before the transaction is undone, with its locks; the next answer comes after that.
+        run(&waiter, "select").await;
+        sqlstate(answer)
+    });
     poll_until("the commit waits", SOON, async || {
         count(
             &db,
