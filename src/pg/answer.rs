@@ -12,7 +12,7 @@ use pgrx::pgrx_sql_entity_graph::metadata::{
 };
 use smallvec::SmallVec;
 
-use super::table::label_of;
+use super::name::label_of;
 use super::versions;
 
 /// One column of an answer.

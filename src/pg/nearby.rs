@@ -4,7 +4,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::table::{Key, Name, Row, Scan, Seen, Table};
+use super::name::Name;
+use super::row::Row;
+use super::scan::{Key, Scan, Seen};
+use super::table::Table;
 
 /// Pages that are read in advance of what comes of it. More are read as long as each brings one row that is looked for.
 const ON_TRUST: usize = 16;

@@ -13,7 +13,10 @@ use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
 use super::under;
 use crate::fault;
-use crate::pg::table::{self, NewRow, Seen, Table};
+use crate::pg::row::NewRow;
+use crate::pg::scan::{self, Seen};
+use crate::pg::table::Table;
+use crate::pg::transaction;
 use crate::pg::{array, dirty};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
@@ -181,7 +184,7 @@ impl Lists {
     /// The lists, and what is put aside, without statements; `None`: use statements.
     fn write_directly(&self) -> Option<()> {
         // An older snapshot may show a claim that is gone by now.
-        let claims = open().filter(|_| table::is_read_committed())?;
+        let claims = open().filter(|_| transaction::is_read_committed())?;
         let aside = Table::open(&shapes::UNIQUE_FOLDED)?;
         let mut lists: BTreeMap<Key, Vec<(i64, Option<i64>)>> = BTreeMap::new();
         for job in &self.listed {
@@ -190,7 +193,7 @@ impl Lists {
                 .or_default()
                 .push((job.id, job.hold_ends_at));
         }
-        table::make_visible();
+        transaction::make_visible();
         let seen = Seen::now();
         let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
         for (key, jobs) in &mut lists {
@@ -205,7 +208,7 @@ impl Lists {
         let mut scan = aside.scan(&shapes::UNIQUE_FOLDED.key, &seen, 2);
         for job in &self.listed {
             pgrx::check_for_interrupts!();
-            scan.find(&[key_is(job.key), table::Key::big(2, job.id)]);
+            scan.find(&[key_is(job.key), scan::Key::big(2, job.id)]);
             if let Some(found) = scan.next() {
                 aside.delete(&found, true);
             }
@@ -216,7 +219,7 @@ impl Lists {
             pgrx::check_for_interrupts!();
             aside.insert_unless_taken(aside.row(&[bytes(*key), Some(Datum::from(*id))]));
         }
-        table::make_visible();
+        transaction::make_visible();
         Some(())
     }
 }
@@ -308,10 +311,11 @@ fn claim_or_lock_directly(
         if !is_taken(&claim.key) && table.insert_unless_taken(new_row(&table, claim)) {
             return fresh.insert(claim.key);
         }
-        table::is_read_committed() && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
+        transaction::is_read_committed()
+            && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
     };
     let done = claims.iter().take_while(claim_or_lock).count();
-    table::make_visible();
+    transaction::make_visible();
     done
 }
 
@@ -324,7 +328,7 @@ pub fn claim_if_new(claim: &Listed) -> Option<bool> {
 /// The table of claims, to write to it without a statement. A serializable transaction is better off with a statement, which
 /// looks for a rival and waits for it before it writes: writing first, it fails although the rival may be rolled back.
 fn open() -> Option<Table> {
-    let is_serializable = table::is_serializable();
+    let is_serializable = transaction::is_serializable();
     (!is_serializable)
         .then(|| Table::open(&shapes::UNIQUE_CLAIM))
         .flatten()
@@ -344,8 +348,8 @@ fn row(claims: &Table, key: Key, jobs: &[(i64, Option<i64>)]) -> NewRow {
 }
 
 /// The condition on the first column of an index that it is this key.
-pub(super) fn key_is(key: Key) -> table::Key {
-    table::Key::bytes(1, bytes(key).expect("keys are not null"))
+pub(super) fn key_is(key: Key) -> scan::Key {
+    scan::Key::bytes(1, bytes(key).expect("keys are not null"))
 }
 
 /// Whether somebody else is at work on a key right now: its claim is locked, or is being

@@ -10,8 +10,10 @@ use super::shapes::{self, ready, running, scheduled};
 use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
 use super::{fetch, lanes};
-use crate::pg::table::{self, Name, Shape, Table};
+use crate::pg::name::Name;
+use crate::pg::table::{Shape, Table};
 use crate::pg::time;
+use crate::pg::transaction;
 use crate::worker::leases;
 
 /// Queues that have due jobs, as far as they may be left from their floors on.
@@ -65,7 +67,7 @@ fn first_scheduled_to_expire() -> Option<Option<i64>> {
 /// The column's value in the first row along an index.
 fn first_along(shape: &'static Shape, index: &Name, column: i32) -> Option<Option<i64>> {
     let table = Table::open_to_read(shape, index)?;
-    table::make_visible();
+    transaction::make_visible();
     let seen = lanes::seen();
     let mut scan = table.scan(index, &seen, 0);
     scan.find(&[]);
@@ -162,7 +164,7 @@ fn first_lease() -> Option<Option<i64>> {
 /// found. `None`: use a statement.
 fn read_leases(mut add: impl FnMut(&mut leases::Found, i64, i64, bool)) -> Option<leases::Found> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
-    table::make_visible();
+    transaction::make_visible();
     Some(leases::read_with(|found| {
         table.for_each(&lanes::seen(), |row| {
             let id = row.big(running::JOB_ID).expect("it is not null");

@@ -10,7 +10,9 @@ use super::spi::{Plan, bigs, text, texts};
 use super::types::*;
 use super::{claims, lanes, limits};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::table::{self, Key, Seen, Table};
+use crate::pg::scan::{Key, Seen};
+use crate::pg::table::Table;
+use crate::pg::transaction;
 use crate::pg::{array, time};
 use crate::worker::leases;
 
@@ -86,7 +88,7 @@ fn claim_directly(
     let taken = match fetch.kinds {
         None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
         Some(kinds) => {
-            table::make_visible();
+            transaction::make_visible();
             // As new as the walk: a job that was given another kind has another row in its lane.
             let seen = lanes::seen();
             let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
@@ -182,7 +184,7 @@ fn claim_directly(
     running.insert(started);
     drop(scan);
     drop(seen);
-    table::make_visible();
+    transaction::make_visible();
     Some(claimed)
 }
 

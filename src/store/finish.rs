@@ -11,8 +11,11 @@ use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
 use super::{claims, limits};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::table::{self, Deleted, Key, Row, Scan, Seen, Table};
+use crate::pg::row::Row;
+use crate::pg::scan::{Key, Scan, Seen};
+use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
+use crate::pg::transaction;
 use crate::worker::leases;
 
 /// Completes a job; whether the token was current.
@@ -81,7 +84,7 @@ fn complete_directly(
         completed.held.extend(held.map(|ends_at| (id, ends_at)));
         completed.slots.extend(lease.big(running::SLOT));
     };
-    table::make_visible();
+    transaction::make_visible();
     let seen = Seen::now();
     let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
     for (id, token) in pairs {
@@ -100,7 +103,7 @@ fn complete_directly(
     drop(scan);
     drop(seen);
     finished.insert(rows);
-    table::make_visible();
+    transaction::make_visible();
     Some(completed)
 }
 

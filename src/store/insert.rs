@@ -16,8 +16,11 @@ use super::spi::{Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::table::{self, NewRow, Table};
+use crate::pg::name;
+use crate::pg::row::NewRow;
+use crate::pg::table::Table;
 use crate::pg::time;
+use crate::pg::transaction;
 
 /// A validated job, all defaults filled in.
 #[derive(Clone)]
@@ -181,14 +184,14 @@ impl Direct {
     }
 
     fn one(&self, job: &NewJob) -> i64 {
-        let id = table::next_value(&shapes::JOB_SEQ);
+        let id = name::next_value(&shapes::JOB_SEQ);
         self.insert(&[(id, job)]);
         id
     }
 
     /// The claim comes first: if the key is taken, nothing else is written.
     fn one_claiming(&self, job: &NewJob) -> Option<Option<i64>> {
-        let id = table::next_value(&shapes::JOB_SEQ);
+        let id = name::next_value(&shapes::JOB_SEQ);
         let claim = Listed {
             key: job.unique_key.expect("it is unique"),
             id,
@@ -260,7 +263,7 @@ impl Direct {
                 table.insert(rows);
             }
         }
-        table::make_visible();
+        transaction::make_visible();
     }
 }
 
@@ -283,7 +286,7 @@ fn put(jobs: &[(i64, &NewJob)]) {
 pub fn ids(count: usize) -> Vec<i64> {
     let id = |_| {
         pgrx::check_for_interrupts!();
-        table::next_value(&shapes::JOB_SEQ)
+        name::next_value(&shapes::JOB_SEQ)
     };
     (0..count).map(id).collect()
 }

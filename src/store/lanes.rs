@@ -7,8 +7,10 @@ use pgrx::pg_sys::Datum;
 
 use super::shapes::{self, ready, scheduled};
 use crate::fault::{self, Fault};
-use crate::pg::table::{self, Deleted, Key, Seen, Table};
+use crate::pg::scan::{Key, Seen};
+use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
+use crate::pg::transaction;
 use crate::worker::floor::{self, Floors, Lane};
 
 /// A floor is worth something where it takes longer than this to find the first row. Where there is little to walk over,
@@ -37,7 +39,7 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
         most,
         wants,
         // A transaction does not see what it has deleted itself, which lives on if it is rolled back.
-        may_raise: table::is_read_committed() && !table::has_written(),
+        may_raise: transaction::is_read_committed() && !transaction::has_written(),
         taken: Vec::with_capacity(most.min(1000)),
     };
     match &floors {
@@ -137,7 +139,7 @@ fn look_from_floor(
     let from = floors
         .as_ref()
         .map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled));
-    let may_raise = table::is_read_committed() && !table::has_written();
+    let may_raise = transaction::is_read_committed() && !transaction::has_written();
     let begun = Instant::now();
     let found = look_for_due(table, queue, from, until, is_enough);
     if may_raise && begun.elapsed() > WORTH_A_FLOOR {
@@ -173,7 +175,7 @@ fn look_for_due(
     until: i64,
     is_enough: &dyn Fn(&Due) -> bool,
 ) -> Option<Due> {
-    table::make_visible();
+    transaction::make_visible();
     let seen = seen();
     let mut scan = table.scan(&shapes::SCHEDULED_DUE, &seen, 3);
     let queue = queue.into_datum().expect("names are not null");
@@ -206,7 +208,7 @@ fn look_for_due(
 /// What there is, also of transactions that are under way, which a floor has to stay below; above READ COMMITTED
 /// what the transaction sees.
 pub fn seen() -> Seen {
-    match table::is_read_committed() {
+    match transaction::is_read_committed() {
         true => Seen::dirty(),
         false => Seen::now(),
     }
@@ -290,7 +292,7 @@ impl Walk<'_> {
             return walked;
         }
         // A walk before this one may have deleted some.
-        table::make_visible();
+        transaction::make_visible();
         let seen = seen();
         let mut scan = self.table.scan(&shapes::READY.key, &seen, keys.len());
         scan.find(keys);

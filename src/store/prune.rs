@@ -8,7 +8,10 @@ use super::shapes::{self, finished, job};
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
 use crate::pg::nearby::Nearby;
-use crate::pg::table::{self, Deleted, Row, Scan, Seen, Table, Tid};
+use crate::pg::row::{Row, Tid};
+use crate::pg::scan::{self, Scan, Seen};
+use crate::pg::table::{self, Deleted, Table};
+use crate::pg::transaction;
 
 /// Which queues' jobs are meant.
 #[derive(Hash)]
@@ -101,19 +104,19 @@ pub fn erase_past_retention(
     limit: i64,
     but: &[i64],
 ) -> Option<PastRetention> {
-    if !table::is_read_committed() {
+    if !transaction::is_read_committed() {
         return None;
     }
     let finished =
         Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
     let jobs = Table::open(&shapes::JOB)?;
-    table::make_visible();
+    transaction::make_visible();
     let (dirty, seen) = (Seen::dirty(), Seen::now());
     let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
     scan.find(&[
-        table::Key::label(1, finished.label(finished::STATE, state.as_str())),
-        table::Key::at_from(2, since.saturating_add(1)),
-        table::Key::at_to(2, horizon),
+        scan::Key::label(1, finished.label(finished::STATE, state.as_str())),
+        scan::Key::at_from(2, since.saturating_add(1)),
+        scan::Key::at_to(2, horizon),
     ]);
     let read_job = |row: &Row| {
         let is_meant = queues.include(|| row.text(job::QUEUE).expect("it is not null"));
@@ -133,7 +136,7 @@ pub fn erase_past_retention(
         let mut whole = Vec::with_capacity(found.len());
         for of in found {
             pgrx::check_for_interrupts!();
-            let id = || table::Key::big(1, of.id);
+            let id = || scan::Key::big(1, of.id);
             match nearby.take(&of.id, id) {
                 Some((true, key, job)) => whole.push((of, key, job)),
                 Some(_) => {}
@@ -153,7 +156,7 @@ pub fn erase_past_retention(
     }
     drop((scan, nearby, unseen));
     drop(seen);
-    table::make_visible();
+    transaction::make_visible();
     if !left.is_empty() {
         ERASE_JOBS.execute(&[bigs(&left)]);
     }

@@ -10,7 +10,10 @@ use super::spi::{Arg, Plan, big};
 use super::types::*;
 use crate::fault::{self, Fault};
 use crate::pg::nearby::Nearby;
-use crate::pg::table::{self, Deleted, Row, Seen, Table, Tid};
+use crate::pg::row::{Row, Tid};
+use crate::pg::scan::Seen;
+use crate::pg::table::{self, Deleted, Table};
+use crate::pg::transaction;
 
 /// Claims that were locked, and those that could not be, because somebody is at work on
 /// them. A key in neither has no claim.
@@ -54,7 +57,7 @@ pub fn delete_claims_of(
     keys: BTreeSet<Key>,
     going: &HashSet<i64>,
 ) -> (BTreeSet<Key>, BTreeSet<Key>) {
-    if fault::is_on(Fault::ReapInOneStatement) || !table::is_read_committed() {
+    if fault::is_on(Fault::ReapInOneStatement) || !transaction::is_read_committed() {
         return (keys, BTreeSet::new());
     }
     delete_claims(&keys, going).unwrap_or((keys, BTreeSet::new()))
@@ -103,7 +106,7 @@ fn delete_claims(
     let claims = Table::open(&shapes::UNIQUE_CLAIM)?;
     let aside = Table::open_to_read(&shapes::UNIQUE_FOLDED, &shapes::UNIQUE_FOLDED.key)?;
     let returns = Table::open_to_read(&shapes::UNIQUE_RETURN, &shapes::UNIQUE_RETURN.key)?;
-    table::make_visible();
+    transaction::make_visible();
     let (mut rest, mut busy) = (BTreeSet::new(), BTreeSet::new());
     let mut superfluous = Vec::with_capacity(keys.len());
     for (key, claim) in look_at_claims(&claims, keys, going) {
@@ -144,7 +147,7 @@ fn delete_claims(
         }
     }
     drop(beside);
-    table::make_visible();
+    transaction::make_visible();
     Some((rest, busy))
 }
 

@@ -4,7 +4,8 @@
 use pgrx::pg_sys::{InvalidOid, Oid};
 
 use super::types::*;
-use crate::pg::table::{Name, Shape};
+use crate::pg::name::Name;
+use crate::pg::table::Shape;
 
 /// Whatever type `jobs.state` has.
 const ENUM: Oid = InvalidOid;

@@ -7,7 +7,11 @@ use pgrx::IntoDatum;
 
 use super::claims::{HolderJob, key_is};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
-use crate::pg::table::{self, Key as By, Name, Row, Seen, Shape, Table};
+use crate::pg::name::Name;
+use crate::pg::row::Row;
+use crate::pg::scan::{Key as By, Seen};
+use crate::pg::table::{Shape, Table};
+use crate::pg::transaction;
 
 /// More jobs than these are looked for by a statement.
 const FEW: usize = 4;
@@ -19,7 +23,7 @@ pub type Listed = (i64, Option<HolderJob>);
 /// more to it, use a statement. All of one moment. Takes no lock.
 pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
-    table::make_visible();
+    transaction::make_visible();
     let seen = Seen::now();
     let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
     scan.find(&[key_is(key)]);
@@ -31,7 +35,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
         return Err(());
     }
     // An old snapshot may show two.
-    if !table::is_read_committed() && scan.next().is_some() {
+    if !transaction::is_read_committed() && scan.next().is_some() {
         return Err(());
     }
     drop(scan);
@@ -54,7 +58,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
 /// Those of some keys that have a claim; `None`: use a statement. All of one moment. Takes no lock.
 pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key)?;
-    table::make_visible();
+    transaction::make_visible();
     let seen = Seen::now();
     let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
     let mut has_claim = |key: &Key| {

@@ -1,0 +1,361 @@
+//! Reading rows of our own tables: along an index, those of one page, or all of them.
+
+use std::cell::UnsafeCell;
+
+use pgrx::FromDatum;
+use pgrx::itemptr::{item_pointer_get_block_number, item_pointer_set_all};
+use pgrx::pg_sys::{self, Datum, Oid};
+
+use super::name::Name;
+use super::row::{Row, Tid};
+use super::table::Table;
+use super::versions;
+
+impl Table {
+    /// Hands over the rows of the page that this place is in.
+    pub fn for_each_beside(&self, tid: Tid, seen: &Seen, mut work: impl FnMut(&Row)) {
+        // SAFETY: it is where a row is.
+        let page = unsafe { item_pointer_get_block_number(&tid) };
+        let (mut first, mut last) = (tid, tid);
+        item_pointer_set_all(&mut first, page, 1);
+        item_pointer_set_all(&mut last, page, u16::MAX - 1);
+        // SAFETY: as above.
+        unsafe {
+            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
+            let snapshot = seen.as_ptr();
+            let scan =
+                pg_sys::table_beginscan_tidrange(self.relation, snapshot, &mut first, &mut last);
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::table_scan_getnextslot_tidrange(scan, forward, slot) {
+                work(&Row {
+                    slot,
+                    is_in_progress: seen.is_in_progress(),
+                });
+            }
+            pg_sys::table_endscan(scan);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+        }
+    }
+
+    /// Whether an index has no entry at all, also none of rows that are gone or just being inserted.
+    pub fn is_empty(&self, index: &Name) -> bool {
+        let seen = Seen::dirty();
+        let mut scan = self.scan(index, &seen, 0);
+        scan.find(&[]);
+        // SAFETY: the scan was begun.
+        unsafe { pg_sys::index_getnext_tid(scan.scan, scan.direction).is_null() }
+    }
+
+    /// Hands over all rows, in no order.
+    pub fn for_each(&self, seen: &Seen, mut work: impl FnMut(&Row)) {
+        // SAFETY: the table is open, and the snapshot lives as long as the scan.
+        unsafe {
+            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
+            let none = std::ptr::null_mut();
+            let scan = pg_sys::table_beginscan(self.relation, seen.as_ptr(), 0, none);
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::table_scan_getnextslot(scan, forward, slot) {
+                pgrx::check_for_interrupts!();
+                work(&Row {
+                    slot,
+                    is_in_progress: seen.is_in_progress(),
+                });
+            }
+            pg_sys::table_endscan(scan);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+        }
+    }
+
+    /// The first text in an index's first column that is above this one, of whatever row, be it one that is gone.
+    pub fn first_above(&self, index: &Name, text: Datum) -> Option<String> {
+        let seen = Seen::now();
+        let mut scan = self.scan(index, &seen, 1);
+        // SAFETY: the scan is this function's own; the entry lives as long as it stays where it is.
+        unsafe {
+            (*scan.scan).xs_want_itup = true;
+            scan.find(&[Key::text_above(1, text)]);
+            if pg_sys::index_getnext_tid(scan.scan, scan.direction).is_null() {
+                return None;
+            }
+            let mut values = [Datum::null(); pg_sys::INDEX_MAX_KEYS as usize];
+            let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
+            let (entry, desc) = ((*scan.scan).xs_itup, (*scan.scan).xs_itupdesc);
+            pg_sys::index_deform_tuple(entry, desc, values.as_mut_ptr(), nulls.as_mut_ptr());
+            String::from_datum(values[0], nulls[0])
+        }
+    }
+
+    /// Begins to scan the table along one of its indexes.
+    pub fn scan<'a>(&'a self, index: &Name, seen: &'a Seen, keys: usize) -> Scan<'a> {
+        let wanted = index.oid();
+        let index = self
+            .indexes
+            .iter()
+            // SAFETY: an open index.
+            .find(|index| unsafe { (*index.relation).rd_id } == wanted)
+            .expect("the table has its indexes");
+        // SAFETY: both are open, and the snapshot lives as long as the scan.
+        unsafe {
+            Scan {
+                slot: pg_sys::table_slot_create(self.relation, std::ptr::null_mut()),
+                scan: versions::begin_index_scan(
+                    self.relation,
+                    index.relation,
+                    seen.as_ptr(),
+                    keys,
+                ),
+                direction: pg_sys::ScanDirection::ForwardScanDirection,
+                seen,
+            }
+        }
+    }
+}
+
+/// What a scan sees.
+pub enum Seen {
+    /// what a snapshot shows that was taken when this was made (or at the beginning of the transaction, at its level)
+    Snapshot(pg_sys::Snapshot),
+    /// also what others are just inserting, and what they are just deleting; nothing that is gone
+    Dirty(Box<UnsafeCell<pg_sys::SnapshotData>>),
+}
+
+impl Seen {
+    /// What is committed now, or what the transaction sees, and what it has done itself.
+    pub fn now() -> Seen {
+        // SAFETY: popped when this is dropped, or by Postgres after an error.
+        unsafe {
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            Seen::Snapshot(pg_sys::GetActiveSnapshot())
+        }
+    }
+
+    /// What is there, whoever may see it.
+    pub fn dirty() -> Seen {
+        Seen::Dirty(Box::new(UnsafeCell::new(pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        })))
+    }
+
+    fn as_ptr(&self) -> pg_sys::Snapshot {
+        match self {
+            Seen::Snapshot(snapshot) => *snapshot,
+            Seen::Dirty(snapshot) => snapshot.get(),
+        }
+    }
+
+    /// Whether somebody else, still at it, is inserting or deleting the row that was just found.
+    fn is_in_progress(&self) -> bool {
+        let none = pg_sys::InvalidTransactionId;
+        let Seen::Dirty(snapshot) = self else {
+            return false;
+        };
+        // SAFETY: the scan has written it, and does not now.
+        let (xmin, xmax) = unsafe { ((*snapshot.get()).xmin, (*snapshot.get()).xmax) };
+        xmin != none || xmax != none
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        if matches!(self, Seen::Snapshot(_)) && !std::thread::panicking() {
+            // SAFETY: the one that now() pushed.
+            unsafe { pg_sys::PopActiveSnapshot() };
+        }
+    }
+}
+
+/// A condition on a column of an index (from 1).
+pub struct Key {
+    column: i16,
+    strategy: u32,
+    function: u32,
+    value: Datum,
+}
+
+impl Key {
+    /// Text equal to this.
+    pub fn text(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_TEXTEQ,
+            value,
+        )
+    }
+
+    /// Text above this.
+    pub fn text_above(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterStrategyNumber,
+            pg_sys::F_TEXT_GT,
+            value,
+        )
+    }
+
+    /// bytea equal to this.
+    pub fn bytes(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_BYTEAEQ,
+            value,
+        )
+    }
+
+    /// A bigint equal to this.
+    pub fn big(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_INT8EQ,
+            Datum::from(value),
+        )
+    }
+
+    /// A bigint from this on.
+    pub fn big_from(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterEqualStrategyNumber,
+            pg_sys::F_INT8GE,
+            Datum::from(value),
+        )
+    }
+
+    /// A smallint equal to this.
+    pub fn small(column: i16, value: i16) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_INT2EQ,
+            Datum::from(value),
+        )
+    }
+
+    /// A smallint from this on.
+    pub fn small_from(column: i16, value: i16) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterEqualStrategyNumber,
+            pg_sys::F_INT2GE,
+            Datum::from(value),
+        )
+    }
+
+    /// A smallint up to this.
+    pub fn small_to(column: i16, value: i16) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTLessEqualStrategyNumber,
+            pg_sys::F_INT2LE,
+            Datum::from(value),
+        )
+    }
+
+    /// An enum equal to this label.
+    pub fn label(column: i16, value: Datum) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_ENUM_EQ,
+            value,
+        )
+    }
+
+    /// A time from this on.
+    pub fn at_from(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTGreaterEqualStrategyNumber,
+            pg_sys::F_TIMESTAMPTZ_GE,
+            Datum::from(value),
+        )
+    }
+
+    /// A time up to this.
+    pub fn at_to(column: i16, value: i64) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTLessEqualStrategyNumber,
+            pg_sys::F_TIMESTAMPTZ_LE,
+            Datum::from(value),
+        )
+    }
+
+    fn new(column: i16, strategy: u32, function: u32, value: Datum) -> Key {
+        Key {
+            column,
+            strategy,
+            function,
+            value,
+        }
+    }
+}
+
+/// A scan along an index.
+pub struct Scan<'a> {
+    scan: pg_sys::IndexScanDesc,
+    slot: *mut pg_sys::TupleTableSlot,
+    direction: pg_sys::ScanDirection::Type,
+    seen: &'a Seen,
+}
+
+impl Scan<'_> {
+    /// From the end of the index to its beginning. Of equal entries the last is mostly the youngest, and what a row was
+    /// before it was updated needs not be walked over.
+    pub fn backward(mut self) -> Self {
+        self.direction = pg_sys::ScanDirection::BackwardScanDirection;
+        self
+    }
+
+    /// Begins anew with other keys, as many as before.
+    pub fn find(&mut self, keys: &[Key]) {
+        // SAFETY: the scan copies the keys; collation C is that of all our columns.
+        unsafe {
+            let mut scan_keys: Vec<pg_sys::ScanKeyData> = vec![std::mem::zeroed(); keys.len()];
+            for (scan_key, key) in scan_keys.iter_mut().zip(keys) {
+                let function = Oid::from(key.function);
+                pg_sys::ScanKeyInit(
+                    scan_key,
+                    key.column,
+                    key.strategy as u16,
+                    function,
+                    key.value,
+                );
+            }
+            assert_eq!((*self.scan).numberOfKeys as usize, keys.len());
+            pg_sys::index_rescan(
+                self.scan,
+                scan_keys.as_mut_ptr(),
+                keys.len() as i32,
+                std::ptr::null_mut(),
+                0,
+            );
+        }
+    }
+
+    /// The next row.
+    pub fn next(&mut self) -> Option<Row> {
+        // SAFETY: the scan was begun; the slot is of its table.
+        let found = unsafe { pg_sys::index_getnext_slot(self.scan, self.direction, self.slot) };
+        found.then_some(Row {
+            slot: self.slot,
+            is_in_progress: self.seen.is_in_progress(),
+        })
+    }
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: begun by scan().
+        unsafe {
+            pg_sys::index_endscan(self.scan);
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+        }
+    }
+}
