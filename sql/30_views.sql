@@ -118,7 +118,7 @@ COMMENT ON COLUMN jobs.queues.retryable IS 'Jobs that failed and wait for the ne
 COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not yet pruned.';
 COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not yet pruned.';
 COMMENT ON COLUMN jobs.queues.discarded IS 'Jobs that are given up and not yet pruned.';
-COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been waiting; null: there is none.';
+COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been due, also if it was given back since; null: there is none.';
 COMMENT ON COLUMN jobs.queues.paused IS 'Whether fetching from it is stopped: jobs.pause_queue.';
 COMMENT ON COLUMN jobs.queues.concurrency IS 'The most of its jobs that run at a time; null: no limit.';
 COMMENT ON COLUMN jobs.queues.rate IS 'The most of its jobs that start within rate_period; null: no limit.';

@@ -153,9 +153,9 @@ RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
 COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
-$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop. Returns how many.
+$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop, those that were asked already are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 
 CREATE FUNCTION jobs.retry_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
@@ -166,7 +166,7 @@ AS 'MODULE_PATHNAME', 'retry_many_wrapper';
 COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
 $$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 
 CREATE FUNCTION jobs.delete_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
@@ -177,4 +177,4 @@ AS 'MODULE_PATHNAME', 'delete_many_wrapper';
 COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer) IS
 $$Deletes the jobs that a filter finds, as jobs.delete does; running ones are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs < 1; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;

@@ -204,7 +204,7 @@ COMMENT ON COLUMN jobs.queues.retryable IS 'Jobs that failed and wait for the ne
 COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not yet pruned.';
 COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not yet pruned.';
 COMMENT ON COLUMN jobs.queues.discarded IS 'Jobs that are given up and not yet pruned.';
-COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been waiting; null: there is none.';
+COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been due, also if it was given back since; null: there is none.';
 COMMENT ON COLUMN jobs.queues.paused IS 'Whether fetching from it is stopped: jobs.pause_queue.';
 COMMENT ON COLUMN jobs.queues.concurrency IS 'The most of its jobs that run at a time; null: no limit.';
 COMMENT ON COLUMN jobs.queues.rate IS 'The most of its jobs that start within rate_period; null: no limit.';
@@ -329,6 +329,18 @@ or as Open Job Spec has it {"strategy": "exponential" | "linear" | "constant" | 
 unique_opts is a uniqueness policy (River's names; {"oban": ..}, {"faktory": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.
 Returns the job with the id: the new one (replaced_id: the newest of those that it replaces), or the existing one with unique_skipped_as_duplicate.
 Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
+COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
+$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop, those that were asked already are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
+$$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer) IS
+$$Deletes the jobs that a filter finds, as jobs.delete does; running ones are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 COMMENT ON FUNCTION jobs.maintain() IS
 $$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs), statistics (counts of long tables).
 A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;

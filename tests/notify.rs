@@ -186,6 +186,16 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
             "select jobs.fetch('q')".into(),
             &nothing,
         ),
+        (
+            "select jobs.insert('k', queue => 'q')",
+            "select jobs.pause_queue('q')".into(),
+            &nothing,
+        ),
+        (
+            "select jobs.insert('k', queue => 'q'); select jobs.pause_queue('q')",
+            "select jobs.resume_queue('q')".into(),
+            &q,
+        ),
     ] {
         run(&db, before).await;
         listener.so_far(&db).await;
@@ -245,13 +255,15 @@ async fn cancel_requests_of_running_jobs_are_notified() {
             "select jobs.cancel_many('default', states => '{running}')"
         )
         .await,
-        198
+        196,
+        "all but those that were asked already, and the cancelled one"
     );
-    let mut told = BTreeSet::new();
-    while told.len() < 198 {
-        told.insert(listener.next().await["cancel"].as_i64().unwrap());
+    let mut left: BTreeSet<i64> = (1..=199).filter(|id| ![1, 3, 4].contains(id)).collect();
+    while !left.is_empty() {
+        let told = listener.next().await["cancel"].as_i64().unwrap();
+        // Where not all are remembered one by one, all that were asked are told again.
+        assert!(left.remove(&told) || [1, 3].contains(&told), "{told}");
     }
-    assert_eq!(told, (1..=199).filter(|id| *id != 4).collect());
     assert_eq!(number(&db, "select count(*) from jobs.jobs where cancel_requested_at is not null and state = 'running'").await, 198);
 }
 

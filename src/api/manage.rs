@@ -159,7 +159,11 @@ fn cancel_many(
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
 ) -> i64 {
-    let filter = filter(queue, kind, states, tag, older_than, max_jobs);
+    let filter = filter(queue, kind, states, tag, older_than, max_jobs).map(|filter| Filter {
+        // So that the next call finds others.
+        with_cancel_requested: false,
+        ..filter
+    });
     let can = |state: State| !state.is_final();
     manage_many(filter, can, |place| cancel_at(place, None, false))
 }
@@ -223,7 +227,8 @@ fn filter<'a>(
         tag,
         // Nothing is older than time.
         created_before: older_than.map(|age| time::ago(time::now(), age).unwrap_or(i64::MIN)),
-        max_jobs: check::at_least_one("max_jobs", max_jobs)?,
+        with_cancel_requested: true,
+        max_jobs: check::max_jobs(max_jobs)?,
     })
 }
 

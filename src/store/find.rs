@@ -3,7 +3,7 @@
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, text};
+use super::spi::{Arg, Plan, big, text};
 use super::types::*;
 use crate::pg::array;
 
@@ -19,8 +19,10 @@ pub struct Filter<'a> {
     pub tag: Option<&'a str>,
     /// inserted before
     pub created_before: Option<i64>,
+    /// also those that somebody asked to cancel already
+    pub with_cancel_requested: bool,
     /// at most so many
-    pub max_jobs: i32,
+    pub max_jobs: usize,
 }
 
 /// The ids of the jobs that a filter finds, ascending: all sessions lock in that order.
@@ -32,7 +34,8 @@ pub fn jobs(filter: &Filter) -> Vec<i64> {
         Some(array::build(TEXT, &states)),
         filter.tag.and_then(text),
         filter.created_before.map(Datum::from),
-        Some(Datum::from(filter.max_jobs)),
+        Some(Datum::from(filter.with_cancel_requested)),
+        big(filter.max_jobs as i64),
     ];
     FIND.run(&args, |rows| {
         (0..rows.len())
@@ -45,6 +48,7 @@ static FIND: Plan = Plan::new(
     "SELECT j.id FROM jobs.jobs j
       WHERE ($1 IS NULL OR j.queue = $1) AND ($2 IS NULL OR j.kind = $2) AND j.state = ANY ($3::jobs.state[])
         AND ($4 IS NULL OR $4 = ANY (j.tags)) AND ($5 IS NULL OR j.created_at < $5)
-      ORDER BY j.id LIMIT $6",
-    &[TEXT, TEXT, TEXTS, TEXT, AT, INT4],
+        AND ($6 OR j.cancel_requested_at IS NULL)
+      ORDER BY j.id LIMIT $7",
+    &[TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8],
 );

@@ -41,6 +41,10 @@ select pg_temp.after($$retry_many(queue => 'r')$$);
 select pg_temp.after($$delete_many(kind => 'a')$$);
 select pg_temp.after($$delete_many(states => '{completed,cancelled,discarded}')$$);
 select pg_temp.after($$delete_many(older_than => '0')$$);
+-- A running job that was asked already keeps a repeated call from no other.
+select pg_temp.fill();
+select jobs.cancel_many(queue => 'q', max_jobs => 1) as first, jobs.cancel_many(queue => 'q', max_jobs => 1) as second, jobs.cancel_many(queue => 'q') as third, jobs.cancel_many(queue => 'q') as fourth;
+
 -- Refused.
-select call, pg_temp.try('select jobs.' || call) from unnest(array['cancel_many()', 'retry_many()', 'delete_many()', 'delete_many(max_jobs => 5)', 'delete_many(queue => ''q'', max_jobs => 0)', 'delete_many(queue => ''q'', max_jobs => null)',
+select call, pg_temp.try('select jobs.' || call) from unnest(array['cancel_many()', 'retry_many()', 'delete_many()', 'delete_many(max_jobs => 5)', 'delete_many(queue => ''q'', max_jobs => 0)', 'delete_many(queue => ''q'', max_jobs => 10001)', 'delete_many(queue => ''q'', max_jobs => null)',
   'delete_many(older_than => ''-1 day'')', 'delete_many(states => array[null]::jobs.state[])']) call;
