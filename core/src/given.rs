@@ -190,10 +190,15 @@ impl<'a> Given<'a> {
         };
         let path = self.path(field);
         let duration = interval::from_json(value, &path, read)?;
-        if duration.is_positive() {
-            Ok(Some(duration))
-        } else {
+        if !duration.is_positive() {
             Err(not_positive(&path, value))
+        } else if !duration.fits_a_calendar() {
+            Err(Invalid::new(
+                format!("{path} {value} is out of range"),
+                interval::PARTS_RULE,
+            ))
+        } else {
+            Ok(Some(duration))
         }
     }
 

@@ -47,11 +47,34 @@ impl Interval {
         }
     }
 
-    /// Whether it is longer than nothing, as Postgres compares intervals: a month is 30 days, a day
-    /// 24 hours.
+    /// The length in microseconds as Postgres compares intervals: a month is 30 days, a day 24 hours.
+    pub fn approximate_micros(self) -> i128 {
+        self.parts().iter().sum()
+    }
+
+    /// Whether it is longer than nothing, as Postgres compares intervals.
     pub fn is_positive(self) -> bool {
-        let days = i128::from(self.months) * DAYS_PER_MONTH + i128::from(self.days);
-        days * i128::from(MICROS_PER_DAY) + i128::from(self.micros) > 0
+        self.approximate_micros() > 0
+    }
+
+    /// Whether a calendar can add it to a time, or take it away. Postgres does so with one part
+    /// after the other, months first: huge parts of different signs lead out of all time, however
+    /// short they are together.
+    pub fn fits_a_calendar(self) -> bool {
+        let parts = self.parts();
+        let is_mixed = parts.iter().any(|part| *part < 0) && parts.iter().any(|part| *part > 0);
+        let longest = u128::from(LONGEST_MICROS.unsigned_abs());
+        !is_mixed || parts.iter().all(|part| part.unsigned_abs() <= longest)
+    }
+
+    /// Months, days and the rest in microseconds.
+    fn parts(self) -> [i128; 3] {
+        let day = i128::from(MICROS_PER_DAY);
+        [
+            i128::from(self.months) * DAYS_PER_MONTH * day,
+            i128::from(self.days) * day,
+            self.micros.into(),
+        ]
     }
 
     /// The length in microseconds, a day being 24 hours; nothing if it has months, whose length
@@ -96,6 +119,9 @@ impl fmt::Display for Interval {
         write!(f, "{sign}{}.{digits}S", (seconds % 60).abs())
     }
 }
+
+/// What is wrong with a duration that does not fit a calendar.
+pub const PARTS_RULE: &str = "Where the months, days and hours of a duration differ in sign, each part is at most 1000 years.";
 
 /// Reads a duration from JSON: a number of seconds, rounded to microseconds, or text. `field` is
 /// its name in messages.
@@ -214,6 +240,29 @@ mod tests {
         assert!(!positive(0, 1, -86_400_000_000));
         assert!(positive(i32::MAX, i32::MAX, i64::MAX));
         assert!(!positive(i32::MIN, i32::MIN, i64::MIN));
+    }
+
+    #[test]
+    fn a_calendar_takes_no_huge_parts_of_different_signs() {
+        let fits = |months, days, micros| {
+            Interval {
+                months,
+                days,
+                micros,
+            }
+            .fits_a_calendar()
+        };
+        assert!(fits(0, 0, 0));
+        assert!(fits(1, -29, -3_600_000_000));
+        assert!(fits(i32::MAX, i32::MAX, i64::MAX));
+        assert!(fits(i32::MIN, i32::MIN, i64::MIN));
+        assert!(fits(12_000, -359_999, 0));
+        assert!(fits(-12_000, 365_000, 0));
+        assert!(!fits(-12_000, 365_001, 0));
+        assert!(!fits(-100_000, 3_000_100, 0));
+        assert!(!fits(100_000, -2_999_900, 0));
+        assert!(!fits(0, -1, i64::MAX));
+        assert!(!fits(1, 0, i64::MIN));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Checks that several functions share: what a value must be, and what is said when it is not.
 
-use jobs_core::interval::Interval;
+use jobs_core::interval::{Interval, PARTS_RULE};
 use jobs_core::retry;
 use jobs_core::state::State;
 use pgrx::{FromDatum, pg_sys};
@@ -131,16 +131,22 @@ pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
 /// From now on, no duration may lead past the end of time: a job that nobody could
 /// fetch any more would be in everybody's way.
 const LONGEST_YEARS: i128 = 1000;
+const MICROS_PER_DAY: i128 = 86_400_000_000;
 
 fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<Interval> {
-    if (least..=LONGEST_YEARS * 12 * 30 * MICROS_PER_DAY).contains(&approximate(value)) {
-        Ok(value)
-    } else {
-        Err(Error::invalid(
-            format!("{parameter} {:?} is out of range", time::show(value)),
-            format!("{parameter} is a duration: {rule}, at most {LONGEST_YEARS} years."),
-        ))
+    let is_in_range =
+        (least..=LONGEST_YEARS * 12 * 30 * MICROS_PER_DAY).contains(&value.approximate_micros());
+    if is_in_range && value.fits_a_calendar() {
+        return Ok(value);
     }
+    Err(Error::invalid(
+        format!("{parameter} {:?} is out of range", time::show(value)),
+        if is_in_range {
+            PARTS_RULE.to_string()
+        } else {
+            format!("{parameter} is a duration: {rule}, at most {LONGEST_YEARS} years.")
+        },
+    ))
 }
 
 /// A time that is no infinity.
@@ -175,19 +181,6 @@ pub fn retry(value: Option<Jsonb>) -> Result<Option<Jsonb>> {
         retry::parse(&value.to_value()?, &time::read_interval)?;
     }
     Ok(value)
-}
-
-/// A number that is 1 or more.
-pub fn at_least_one(parameter: &str, value: Option<i32>) -> Result<i32> {
-    let value = given(parameter, value)?;
-    if value >= 1 {
-        Ok(value)
-    } else {
-        Err(Error::invalid(
-            format!("{parameter} {value} is too low"),
-            format!("{parameter} is at least 1."),
-        ))
-    }
 }
 
 /// How many jobs one call may take.
@@ -246,12 +239,4 @@ pub fn interval(value: pgrx::datum::Interval) -> Interval {
         days: value.days(),
         micros: value.micros(),
     }
-}
-
-const MICROS_PER_DAY: i128 = 86_400_000_000;
-
-/// A length to compare, months being 30 days, as Postgres compares intervals.
-pub fn approximate(value: Interval) -> i128 {
-    let days = i128::from(value.months) * 30 + i128::from(value.days);
-    days * MICROS_PER_DAY + i128::from(value.micros)
 }

@@ -71,7 +71,9 @@ fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
     let queue = check::name("queue", queue)?;
     store::pause(queue, at);
     config::changed();
-    news::available(queue);
+    if at.is_none() {
+        news::available(queue);
+    }
     wake::at_commit(Work::MayBeDue);
     Ok(())
 }
@@ -154,6 +156,6 @@ fn retention(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
         return Ok(Some(None));
     }
     check::not_negative(parameter, given)
-        .map(|kept| Some(Some(check::approximate(kept) as i64)))
+        .map(|kept| Some(Some(kept.approximate_micros() as i64)))
         .map_err(|error| error.hint("Use -1 second to keep them for ever."))
 }

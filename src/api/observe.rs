@@ -138,7 +138,7 @@ fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
     let Some(given) = given.map(check::interval) else {
         return Ok(None);
     };
-    let span = check::approximate(check::not_negative(parameter, given)?);
+    let span = check::not_negative(parameter, given)?.approximate_micros();
     Ok((span < LONGEST.into()).then(|| Interval::of_micros(span as i64)))
 }
 

@@ -20,11 +20,15 @@ pub fn now() -> i64 {
 const END: i64 = 9_223_371_331_200_000_000;
 const MICROS_PER_DAY: i128 = 86_400_000_000;
 
-/// A timestamp later by a duration; days and months are calendar arithmetic in the session's time zone.
-/// Infinity if that would be near the end of time.
+/// A timestamp later by a duration that is not negative; days and months are calendar arithmetic in the
+/// session's time zone. Infinity if that would be near the end of time. Never earlier, though a month
+/// less 29 days is, in February.
 pub fn add(at: i64, duration: Interval) -> i64 {
     if i128::from(at) + at_most(duration) > i128::from(END) {
         return i64::MAX;
+    }
+    if !duration.fits_a_calendar() {
+        return at.saturating_add(approximately(duration));
     }
     let mut span = to_server(duration);
     // SAFETY: both arguments have the types of the function called.
@@ -35,32 +39,43 @@ pub fn add(at: i64, duration: Interval) -> i64 {
             Datum::from(at),
             Datum::from(&raw mut span),
         );
-        sum.value() as i64
+        (sum.value() as i64).max(at)
     }
 }
 
-/// A timestamp earlier by a duration, calendar arithmetic likewise; `None` if that is before
-/// any time that a job can have.
+/// A timestamp earlier by a duration that is not negative, calendar arithmetic likewise; `None` if that is
+/// before any time that a job can have.
 pub fn ago(at: i64, duration: Interval) -> Option<i64> {
     const LONGEST: i128 = 2000 * 366 * MICROS_PER_DAY;
+    if at_most(duration) > LONGEST {
+        return None;
+    }
+    if !duration.fits_a_calendar() {
+        return Some(at.saturating_sub(approximately(duration)));
+    }
     let mut span = to_server(duration);
     // SAFETY: both arguments have the types of the function called, and the difference fits.
-    (at_most(duration) <= LONGEST).then(|| unsafe {
-        let difference = pg_sys::OidFunctionCall2Coll(
+    let difference = unsafe {
+        pg_sys::OidFunctionCall2Coll(
             pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_MI_INTERVAL),
             pg_sys::InvalidOid,
             Datum::from(at),
             Datum::from(&raw mut span),
-        );
-        difference.value() as i64
-    })
+        )
+    };
+    Some((difference.value() as i64).min(at))
 }
 
-/// The microseconds of a duration in which every month is a long one, and a day more for what
-/// clocks are put forward and back.
+/// What a duration is that does not fit a calendar: refused now, it can have been stored by an earlier version.
+fn approximately(duration: Interval) -> i64 {
+    duration.approximate_micros().clamp(0, i64::MAX.into()) as i64
+}
+
+/// How far the parts of a duration lead before those of the other sign lead back, in microseconds: every
+/// month is a long one, and a day more for what clocks are put forward and back.
 fn at_most(duration: Interval) -> i128 {
-    let days = i128::from(duration.months) * 31 + i128::from(duration.days) + 1;
-    days * MICROS_PER_DAY + i128::from(duration.micros)
+    let days = i128::from(duration.months.max(0)) * 31 + i128::from(duration.days.max(0)) + 1;
+    days * MICROS_PER_DAY + i128::from(duration.micros.max(0))
 }
 
 /// An interval datum to hand to a statement, allocated in the memory of the call.
@@ -105,9 +120,11 @@ fn to_server(duration: Interval) -> pg_sys::Interval {
     }
 }
 
-/// Reads ISO 8601 and Postgres interval text with the server's own reader. Unlike
-/// `interval_in` it answers bad text instead of raising an error.
+/// Reads ISO 8601 and Postgres interval text with the server's own reader, whatever the session's
+/// `IntervalStyle`: one session stores a policy, another one reads it. Unlike `interval_in` it
+/// answers bad text instead of raising an error.
 pub fn read_interval(text: &str) -> Option<Interval> {
+    let _style = Style::postgres();
     let mut fields = Fields::parse(text)?;
     let mut found = pg_sys::pg_itm_in::default();
     let mut kind = 0;
@@ -134,6 +151,29 @@ pub fn read_interval(text: &str) -> Option<Interval> {
                 days: span.day,
                 micros: span.time,
             })
+    }
+}
+
+/// The session's `IntervalStyle`, which comes back when this goes.
+struct Style(i32);
+
+impl Style {
+    fn postgres() -> Style {
+        // SAFETY: a setting of this process, which has one thread; the reader raises no error that
+        // would keep it from coming back.
+        Style(unsafe {
+            std::ptr::replace(
+                &raw mut pg_sys::IntervalStyle,
+                pg_sys::INTSTYLE_POSTGRES as i32,
+            )
+        })
+    }
+}
+
+impl Drop for Style {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { pg_sys::IntervalStyle = self.0 }
     }
 }
 
@@ -194,6 +234,7 @@ impl Fields {
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]
 mod tests {
+    use jobs_core::interval::Interval;
     use pgrx::prelude::*;
 
     #[pg_test]
@@ -235,6 +276,44 @@ mod tests {
         ] {
             assert!(super::read_interval(text).is_none(), "{text:?}");
         }
+    }
+
+    #[pg_test]
+    fn intervals_are_read_whatever_the_style() {
+        let read = |text| super::read_interval(text).expect(text).approximate_micros();
+        Spi::run("SET LOCAL intervalstyle = sql_standard").expect("set");
+        assert_eq!(read("-1 day 25:00:00"), 3_600_000_000);
+        assert!(super::read_interval("soon").is_none());
+        let style = Spi::get_one::<String>("SELECT pg_catalog.current_setting('intervalstyle')");
+        assert_eq!(style.expect("show").expect("set"), "sql_standard");
+    }
+
+    #[pg_test]
+    fn durations_are_added_and_taken_away_without_an_error() {
+        let months_and_days = |months, days| Interval {
+            months,
+            days,
+            micros: 0,
+        };
+        let at = |text| super::read_timestamp(text).expect(text);
+        let from = at("2027-02-01Z");
+        let day = 86_400_000_000;
+        // 28 days less 29: not before it began.
+        assert_eq!(super::add(from, months_and_days(1, -29)), from);
+        assert_eq!(
+            super::ago(at("2027-03-01Z"), months_and_days(1, -29)),
+            Some(at("2027-03-01Z"))
+        );
+        assert_eq!(super::add(from, months_and_days(1, -27)), from + day);
+        // What no calendar can add is as long as Postgres compares it.
+        let huge = months_and_days(-100_000, 3_000_100);
+        assert_eq!(super::add(from, huge), from + 100 * day);
+        assert_eq!(super::ago(from, huge), None, "longer than time in its days");
+        let huge = months_and_days(-20_000, 600_100);
+        assert_eq!(super::ago(from, huge), Some(from - 100 * day));
+        // The end of time.
+        assert_eq!(super::add(from, months_and_days(i32::MAX, 0)), i64::MAX);
+        assert_eq!(super::ago(from, months_and_days(i32::MAX, 0)), None);
     }
 
     #[pg_test]
