@@ -120,8 +120,6 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         ..definition.options.clone()
     };
     let work = || {
-        // Nor for one that has locked a job which this one replaces.
-        let _impatience = unique::Impatience::begin();
         let kind = check::name("kind", Some(&definition.kind))?;
         let checked = options.checked(kind)?;
         let mut candidate = checked.candidate(kind, definition.args)?;
@@ -132,6 +130,8 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
             .is_some_and(|policy| std::mem::replace(&mut Rc::make_mut(policy).wait, false));
         unique::insert_one(&candidate).map(|outcome| (outcome, waits))
     };
+    // Nor for one that has locked a job which this one replaces.
+    let _impatience = unique::Impatience::begin();
     match subxact::attempt_unless_cancelled(|| work().or_raise()) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),

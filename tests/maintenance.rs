@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, insert, number, poll_until, promptly, state};
+use jobs_tests::{Client, Cluster, SOON, insert, number, poll_until, promptly, sqlstate, state};
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
 async fn run(db: &Client, sql: &str) {
@@ -761,6 +761,49 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
 }
 
 #[tokio::test]
+async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_in_all_queues() {
+    let cluster = Cluster::builder()
+        .set("jobs.batch_size", 60)
+        .set("jobs.retention_completed", "1s")
+        .set("jobs.retention_discarded", "1s")
+        .start();
+    let db = cluster.database("batches").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    // 50 queues, one of which has most of the jobs; half of all expires before it is due.
+    run(
+        &db,
+        "select count(jobs.insert('k', queue => 'q' || least(n, 50), scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 400) n;
+         select count(jobs.insert('k', queue => 'never', expires_at => clock_timestamp() + '0.1 s')) from generate_series(1, 100);
+         select count(jobs.insert('k', queue => 'never', scheduled_at => '2999-01-01Z', expires_at => clock_timestamp() + '0.1 s')) from generate_series(1, 100);
+         select count(jobs.configure_queue('own' || n, retention_completed => '1 s')) from generate_series(1, 20) n;
+         select count(jobs.insert('k', queue => 'own' || n)) from generate_series(1, 20) n, generate_series(1, 10);
+         select count(jobs.insert('k', queue => 'default')) from generate_series(1, 100);
+         select count(jobs.complete(f.id, f.token)) from unnest(array(select distinct queue from jobs.jobs where state = 'available' and queue <> 'never')) q, jobs.fetch(q, 100) f;
+         create table public.log (what text, xid xid8 default pg_current_xact_id());
+         create function public.log() returns trigger language plpgsql as $$ begin insert into public.log values (tg_table_name || ' ' || tg_op); return null; end $$",
+    )
+    .await;
+    assert_eq!(number(&db, "select count(*) from jobs.finished").await, 300);
+    for (table, event) in [("ready", "insert"), ("finished", "insert or delete")] {
+        run(&db, &format!("create trigger log after {event} on jobs.{table} for each row execute function public.log()")).await;
+    }
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, "count(*) = 1100 from public.log").await;
+    for (what, rows) in [
+        ("ready INSERT", 400),
+        ("finished INSERT", 200),
+        ("finished DELETE", 500),
+    ] {
+        let of = format!("from public.log where what = '{what}'");
+        assert_eq!(number(&db, &format!("select count(*) {of}")).await, rows);
+        let most = format!("select max(n) from (select count(*) n {of} group by xid) t");
+        let most = number(&db, &most).await;
+        assert!(most <= 60, "{what}: {most} rows in one transaction");
+    }
+}
+
+#[tokio::test]
 async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_pruned_in_time() {
     let cluster = Cluster::builder()
         .set("jobs.interval", "50ms")
@@ -842,6 +885,50 @@ async fn a_locked_table_delays_only_what_needs_it() {
     run(&locker, "commit").await;
     // None of them is something that a task has failed at and leaves alone.
     becomes_within(&db, 15.0, "count(*) = 0 from jobs.finished").await;
+}
+
+#[tokio::test]
+async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
+    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+    let db = cluster.database("claims").await;
+    // With a key of its own each second.
+    run(
+        &db,
+        "select jobs.schedule('tick', 'every 1 second', 'tick', unique_opts => '{\"by_period\": 1}')",
+    )
+    .await;
+    becomes(&db, "count(*) > 0 from jobs.jobs where kind = 'tick'").await;
+    // As CREATE INDEX does.
+    let locker = cluster.connect("claims").await;
+    run(&locker, "begin; lock table jobs.unique_claim in share mode").await;
+    let ticks = number(&db, "select count(*) from jobs.jobs where kind = 'tick'").await;
+    seconds(2.5).await;
+    worker_goes_on(&db).await;
+    seconds(1.0).await;
+    worker_goes_on(&db).await;
+    let of = "from jobs.jobs where kind = 'tick'";
+    assert_eq!(number(&db, &format!("select count(*) {of}")).await, ticks);
+    run(&locker, "commit").await;
+    becomes_within(&db, 15.0, &format!("count(*) > {ticks} {of}")).await;
+}
+
+#[tokio::test]
+async fn who_is_cancelled_while_a_run_is_written_down_ends_at_once() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("cancelled").await;
+    run(&db, "select from jobs.maintain()").await;
+    let locker = cluster.connect("cancelled").await;
+    run(
+        &locker,
+        "begin; lock table jobs.maintenance_task in exclusive mode",
+    )
+    .await;
+    run(&db, "set statement_timeout = '1s'").await;
+    let maintained = tokio::time::timeout(SOON, db.batch_execute("select from jobs.maintain()"));
+    let maintained = maintained.await.expect("it ends");
+    assert_eq!(sqlstate(maintained), "57014");
+    run(&locker, "rollback").await;
+    run(&db, "select from jobs.maintain()").await;
 }
 
 #[tokio::test]

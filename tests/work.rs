@@ -1,5 +1,7 @@
 //! Working jobs: together with the worker's own rows, and when the worker dies.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{Client, Cluster, Mode, poll_until, sqlstate};
@@ -163,4 +165,50 @@ async fn what_a_crash_interrupts_is_done_again() {
     .unwrap();
     assert_eq!(scalar::<i64>(&db, "select count(*) from done").await, 1);
     cluster.stop(Mode::Fast);
+}
+
+/// While an index is built anew beside the old one, its name goes over to the new one at some moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_rebuilds_indexes_disturbs_nobody() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("rebuilt").await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut sessions = Vec::new();
+    for n in 0..6 {
+        let worker = cluster.connect("rebuilt").await;
+        let is_over = is_over.clone();
+        sessions.push(tokio::spawn(async move {
+            let mut cycles = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                cycles += 1;
+                let insert = format!(
+                    "select jobs.insert('k', '{{\"n\": {}}}', '{{\"by_args\": true}}') from generate_series(1, 3)",
+                    n * 1_000_000 + cycles
+                );
+                worker.batch_execute(&insert).await.unwrap();
+                let complete = "select jobs.complete(id, token) from jobs.fetch('default', 2)";
+                worker.batch_execute(complete).await.unwrap();
+            }
+            cycles
+        }));
+    }
+    for _ in 0..8 {
+        for table in ["job", "ready", "running", "finished", "unique_claim"] {
+            let sql = format!("reindex table concurrently jobs.{table}");
+            db.batch_execute(&sql).await.unwrap();
+        }
+        let maintain = "select 1 / (error is null)::int from jobs.maintain()";
+        db.batch_execute(maintain).await.unwrap();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let mut cycles = 0;
+    for session in sessions {
+        cycles += session.await.expect("no call failed");
+    }
+    let jobs = scalar::<i64>(&db, "select count(*) from jobs.jobs").await;
+    assert_eq!(jobs, cycles);
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
+        0
+    );
 }

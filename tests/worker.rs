@@ -344,6 +344,26 @@ async fn drop_database(postgres: &Client, name: &str) {
     assert_eq!(workers(postgres, name).await, 0);
 }
 
+/// Names of databases are in the encoding of the database in which they were given.
+#[tokio::test]
+async fn a_database_whose_name_is_not_in_utf_8_is_in_nobodys_way() {
+    let cluster = Cluster::start();
+    let postgres = cluster.connect("postgres").await;
+    promptly(
+        &postgres,
+        "create database latin encoding 'LATIN1' locale 'C' template template0",
+    )
+    .await;
+    let latin = cluster.connect("latin").await;
+    promptly(&latin, "create database \"café\"").await;
+    let name = "select count(*) from pg_database where datname like 'caf%' and octet_length(datname::text) = 4";
+    assert_eq!(number(&latin, name).await, 1, "its last letter is one byte");
+    let db = cluster.database("other").await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.05 s'").await;
+    becomes(&db, id, "available").await;
+    promptly(&latin, "drop database \"café\"").await;
+}
+
 #[tokio::test]
 async fn survives_drop_and_create_extension() {
     let cluster = Cluster::builder().set("jobs.interval", "10ms").start();

@@ -34,7 +34,7 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         };
         if has_ledger && hindrance.is_none() {
             // Somebody else may be noting a run, too: that is no reason to undo this one.
-            let _ = subxact::attempt(|| ledger::note(task.name, &run));
+            let _ = subxact::attempt_unless_cancelled(|| ledger::note(task.name, &run));
         }
         if let Some(hindrance) = &hindrance {
             run.error = Some(hindrance.clone());

@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::name::Name;
 use super::row::{Row, Tid};
-use super::table::Table;
+use super::table::{Index, Table};
 use super::versions;
 
 impl Table {
@@ -87,13 +87,13 @@ impl Table {
 
     /// Begins to scan the table along one of its indexes.
     pub fn scan<'a>(&'a self, index: &Name, seen: &'a Seen, keys: usize) -> Scan<'a> {
-        let wanted = index.oid();
-        let index = self
-            .indexes
-            .iter()
+        let is = |open: &&Index| match open.name {
+            Some(name) => std::ptr::eq(name, index),
             // SAFETY: an open index.
-            .find(|index| unsafe { (*index.relation).rd_id } == wanted)
-            .expect("the table has its indexes");
+            None => unsafe { (*open.relation).rd_id == index.oid() },
+        };
+        let index = self.indexes.iter().find(is);
+        let index = index.expect("the table has its indexes");
         // SAFETY: both are open, and the snapshot lives as long as the scan.
         unsafe {
             Scan {

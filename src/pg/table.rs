@@ -55,6 +55,9 @@ pub struct Table {
 
 pub(super) struct Index {
     pub(super) relation: Relation,
+    /// What it was opened as, if it was opened by its name: a while later the name may be that of another one
+    /// (REINDEX .. CONCURRENTLY), which is not open.
+    pub(super) name: Option<&'static Name>,
     holds: Option<Holds>,
 }
 
@@ -82,6 +85,7 @@ impl Table {
                 let holds = known.filter(|_| is_partial).map(|(_, holds)| *holds);
                 table.indexes.push(Index {
                     relation: index,
+                    name: None,
                     holds,
                 });
                 if !is_plain || is_partial && holds.is_none() {
@@ -103,7 +107,7 @@ impl Table {
     }
 
     /// Opens a table to be looked into along one index; `None`: it is not as it was made.
-    pub fn open_to_read(shape: &Shape, index: &Name) -> Option<Table> {
+    pub fn open_to_read(shape: &Shape, index: &'static Name) -> Option<Table> {
         // SAFETY: as above.
         unsafe {
             let lock = pg_sys::AccessShareLock as i32;
@@ -114,6 +118,7 @@ impl Table {
             }
             table.indexes.push(Index {
                 relation,
+                name: Some(index),
                 holds: None,
             });
             let is_of_table = (*(*relation).rd_index).indrelid == (*table.relation).rd_id;

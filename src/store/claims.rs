@@ -365,6 +365,13 @@ pub fn is_contended(key: Key) -> bool {
         || IS_CLAIMED.execute(&[value]) > LOCK_FREE.execute(&[value])
 }
 
+/// Takes the lock on the table that everybody takes who writes claims.
+pub fn let_write() {
+    let table = shapes::UNIQUE_CLAIM.name.oid();
+    // SAFETY: as a statement does it; kept until the end of the transaction.
+    unsafe { pg_sys::LockRelationOid(table, pg_sys::RowExclusiveLock as i32) };
+}
+
 /// Says that a final job comes back: from now on it counts under its key also if it had
 /// been put aside. Never waits, whoever has locked the claim. Maintenance sees to it that
 /// such notes do not pile up.

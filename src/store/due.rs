@@ -49,8 +49,10 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     ]
     .into_iter()
     .filter(|(_, first)| is_due(first()))
-    .map(|(plan, _)| plan.execute(&[big(now), big(limit), bigs(but), Some(details)]))
-    .sum()
+    .fold(0, |expired, (plan, _)| {
+        let left = big(limit - expired as i64);
+        expired + plan.execute(&[big(now), left, bigs(but), Some(details)])
+    })
 }
 
 /// When the first available job expires; `None`: use a statement.
@@ -65,7 +67,7 @@ fn first_scheduled_to_expire() -> Option<Option<i64>> {
 }
 
 /// The column's value in the first row along an index.
-fn first_along(shape: &'static Shape, index: &Name, column: i32) -> Option<Option<i64>> {
+fn first_along(shape: &'static Shape, index: &'static Name, column: i32) -> Option<Option<i64>> {
     let table = Table::open_to_read(shape, index)?;
     transaction::make_visible();
     let seen = lanes::seen();

@@ -265,6 +265,8 @@ impl Tuples {
 struct PlannerPins {
     switches: [(*mut bool, bool); 11],
     mode: i32,
+    /// the level of whatever is set meanwhile
+    nesting: i32,
 }
 
 impl PlannerPins {
@@ -286,6 +288,7 @@ impl PlannerPins {
                     (&raw mut pg_sys::jit_enabled, false),
                 ],
                 mode: pg_sys::plan_cache_mode,
+                nesting: pg_sys::NewGUCNestLevel(),
             };
             pins.swap();
             pg_sys::plan_cache_mode =
@@ -304,8 +307,13 @@ impl PlannerPins {
 
 impl Drop for PlannerPins {
     fn drop(&mut self) {
-        // SAFETY: as above; no call into Postgres.
+        // SAFETY: as above; what is undone was set by the statement that failed.
         unsafe {
+            if std::thread::panicking() {
+                // A trigger's function that sets a switch itself has what it found put back: by now, not by the rollback,
+                // which comes when the switches are the session's again.
+                pg_sys::AtEOXact_GUC(false, self.nesting);
+            }
             self.swap();
             pg_sys::plan_cache_mode = self.mode;
         }

@@ -78,7 +78,7 @@ impl Look {
     fn find<T>(
         &self,
         shape: &'static Shape,
-        index: &Name,
+        index: &'static Name,
         keys: &[By],
         read: impl FnOnce(&Table, &Row) -> T,
     ) -> Result<Option<T>, ()> {

@@ -44,6 +44,9 @@ fn counts() -> bool {
 }
 
 /// While it lives, whoever waits for a lock gives up after a millisecond (55P03).
+///
+/// It outlives the subtransaction that it is for: where a function in there sets `lock_timeout` and fails, the rollback
+/// restores what it found.
 pub struct Impatience(i32);
 
 impl Impatience {

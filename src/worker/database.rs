@@ -49,11 +49,10 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     process::begin();
     let database = Oid::from(database.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
+    process::apply_transaction_defaults();
     for (name, value) in [
         ("application_name", "jobs worker"),
         ("search_path", "pg_catalog, pg_temp"),
-        ("default_transaction_isolation", "read committed"),
-        ("default_transaction_read_only", "off"),
         ("statement_timeout", "0"),
         ("lock_timeout", "1s"),
         ("idle_in_transaction_session_timeout", "0"),

@@ -1,18 +1,20 @@
 //! The launcher: knows the databases, and starts a worker where there is work.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BackgroundWorkerStatus, DynamicBackgroundWorker,
 };
-use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::process;
 use super::wake;
-use crate::pg::time;
+use crate::pg::{subxact, time};
 use crate::settings;
 
 /// How often the list of databases is looked at: a copy of a database with the
@@ -51,6 +53,7 @@ struct Known {
 pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
     process::begin();
     BackgroundWorker::connect_worker_to_spi(None, None);
+    process::apply_transaction_defaults();
     process::apply_log_level();
     wake::attend_as_launcher();
     let mut known: HashMap<Oid, Known> = HashMap::new();
@@ -187,10 +190,7 @@ fn databases() -> Option<Vec<(Oid, String)>> {
                 }
                 let row: *const pg_sys::FormData_pg_database = pg_sys::GETSTRUCT(tuple).cast();
                 if process::is_open(&*row) {
-                    found.push((
-                        (*row).oid,
-                        pgrx::name_data_to_str(&(*row).datname).to_string(),
-                    ));
+                    found.push(((*row).oid, name_of(&*row)));
                 }
             }
             pg_sys::table_endscan(scan);
@@ -198,5 +198,57 @@ fn databases() -> Option<Vec<(Oid, String)>> {
         }
         found
     })
+    .map_err(complain)
     .ok()
+}
+
+/// The name of a database. It is in the encoding of the database in which somebody gave it, whatever that was: what is
+/// no UTF-8 is a question mark.
+fn name_of(database: &pg_sys::FormData_pg_database) -> String {
+    // SAFETY: names end with a zero byte.
+    let name = unsafe { CStr::from_ptr(database.datname.data.as_ptr()) };
+    let chunks = name.to_bytes().utf8_chunks();
+    let shown = chunks.flat_map(|chunk| {
+        let unknown = (!chunk.invalid().is_empty()).then_some('?');
+        chunk.valid().chars().chain(unknown)
+    });
+    shown.collect()
+}
+
+/// Without the databases no worker is started. Said once in a while.
+fn complain(error: Box<CaughtError>) {
+    thread_local! {
+        static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+    if LAST.get().is_none_or(|at| at.elapsed() >= QUIET) {
+        LAST.set(Some(Instant::now()));
+        let (code, message) = subxact::describe(&error);
+        ErrorReport::new(
+            code,
+            format!("jobs: the databases could not be read, will try again: {message}"),
+            "jobs",
+        )
+        .report(PgLogLevel::WARNING);
+    }
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    #[pg_test]
+    fn databases_have_names_in_any_encoding() {
+        let name = |bytes: &[u8]| {
+            let mut database = pgrx::pg_sys::FormData_pg_database::default();
+            for (to, from) in database.datname.data.iter_mut().zip(bytes) {
+                *to = *from as std::ffi::c_char;
+            }
+            super::name_of(&database)
+        };
+        assert_eq!(name(b"jobs"), "jobs");
+        assert_eq!(name("für".as_bytes()), "für");
+        assert_eq!(name(b"caf\xE9"), "caf?");
+        assert_eq!(name(&[0xFF; 63]), "?".repeat(63));
+    }
 }

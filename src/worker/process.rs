@@ -77,6 +77,13 @@ pub fn apply_log_level() {
     );
 }
 
+/// Transactions are what they are here, whatever the server's default is: one that is serializable, read only and deferrable
+/// would wait for others before it begins.
+pub fn apply_transaction_defaults() {
+    set("default_transaction_isolation", "read committed");
+    set("default_transaction_read_only", "off");
+}
+
 /// Sets a setting for this process.
 pub fn set(name: &str, value: &str) {
     let name = std::ffi::CString::new(name).expect("no zero byte");

@@ -21,7 +21,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
     let notes = reap::take_orphans(now, limit, &Thing::keys(but));
     let looked_at = look_at(&notes, now);
-    let forgotten = reap::forget_releases(now - RELEASES_KEPT, limit);
+    let forgotten = reap::forget_releases(now - RELEASES_KEPT, limit - notes.len() as i64);
     Round::of(looked_at + forgotten, limit)
 }
 

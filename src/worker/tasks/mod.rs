@@ -85,7 +85,8 @@ impl fmt::Display for Thing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Thing::Job(id) => write!(f, "job {id}"),
-            Thing::Key(key) => write!(f, "key {}", key.hex()),
+            // Not the key itself: it is derived from args, and this is logged.
+            Thing::Key(_) => f.write_str("a claim noted in jobs.unique_orphan"),
             Thing::Periodic(name) => write!(f, "periodic job {name:?}"),
         }
     }
@@ -235,11 +236,10 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
     let mut round = Round::default();
     for thing in (singly.find)(SINGLY, but).into_iter().take(SINGLY as usize) {
         pgrx::check_for_interrupts!();
-        let handled = subxact::attempt_unless_cancelled(|| {
-            // What somebody has locked is passed over, as always.
-            let _impatience = unique::Impatience::begin();
-            (singly.handle)(&thing)
-        });
+        // What somebody has locked is passed over, as always.
+        let impatience = unique::Impatience::begin();
+        let handled = subxact::attempt_unless_cancelled(|| (singly.handle)(&thing));
+        drop(impatience);
         match handled {
             Ok(done) => round.rows += usize::from(done),
             Err((code, _)) if subxact::is_passing(code) => (),

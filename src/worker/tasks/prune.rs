@@ -27,9 +27,13 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut pruned = 0;
     for_each_group(|group| {
+        let left = limit as usize - pruned;
+        if left == 0 {
+            return;
+        }
         let horizon = now.saturating_sub(group.kept);
-        let found = group.prune(horizon, limit, &but);
-        if found.jobs.len() == limit as usize {
+        let found = group.prune(horizon, left as i64, &but);
+        if found.jobs.len() == left {
             // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
             cleared::pass_over(group.id, found.latest - 1);
         } else if but.is_empty() {
@@ -37,7 +41,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         }
         pruned += found.jobs.len();
     });
-    let forgotten = prune::forget_answers(now - ANSWERS_KEPT, limit);
+    let forgotten = prune::forget_answers(now - ANSWERS_KEPT, limit - pruned as i64);
     Round::of(pruned + forgotten, limit)
 }
 

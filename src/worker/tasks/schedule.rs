@@ -21,14 +21,26 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         true => (due::queues_with_due_from_floor(now), Reach::FromFloor),
         false => (due::queues_with_due(now), Reach::All),
     };
+    // An equal share each, so that a queue with millions of due jobs does not keep the others waiting.
+    let share = (limit / queues.len().max(1) as i64).max(1);
+    let mut more = false;
     for queue in &queues {
-        let due = fetch::promote_due(queue, now, limit, &but, reach);
+        let share = share.min(limit - promoted as i64);
+        if share == 0 {
+            break;
+        }
+        let due = fetch::promote_due(queue, now, share, &but, reach);
         if due > 0 {
             news::available(queue);
         }
         promoted += due;
+        more |= due as i64 == share;
     }
-    Round::of(promoted, limit)
+    let round = Round::of(promoted, limit);
+    Round {
+        more: more || round.more,
+        ..round
+    }
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {

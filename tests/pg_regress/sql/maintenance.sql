@@ -24,7 +24,7 @@ begin
   return case tg_op when 'DELETE' then old else new end;
 end $$;
 create function pg_temp.poisoned(task_name text) returns table (task text, rows bigint, error text) language sql as $$
-  select task, rows, regexp_replace(error, '(job|key) [0-9a-f]+', '\1 N') from jobs.maintain() where rows > 0 or error is not null or task = task_name $$;
+  select task, rows, regexp_replace(error, 'job \d+', 'job N') from jobs.maintain() where rows > 0 or error is not null or task = task_name $$;
 -- schedule: five jobs, the middle one is poisoned.
 select (array_agg(id order by id))[3] as bad from jobs.insert_batch('s', array_fill('1'::jsonb, array[5]), queue => 's', scheduled_at => now() + interval '1 hour') \gset
 select set_config('test.poison', :'bad', false) = :'bad' as set;
@@ -108,6 +108,7 @@ select set_config('test.poison', '\x' || :'bad', false) = '\x' || :'bad' as set;
 create trigger poison before delete on jobs.unique_claim for each row execute function pg_temp.poison('key');
 select * from pg_temp.poisoned('claims');
 select count(*), bool_and(key = :'bad') as bad from jobs.unique_claims;
+select count(*) from jobs.maintenance where last_error like '%' || :'bad' || '%';
 drop trigger poison on jobs.unique_claim;
 select * from pg_temp.poisoned('claims');
 select count(*) from jobs.unique_claims;

@@ -76,3 +76,17 @@ create trigger t before delete on jobs.scheduled for each row execute function p
 select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain() where task = 'schedule';
 drop trigger t on jobs.scheduled;
 select pg_temp.try('select id from jobs.insert('''')');
+
+-- A function that sets what the extension sets for its own statements, and fails, leaves the session as it was.
+create function pg_temp.sets() returns trigger language plpgsql set lock_timeout = '3s' set jit = off set enable_seqscan = on set plan_cache_mode = auto as $$ begin raise 'no'; end $$;
+select id > 0 as inserted from jobs.insert('due', scheduled_at => now() + interval '1 hour');
+select pg_temp.later('2 hours');
+create trigger t before delete on jobs.scheduled for each row execute function pg_temp.sets();
+select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain() where task = 'schedule';
+drop trigger t on jobs.scheduled;
+create trigger t before insert on jobs.job for each row execute function pg_temp.sets();
+\set VERBOSITY terse
+select jobs.insert('k');
+\set VERBOSITY default
+drop trigger t on jobs.job;
+select name, setting from pg_settings where name in ('lock_timeout', 'jit', 'enable_seqscan', 'enable_hashjoin', 'plan_cache_mode') and setting <> boot_val;
