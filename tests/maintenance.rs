@@ -1090,6 +1090,16 @@ async fn a_long_interval_delays_nothing_that_becomes_due() {
     seconds(1.5).await;
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '1.5 s'").await;
     available_within(&db, id, 4.0).await;
+    // The first job of a database in which the worker has been already, and had nothing to do.
+    let db = cluster.database("new").await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(
+        &db,
+        "bool_and(last_run_at is not null) from jobs.maintenance",
+    )
+    .await;
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
+    available_within(&db, id, 4.0).await;
 }
 
 #[tokio::test]

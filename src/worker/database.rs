@@ -28,12 +28,15 @@ const PASS_EVERY: Duration = Duration::from_millis(50);
 const YIELD: Duration = Duration::from_secs(1);
 /// Notifications are not sent more often.
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
+/// The same after it failed: somebody is not done with notifying.
+const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 /// When something is due next is not looked for more often, however much work is made.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Nor more rarely than this, however long a look takes: it may have been the machine that was slow for a moment.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
-/// The same after it failed: somebody is not done with notifying.
-const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
+/// After a pass in which nothing was to be done (no job was ever inserted, or maintenance is paused), the next one that
+/// somebody asks for comes so soon, however long the interval is: it may be the first job.
+const HINDERED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why the worker goes.
 enum Leave {
@@ -173,7 +176,10 @@ impl Worker {
                     look_again = look_for_due(slot, &pass)?;
                     is_stale = false;
                 }
-                let interval = Duration::from_millis(settings::INTERVAL.get() as u64);
+                let mut interval = Duration::from_millis(settings::INTERVAL.get() as u64);
+                if matches!(pass.state, State::Hindered) {
+                    interval = interval.min(HINDERED_AGAIN);
+                }
                 let rest = interval.saturating_sub(begun.elapsed());
                 // Not more often than regular passes, whatever it is.
                 let until_retry = until_retry.map_or(Duration::MAX, |retry| retry.max(rest));
