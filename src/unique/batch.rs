@@ -447,9 +447,11 @@ impl<'a> Batch<'a> {
     /// Inserts or locks claims without waiting: those that were inserted, and those that
     /// somebody is at work on.
     fn claim_impatiently(&self, keys: Vec<Key>) -> (BTreeSet<Key>, Vec<Key>) {
-        // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key, and is waited for as by any
-        // statement.
-        claims::let_write();
+        if keys.iter().any(|key| self.inserts(*key)) {
+            // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key, and is waited for
+            // as by any statement.
+            claims::let_write();
+        }
         if keys.len() > FEW
             && let Some(fresh) = impatiently(|| self.claim_or_lock(&keys))
         {
