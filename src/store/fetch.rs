@@ -288,11 +288,11 @@ macro_rules! claim {
              job AS (
                SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, j.*,
                       CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
-                      $2 + CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END AS deadline_at
+                      CASE WHEN j.timeout IS NULL THEN $2 + '1 minute' WHEN j.timeout > '0' THEN GREATEST($2, $2 + j.timeout) END AS deadline_at
                  FROM picked p JOIN jobs.job j ON j.id = p.job_id),
              lease AS MATERIALIZED (
                SELECT j.*, $4[n] AS token,
-                      LEAST(CASE WHEN $5 IS NOT NULL THEN $2 + $5 ELSE COALESCE(deadline_at, $2 + '1 hour') END, deadline_at)
+                      LEAST(CASE WHEN $5 IS NOT NULL THEN GREATEST($2, $2 + $5) ELSE COALESCE(deadline_at, $2 + '1 hour') END, deadline_at)
                         AS lease_expires_at
                  FROM job j),
              started AS (

@@ -249,7 +249,7 @@ static COMPLETE_MANY: Plan = Plan::new(
 // $3 is the clock, $4 the lease asked for now.
 macro_rules! renewed_until {
     () => {
-        "LEAST($3 + COALESCE($4, r.lease, CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END, '1 hour'),
+        "LEAST(GREATEST($3, $3 + COALESCE($4, r.lease, CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END, '1 hour')),
                r.deadline_at)"
     };
 }

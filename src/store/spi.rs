@@ -265,7 +265,8 @@ impl Tuples {
 struct PlannerPins {
     switches: [(*mut bool, bool); 11],
     mode: i32,
-    /// the level of whatever is set meanwhile
+    /// The level of whatever is set meanwhile. The function, savepoint or transaction around it ends it: to end it here would
+    /// go through all settings there are, with each statement.
     nesting: i32,
 }
 

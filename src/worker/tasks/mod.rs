@@ -228,6 +228,11 @@ fn round(task: &Task, but: &[Thing]) -> Round {
     unsafe { memory.switch_to(|_| (task.run)(limit.into(), but)) }
 }
 
+/// Has another one be first in each round, so that none has to wait for those before it for ever.
+fn rotate<T>(things: &mut [T], round: usize) {
+    things.rotate_left(round % things.len().max(1));
+}
+
 /// How many things a transaction does one by one: each is a subtransaction, of which the server keeps
 /// 64 at hand.
 const SINGLY: i64 = 60;

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
-use super::{Round, Singly, Task, Thing};
+use super::{Round, Singly, Task, Thing, rotate};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::prune::{self, Old, PastRetention, Queues};
@@ -25,9 +26,11 @@ const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
+    let forgotten = prune::forget_answers(now - ANSWERS_KEPT, limit);
     let mut pruned = 0;
-    for_each_group(|group| {
-        let left = limit as usize - pruned;
+    static ROUND: AtomicUsize = AtomicUsize::new(0);
+    for_each_group(ROUND.fetch_add(1, Ordering::Relaxed), |group| {
+        let left = limit as usize - forgotten - pruned;
         if left == 0 {
             return;
         }
@@ -41,14 +44,13 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         }
         pruned += found.jobs.len();
     });
-    let forgotten = prune::forget_answers(now - ANSWERS_KEPT, limit - pruned as i64);
     Round::of(pruned + forgotten, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut found = Vec::new();
-    for_each_group(|group| {
+    for_each_group(0, |group| {
         // What is locked here and not dealt with stays locked in a transaction of the caller's.
         let limit = limit - found.len() as i64;
         if limit > 0 {
@@ -62,7 +64,7 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
 /// When the next final job will be past its retention.
 pub fn next_due() -> Option<i64> {
     let mut next = None;
-    for_each_group(|group| {
+    for_each_group(0, |group| {
         let oldest = prune::oldest_final(group.state, cleared::up_to(group.id));
         let due = oldest.map(|at| at.saturating_add(group.kept));
         next = next.into_iter().chain(due).min();
@@ -122,15 +124,18 @@ impl Group<'_> {
     }
 }
 
-/// Every group of jobs that are not kept for ever.
-fn for_each_group(mut work: impl FnMut(&Group)) {
+/// Every group of jobs that are not kept for ever, another one first in each round.
+fn for_each_group(round: usize, mut work: impl FnMut(&Group)) {
     let retention = Retention::current();
     let extension = extension::find().map(|extension| extension.oid);
-    for state in config::FINAL {
+    let mut states = config::FINAL;
+    rotate(&mut states, round);
+    for state in states {
         let own = config::queues_with_retention(state);
         let names: Vec<String> = own.iter().map(|(queue, _)| queue.clone()).collect();
         let mut times = vec![(Queues::AllBut(&names), retention.of(state))];
         times.extend(own.iter().map(|(queue, kept)| (Queues::One(queue), *kept)));
+        rotate(&mut times, round / config::FINAL.len());
         for (queues, kept) in times {
             if let Some(kept) = kept {
                 let mut hasher = DefaultHasher::new();

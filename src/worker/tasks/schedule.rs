@@ -1,6 +1,8 @@
 //! Jobs that are due become available.
 
-use super::{Round, Singly, Task, Thing};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Round, Singly, Task, Thing, rotate};
 use crate::pg::time;
 use crate::store::fetch::{self, Reach};
 use crate::store::{due, place};
@@ -15,32 +17,32 @@ pub const TASK: Task = Task {
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
-    let mut promoted = 0;
     // The worker begins where it has been before; who calls `jobs.maintain()` gets all.
-    let (queues, reach) = match process::is_worker() {
+    let (mut queues, reach) = match process::is_worker() {
         true => (due::queues_with_due_from_floor(now), Reach::FromFloor),
         false => (due::queues_with_due(now), Reach::All),
     };
-    // An equal share each, so that a queue with millions of due jobs does not keep the others waiting.
-    let share = (limit / queues.len().max(1) as i64).max(1);
-    let mut more = false;
-    for queue in &queues {
-        let share = share.min(limit - promoted as i64);
-        if share == 0 {
-            break;
-        }
-        let due = fetch::promote_due(queue, now, share, &but, reach);
-        if due > 0 {
-            news::available(queue);
-        }
-        promoted += due;
-        more |= due as i64 == share;
+    // A queue with millions of due jobs shall not keep the others waiting: an equal share each, and what they leave of
+    // it is shared by those that have more.
+    static ROUND: AtomicUsize = AtomicUsize::new(0);
+    rotate(&mut queues, ROUND.fetch_add(1, Ordering::Relaxed));
+    let mut left = limit;
+    while left > 0 && !queues.is_empty() {
+        let share = (left / queues.len() as i64).max(1);
+        queues.retain(|queue| {
+            let share = share.min(left);
+            if share == 0 {
+                return true;
+            }
+            let due = fetch::promote_due(queue, now, share, &but, reach) as i64;
+            if due > 0 {
+                news::available(queue);
+            }
+            left -= due;
+            due == share
+        });
     }
-    let round = Round::of(promoted, limit);
-    Round {
-        more: more || round.more,
-        ..round
-    }
+    Round::of((limit - left) as usize, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {

@@ -24,6 +24,13 @@ select u.until - j.created_at as hold from jobs.unique_claims u join jobs.jobs j
 select interval '-12 months 361 days' > '0' as is_positive;
 select state from jobs.insert('k', queue => 'backward', timeout => '-12 months 361 days');
 select deadline_at = attempted_at as at_once from jobs.fetch('backward');
+-- By statements, too.
+create function pg_temp.nothing() returns trigger language plpgsql as $$ begin return new; end $$;
+create trigger nothing before insert on jobs.running for each row execute function pg_temp.nothing();
+select state from jobs.insert('k', queue => 'backward', timeout => '-12 months 361 days');
+select deadline_at = attempted_at and lease_expires_at = attempted_at as at_once from jobs.fetch('backward');
+drop trigger nothing on jobs.running;
+select lease_expires_at > clock_timestamp() - interval '1 minute' as just_now from jobs.heartbeat(:id, :token, '-12 months 361 days');
 set statement_timeout = '20s';
 call jobs.wait('nobody', '-12 months 360 days');
 call jobs.wait('nobody', '-12 months 361 days');
