@@ -1,37 +1,87 @@
--- What a session's own memory (RssAnon of its process) grows by while it calls a function :n times, the first 10,000 calls
--- left out, and in the second half of the calls: a line a function. Each 10,000 calls are a transaction of their own.
+-- What a session's own memory (RssAnon of its process) grows by while it calls a function again and again: from the end of the first hundredth of
+-- the calls to the last one, and in the second half of them. A line a function. Each hundredth is a transaction of its own.
+--
+-- The hot calls are made :n times; what takes longer, or is called seldom, a share of that. :part of 2 of the list is done, so that two sessions can share it.
 set client_min_messages = warning;
 set synchronous_commit = off;
-create function rss() returns bigint language sql volatile as $$
+
+create function pg_temp.rss() returns bigint language sql volatile as $$
   select substring(pg_read_file('/proc/self/status') from 'RssAnon:\s+(\d+)')::bigint $$;
-create temp table calls (name text, statement text);
+
+-- A call as PL/pgSQL: g counts the calls, f and i are variables. What one makes the same call ends, where it would pile up.
+create temp table calls (part int, share numeric, name text, body text);
 insert into calls values
-  ('insert', $$select count(jobs.insert('m', queue => 'm')) from generate_series(1, 10000)$$),
-  ('fetch + complete', $$select count(jobs.complete(f.id, f.token)) from generate_series(1, 10000) g, lateral (select id, token from jobs.fetch('m', case when g > 0 then 1 end)) f$$),
-  ('insert unique', $$select count(jobs.insert('u', to_jsonb(g + 10000 * :round), '{"by_args": true}', queue => 'u')) from generate_series(1, 10000) g$$),
-  ('insert duplicate', $$select count(jobs.insert('d', unique_opts => '{"by_args": true}', queue => 'd')) from generate_series(1, 10000)$$),
-  ('insert_batch', $$select count(*) from generate_series(1, 10000) g, lateral jobs.insert_batch('b', array[to_jsonb(g), to_jsonb(g + 1)], queue => 'b')$$),
-  ('insert_many', $$select count(*) from generate_series(1, 10000) g, lateral jobs.insert_many(jsonb_build_array(jsonb_build_object('kind', 'b', 'args', g, 'queue', 'b')))$$),
-  ('fetch + fail', $$select count(jobs.fail(f.id, f.token, 'e', retry_in => '1 day')) from generate_series(1, 10000) g, lateral (select id, token from jobs.fetch('b', case when g > 0 then 1 end)) f$$),
-  ('fetch + snooze', $$select count(jobs.snooze(f.id, f.token, '1 day')) from generate_series(1, 10000) g, lateral (select id, token from jobs.fetch('b', case when g > 0 then 1 end)) f$$),
-  ('fetch + heartbeat + release', $$select count(jobs.heartbeat(f.id, f.token)), count(jobs.release(f.id, f.token)) from generate_series(1, 10000) g, lateral (select id, token from jobs.fetch('b', case when g > 0 then 1 end)) f$$),
-  ('cancel', $$select count(jobs.cancel(id)) from (select id from jobs.insert_batch('c', array_fill('1'::jsonb, array[10000]), queue => 'c')) i$$),
-  ('explain_unique', $$select count(*) from generate_series(1, 10000) g, lateral jobs.explain_unique('u', to_jsonb(g), '{"by_args": true}')$$),
-  ('unique_key', $$select count(jobs.unique_key('u', to_jsonb(g), '{"by_args": true}')) from generate_series(1, 10000) g$$);
-create procedure measure(times int) language plpgsql as $p$
-declare c record; before bigint; halfway bigint;
+  -- First what looks at all jobs, while there are few.
+  (1, 0.01, 'insert + cancel_many + retry_many + delete_many', $$perform jobs.insert('y', queue => 'y'); perform jobs.cancel_many(queue => 'y'); perform jobs.retry_many(queue => 'y'); perform jobs.delete_many(queue => 'y');$$),
+  (1, 0.01, 'check', $$perform jobs.check();$$),
+  (2, 0.01, 'metrics', $$perform jobs.metrics();$$),
+  (2, 0.01, 'health', $$perform jobs.health();$$),
+  (1, 0.01, 'top', $$perform jobs.top();$$),
+  (2, 0.01, 'count_queues', $$perform jobs.count_queues();$$),
+  (1, 0.01, 'maintain', $$perform jobs.insert('x', queue => 'x', expires_at => now() + '1 us'); perform jobs.maintain();$$),
+  (2, 0.01, 'grants and revoke', $$perform jobs.grant_producer('memory'), jobs.grant_worker('memory'), jobs.grant_viewer('memory'), jobs.grant_admin('memory'); perform jobs.revoke('memory');$$),
+  (0, 0.1, 'wait', $$call jobs.wait('nothing', '0');$$), -- ends transactions, so that it cannot be called by another: psql does, below
+  (1, 1, 'insert', $$perform jobs.insert('m', queue => 'm');$$),
+  (1, 1, 'fetch + complete', $$for f in select id, token from jobs.fetch('m') loop perform jobs.complete(f.id, f.token); end loop;$$),
+  (2, 1, 'insert unique', $$perform jobs.insert('u', to_jsonb(g), '{"by_args": true}', queue => 'u');$$),
+  (2, 1, 'insert duplicate', $$perform jobs.insert('d', unique_opts => '{"by_args": true}', queue => 'd');$$),
+  (2, 1, 'insert_batch', $$perform jobs.insert_batch('b', array[to_jsonb(g), to_jsonb(g + 1)], queue => 'b');$$),
+  (1, 1, 'insert_many', $$perform jobs.insert_many(jsonb_build_array(jsonb_build_object('kind', 'b', 'args', g, 'queue', 'many')));$$),
+  (2, 1, 'fetch + fail', $$for f in select id, token from jobs.fetch('b') loop perform jobs.fail(f.id, f.token, 'e', retry_in => '1 day'); end loop;$$),
+  (1, 1, 'fetch + snooze', $$for f in select id, token from jobs.fetch('many') loop perform jobs.snooze(f.id, f.token, '1 day'); end loop;$$),
+  (2, 1, 'fetch + heartbeat + release', $$for f in select id, token from jobs.fetch('b') loop perform jobs.heartbeat(f.id, f.token); perform jobs.release(f.id, f.token); end loop;$$),
+  (1, 1, 'insert + cancel', $$perform jobs.cancel((jobs.insert('c', queue => 'c')).id);$$),
+  (2, 1, 'explain_unique', $$perform jobs.explain_unique('u', to_jsonb(g), '{"by_args": true}');$$),
+  (1, 1, 'unique_key', $$perform jobs.unique_key('u', to_jsonb(g), '{"by_args": true}');$$),
+  (1, 1, 'insert that replaces', $$perform jobs.insert('r', unique_opts => '{"by_kind": true, "on_conflict": "replace"}', scheduled_at => now() + '1 hour', queue => 'r');$$),
+  (1, 1, 'insert + fetch_any + complete_many', $$perform jobs.insert('fa', queue => 'fa'); select array_agg(id) as ids, array_agg(token) as tokens into f from jobs.fetch_any('{nothing,fa}', 10); perform jobs.complete_many(f.ids, f.tokens);$$),
+  (1, 1, 'insert + fetch + heartbeat_many + complete', $$perform jobs.insert('h', queue => 'h'); select id, token into f from jobs.fetch('h'); perform jobs.heartbeat_many(array[f.id], array[f.token]); perform jobs.complete(f.id, f.token);$$),
+  (2, 1, 'insert + activate + update + delete', $$select id into i from jobs.insert('a', queue => 'a', pending => true); perform jobs.activate(i); perform jobs.update(i, '{"x": 1}', priority => 3, tags => '{a}'); perform jobs.delete(i);$$),
+  (2, 1, 'insert + cancel + retry + delete', $$select id into i from jobs.insert('t', queue => 't'); perform jobs.cancel(i); perform jobs.retry(i, true); perform jobs.delete(i);$$),
+  (2, 1, 'insert + show + delete', $$select id into i from jobs.insert('s', queue => 's'); perform jobs.show(i); perform jobs.delete(i);$$),
+  (2, 1, 'define_kind', $$perform jobs.define_kind('defined', priority => g % 10);$$),
+  (2, 0.01, 'configure_queue', $$perform jobs.configure_queue('limited', 1 + g % 5, 10, '1 minute');$$),
+  (2, 1, 'pause_queue + resume_queue', $$perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused');$$),
+  (2, 1, 'pause_maintenance + resume_maintenance', $$perform jobs.pause_maintenance(); perform jobs.resume_maintenance();$$),
+  (1, 0.1, 'schedule + unschedule', $$perform jobs.schedule('s', '*/5 3 * * 1-5', 's', time_zone => 'Europe/Berlin'); perform jobs.unschedule('s');$$),
+  (2, 1, 'idle_runs, installed, is_preloaded, ojs_manifest', $$perform jobs.idle_runs(), jobs.installed(), jobs.is_preloaded(), jobs.ojs_manifest();$$);
+
+-- Nobody forgets a function.
+do $$
+declare missing text;
 begin
-  create temp table grown (name text, kb bigint, late bigint);
-  for c in select * from calls loop
-    for round in 1 .. times loop
-      execute replace(c.statement, ':round', round::text);
+  select string_agg(p.proname, ', ') into missing from pg_proc p
+   where p.pronamespace = 'jobs'::regnamespace and not exists (select from calls where body ~ format('jobs\.%s\(', p.proname));
+  if missing is not null then raise 'benches/memory.sql does not call: %', missing; end if;
+end $$;
+
+create function pg_temp.body(first bigint, calls bigint) returns void language plpgsql as 'begin end';
+create procedure pg_temp.measure(part int, calls bigint) language plpgsql as $p$
+declare c record; each bigint; before bigint; halfway bigint;
+begin
+  create temp table grown (name text, calls bigint, kb bigint, late bigint);
+  for c in select * from calls where calls.part = measure.part loop
+    execute format('create or replace function pg_temp.body(first bigint, calls bigint) returns void language plpgsql as %L',
+      'declare f record; i bigint; begin for g in first .. first + calls - 1 loop ' || c.body || ' end loop; end');
+    each := greatest(calls * c.share / 100, 1);
+    for round in 1 .. 100 loop
+      perform pg_temp.body(round * each, each);
       commit;
-      if round = 1 then before := rss(); end if;
-      if round = times / 2 then halfway := rss(); end if;
+      if round = 1 then before := pg_temp.rss(); end if;
+      if round = 50 then halfway := pg_temp.rss(); end if;
     end loop;
-    insert into grown values (c.name, rss() - before, rss() - halfway);
+    insert into grown values (c.name, 100 * each, pg_temp.rss() - before, pg_temp.rss() - halfway);
   end loop;
 end $p$;
-select greatest(:n / 10000, 2) as times \gset
-call measure(:times);
-select name, kb, late from grown;
+call pg_temp.measure(:part, :n);
+
+select :part = 2 as waits, greatest(:n / 1000, 1) as each \gset
+\if :waits
+  select body from calls, generate_series(1, :each) where part = 0 \gexec
+  select pg_temp.rss() as before \gset
+  select body from calls, generate_series(1, 49 * :each) where part = 0 \gexec
+  select pg_temp.rss() as halfway \gset
+  select body from calls, generate_series(1, 50 * :each) where part = 0 \gexec
+  insert into grown select name, 100 * :each, pg_temp.rss() - :before, pg_temp.rss() - :halfway from calls where part = 0;
+\endif
+select name, calls, kb, late from grown;

@@ -1,4 +1,4 @@
-// R3: pg-boss and Graphile Worker as their users use them, against jobs through the same driver with as many connections.
+// R3: pg-boss, Graphile Worker and pgmq as their users use them, against jobs through the same driver with as many connections.
 // Prints lines "case<TAB>jobs<TAB>peer" of jobs a second, a line a round. Run by cases.sh, which installs the packages.
 //
 //   node peers.mjs MODULES SECONDS JOBS ROUNDS
@@ -18,8 +18,10 @@ const pool = new Pool(options);
 const boss = new PgBoss({ ...options, supervise: false, schedule: false });
 await boss.start();
 await boss.createQueue('bench', { name: 'bench', policy: 'standard' });
+await boss.createQueue('short', { name: 'short', policy: 'short' }); // a key once among what waits
 const utils = await makeWorkerUtils({ pgPool: pool });
 await utils.migrate();
+await pool.query(`select pgmq.create('bench')`);
 
 const payload = (n) => ({ user_id: n, template: 'welcome' });
 const numbers = (n) => Array.from({ length: n }, (_, i) => i);
@@ -48,22 +50,35 @@ async function drain(batch) {
 
 const one = {
   jobs: () => pool.query({ name: 'one', text: `select id from jobs.insert('bench', $1, '{"by_args": true}', queue => 'one')`, values: [payload(randomUUID())] }),
-  boss: () => boss.send('bench', payload(1), { singletonKey: randomUUID() }),
+  boss: () => boss.send('short', payload(1), { singletonKey: randomUUID() }),
   graphile: () => utils.addJob('one', payload(1), { jobKey: randomUUID() }),
+};
+const plain = {
+  jobs: () => pool.query({ name: 'plain', text: `select id from jobs.insert('bench', $1, queue => 'one')`, values: [payload(1)] }),
+  pgmq: () => pool.query({ name: 'send', text: `select send from pgmq.send('bench', $1::jsonb)`, values: [payload(1)] }),
 };
 const bulk = {
   jobs: (queue) => pool.query({ text: `select count(*) from jobs.insert_batch('bench', $1::jsonb[], queue => $2)`, values: [numbers(10000).map(payload), queue] }),
   boss: () => boss.insert(numbers(10000).map((n) => ({ name: 'bench', data: payload(n) }))),
   graphile: () => pool.query({ text: `select count(*) from graphile_worker.add_jobs(array(select json_populate_record(null::graphile_worker.job_spec,
     json_build_object('identifier', 'bench', 'payload', payload)) from json_array_elements($1::json) payload))`, values: [JSON.stringify(numbers(10000).map(payload))] }),
+  pgmq: () => pool.query({ text: `select count(*) from pgmq.send_batch('bench', $1::jsonb[])`, values: [numbers(10000).map(payload)] }),
 };
 const fill = async (insert) => { for (let n = 0; n < count; n += 10000) await insert(); };
 
 async function completeJobs() {
   await drain(async () => {
-    const { rows } = await pool.query({ name: 'fetch', text: `select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('bulk', 100)` });
-    if (!rows[0].ids) return false;
-    await pool.query({ name: 'complete', text: 'select count(*) from jobs.complete_many($1, $2)', values: [rows[0].ids, rows[0].tokens] });
+    const { rows } = await pool.query({ name: 'fetch', text: `select * from jobs.fetch('bulk', 100)` });
+    if (!rows.length) return false;
+    await pool.query({ name: 'complete', text: 'select count(*) from jobs.complete_many($1, $2)', values: [rows.map((job) => job.id), rows.map((job) => job.token)] });
+    return true;
+  });
+}
+async function completePgmq() {
+  await drain(async () => {
+    const { rows } = await pool.query({ name: 'read', text: `select * from pgmq.read('bench', 60, 100)` });
+    if (!rows.length) return false;
+    await pool.query({ name: 'archive', text: `select count(*) from pgmq.archive('bench', $1::bigint[])`, values: [rows.map((message) => message.msg_id)] });
     return true;
   });
 }
@@ -89,21 +104,36 @@ async function completeGraphile() {
   await runner.stop();
 }
 
-const say = (name, jobs, peer) => console.log([name, jobs.toFixed(0), peer.toFixed(0)].join('\t'));
+// Measures ours and each peer's, the one that goes first changing; a line for each peer.
+async function compare(round, ours, peers) {
+  const figures = {};
+  const all = [['jobs', ours], ...Object.entries(peers)];
+  if (round % 2) all.reverse();
+  for (const [name, measure] of all) figures[name] = await measure();
+  for (const name of Object.keys(peers)) console.log([name, figures.jobs.toFixed(0), figures[name].toFixed(0)].join('\t'));
+}
+
 for (let round = 0; round < rounds; round += 1) {
-  const ours = await often(one.jobs);
-  say('unique insert, against pg-boss', ours, await often(one.boss));
-  await boss.purgeQueue('bench');
-  say('unique insert, against Graphile Worker', ours, await often(one.graphile));
-  await pool.query(`delete from graphile_worker._private_jobs`);
+  await compare(round, () => often(one.jobs), {
+    'unique insert, against pg-boss (policy short)': () => often(one.boss),
+    'unique insert, against Graphile Worker': () => often(one.graphile),
+  });
+  await compare(round, () => often(plain.jobs), { 'insert, against pgmq': () => often(plain.pgmq) });
+  await boss.purgeQueue('short');
+  await pool.query('delete from graphile_worker._private_jobs');
+  await pool.query(`select pgmq.purge_queue('bench')`);
 
-  const inserted = await all(() => fill(() => bulk.jobs('bulk')));
-  say('insert 10,000 at once, against pg-boss', inserted, await all(() => fill(bulk.boss)));
-  say('insert 10,000 at once, against Graphile Worker', inserted, await all(() => fill(bulk.graphile)));
-
-  const completed = await all(completeJobs);
-  say('fetch + complete in batches of 100, against pg-boss', completed, await all(completeBoss));
-  say('work through all jobs, against Graphile Worker', completed, await all(completeGraphile));
+  await compare(round, () => all(() => fill(() => bulk.jobs('bulk'))), {
+    'insert 10,000 at once, against pg-boss': () => all(() => fill(bulk.boss)),
+    'insert 10,000 at once, against Graphile Worker': () => all(() => fill(bulk.graphile)),
+    'insert 10,000 at once, against pgmq': () => all(() => fill(bulk.pgmq)),
+  });
+  await pool.query('analyze');
+  await compare(round, () => all(completeJobs), {
+    'fetch + complete in batches of 100, against pg-boss': () => all(completeBoss),
+    'work through all jobs, against Graphile Worker in batches of 500': () => all(completeGraphile),
+    'fetch + complete in batches of 100, against pgmq (read + archive)': () => all(completePgmq),
+  });
 }
 await boss.stop({ graceful: false });
 await utils.release();

@@ -76,7 +76,7 @@ def main(results, docs):
         if lines:
             (docs / f"performance-{name}.svg").write_text(plot(title, lines))
             figures.append(f"![{title}](performance-{name}.svg)\n")
-    memory = "".join("| {} | {} | {} |\n".format(*line.split("|")) for line in read("memory").splitlines())
+    memory = "".join("| {} | {} | {} | {} |\n".format(*line.split("|")) for line in read("memory").splitlines())
     missing = read("missing").split()
     words = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     (docs / "performance.md").write_text(
@@ -84,7 +84,7 @@ def main(results, docs):
         .replace("@TABLE@", table(read("table").splitlines()))
         .replace("@MISSING@", f"Not measured in this run: {', '.join(missing)}.\n" if missing else "")
         .replace("@PLOTS@", "\n".join(figures))
-        .replace("@MEMORY@", "| function | kB | of that in the second half |\n|---|---|---|\n" + memory if memory else "Not measured in this run.\n")
+        .replace("@MEMORY@", "| what was called | times | kB | of that in the second half |\n|---|---|---|---|\n" + memory if memory else "Not measured in this run.\n")
         .replace("@PLANS@", f"```\n{read('plans').rstrip()}\n```\n")
     )
 

@@ -8,7 +8,7 @@ set -euo pipefail
 shopt -s inherit_errexit
 
 SCALE=${SCALE:-1}
-ROUNDS=${ROUNDS:-5}
+ROUNDS=5
 # Of what runs for a time: the shorter the turns, the more alike is what the machine does meanwhile.
 TURNS=$((ROUNDS * 3))
 # Of what is compared with itself, or with the clock.
@@ -29,10 +29,10 @@ trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$WORK"' EXIT
 sql() { psql -X -q -At -v ON_ERROR_STOP=1 "$@"; }
 say() { printf '%s\n' "$*"; }
 
-# An empty database with the extension and the yardsticks.
+# An empty database with the extension and the yardsticks: those that are frozen, and R2 tuned.
 renew() {
   PGDATABASE=postgres sql -c "drop database if exists $PGDATABASE (force)" -c "create database $PGDATABASE"
-  sql -c "create extension jobs" -f "$HERE/yardsticks.sql"
+  sql -c "create extension jobs" -f "$HERE/yardsticks.sql" -f "$HERE/r2_tuned.sql"
 }
 
 describe() {
@@ -68,7 +68,7 @@ measure() { # ours|yardstick
 }
 
 fill_ours() { [[ ! $FILL ]] || sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[$FILL]), queue => 'bench')" >/dev/null; }
-fill_yardstick() { [[ ! $FILL ]] || sql -c "insert into r2 (kind, queue, args) select 'bench', 'bench', '{\"user_id\": 42, \"template\": \"welcome\"}' from generate_series(1, $FILL)"; }
+fill_yardstick() { [[ ! $FILL ]] || sql -c "insert into $R2 (kind, queue, args) select 'bench', 'bench', '{\"user_id\": 42, \"template\": \"welcome\"}' from generate_series(1, $FILL)"; }
 
 # What runs in each transaction, ours and the other.
 ours() { cat >"$WORK/ours.sql"; }
@@ -85,13 +85,22 @@ in_turns() { # ROUNDS FUNCTION
   done
 }
 
-# Compares both by jobs per second, and by WAL if it has an aim.
+# Compares both by jobs per second, and by WAL if it has an aim: all of it, and without the images of pages, of which there are more or fewer
+# as checkpoints fall.
 compare() { # TITLE AIM [WAL-AIM]
   measure ours >/dev/null # once without counting: plans, caches, the first WAL files
   measure yardstick >/dev/null
   in_turns "$([[ $FILL ]] && echo "$ROUNDS" || echo "$TURNS")" measure >"$WORK/rounds"
   awk '{ print $1, $3 }' "$WORK/rounds" | ratio "$1" "$2" jobs/s
-  [[ ! ${3:-} ]] || awk '{ print $2, $4 }' "$WORK/rounds" | ratio "$1: WAL a job" "$3" bytes
+  [[ ${3:-} ]] || return 0
+  awk '{ print $2, $4 }' "$WORK/rounds" | ratio "- WAL a job" "$3" bytes
+  images_of_pages off
+  in_turns "$RUNS" measure | awk '{ print $2, $4 }' | ratio "- WAL a job, without images of pages" "-" bytes
+  images_of_pages on
+}
+
+images_of_pages() { # on|off
+  sql -c "alter system set full_page_writes = $1" -c "select pg_reload_conf()" -c checkpoint >/dev/null
 }
 
 SORTING='function sorted(v, n,   i, j, t) { for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] > v[j]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t } }
@@ -129,16 +138,22 @@ SQL
   sleep 1
 }
 release_snapshot() {
-  sql -c "select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(100000)%' and pid <> pg_backend_pid()" >/dev/null
+  end_sleepers
   wait "$HOLDER" 2>/dev/null || true
 }
+end_sleepers() { sql -c "select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(100000)%' and pid <> pg_backend_pid()" >/dev/null; }
 
-plans_and_sizes() {
+# Of what R1 is in a case, and of R2's functions.
+plans() {
   say "plans of the yardsticks:"
-  sql -c "explain (costs off) insert into r1 (kind, args, unique_key) values ('bench', '{}', '\\x00') on conflict (unique_key) do nothing returning id" \
-    -c "explain (costs off) select a.id from r2 a where a.queue = 'bench' and a.state = 'available' order by a.priority, a.id limit 100 for update skip locked"
-  say ""
-  say "sizes after the cases of inserting and working:"
+  sql -c "explain (costs off) insert into r1 (kind, args, unique_key) values ('bench', '{}', '\\x00') on conflict (unique_key) do nothing returning id"
+  sql <<'SQL'
+select 'explain (costs off) ' || replace(replace(replace(prosrc, 'in_queue', '''bench'''), 'most', '100'), '(ids)', '(''{1,2}'')')
+  from pg_proc where proname in ('r2_fetch', 'r2_complete') order by proname desc \gexec
+SQL
+}
+
+sizes() {
   psql -X -P footer=off -c "
     select c.oid::regclass as table, s.n_live_tup as rows, s.n_dead_tup as dead, pg_size_pretty(pg_table_size(c.oid)) as table_size,
            pg_size_pretty(pg_indexes_size(c.oid)) as index_size
@@ -156,8 +171,9 @@ cases=("$@")
 missing=" ${CASES[*]} "
 for name in "${cases[@]}"; do
   declare -F "case_$name" >/dev/null || { say "there is no case $name; there are: ${CASES[*]}" >&2; exit 1; }
-  FILL='' EACH=1 CLIENTS=8
+  FILL='' EACH=1 CLIENTS=8 R2=r2
   "case_$name"
+  say "" && sizes
   missing=${missing/ $name / }
   # After each case, so that what was measured is not lost with what comes after it.
   if [[ $SCALE == 1 && $# == 0 ]]; then
@@ -165,3 +181,4 @@ for name in "${cases[@]}"; do
     python3 "$HERE/report.py" "$RESULTS" "$HERE/../docs"
   fi
 done
+plans
