@@ -803,6 +803,243 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     }
 }
 
+/// Notes from now on in which transactions rows of a table come or go: in `public.log`, in their order.
+async fn log_rows(db: &Client, table: &str, event: &str, what: &str) {
+    run(
+        db,
+        &format!(
+            "create table if not exists public.log (n serial, what text, xid xid8 default pg_current_xact_id());
+             create or replace function public.log() returns trigger language plpgsql as $$ begin
+               insert into public.log (what) select {what} from (select coalesce(new, old) row) t; return null; end $$;
+             create trigger log after {event} on jobs.{table} for each row execute function public.log()"
+        ),
+    )
+    .await;
+}
+
+/// How many rows of a kind the first transactions of the log have, how many all rows together.
+async fn in_the_first(db: &Client, transactions: i32, what: &str) -> (i64, i64) {
+    let sql = format!(
+        "select count(*) filter (where what = '{what}'), count(*) from public.log
+          where xid in (select xid from public.log group by xid order by min(n) limit {transactions})"
+    );
+    let row = db.query_one(&sql, &[]).await.expect(&sql);
+    (row.get(0), row.get(1))
+}
+
+#[tokio::test]
+async fn queues_share_what_a_transaction_of_maintenance_handles() {
+    let cluster = Cluster::builder().set("jobs.batch_size", 60).start();
+    let db = cluster.database("shares").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(
+        &db,
+        "select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 600);
+         select count(jobs.insert('k', queue => 'b', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 10)",
+    )
+    .await;
+    log_rows(&db, "ready", "insert", "(row).queue").await;
+    seconds(0.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, "count(*) = 610 from public.log").await;
+    // What b does not need of its half is not lost.
+    assert_eq!(in_the_first(&db, 1, "b").await, (10, 60));
+}
+
+#[tokio::test]
+async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_turn() {
+    let cluster = Cluster::builder().set("jobs.batch_size", 5).start();
+    let db = cluster.database("turns").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(
+        &db,
+        "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 8) q, generate_series(1, 20)",
+    )
+    .await;
+    log_rows(&db, "ready", "insert", "(row).queue").await;
+    seconds(0.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, "count(*) = 160 from public.log").await;
+    // Another queue is first in each; the eighth is among the first five of the fourth at the latest.
+    for queue in 1..=8 {
+        let (reached, all) = in_the_first(&db, 4, &format!("q{queue}")).await;
+        assert!(reached > 0, "q{queue}");
+        assert_eq!(all, 20);
+    }
+}
+
+#[tokio::test]
+async fn neither_answers_nor_other_states_keep_final_jobs_from_being_pruned() {
+    let cluster = Cluster::builder()
+        .set("jobs.batch_size", 60)
+        .set("jobs.retention_completed", "1s")
+        .set("jobs.retention_discarded", "1s")
+        .start();
+    let db = cluster.database("states").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(
+        &db,
+        "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[600]), queue => 'c');
+         select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[5]), queue => 'd');
+         select count(jobs.complete(id, token)) from jobs.fetch('c', 600);
+         select count(jobs.fail(id, token, 'e', retryable => false)) from jobs.fetch('d', 5);
+         insert into jobs.answer (job_id, token, at, state) select n, n, now() - interval '2 hours', 'available' from generate_series(1000001, 1000600) n",
+    )
+    .await;
+    log_rows(&db, "finished", "delete", "(row).state").await;
+    log_rows(&db, "answer", "delete", "(row).state").await;
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, "count(*) = 1205 from public.log").await;
+    // Another state is first in each.
+    assert_eq!(in_the_first(&db, 3, "discarded").await, (5, 180));
+    // Answers have half of it.
+    assert_eq!(in_the_first(&db, 3, "available").await, (90, 180));
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.batch_size", 500)
+        .start();
+    let db = cluster.database("queues").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(&db, REFUSE).await;
+    let poisoned = insert(
+        &db,
+        "'k', queue => 'z', scheduled_at => clock_timestamp() + '0.1 s'",
+    )
+    .await;
+    run(
+        &db,
+        &format!(
+            "create trigger refuse before insert on jobs.ready for each row when (new.job_id = {poisoned}) execute function public.refuse();
+             select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 1000);
+             select count(jobs.insert('k', queue => 'm', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 5)"
+        ),
+    )
+    .await;
+    seconds(0.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes_within(
+        &db,
+        5.0,
+        "count(*) = 5 from jobs.jobs where queue = 'm' and state = 'available'",
+    )
+    .await;
+    becomes_within(
+        &db,
+        5.0,
+        &format!(
+            "count(*) = 1 from jobs.maintenance where task = 'schedule' and last_error = 'job {poisoned}: refused'"
+        ),
+    )
+    .await;
+    becomes_within(
+        &db,
+        5.0,
+        "count(*) = 1000 from jobs.jobs where queue = 'a' and state = 'available'",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .set("jobs.retention_discarded", "1s")
+        .start();
+    let db = cluster.database("unprunable").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(&db, REFUSE).await;
+    let poisoned = insert(&db, "'k', queue => 'd', max_attempts => 1").await;
+    run(
+        &db,
+        &format!(
+            "select jobs.fail(id, token, 'e') from jobs.fetch('d');
+             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[1000]), queue => 'c');
+             select count(jobs.complete(id, token)) from jobs.fetch('c', 1000);
+             create trigger refuse before delete on jobs.finished for each row when (old.job_id = {poisoned}) execute function public.refuse()"
+        ),
+    )
+    .await;
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes_within(
+        &db,
+        5.0,
+        &format!(
+            "count(*) = 1 from jobs.maintenance where task = 'prune' and last_error = 'job {poisoned}: refused'"
+        ),
+    )
+    .await;
+    becomes_within(&db, 5.0, "count(*) = 1 from jobs.finished").await;
+}
+
+#[tokio::test]
+async fn pruning_waits_for_nobody_who_has_an_answer_locked() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("answers").await;
+    let id = insert(&db, "'k'").await;
+    run(&db, "select jobs.release(id, token) from jobs.fetch()").await;
+    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
+    assert_eq!(number(&db, "select count(*) from jobs.answer").await, 1);
+    let locker = cluster.connect("answers").await;
+    run(&locker, "begin; delete from jobs.answer").await;
+    seconds(1.2).await;
+    returns(&db, "select jobs.maintain()").await;
+    assert_eq!(state(&db, id).await, None);
+    assert!(is(&db, "count(*) = 0 from jobs.check()").await);
+    // Nobody can ask for it any more; its age gets it.
+    run(&locker, "rollback").await;
+    run(
+        &db,
+        "update jobs.answer set at = at - interval '2 hours'; select jobs.maintain()",
+    )
+    .await;
+    assert_eq!(number(&db, "select count(*) from jobs.answer").await, 0);
+}
+
+#[tokio::test]
+async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_away() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("jobs.batch_size", 5)
+        .start();
+    let db = cluster.database("busy_keys").await;
+    run(
+        &db,
+        "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 20) n), '{\"by_args\": true}');
+         insert into jobs.unique_orphan (key, due_at) select key, now() from jobs.unique_claim;
+         insert into jobs.unique_hold_release (job_id, hold_ends_at) select n, now() - interval '1 hour' from generate_series(1000001, 1000020) n",
+    )
+    .await;
+    let locker = cluster.connect("busy_keys").await;
+    run(&locker, "begin; select from jobs.unique_claim for update").await;
+    for _ in 0..20 {
+        returns(&db, "select jobs.maintain()").await;
+    }
+    assert_eq!(
+        number(&db, "select count(*) from jobs.unique_hold_release").await,
+        0
+    );
+    assert_eq!(
+        number(&db, "select count(*) from jobs.unique_orphan").await,
+        20
+    );
+    run(&locker, "rollback").await;
+    returns(&db, "select jobs.maintain()").await;
+    assert_eq!(
+        number(&db, "select count(*) from jobs.unique_orphan").await,
+        0
+    );
+}
+
 #[tokio::test]
 async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_pruned_in_time() {
     let cluster = Cluster::builder()

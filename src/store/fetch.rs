@@ -270,6 +270,18 @@ pub fn promote_due(queue: &str, now: i64, limit: i64, but: &[i64], reach: Reach)
     promoted.len()
 }
 
+// When the time of an attempt is over that begins at $2. What no calendar can add, which 0.1.0 took as a timeout, has parts of
+// different signs, one of them longer than 1000 years: it is made into what it is together.
+macro_rules! deadline {
+    () => {
+        "CASE WHEN j.timeout IS NULL THEN $2 + '1 minute'
+              WHEN j.timeout > '0' THEN GREATEST($2, $2 + CASE
+                WHEN abs(extract(year FROM j.timeout) * 12 + extract(month FROM j.timeout)) * 30 > 365000
+                  OR abs(extract(day FROM j.timeout)) > 365000 OR abs(extract(hour FROM j.timeout)) > 365000 * 24
+                THEN justify_interval(j.timeout) ELSE j.timeout END) END"
+    };
+}
+
 // The rows are locked before they are deleted, so their ctids stay true; a deleted row
 // is nobody else's. Numbered in the order of the lane, each takes its token by number.
 // Everything is computed once, before the lease is inserted: joining what the insert
@@ -288,7 +300,9 @@ macro_rules! claim {
              job AS (
                SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, j.*,
                       CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
-                      CASE WHEN j.timeout IS NULL THEN $2 + '1 minute' WHEN j.timeout > '0' THEN GREATEST($2, $2 + j.timeout) END AS deadline_at
+                      ",
+            deadline!(),
+            " AS deadline_at
                  FROM picked p JOIN jobs.job j ON j.id = p.job_id),
              lease AS MATERIALIZED (
                SELECT j.*, $4[n] AS token,

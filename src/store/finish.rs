@@ -246,11 +246,12 @@ static COMPLETE_MANY: Plan = Plan::new(
     &[INT8S, INT8S, AT, JSONB],
 );
 
-// $3 is the clock, $4 the lease asked for now.
+// $3 is the clock, $4 the lease asked for now. Where nobody asked for one it is the timeout, which ends no earlier than the
+// deadline.
 macro_rules! renewed_until {
     () => {
-        "LEAST(GREATEST($3, $3 + COALESCE($4, r.lease, CASE WHEN j.timeout IS NULL THEN '1 minute' WHEN j.timeout > '0' THEN j.timeout END, '1 hour')),
-               r.deadline_at)"
+        "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $3 + '1 hour')
+              ELSE LEAST(GREATEST($3, $3 + COALESCE($4, r.lease)), r.deadline_at) END"
     };
 }
 static HEARTBEAT: Plan = Plan::new(
@@ -259,8 +260,7 @@ static HEARTBEAT: Plan = Plan::new(
             SET lease_expires_at = ",
         renewed_until!(),
         ", progress = COALESCE($5, r.progress)
-           FROM jobs.job j
-          WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id AND (r.deadline_at IS NULL OR r.deadline_at > $3)
+          WHERE r.job_id = $1 AND r.token = $2 AND (r.deadline_at IS NULL OR r.deadline_at > $3)
          RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL"
     ),
     &[INT8, INT8, AT, SPAN, JSONB],
@@ -270,8 +270,8 @@ static HEARTBEAT_MANY: Plan = Plan::new(
         "UPDATE jobs.running r
             SET lease_expires_at = ",
         renewed_until!(),
-        "  FROM unnest($1, $2) AS p(id, token), jobs.job j
-          WHERE r.job_id = p.id AND r.token = p.token AND j.id = p.id AND (r.deadline_at IS NULL OR r.deadline_at > $3)
+        "  FROM unnest($1, $2) AS p(id, token)
+          WHERE r.job_id = p.id AND r.token = p.token AND (r.deadline_at IS NULL OR r.deadline_at > $3)
          RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL, r.job_id, r.token"
     ),
     &[INT8S, INT8S, AT, SPAN],

@@ -288,7 +288,12 @@ static ERASE_FINISHED: Plan = Plan::new(
 );
 static ERASE_JOBS: Plan = Plan::new("DELETE FROM jobs.job WHERE id = ANY ($1)", &[INT8S]);
 static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = ANY ($1)", &[INT8S]);
-static ERASE_ANSWERS: Plan = Plan::new("DELETE FROM jobs.answer WHERE job_id = ANY ($1)", &[INT8S]);
+// Others forget answers by their age, whosever they are: what somebody has locked is left to that.
+static ERASE_ANSWERS: Plan = Plan::new(
+    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
+       SELECT a.ctid FROM jobs.answer a WHERE a.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))",
+    &[INT8S],
+);
 static FORGET_ANSWERS: Plan = Plan::new(
     "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
        SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))",

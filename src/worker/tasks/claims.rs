@@ -1,9 +1,11 @@
 //! Claims that lost a job while they were let alone, or the hold of a job that is gone, go when no other job
 //! needs them; and what stands beside claims is kept short.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use jobs_core::key::Key;
 
-use super::{Round, Singly, Task, Thing};
+use super::{Round, Singly, Task, Thing, half};
 use crate::pg::time;
 use crate::store::{claims, reap};
 
@@ -18,11 +20,18 @@ pub const TASK: Task = Task {
 const RELEASES_KEPT: i64 = 60 * 1_000_000;
 
 fn run(limit: i64, but: &[Thing]) -> Round {
+    static ROUND: AtomicUsize = AtomicUsize::new(0);
     let now = time::now();
-    let notes = reap::take_orphans(now, limit, &Thing::keys(but));
+    let forget = |most| reap::forget_releases(now - RELEASES_KEPT, most);
+    // Keys that somebody is at work on are there again in each round.
+    let half = half(limit, ROUND.fetch_add(1, Ordering::Relaxed));
+    let mut forgotten = forget(half) as i64;
+    let notes = reap::take_orphans(now, limit - forgotten, &Thing::keys(but));
     let looked_at = look_at(&notes, now);
-    let forgotten = reap::forget_releases(now - RELEASES_KEPT, limit - notes.len() as i64);
-    Round::of(looked_at + forgotten, limit)
+    if forgotten == half {
+        forgotten += forget(limit - forgotten - notes.len() as i64) as i64;
+    }
+    Round::of(looked_at + forgotten as usize, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {

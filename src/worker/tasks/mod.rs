@@ -233,6 +233,11 @@ fn rotate<T>(things: &mut [T], round: usize) {
     things.rotate_left(round % things.len().max(1));
 }
 
+/// Half of what a round may handle, for what shall not keep the rest waiting; of a single row, every other time.
+fn half(limit: i64, round: usize) -> i64 {
+    (limit + (round % 2) as i64) / 2
+}
+
 /// How many things a transaction does one by one: each is a subtransaction, of which the server keeps
 /// 64 at hand.
 const SINGLY: i64 = 60;

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
-use super::{Round, Singly, Task, Thing, rotate};
+use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::prune::{self, Old, PastRetention, Queues};
@@ -24,16 +24,25 @@ pub const TASK: Task = Task {
 /// How long the answers of finishing calls are remembered, in microseconds.
 const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
 
+/// How often a round has begun.
+static ROUND: AtomicUsize = AtomicUsize::new(0);
+/// The group that a round was at last: if it failed, there.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
-    let forgotten = prune::forget_answers(now - ANSWERS_KEPT, limit);
+    let round = ROUND.fetch_add(1, Ordering::Relaxed);
+    // However fast answers come, jobs are pruned as well.
+    let forget = |most| prune::forget_answers(now - ANSWERS_KEPT, most);
+    let half = half(limit, round);
+    let mut forgotten = forget(half);
     let mut pruned = 0;
-    static ROUND: AtomicUsize = AtomicUsize::new(0);
-    for_each_group(ROUND.fetch_add(1, Ordering::Relaxed), |group| {
+    for_each_group(round, |group| {
         let left = limit as usize - forgotten - pruned;
         if left == 0 {
             return;
         }
+        LAST.store(group.id, Ordering::Relaxed);
         let horizon = now.saturating_sub(group.kept);
         let found = group.prune(horizon, left as i64, &but);
         if found.jobs.len() == left {
@@ -44,20 +53,26 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         }
         pruned += found.jobs.len();
     });
+    if forgotten == half as usize {
+        forgotten += forget(limit - (forgotten + pruned) as i64);
+    }
     Round::of(pruned + forgotten, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let (now, but) = (time::now(), Thing::jobs(but));
     let mut found = Vec::new();
-    for_each_group(0, |group| {
-        // What is locked here and not dealt with stays locked in a transaction of the caller's.
-        let limit = limit - found.len() as i64;
-        if limit > 0 {
-            let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
-            found.extend(old.jobs.iter().map(|old| Thing::Job(old.id)));
-        }
-    });
+    let last = LAST.load(Ordering::Relaxed);
+    for is_last in [true, false] {
+        for_each_group(0, |group| {
+            // What is locked here and not dealt with stays locked in a transaction of the caller's.
+            let limit = limit - found.len() as i64;
+            if limit > 0 && (group.id == last) == is_last {
+                let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
+                found.extend(old.jobs.iter().map(|old| Thing::Job(old.id)));
+            }
+        });
+    }
     found
 }
 

@@ -1,5 +1,6 @@
 //! Jobs that are due become available.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Round, Singly, Task, Thing, rotate};
@@ -15,6 +16,14 @@ pub const TASK: Task = Task {
     singly: Some(Singly { find, handle }),
 };
 
+/// How often a round has begun: another queue is first in each.
+static ROUND: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The queue that a round was at last: if it failed, there.
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     // The worker begins where it has been before; who calls `jobs.maintain()` gets all.
@@ -22,10 +31,38 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         true => (due::queues_with_due_from_floor(now), Reach::FromFloor),
         false => (due::queues_with_due(now), Reach::All),
     };
-    // A queue with millions of due jobs shall not keep the others waiting: an equal share each, and what they leave of
-    // it is shared by those that have more.
-    static ROUND: AtomicUsize = AtomicUsize::new(0);
     rotate(&mut queues, ROUND.fetch_add(1, Ordering::Relaxed));
+    let promoted = by_shares(queues, limit, |queue, share| {
+        LAST.set(queue.to_owned());
+        let due = fetch::promote_due(queue, now, share, &but, reach);
+        if due > 0 {
+            news::available(queue);
+        }
+        due as i64
+    });
+    Round::of(promoted as usize, limit)
+}
+
+fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
+    let (now, mut but) = (time::now(), Thing::jobs(but));
+    let mut queues = due::queues_with_due(now);
+    // Among more queues than things, the one that the round failed at shall be there.
+    let last = LAST.with_borrow(|last| queues.iter().position(|queue| queue == last));
+    let first = last.unwrap_or_else(|| ROUND.load(Ordering::Relaxed));
+    rotate(&mut queues, first);
+    let mut found = Vec::new();
+    by_shares(queues, limit, |queue, share| {
+        let due = due::scheduled(queue, now, share, &but);
+        found.extend(due.iter().copied().map(Thing::Job));
+        but.extend(&due);
+        due.len() as i64
+    });
+    found
+}
+
+/// Takes up to `limit` things of these queues; how many it took. A queue with millions of due jobs shall not keep the others
+/// waiting: an equal share each, and what they leave of it is shared by those that have more.
+fn by_shares(mut queues: Vec<String>, limit: i64, mut take: impl FnMut(&str, i64) -> i64) -> i64 {
     let mut left = limit;
     while left > 0 && !queues.is_empty() {
         let share = (left / queues.len() as i64).max(1);
@@ -34,24 +71,12 @@ fn run(limit: i64, but: &[Thing]) -> Round {
             if share == 0 {
                 return true;
             }
-            let due = fetch::promote_due(queue, now, share, &but, reach) as i64;
-            if due > 0 {
-                news::available(queue);
-            }
-            left -= due;
-            due == share
+            let taken = take(queue, share);
+            left -= taken;
+            taken == share
         });
     }
-    Round::of((limit - left) as usize, limit)
-}
-
-fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
-    let (now, but) = (time::now(), Thing::jobs(but));
-    due::queues_with_due(now)
-        .iter()
-        .flat_map(|queue| due::scheduled(queue, now, limit, &but))
-        .map(Thing::Job)
-        .collect()
+    limit - left
 }
 
 fn handle(thing: &Thing) -> bool {
