@@ -138,10 +138,9 @@ SQL
   sleep 1
 }
 release_snapshot() {
-  end_sleepers
+  sql -c "select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(100000)%' and pid <> pg_backend_pid()" >/dev/null
   wait "$HOLDER" 2>/dev/null || true
 }
-end_sleepers() { sql -c "select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(100000)%' and pid <> pg_backend_pid()" >/dev/null; }
 
 # Of what R1 is in a case, and of R2's functions.
 plans() {
