@@ -778,14 +778,12 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
          select count(jobs.configure_queue('own' || n, retention_completed => '1 s')) from generate_series(1, 20) n;
          select count(jobs.insert('k', queue => 'own' || n)) from generate_series(1, 20) n, generate_series(1, 10);
          select count(jobs.insert('k', queue => 'default')) from generate_series(1, 100);
-         select count(jobs.complete(f.id, f.token)) from unnest(array(select distinct queue from jobs.jobs where state = 'available' and queue <> 'never')) q, jobs.fetch(q, 100) f;
-         create table public.log (what text, xid xid8 default pg_current_xact_id());
-         create function public.log() returns trigger language plpgsql as $$ begin insert into public.log values (tg_table_name || ' ' || tg_op); return null; end $$",
+         select count(jobs.complete(f.id, f.token)) from unnest(array(select distinct queue from jobs.jobs where state = 'available' and queue <> 'never')) q, jobs.fetch(q, 100) f",
     )
     .await;
     assert_eq!(number(&db, "select count(*) from jobs.finished").await, 300);
     for (table, event) in [("ready", "insert"), ("finished", "insert or delete")] {
-        run(&db, &format!("create trigger log after {event} on jobs.{table} for each row execute function public.log()")).await;
+        log_rows(&db, table, event, "tg_table_name || ' ' || tg_op").await;
     }
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
