@@ -14,6 +14,8 @@ pub enum Fault {
     FoldBlindly,
     /// the floor of a lane is raised over what others are just inserting or deleting
     RaiseBlindly,
+    /// claims are inserted together without a look for rivals who are just inserting them
+    ClaimBlindly,
 }
 
 /// Whether this fault is on.
@@ -30,6 +32,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::ReapInOneStatement => "reap_in_one_statement",
         Fault::FoldBlindly => "fold_blindly",
         Fault::RaiseBlindly => "raise_blindly",
+        Fault::ClaimBlindly => "claim_blindly",
     };
     let set = crate::settings::FAULT.get();
     set.is_some_and(|set| set.to_bytes() == name.as_bytes())

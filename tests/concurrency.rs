@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Told, check_inserts, check_work};
-use jobs_tests::{Client, Cluster, poll_until, rng, sqlstate};
+use jobs_tests::{Client, Cluster, number, poll_until, rng, sqlstate, with_faults};
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -343,6 +343,68 @@ async fn not_waiting_gives_up_only_for_rivals() {
         .unwrap()
         .get(0);
     assert_eq!((busy, jobs), (0, 32 * 40 * 50));
+}
+
+/// The look for rivals is switched off, so that both batches come upon whoever has a key when they have written.
+#[tokio::test]
+async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
+    let cluster = Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.enabled", "off")
+        .set("jobs.fault", "claim_blindly")
+        .set("wal_level", "logical")
+        .start();
+    let db = cluster.database("race").await;
+    let run = async |client: &Client, sql: &str| client.batch_execute(sql).await.expect(sql);
+    run(
+        &db,
+        "select pg_create_logical_replication_slot('sent', 'test_decoding')",
+    )
+    .await;
+    let cases = ["read committed", "repeatable read", "serializable"]
+        .map(|level| [(level, "commit", 1), (level, "rollback", 0)]);
+    for (round, (level, end, of_winner)) in cases.into_iter().flatten().enumerate() {
+        let key = |n: i64| 100 * round as i64 + n;
+        let insert = |by_state: &str| {
+            format!(
+                "select jobs.insert('k', '{}', '{{\"by_args\": true{by_state}}}')",
+                key(20)
+            )
+        };
+        let winner = cluster.connect("race").await;
+        run(&winner, &format!("begin isolation level {level}")).await;
+        run(&winner, &insert("")).await;
+        let batch = format!(
+            "select count(*) filter (where not unique_skipped_as_duplicate)
+               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series({}, {}) n), '{{\"by_args\": true}}')",
+            key(1),
+            key(40)
+        );
+        let mut losers = Vec::new();
+        for _ in 0..2 {
+            let (session, batch) = (cluster.connect("race").await, batch.clone());
+            losers.push(tokio::spawn(async move { number(&session, &batch).await }));
+            let count = losers.len() as i64;
+            poll_until("the losers wait", Duration::from_secs(45), async || {
+                let waiting =
+                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+                number(&db, waiting).await == count
+            })
+            .await;
+        }
+        // They are not in the winner's way.
+        run(&winner, &insert(", \"by_state\": [\"running\"]")).await;
+        run(&winner, end).await;
+        let mut inserted = 0;
+        for loser in losers {
+            inserted += loser.await.expect("no deadlock");
+        }
+        assert_eq!(inserted, 40 - of_winner, "{level}, {end}");
+        // A subscriber is sent each claim once.
+        let sent = "select count(*) from pg_logical_slot_get_changes('sent', null, null)
+                     where data like 'table jobs.unique_claim: INSERT%'";
+        assert_eq!(number(&db, sent).await, 40, "{level}, {end}");
+    }
 }
 
 // --- work ---------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 //! Fetches begin where the last ones ended. Nothing that can be fetched is ever below that, whatever was under way while
 //! it was found out, and a held snapshot, under which nothing is vacuumed, does not make fetches slower.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng};
+use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, with_faults};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
@@ -379,13 +379,6 @@ async fn sessions_that_commit_and_roll_back_at_random_lose_nothing() {
         "seed {seed}"
     );
     drop(holder);
-}
-
-/// The Postgres with an extension that has the faults in it.
-fn with_faults() -> PathBuf {
-    let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
-    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:floors")
-        .into()
 }
 
 #[tokio::test]

@@ -29,14 +29,14 @@ mod search;
 #[path = "histories/written.rs"]
 mod written;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use count::Counts;
 use generate::Plan;
-use jobs_tests::{Client, Cluster};
+use jobs_tests::{Client, Cluster, with_faults};
 use model::{Cancelled, Completed, State};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -212,13 +212,6 @@ async fn every_history_is_explained() {
     if found.histories >= ENOUGH {
         found.counts.assert_not_idle(found.histories);
     }
-}
-
-/// The Postgres with an extension that has the faults in it.
-fn with_faults() -> PathBuf {
-    let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
-    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:histories")
-        .into()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

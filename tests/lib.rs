@@ -21,6 +21,6 @@ mod helpers;
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{
     SOON, Stalls, becomes, flood, insert, number, poll_until, promptly, rng, sqlstate, state,
-    workers, workers_become,
+    with_faults, workers, workers_become,
 };
 pub use tokio_postgres::Client;

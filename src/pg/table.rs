@@ -200,17 +200,37 @@ impl Table {
     where
         Rows: IntoIterator<Item = NewRow, IntoIter: ExactSizeIterator>,
     {
-        let mut rows = rows.into_iter();
+        self.insert_in_order(rows.into_iter(), Duplicates::Refuse);
+    }
+
+    /// The same in a subtransaction, but a duplicate ends it, whoever is inserting that: `false`, and the caller rolls the
+    /// subtransaction back right away. Never waits.
+    ///
+    /// There is no other way to take such a row back: until its transaction ends, others wait for one that was deleted as
+    /// for any, and a subscriber is sent it.
+    pub fn insert_if_new<Rows>(&self, rows: Rows) -> bool
+    where
+        Rows: ExactSizeIterator<Item = NewRow>,
+    {
+        self.insert_in_order(rows, Duplicates::Tell)
+    }
+
+    /// Whether all were inserted.
+    fn insert_in_order<Rows>(&self, mut rows: Rows, duplicates: Duplicates) -> bool
+    where
+        Rows: ExactSizeIterator<Item = NewRow>,
+    {
         if rows.len() == 0 {
-            return;
+            return true;
         }
+        let mut are_first = true;
         // SAFETY: the rows are of this table; the slots live until the end.
         unsafe {
             let count = rows.len().min(AT_ONCE);
             let mut slots: SmallVec<[_; 1]> = (0..count).map(|_| self.slot()).collect();
             let command = pg_sys::GetCurrentCommandId(true);
             let bulk = std::ptr::null_mut();
-            while rows.len() > 0 {
+            while are_first && rows.len() > 0 {
                 pgrx::check_for_interrupts!();
                 let count = rows.len().min(AT_ONCE);
                 let slots = &mut slots[..count];
@@ -228,20 +248,18 @@ impl Table {
                         bulk,
                     ),
                 }
-                for index in &self.indexes {
-                    for slot in slots.iter() {
-                        let row = Row {
-                            slot: *slot,
-                            is_in_progress: false,
-                        };
-                        index.insert(self.relation, &row, Duplicates::Refuse);
-                    }
-                }
+                let mut entries = self.indexes.iter().flat_map(|index| {
+                    let slots = slots.iter();
+                    slots.map(move |slot| (index, in_slot(*slot)))
+                });
+                are_first =
+                    entries.all(|(index, row)| index.insert(self.relation, &row, duplicates));
             }
             slots
                 .into_iter()
                 .for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
         }
+        are_first
     }
 
     unsafe fn slot(&self) -> *mut pg_sys::TupleTableSlot {
@@ -272,10 +290,7 @@ impl Table {
                 std::ptr::null_mut(),
                 token,
             );
-            let inserted = Row {
-                slot,
-                is_in_progress: false,
-            };
+            let inserted = in_slot(slot);
             let mut indexes = self.indexes.iter();
             let is_first =
                 indexes.all(|index| index.insert(self.relation, &inserted, Duplicates::Tell));
@@ -394,10 +409,7 @@ impl Table {
                 &mut indexes,
             );
             if versions::has_moved(indexes) {
-                let updated = Row {
-                    slot,
-                    is_in_progress: false,
-                };
+                let updated = in_slot(slot);
                 let key = key.oid();
                 for index in &self.indexes {
                     let duplicates = match (*index.relation).rd_id == key {
@@ -469,8 +481,16 @@ impl Index {
                 is_unchanged,
                 &mut info,
             );
-            is_first || !form.indisunique
+            is_first || !matches!(check, pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL)
         }
+    }
+}
+
+/// The row that this session has just written.
+fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
+    Row {
+        slot,
+        is_in_progress: false,
     }
 }
 

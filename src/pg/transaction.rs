@@ -1,6 +1,10 @@
 //! The transaction under way: its isolation level, whether it has written, and what it sees of that.
 
+use std::cell::Cell;
+
 use pgrx::pg_sys;
+
+use super::versions;
 
 /// Whether statements see what is committed when they begin.
 pub fn is_read_committed() -> bool {
@@ -24,4 +28,31 @@ pub fn has_written() -> bool {
 pub fn make_visible() {
     // SAFETY: not in a parallel worker: what comes here writes.
     unsafe { pg_sys::CommandCounterIncrement() }
+}
+
+/// Something that a transaction does only so many times.
+pub struct AtMost {
+    times: u32,
+    /// the transaction that did it last, and how many times
+    done: Cell<(u32, u32)>,
+}
+
+impl AtMost {
+    /// Nobody has done it yet.
+    pub const fn new(times: u32) -> AtMost {
+        AtMost {
+            times,
+            done: Cell::new((0, 0)),
+        }
+    }
+
+    /// Whether this transaction may do it once more; counts it.
+    pub fn once_more(&self) -> bool {
+        let transaction = versions::local_transaction();
+        let (last, done) = self.done.get();
+        let done = if last == transaction { done } else { 0 };
+        let may = done < self.times;
+        self.done.set((transaction, done + u32::from(may)));
+        may
+    }
 }

@@ -15,9 +15,9 @@ use super::under;
 use crate::fault;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
-use crate::pg::table::Table;
+use crate::pg::table::{self, Table};
 use crate::pg::transaction;
-use crate::pg::{array, dirty};
+use crate::pg::{array, dirty, subxact};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
 #[derive(Clone, Debug)]
@@ -306,17 +306,82 @@ fn claim_or_lock_directly(
     let Some(table) = open() else {
         return 0;
     };
+    let (together, singly) = claims.split_at(claim_together(&table, claims, &is_taken));
+    let new = together.iter().filter(|claim| !is_taken(&claim.key));
+    fresh.extend(new.map(|claim| claim.key));
     let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
         if !is_taken(&claim.key) && table.insert_unless_taken(new_row(&table, claim)) {
             return fresh.insert(claim.key);
         }
-        transaction::is_read_committed()
-            && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
+        lock(&table, claim.key)
     };
-    let done = claims.iter().take_while(claim_or_lock).count();
+    let done = together.len() + singly.iter().take_while(claim_or_lock).count();
     transaction::make_visible();
     done
+}
+
+/// From so many new keys on it pays to begin a subtransaction.
+const WORTH_A_SUBTRANSACTION: usize = 32;
+
+thread_local! {
+    /// A transaction's subtransactions that are known without being looked up are 64.
+    static SUBTRANSACTIONS: transaction::AtMost = const { transaction::AtMost::new(32) };
+}
+
+/// The same, where it pays, with the claims of new keys inserted many at once: an insertion that can be taken back by itself
+/// takes a lock and a second record of WAL. If a rival is faster with a key, all are taken back.
+fn claim_together(table: &Table, claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> usize {
+    let new = claims.iter().filter(|claim| !is_taken(&claim.key));
+    if new.count() < WORTH_A_SUBTRANSACTION || !SUBTRANSACTIONS.with(transaction::AtMost::once_more)
+    {
+        return 0;
+    }
+    let claim_or_lock = || {
+        let mut done = 0;
+        for alike in claims.chunk_by(|one, next| is_taken(&one.key) == is_taken(&next.key)) {
+            for some in alike.chunks(table::TOGETHER) {
+                let claimed = if is_taken(&some[0].key) {
+                    let locked = some.iter().take_while(|claim| lock(table, claim.key));
+                    locked.count()
+                } else {
+                    // Rivals that are there already are waited for behind those before them.
+                    let free = free(table, some);
+                    let rows = some[..free].iter().map(|claim| new_row(table, claim));
+                    table.insert_if_new(rows).then_some(free)?
+                };
+                done += claimed;
+                if claimed < some.len() {
+                    return Some(done);
+                }
+            }
+        }
+        Some(done)
+    };
+    subxact::attempt_and_keep(claim_or_lock, Option::is_some)
+        .unwrap_or_else(|error| error.rethrow())
+        .unwrap_or(0)
+}
+
+/// How many of these claims, up to the first whose key has one, be it of a transaction that is still open.
+fn free(table: &Table, claims: &[Listed]) -> usize {
+    if fault::is_on(fault::Fault::ClaimBlindly) {
+        return claims.len();
+    }
+    let seen = Seen::dirty();
+    let mut scan = table.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
+    let is_free = |claim: &&Listed| {
+        pgrx::check_for_interrupts!();
+        scan.find(&[key_is(claim.key)]);
+        scan.next().is_none()
+    };
+    claims.iter().take_while(is_free).count()
+}
+
+/// Locks the claim of a key, if it has one that is committed; waits for who has it locked.
+fn lock(table: &Table, key: Key) -> bool {
+    pgrx::check_for_interrupts!();
+    transaction::is_read_committed() && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(key)])
 }
 
 /// Inserts one claim; whether the key had none.
@@ -595,3 +660,82 @@ static NOTE_ORPHANS: Plan = Plan::new(
     "INSERT INTO jobs.unique_orphan (key, due_at) SELECT n.key, $2 FROM unnest($1) AS n(key)",
     &[BYTEAS, AT],
 );
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::*;
+
+    /// Tests run at the same time, so that each has keys of its own.
+    fn claims(test: u8, count: u16) -> Vec<Listed> {
+        (0..count).map(|n| claim(test, n)).collect()
+    }
+
+    fn claim(test: u8, n: u16) -> Listed {
+        let mut key = Key([test; 32]);
+        key.0[..2].copy_from_slice(&n.to_be_bytes());
+        Listed {
+            key,
+            id: n.into(),
+            hold_ends_at: None,
+        }
+    }
+
+    fn count(what: &str) -> i64 {
+        Spi::get_one(&format!(
+            "SELECT count(*) FROM jobs.unique_claim WHERE {what}"
+        ))
+        .expect("count")
+        .expect("count")
+    }
+
+    #[pg_test]
+    fn rows_of_which_one_is_taken_are_all_taken_back() {
+        let table = Table::open(&shapes::UNIQUE_CLAIM).expect("it is as it was made");
+        let insert = |claims: &[Listed]| {
+            let rows = claims.iter().map(|claim| new_row(&table, claim));
+            subxact::attempt_and_keep(|| table.insert_if_new(rows), |all| *all)
+                .unwrap_or_else(|error| error.rethrow())
+        };
+        let all = claims(1, 300);
+        // Among the rows that are written at once, and behind them.
+        for taken in [3, 280] {
+            assert!(insert(&[claim(1, taken)]));
+            assert!(!insert(&all));
+            transaction::make_visible();
+            assert_eq!(count(&format!("jobs[1] = {taken}")), 1);
+            assert_eq!(count("jobs[1] NOT IN (3, 280)"), 0);
+        }
+        for some in [&all[..3], &all[4..280], &all[281..]] {
+            assert!(insert(some), "nobody is in the way");
+        }
+        transaction::make_visible();
+        assert_eq!(count("true"), 300);
+    }
+
+    #[pg_test]
+    fn claims_are_inserted_together_around_those_that_are_taken() {
+        let all = claims(2, 600);
+        let mut fresh = BTreeSet::new();
+        let known = &all[100..110];
+        assert_eq!(claim_or_lock_directly(known, |_| false, &mut fresh), 10);
+        assert_eq!(fresh.len(), 10);
+        // Of one of them the look knew nothing.
+        assert_eq!(
+            claim_or_lock_directly(&all[400..401], |_| false, &mut fresh),
+            1
+        );
+        fresh.clear();
+        let is_known = |key: &Key| known.iter().any(|claim| claim.key == *key);
+        assert_eq!(claim_or_lock_directly(&all, is_known, &mut fresh), 600);
+        assert_eq!(fresh.len(), 589);
+        assert_eq!(count("true"), 600);
+        assert_eq!(
+            count("xmin = (SELECT xmin FROM jobs.unique_claim WHERE jobs[1] = 0)"),
+            390,
+            "one subtransaction"
+        );
+    }
+}

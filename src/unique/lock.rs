@@ -1,12 +1,10 @@
 //! The advisory lock on a key: so that `pg_locks` shows who waits for whom, and a
 //! waiter is queued fairly. It is not what makes keys unique; the claim's primary key is.
 
-use std::cell::Cell;
-
 use jobs_core::key::Key;
 use pgrx::pg_sys;
 
-use crate::pg::versions;
+use crate::pg::transaction::AtMost;
 use crate::settings;
 use crate::store::claims;
 
@@ -15,32 +13,22 @@ use crate::store::claims;
 const PER_TRANSACTION: u32 = 16;
 
 thread_local! {
-    /// The transaction that counted last, and how many locks it took.
-    static TAKEN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    static LOCKS: AtMost = const { AtMost::new(PER_TRANSACTION) };
 }
 
 /// Takes the lock on a key until the end of the transaction; whether somebody else had
 /// it, so that what was looked at before is stale.
 pub fn take(key: Key) -> bool {
-    counts() && !claims::advisory_lock(id(key), true)
+    LOCKS.with(AtMost::once_more) && !claims::advisory_lock(id(key), true)
 }
 
 /// Takes the lock on a key if nobody else has it; whether it is free.
 pub fn try_take(key: Key) -> bool {
-    !counts() || claims::advisory_lock(id(key), false)
+    !LOCKS.with(AtMost::once_more) || claims::advisory_lock(id(key), false)
 }
 
 fn id(key: Key) -> i64 {
     key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())
-}
-
-/// Counts one more insert of this transaction; whether it takes the lock.
-fn counts() -> bool {
-    let transaction = versions::local_transaction();
-    let (last, count) = TAKEN.get();
-    let count = if last == transaction { count } else { 0 };
-    TAKEN.set((transaction, count + 1));
-    count < PER_TRANSACTION
 }
 
 /// While it lives, whoever waits for a lock gives up after a millisecond (55P03).

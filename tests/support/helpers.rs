@@ -1,6 +1,7 @@
 //! Small things that many tests need.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,13 @@ use tokio_postgres::Client;
 
 /// How long a test waits for what the background worker is woken for: less than the minute after which it comes anyway.
 pub const SOON: Duration = Duration::from_secs(45);
+
+/// The Postgres with an extension that can be told to have faults (`src/fault.rs`).
+pub fn with_faults() -> PathBuf {
+    let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
+    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:FILE")
+        .into()
+}
 
 /// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has passed.
 pub async fn poll_until<F, Fut>(what: &str, timeout: Duration, mut condition: F)
