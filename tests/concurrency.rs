@@ -387,7 +387,7 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
             let count = losers.len() as i64;
             poll_until("the losers wait", Duration::from_secs(45), async || {
                 let waiting =
-                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and backend_type = 'client backend'";
                 number(&db, waiting).await == count
             })
             .await;
@@ -400,6 +400,9 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
             inserted += loser.await.expect("no deadlock");
         }
         assert_eq!(inserted, 40 - of_winner, "{level}, {end}");
+        // What is left is of no subtransaction: the race was lost.
+        let kept = "select count(*) from jobs.unique_claim c join jobs.job j on j.id = c.jobs[1] where c.xmin <> j.xmin";
+        assert_eq!(number(&db, kept).await, 0, "{level}, {end}");
         // A subscriber is sent each claim once.
         let sent = "select count(*) from pg_logical_slot_get_changes('sent', null, null)
                      where data like 'table jobs.unique_claim: INSERT%'";

@@ -1,4 +1,4 @@
-//! Subtransactions: the only way to go on after an error.
+//! Subtransactions: the only way to go on after an error, and to take back what was written.
 
 use std::panic::AssertUnwindSafe;
 

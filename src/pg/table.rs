@@ -203,8 +203,8 @@ impl Table {
         self.insert_in_order(rows.into_iter(), Duplicates::Refuse);
     }
 
-    /// The same in a subtransaction, but a duplicate ends it, whoever is inserting that: `false`, and the caller rolls the
-    /// subtransaction back right away. Never waits.
+    /// The same, but a duplicate ends it, whoever is inserting that: `false`. To be called in a subtransaction, which is then
+    /// rolled back right away. Never waits.
     ///
     /// There is no other way to take such a row back: until its transaction ends, others wait for one that was deleted as
     /// for any, and a subscriber is sent it.

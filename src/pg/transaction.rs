@@ -1,4 +1,4 @@
-//! The transaction under way: its isolation level, whether it has written, and what it sees of that.
+//! The transaction under way: its isolation level, whether it has written, what it sees of that, and how often it has done what.
 
 use std::cell::Cell;
 

@@ -16,7 +16,7 @@ use crate::fault;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
 use crate::pg::table::{self, Table};
-use crate::pg::transaction;
+use crate::pg::transaction::{self, AtMost};
 use crate::pg::{array, dirty, subxact};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
@@ -306,65 +306,61 @@ fn claim_or_lock_directly(
     let Some(table) = open() else {
         return 0;
     };
-    let (together, singly) = claims.split_at(claim_together(&table, claims, &is_taken));
-    let new = together.iter().filter(|claim| !is_taken(&claim.key));
-    fresh.extend(new.map(|claim| claim.key));
+    let is_new = |claim: &&Listed| !is_taken(&claim.key);
+    let new = claims.iter().take_while(is_new).count();
+    let (together, singly) = claims.split_at(claim_together(&table, &claims[..new]));
+    fresh.extend(together.iter().map(|claim| claim.key));
     let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
-        if !is_taken(&claim.key) && table.insert_unless_taken(new_row(&table, claim)) {
+        if is_new(claim) && table.insert_unless_taken(new_row(&table, claim)) {
             return fresh.insert(claim.key);
         }
-        lock(&table, claim.key)
+        transaction::is_read_committed()
+            && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
     };
     let done = together.len() + singly.iter().take_while(claim_or_lock).count();
     transaction::make_visible();
     done
 }
 
-/// From so many new keys on it pays to begin a subtransaction.
+/// From so many keys on it pays to begin a subtransaction.
 const WORTH_A_SUBTRANSACTION: usize = 32;
 
 thread_local! {
-    /// A transaction's subtransactions that are known without being looked up are 64.
-    static SUBTRANSACTIONS: transaction::AtMost = const { transaction::AtMost::new(32) };
+    /// The subtransactions of a transaction that others know without looking them up are 64, and the caller has some as well.
+    static SUBTRANSACTIONS: AtMost = const { AtMost::new(16) };
 }
 
-/// The same, where it pays, with the claims of new keys inserted many at once: an insertion that can be taken back by itself
-/// takes a lock and a second record of WAL. If a rival is faster with a key, all are taken back.
-fn claim_together(table: &Table, claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> usize {
-    let new = claims.iter().filter(|claim| !is_taken(&claim.key));
-    if new.count() < WORTH_A_SUBTRANSACTION || !SUBTRANSACTIONS.with(transaction::AtMost::once_more)
-    {
+/// Inserts claims of keys of which none had one a moment ago, up to the first that a rival has by now; how many. Never waits.
+///
+/// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can only be taken back all
+/// together: that is done if a rival comes in between the look for one and the insertion, and is what this returns none for.
+fn claim_together(table: &Table, claims: &[Listed]) -> usize {
+    if claims.len() < WORTH_A_SUBTRANSACTION || !SUBTRANSACTIONS.with(AtMost::once_more) {
         return 0;
     }
-    let claim_or_lock = || {
+    let claim = || {
         let mut done = 0;
-        for alike in claims.chunk_by(|one, next| is_taken(&one.key) == is_taken(&next.key)) {
-            for some in alike.chunks(table::TOGETHER) {
-                let claimed = if is_taken(&some[0].key) {
-                    let locked = some.iter().take_while(|claim| lock(table, claim.key));
-                    locked.count()
-                } else {
-                    // Rivals that are there already are waited for behind those before them.
-                    let free = free(table, some);
-                    let rows = some[..free].iter().map(|claim| new_row(table, claim));
-                    table.insert_if_new(rows).then_some(free)?
-                };
-                done += claimed;
-                if claimed < some.len() {
-                    return Some(done);
-                }
+        for some in claims.chunks(table::TOGETHER) {
+            let free = first_taken(table, some);
+            let rows = some[..free].iter().map(|claim| new_row(table, claim));
+            if !table.insert_if_new(rows) {
+                return None;
+            }
+            done += free;
+            if free < some.len() {
+                break;
             }
         }
         Some(done)
     };
-    subxact::attempt_and_keep(claim_or_lock, Option::is_some)
+    subxact::attempt_and_keep(claim, Option::is_some)
         .unwrap_or_else(|error| error.rethrow())
         .unwrap_or(0)
 }
 
-/// How many of these claims, up to the first whose key has one, be it of a transaction that is still open.
-fn free(table: &Table, claims: &[Listed]) -> usize {
+/// Where the first of these claims is whose key has one, be it of a transaction that is still open; behind them all if none has.
+fn first_taken(table: &Table, claims: &[Listed]) -> usize {
     if fault::is_on(fault::Fault::ClaimBlindly) {
         return claims.len();
     }
@@ -376,12 +372,6 @@ fn free(table: &Table, claims: &[Listed]) -> usize {
         scan.next().is_none()
     };
     claims.iter().take_while(is_free).count()
-}
-
-/// Locks the claim of a key, if it has one that is committed; waits for who has it locked.
-fn lock(table: &Table, key: Key) -> bool {
-    pgrx::check_for_interrupts!();
-    transaction::is_read_committed() && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(key)])
 }
 
 /// Inserts one claim; whether the key had none.
@@ -700,8 +690,8 @@ mod tests {
                 .unwrap_or_else(|error| error.rethrow())
         };
         let all = claims(1, 300);
-        // Among the rows that are written at once, and behind them.
-        for taken in [3, 280] {
+        // Behind the rows that are written at once, and among them.
+        for taken in [280, 3] {
             assert!(insert(&[claim(1, taken)]));
             assert!(!insert(&all));
             transaction::make_visible();
@@ -716,26 +706,20 @@ mod tests {
     }
 
     #[pg_test]
-    fn claims_are_inserted_together_around_those_that_are_taken() {
+    fn claims_are_inserted_together_up_to_the_first_that_is_taken() {
         let all = claims(2, 600);
         let mut fresh = BTreeSet::new();
-        let known = &all[100..110];
-        assert_eq!(claim_or_lock_directly(known, |_| false, &mut fresh), 10);
-        assert_eq!(fresh.len(), 10);
-        // Of one of them the look knew nothing.
-        assert_eq!(
-            claim_or_lock_directly(&all[400..401], |_| false, &mut fresh),
-            1
-        );
-        fresh.clear();
-        let is_known = |key: &Key| known.iter().any(|claim| claim.key == *key);
-        assert_eq!(claim_or_lock_directly(&all, is_known, &mut fresh), 600);
-        assert_eq!(fresh.len(), 589);
+        let mut claim = |claims: &[Listed], is_taken: &dyn Fn(&Key) -> bool| {
+            let done = claim_or_lock_directly(claims, is_taken, &mut fresh);
+            (done, std::mem::take(&mut fresh).len())
+        };
+        assert_eq!(claim(&all[500..510], &|_| false), (10, 10));
+        // Of this one the look knew nothing.
+        assert_eq!(claim(&all[400..401], &|_| false), (1, 1));
+        let is_known = |key: &Key| all[500..510].iter().any(|claim| claim.key == *key);
+        assert_eq!(claim(&all, &is_known), (600, 589));
         assert_eq!(count("true"), 600);
-        assert_eq!(
-            count("xmin = (SELECT xmin FROM jobs.unique_claim WHERE jobs[1] = 0)"),
-            390,
-            "one subtransaction"
-        );
+        let in_subtransaction = "xmin <> pg_current_xact_id()::xid";
+        assert_eq!(count(in_subtransaction), 400);
     }
 }
