@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Told, check_inserts, check_work};
-use jobs_tests::{Client, Cluster, number, poll_until, rng, sqlstate, with_faults};
+use jobs_tests::{Client, Cluster, blocked, number, poll_until, rng, sqlstate, with_faults};
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -235,12 +235,7 @@ async fn insert_all(
             inserter
         }));
     }
-    let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and backend_type = 'client backend'";
-    poll_until("all wait at once", Duration::from_secs(120), || async {
-        let row = db.query_one(waiting, &[]).await.unwrap();
-        row.get::<_, i64>(0) == sessions as i64
-    })
-    .await;
+    blocked(&db, sessions as i64).await;
     holder.batch_execute("commit").await.unwrap();
     let mut record = Vec::new();
     let (mut deadlocks, mut retries) = (0, 0);
@@ -345,6 +340,58 @@ async fn not_waiting_gives_up_only_for_rivals() {
     assert_eq!((busy, jobs), (0, 32 * 40 * 50));
 }
 
+#[tokio::test]
+async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("busy").await;
+    let run = async |client: &Client, sql: &str| client.batch_execute(sql).await.expect(sql);
+    run(
+        &db,
+        "set statement_timeout = '30s';
+         create function policy() returns jsonb language sql return
+           jsonb_build_object('by_args', true, 'by_state', jsonb_build_array('available'))",
+    )
+    .await;
+    for (round, level) in ["read committed", "repeatable read", "serializable"]
+        .into_iter()
+        .enumerate()
+    {
+        let numbers = format!("generate_series({round} * 100 + 1, {round} * 100 + 100) n");
+        let insert = async |client: &Client, n: usize, queue: &str| {
+            let n = round * 100 + n;
+            let sql = format!("select jobs.insert('k', '{n}', policy(), queue => '{queue}')");
+            run(client, &sql).await;
+        };
+        // Keys that are taken, and to be locked: their jobs run.
+        for n in [40, 50] {
+            insert(&db, n, "fast").await;
+        }
+        run(&db, "select jobs.fetch('fast', 2)").await;
+        let rival = cluster.connect("busy").await;
+        run(&rival, "begin").await;
+        let of_rival: Vec<usize> = [20, 40].into_iter().chain(60..=90).collect();
+        for n in &of_rival {
+            insert(&rival, *n, "default").await;
+        }
+        let of_rival: Vec<String> = of_rival.iter().map(usize::to_string).collect();
+        let batch = format!(
+            "select coalesce(string_agg(ord::text, ' ' order by ord) filter (where id is null), '')
+                 || ' of ' || count(*) filter (where not unique_skipped_as_duplicate)
+               from jobs.insert_batch('k', array(select to_jsonb(n) from {numbers}), policy() || '{{\"wait\": false}}')",
+        );
+        run(
+            &db,
+            &format!("set default_transaction_isolation = '{level}'"),
+        )
+        .await;
+        let answer = async || -> String { db.query_one(&batch, &[]).await.expect(level).get(0) };
+        let wanted = format!("{} of 67", of_rival.join(" "));
+        assert_eq!(answer().await, wanted, "{level}");
+        run(&rival, "rollback").await;
+        assert_eq!(answer().await, " of 33", "{level}");
+    }
+}
+
 /// The look for rivals is switched off, so that both batches come upon whoever has a key when they have written.
 #[tokio::test]
 async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
@@ -384,13 +431,7 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
         for _ in 0..2 {
             let (session, batch) = (cluster.connect("race").await, batch.clone());
             losers.push(tokio::spawn(async move { number(&session, &batch).await }));
-            let count = losers.len() as i64;
-            poll_until("the losers wait", Duration::from_secs(45), async || {
-                let waiting =
-                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and backend_type = 'client backend'";
-                number(&db, waiting).await == count
-            })
-            .await;
+            blocked(&db, losers.len() as i64).await;
         }
         // They are not in the winner's way.
         run(&winner, &insert(", \"by_state\": [\"running\"]")).await;

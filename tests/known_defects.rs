@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, blocked, sqlstate};
 use tokio_postgres::Error;
 
-const SOON: Duration = Duration::from_secs(120);
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -77,19 +76,6 @@ async fn state(db: &Client, id: i64) -> String {
         &format!("select state::text from jobs.jobs where id = {id}"),
     )
     .await
-}
-
-/// Waits until so many sessions wait for a lock.
-async fn blocked(db: &Client, count: i64) {
-    poll_until(&format!("{count} sessions wait"), SOON, async || {
-        scalar::<i64>(
-            db,
-            "select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
-        )
-        .await
-            == count
-    })
-    .await;
 }
 
 async fn forget_all(db: &Client) {

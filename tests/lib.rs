@@ -20,7 +20,7 @@ mod helpers;
 
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{
-    SOON, Stalls, becomes, flood, insert, number, poll_until, promptly, rng, sqlstate, state,
-    with_faults, workers, workers_become,
+    SOON, Stalls, becomes, blocked, flood, insert, number, poll_until, promptly, rng, sqlstate,
+    state, with_faults, workers, workers_become,
 };
 pub use tokio_postgres::Client;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, Mode, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, Mode, blocked, poll_until, sqlstate};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -353,19 +353,6 @@ async fn a_policy_that_does_not_wait_skips_the_tick() {
     assert_eq!(count(&db, "k").await, 0);
 }
 
-/// Waits until a session waits for a lock.
-async fn somebody_waits(db: &Client) {
-    poll_until("somebody waits for a lock", SOON, async || {
-        number(
-            db,
-            "select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
-        )
-        .await
-            == 1
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
     let cluster = without_worker();
@@ -388,7 +375,7 @@ async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
             )
             .await
         });
-        somebody_waits(&db).await;
+        blocked(&db, 1).await;
         // Others pass it over meanwhile.
         assert_eq!(maintain(&db).await, 0);
         run(&scheduler, end).await;

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, poll_until, sqlstate};
-
-const SOON: Duration = Duration::from_secs(120);
+use jobs_tests::{Client, Cluster, blocked, sqlstate};
 
 /// A cluster whose background worker leaves everything to the tests.
 fn quiet() -> Cluster {
@@ -40,19 +38,6 @@ async fn complete(db: &Client, id: i64) {
     )
     .await
     .unwrap();
-}
-
-/// Waits until so many sessions wait for a lock.
-async fn blocked(db: &Client, count: i64) {
-    poll_until(&format!("{count} sessions wait"), SOON, async || {
-        scalar::<i64>(
-            db,
-            "select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
-        )
-        .await
-            == count
-    })
-    .await;
 }
 
 #[tokio::test]

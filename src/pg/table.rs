@@ -252,8 +252,11 @@ impl Table {
                     let slots = slots.iter();
                     slots.map(move |slot| (index, in_slot(*slot)))
                 });
-                are_first =
-                    entries.all(|(index, row)| index.insert(self.relation, &row, duplicates));
+                are_first = entries.all(|(index, row)| {
+                    // A lock timeout that is over is known as one only until the session waits for the next lock.
+                    pgrx::check_for_interrupts!();
+                    index.insert(self.relation, &row, duplicates)
+                });
             }
             slots
                 .into_iter()
@@ -359,8 +362,8 @@ impl Table {
     }
 
     /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
-    /// leaves keys alone. Waits for whoever has it locked; whether it is still there then. For READ COMMITTED.
-    pub fn lock(&self, index: &Name, key: &[Key]) -> bool {
+    /// leaves keys alone; whether it is. With `wait` it waits for whoever has it locked; it may be gone then. For READ COMMITTED.
+    pub fn lock(&self, index: &Name, key: &[Key], wait: bool) -> bool {
         make_visible();
         // Kept while it waits, so that the row's place is given to no other one.
         let seen = Seen::now();
@@ -370,6 +373,10 @@ impl Table {
             return false;
         };
         drop(scan);
+        let policy = match wait {
+            true => pg_sys::LockWaitPolicy::LockWaitBlock,
+            false => pg_sys::LockWaitPolicy::LockWaitSkip,
+        };
         // SAFETY: the row is of this table; the outputs are plain; the snapshot is not used.
         unsafe {
             let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
@@ -381,7 +388,7 @@ impl Table {
                 slot,
                 pg_sys::GetCurrentCommandId(true),
                 pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
-                pg_sys::LockWaitPolicy::LockWaitBlock,
+                policy,
                 pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
                 &mut failure,
             );
@@ -481,7 +488,7 @@ impl Index {
                 is_unchanged,
                 &mut info,
             );
-            is_first || !matches!(check, pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL)
+            is_first || check != pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL
         }
     }
 }

@@ -278,14 +278,13 @@ fn look_by(plan: &Plan, keys: &[Key]) -> BTreeMap<Key, Found> {
     found
 }
 
-/// In the order given: inserts a claim with the job beside the key, or, where there is
-/// one already, locks it. Waits for rivals. The keys that were
-/// inserted. All sessions give keys in ascending order, so that they cannot deadlock.
+/// In the order given: inserts a claim with the job beside the key, or, where there is one already, locks it. Waits for
+/// rivals. The keys that were inserted. All sessions give keys in ascending order, so that they cannot deadlock.
 /// `is_taken` says which keys are known to have one.
 pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
     let mut fresh = BTreeSet::new();
     // From the first on that somebody is just inserting or deleting, in order, by a statement, which waits for that.
-    let rest = &claims[claim_or_lock_directly(claims, is_taken, &mut fresh)..];
+    let rest = &claims[claim_or_lock_directly(claims, is_taken, true, &mut fresh)..];
     if !rest.is_empty() {
         let inserted = CLAIM_OR_LOCK.run(&listed_columns(rest), |rows| {
             let key = |row| rows.bytes(row, 1).expect("keys are not null");
@@ -297,33 +296,49 @@ pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTre
     fresh
 }
 
-/// How many it could do, from the first on; adds those that were inserted.
-fn claim_or_lock_directly(
+/// The same as far as no rival is to be waited for: how many, from the first on; adds those that were inserted.
+pub fn claim_or_lock_at_once(
     claims: &[Listed],
     is_taken: impl Fn(&Key) -> bool,
     fresh: &mut BTreeSet<Key>,
 ) -> usize {
-    let Some(table) = open() else {
+    claim_or_lock_directly(claims, is_taken, false, fresh)
+}
+
+/// Whether [`claim_or_lock_at_once`] can do both; otherwise it can at most insert.
+pub fn can_claim_or_lock_at_once() -> bool {
+    transaction::is_read_committed() && open().is_some()
+}
+
+/// How many it could do, from the first on; adds those that were inserted. With `wait` it waits for those who have locked one.
+fn claim_or_lock_directly(
+    claims: &[Listed],
+    is_taken: impl Fn(&Key) -> bool,
+    wait: bool,
+    fresh: &mut BTreeSet<Key>,
+) -> usize {
+    let Some(table) = (!claims.is_empty()).then(open).flatten() else {
         return 0;
     };
-    let is_new = |claim: &&Listed| !is_taken(&claim.key);
-    let new = claims.iter().take_while(is_new).count();
-    let (together, singly) = claims.split_at(claim_together(&table, &claims[..new]));
+    let is_new = |claim: &Listed| !is_taken(&claim.key);
+    let (together, singly) = claims.split_at(claim_together(&table, claims, is_new));
     fresh.extend(together.iter().map(|claim| claim.key));
     let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
-        if is_new(claim) && table.insert_unless_taken(new_row(&table, claim)) {
+        // Who does not wait may try often, and leaves a dead row each time that a rival is there.
+        let may_be_free = || wait || first_taken(&table, std::slice::from_ref(*claim)) == 1;
+        if is_new(claim) && may_be_free() && table.insert_unless_taken(new_row(&table, claim)) {
             return fresh.insert(claim.key);
         }
         transaction::is_read_committed()
-            && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)])
+            && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)], wait)
     };
     let done = together.len() + singly.iter().take_while(claim_or_lock).count();
     transaction::make_visible();
     done
 }
 
-/// From so many keys on it pays to begin a subtransaction.
+/// From so many new keys on it pays to begin a subtransaction.
 const WORTH_A_SUBTRANSACTION: usize = 32;
 
 thread_local! {
@@ -331,18 +346,24 @@ thread_local! {
     static SUBTRANSACTIONS: AtMost = const { AtMost::new(16) };
 }
 
-/// Inserts claims of keys of which none had one a moment ago, up to the first that a rival has by now; how many. Never waits.
+/// Inserts claims, up to the first whose key had one a moment ago or has one by now; how many. Never waits.
 ///
 /// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can only be taken back all
 /// together: that is done if a rival comes in between the look for one and the insertion, and is what this returns none for.
-fn claim_together(table: &Table, claims: &[Listed]) -> usize {
-    if claims.len() < WORTH_A_SUBTRANSACTION || !SUBTRANSACTIONS.with(AtMost::once_more) {
+fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(&Listed) -> bool) -> usize {
+    let are_free = |some: &[Listed]| {
+        let new = some.iter().take_while(|claim| is_new(claim)).count();
+        first_taken(table, &some[..new])
+    };
+    let worth_it = claims.get(..WORTH_A_SUBTRANSACTION);
+    let worth_it = worth_it.is_some_and(|some| are_free(some) == some.len());
+    if !worth_it || !SUBTRANSACTIONS.with(AtMost::once_more) {
         return 0;
     }
     let claim = || {
         let mut done = 0;
         for some in claims.chunks(table::TOGETHER) {
-            let free = first_taken(table, some);
+            let free = are_free(some);
             let rows = some[..free].iter().map(|claim| new_row(table, claim));
             if !table.insert_if_new(rows) {
                 return None;
@@ -710,7 +731,7 @@ mod tests {
         let all = claims(2, 600);
         let mut fresh = BTreeSet::new();
         let mut claim = |claims: &[Listed], is_taken: &dyn Fn(&Key) -> bool| {
-            let done = claim_or_lock_directly(claims, is_taken, &mut fresh);
+            let done = claim_or_lock_directly(claims, is_taken, true, &mut fresh);
             (done, std::mem::take(&mut fresh).len())
         };
         assert_eq!(claim(&all[500..510], &|_| false), (10, 10));

@@ -426,17 +426,15 @@ impl<'a> Batch<'a> {
     /// Inserts or locks the claims of some keys; those that were inserted.
     ///
     /// Keys that a candidate waits for come first, in their order, so that batches cannot
-    /// deadlock; then, with a lock timeout, those that no candidate waits for.
+    /// deadlock; then, without waiting for rivals, those that no candidate waits for.
     fn claim(&mut self, keys: &[Key]) -> BTreeSet<Key> {
         let (patient, impatient): (Vec<Key>, Vec<Key>) = keys.iter().copied().partition(|key| {
             self.groups[key]
                 .iter()
                 .any(|&index| self.policy(index).wait)
         });
-        let mut fresh = self.claim_or_lock(&patient);
-        let (more, busy) = self.claim_impatiently(impatient);
-        fresh.extend(more);
-        for key in busy {
+        let mut fresh = self.claim_or_lock(&self.listings(&patient));
+        for key in self.claim_impatiently(&self.listings(&impatient), &mut fresh) {
             for &index in &self.groups[&key] {
                 self.decisions[index] = Decision::Busy;
             }
@@ -444,57 +442,76 @@ impl<'a> Batch<'a> {
         fresh
     }
 
-    /// Inserts or locks claims without waiting: those that were inserted, and those that
-    /// somebody is at work on.
-    fn claim_impatiently(&self, keys: Vec<Key>) -> (BTreeSet<Key>, Vec<Key>) {
-        if keys.iter().any(|key| self.inserts(*key)) {
-            // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key, and is waited for
-            // as by any statement.
-            claims::let_write();
+    /// Inserts or locks claims without waiting for rivals; adds those that were inserted. The keys that somebody is at work on.
+    fn claim_impatiently(&self, claims: &[Listed], fresh: &mut BTreeSet<Key>) -> Vec<Key> {
+        if claims.is_empty() {
+            return Vec::new();
         }
-        if keys.len() > FEW
-            && let Some(fresh) = impatiently(|| self.claim_or_lock(&keys))
+        // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key, and is waited for as by
+        // any statement.
+        claims::let_write();
+        let mut rest = self.claim_at_once(claims, fresh);
+        // Where a taken key takes a statement, nobody need be at work on the one that is next, nor on any other.
+        if rest.len() > FEW
+            && !claims::can_claim_or_lock_at_once()
+            && let Some(more) = impatiently(|| self.claim_or_lock(rest))
         {
-            return (fresh, Vec::new());
+            fresh.extend(more);
+            rest = &[];
         }
-        let (mut fresh, mut busy) = (BTreeSet::new(), Vec::new());
-        for key in keys {
-            loop {
-                check_for_interrupts!();
-                if is_contended(key) {
-                    busy.push(key);
-                    break;
-                }
-                // If that takes too long somebody has come in between, or it was the server
-                // that had to be waited for, as while the table grows: look again.
-                if let Some(inserted) = impatiently(|| self.claim_or_lock(&[key])) {
-                    fresh.extend(inserted);
-                    break;
-                }
+        let mut busy = Vec::new();
+        while let [claim, behind @ ..] = rest {
+            if !self.claim_unless_contended(claim, fresh) {
+                busy.push(claim.key);
             }
+            rest = self.claim_at_once(behind, fresh);
         }
-        (fresh, busy)
+        busy
     }
 
-    fn claim_or_lock(&self, keys: &[Key]) -> BTreeSet<Key> {
-        let claims: Vec<Listed> = keys
-            .iter()
-            .filter(|key| self.inserts(**key))
-            .map(|&key| match self.inserted(key).next() {
-                Some(index) if self.is_settled_by_claim(key) => self.listing(key, index),
-                // What is decided under the lock is not listed yet; until then no job has id 0.
-                _ => Listed {
-                    key,
-                    id: 0,
-                    hold_ends_at: None,
-                },
-            })
-            .collect();
-        if claims.is_empty() {
-            BTreeSet::new()
-        } else {
-            claims::claim_or_lock(&claims, |key| self.under.contains_key(key))
+    /// The rest, from the first on that somebody is at work on, or that takes a statement.
+    fn claim_at_once<'c>(&self, claims: &'c [Listed], fresh: &mut BTreeSet<Key>) -> &'c [Listed] {
+        &claims[claims::claim_or_lock_at_once(claims, |key| self.is_taken(key), fresh)..]
+    }
+
+    /// Inserts or locks a claim unless somebody is at work on its key; whether it did.
+    fn claim_unless_contended(&self, claim: &Listed, fresh: &mut BTreeSet<Key>) -> bool {
+        loop {
+            check_for_interrupts!();
+            if is_contended(claim.key) {
+                return false;
+            }
+            // If that takes too long somebody has come in between, or it was the server
+            // that had to be waited for, as while the table grows: look again.
+            if let Some(inserted) = impatiently(|| self.claim_or_lock(std::slice::from_ref(claim)))
+            {
+                fresh.extend(inserted);
+                return true;
+            }
         }
+    }
+
+    fn claim_or_lock(&self, claims: &[Listed]) -> BTreeSet<Key> {
+        claims::claim_or_lock(claims, |key| self.is_taken(key))
+    }
+
+    /// Whether a key is known to have a claim.
+    fn is_taken(&self, key: &Key) -> bool {
+        self.under.contains_key(key)
+    }
+
+    /// The claims of some keys as they are inserted where there are none.
+    fn listings(&self, keys: &[Key]) -> Vec<Listed> {
+        let listing = |&key| match self.inserted(key).next() {
+            Some(index) if self.is_settled_by_claim(key) => self.listing(key, index),
+            // What is decided under the lock is not listed yet; until then no job has id 0.
+            _ => Listed {
+                key,
+                id: 0,
+                hold_ends_at: None,
+            },
+        };
+        keys.iter().map(listing).collect()
     }
 
     /// Writes the jobs, and which jobs are under the keys that this did not settle.
@@ -578,7 +595,7 @@ fn is_contended(key: Key) -> bool {
         .unwrap_or_else(|error| error.rethrow())
 }
 
-/// Up to so many keys are looked at one by one right away, instead of being tried all at once.
+/// Up to so many keys that take a statement are looked at one by one right away, instead of being tried all by one.
 const FEW: usize = 16;
 
 /// Runs `work` in a subtransaction in which no lock is waited for longer than a

@@ -144,6 +144,17 @@ pub async fn workers(db: &Client, database: &str) -> i64 {
     .await
 }
 
+/// Waits until so many clients wait for a lock.
+pub async fn blocked(db: &Client, count: i64) {
+    let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and backend_type = 'client backend'";
+    poll_until(
+        &format!("{count} clients wait"),
+        Duration::from_secs(120),
+        async || number(db, waiting).await == count,
+    )
+    .await;
+}
+
 /// Waits until a job has this state.
 pub async fn becomes(db: &Client, id: i64, wanted: &str) {
     poll_until(&format!("job {id} is {wanted}"), SOON, async || {
