@@ -14,8 +14,8 @@ pub enum Fault {
     FoldBlindly,
     /// the floor of a lane is raised over what others are just inserting or deleting
     RaiseBlindly,
-    /// claims are inserted together without a look for rivals who are just inserting them: harmless, but only so a test can
-    /// have the race that the look makes rare
+    /// who looks for claims overlooks rivals who are just inserting them: harmless, but only so a test can have the race that
+    /// the look makes rare
     ClaimBlindly,
 }
 

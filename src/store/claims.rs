@@ -15,7 +15,7 @@ use super::under;
 use crate::fault;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
-use crate::pg::table::{self, Table};
+use crate::pg::table::Table;
 use crate::pg::transaction::{self, AtMost};
 use crate::pg::{array, dirty, subxact};
 
@@ -246,7 +246,8 @@ pub fn look(key: Key) -> Option<Found> {
     }
 }
 
-/// What the claims of some keys list; keys without a claim are left out. Takes no lock.
+/// What the claims of some keys list; keys without a claim are left out. One that only another transaction sees, still open,
+/// is there in most cases, and lists nothing. Takes no lock.
 pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
     match keys {
         [] => BTreeMap::new(),
@@ -254,10 +255,17 @@ pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
         _ => {
             // Most keys of a batch are new, mostly: what a statement does for each is not done for them.
             let claimed = (!fault::reads_outer_snapshot()).then(|| under::claimed(keys));
-            match claimed.flatten().as_deref().unwrap_or(keys) {
+            let Some(claimed) = claimed.flatten() else {
+                return look_by(&LOOK_MANY, keys);
+            };
+            let mut found = match claimed.as_slice() {
                 [] => BTreeMap::new(),
-                keys => look_by(&LOOK_MANY, keys),
+                claimed => look_by(&LOOK_MANY, claimed),
+            };
+            for key in claimed {
+                found.entry(key).or_default();
             }
+            found
         }
     }
 }
@@ -326,7 +334,7 @@ fn claim_or_lock_directly(
     let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
         // Who does not wait may try often, and leaves a dead row each time that a rival is there.
-        let may_be_free = || wait || first_taken(&table, std::slice::from_ref(*claim)) == 1;
+        let may_be_free = || wait || is_free(&table, claim.key);
         if is_new(claim) && may_be_free() && table.insert_unless_taken(new_row(&table, claim)) {
             return fresh.insert(claim.key);
         }
@@ -346,53 +354,27 @@ thread_local! {
     static SUBTRANSACTIONS: AtMost = const { AtMost::new(16) };
 }
 
-/// Inserts claims, up to the first whose key had one a moment ago or has one by now; how many. Never waits.
+/// Inserts claims, up to the first whose key is known to have one; how many. Never waits.
 ///
 /// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can only be taken back all
-/// together: that is done if a rival comes in between the look for one and the insertion, and is what this returns none for.
+/// together: that is done if a rival has come since it was looked for claims, and is what this returns none for.
 fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(&Listed) -> bool) -> usize {
-    let are_free = |some: &[Listed]| {
-        let new = some.iter().take_while(|claim| is_new(claim)).count();
-        first_taken(table, &some[..new])
-    };
-    let worth_it = claims.get(..WORTH_A_SUBTRANSACTION);
-    let worth_it = worth_it.is_some_and(|some| are_free(some) == some.len());
-    if !worth_it || !SUBTRANSACTIONS.with(AtMost::once_more) {
+    let new = claims.iter().take_while(|claim| is_new(claim)).count();
+    if new < WORTH_A_SUBTRANSACTION || !SUBTRANSACTIONS.with(AtMost::once_more) {
         return 0;
     }
-    let claim = || {
-        let mut done = 0;
-        for some in claims.chunks(table::TOGETHER) {
-            let free = are_free(some);
-            let rows = some[..free].iter().map(|claim| new_row(table, claim));
-            if !table.insert_if_new(rows) {
-                return None;
-            }
-            done += free;
-            if free < some.len() {
-                break;
-            }
-        }
-        Some(done)
-    };
-    subxact::attempt_and_keep(claim, Option::is_some)
-        .unwrap_or_else(|error| error.rethrow())
-        .unwrap_or(0)
+    let rows = claims[..new].iter().map(|claim| new_row(table, claim));
+    let all = subxact::attempt_and_keep(|| table.insert_if_new(rows), |all| *all)
+        .unwrap_or_else(|error| error.rethrow());
+    if all { new } else { 0 }
 }
 
-/// Where the first of these claims is whose key has one, be it of a transaction that is still open; behind them all if none has.
-fn first_taken(table: &Table, claims: &[Listed]) -> usize {
-    if fault::is_on(fault::Fault::ClaimBlindly) {
-        return claims.len();
-    }
+/// Whether no claim has this key, be it of a transaction that is still open.
+fn is_free(table: &Table, key: Key) -> bool {
     let seen = Seen::dirty();
     let mut scan = table.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
-    let is_free = |claim: &&Listed| {
-        pgrx::check_for_interrupts!();
-        scan.find(&[key_is(claim.key)]);
-        scan.next().is_none()
-    };
-    claims.iter().take_while(is_free).count()
+    scan.find(&[key_is(key)]);
+    scan.next().is_none()
 }
 
 /// Inserts one claim; whether the key had none.
@@ -735,12 +717,16 @@ mod tests {
             (done, std::mem::take(&mut fresh).len())
         };
         assert_eq!(claim(&all[500..510], &|_| false), (10, 10));
-        // Of this one the look knew nothing.
-        assert_eq!(claim(&all[400..401], &|_| false), (1, 1));
         let is_known = |key: &Key| all[500..510].iter().any(|claim| claim.key == *key);
-        assert_eq!(claim(&all, &is_known), (600, 589));
+        assert_eq!(claim(&all, &is_known), (600, 590));
         assert_eq!(count("true"), 600);
         let in_subtransaction = "xmin <> pg_current_xact_id()::xid";
-        assert_eq!(count(in_subtransaction), 400);
+        assert_eq!(count(in_subtransaction), 500);
+        // Of one of these the look knew nothing: one by one.
+        let all = claims(3, 300);
+        assert_eq!(claim(&all[200..201], &|_| false), (1, 1));
+        assert_eq!(claim(&all, &|_| false), (300, 299));
+        assert_eq!(count("true"), 900);
+        assert_eq!(count(in_subtransaction), 500);
     }
 }

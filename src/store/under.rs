@@ -4,9 +4,11 @@
 use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
+use smallvec::SmallVec;
 
 use super::claims::{HolderJob, key_is};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
+use crate::fault::{self, Fault};
 use crate::pg::name::Name;
 use crate::pg::row::Row;
 use crate::pg::scan::{Key as By, Seen};
@@ -55,16 +57,27 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     jobs.collect::<Result<_, ()>>().map(Some)
 }
 
-/// Those of some keys that have a claim; `None`: use a statement. All of one moment. Takes no lock.
+/// Those of some keys that have a claim, be it of a transaction that is still open; `None`: use a statement. Takes no lock.
 pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key)?;
     transaction::make_visible();
-    let seen = Seen::now();
-    let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
+    let looks = [Seen::now(), Seen::dirty()];
+    // Who sees what is committed now sees nothing besides what is there; an old snapshot may show what is gone.
+    let looks = match transaction::is_read_committed() {
+        _ if fault::is_on(Fault::ClaimBlindly) => &looks[..1],
+        true => &looks[1..],
+        false => &looks,
+    };
+    let mut scans: SmallVec<[_; 2]> = looks
+        .iter()
+        .map(|seen| claims.scan(&shapes::UNIQUE_CLAIM.key, seen, 1).backward())
+        .collect();
     let mut has_claim = |key: &Key| {
         pgrx::check_for_interrupts!();
-        scan.find(&[key_is(*key)]);
-        scan.next().is_some()
+        scans.iter_mut().any(|scan| {
+            scan.find(&[key_is(*key)]);
+            scan.next().is_some()
+        })
     };
     Some(keys.iter().copied().filter(|key| has_claim(key)).collect())
 }

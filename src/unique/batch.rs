@@ -1,6 +1,6 @@
 //! Jobs that are inserted in one go: what is decided of each, and how it is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
@@ -8,6 +8,7 @@ use jobs_core::state::State;
 use jobs_core::verdict::{self, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
+use smallvec::SmallVec;
 
 use super::insert::{Candidate, Outcome, Replacement};
 use super::lock::Impatience;
@@ -46,7 +47,12 @@ pub(super) struct Batch<'a> {
     /// whether errors name an element
     numbered: bool,
     /// the candidates of each key, in order
-    groups: BTreeMap<Key, Vec<usize>>,
+    groups: HashMap<Key, SmallVec<[usize; 1]>>,
+    /// Whether some policy may replace or update other jobs. Mostly none: to read thousands of candidates in the order of
+    /// their keys, each with its policy, takes more time than to know that.
+    some_touch_others: bool,
+    /// whether some policy does not wait, for the same reason
+    some_do_not_wait: bool,
     /// the jobs under each key that has a claim
     under: BTreeMap<Key, Under>,
     decisions: Vec<Decision>,
@@ -65,16 +71,22 @@ impl<'a> Batch<'a> {
     }
 
     fn new(candidates: &'a [Candidate<'a>], numbered: bool) -> Batch<'a> {
-        let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        let mut groups: HashMap<Key, SmallVec<[usize; 1]>> = HashMap::new();
         for (index, candidate) in candidates.iter().enumerate() {
             if let Some(key) = candidate.job.unique_key {
                 groups.entry(key).or_default().push(index);
             }
         }
+        let some = |is: fn(&Policy) -> bool| {
+            let mut policies = candidates.iter().filter_map(|c| c.policy.as_deref());
+            policies.any(is)
+        };
         Batch {
             candidates,
             numbered,
             groups,
+            some_touch_others: some(touches_others),
+            some_do_not_wait: some(|policy| !policy.wait),
             under: BTreeMap::new(),
             decisions: vec![Decision::Insert; candidates.len()],
             ids: vec![None; candidates.len()],
@@ -83,7 +95,8 @@ impl<'a> Batch<'a> {
 
     /// Inserts all of them: the protocol.
     pub(super) fn insert(mut self) -> Result<Vec<Outcome>> {
-        let keys: Vec<Key> = self.groups.keys().copied().collect();
+        let mut keys: Vec<Key> = self.groups.keys().copied().collect();
+        keys.sort_unstable();
         self.look_for_decision(&keys);
         self.decide(&keys)?;
         let contested: Vec<Key> = keys.into_iter().filter(|key| self.inserts(*key)).collect();
@@ -93,7 +106,7 @@ impl<'a> Batch<'a> {
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
         // only one of a key that nobody had.
         let (together, singly): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
-            self.is_settled_by_claim(*key) && (fresh.contains(key) || !self.touches_others(*key))
+            !self.touches_others(*key) || (self.is_settled_by_claim(*key) && fresh.contains(key))
         });
         self.set_aside(&singly);
         // What was taken, or was not there to be looked at before, is looked at again now
@@ -261,13 +274,10 @@ impl<'a> Batch<'a> {
 
     /// Whether a candidate of a key may replace or update other jobs.
     fn touches_others(&self, key: Key) -> bool {
-        self.groups[&key].iter().any(|&index| {
-            let policy = self.policy(index);
-            matches!(
-                policy.on_conflict,
-                OnConflict::Replace(_) | OnConflict::Update(_)
-            )
-        })
+        self.some_touch_others
+            && self.groups[&key]
+                .iter()
+                .any(|&index| touches_others(self.policy(index)))
     }
 
     /// Leaves the candidates of some keys, which are locked, to be inserted singly.
@@ -429,9 +439,10 @@ impl<'a> Batch<'a> {
     /// deadlock; then, without waiting for rivals, those that no candidate waits for.
     fn claim(&mut self, keys: &[Key]) -> BTreeSet<Key> {
         let (patient, impatient): (Vec<Key>, Vec<Key>) = keys.iter().copied().partition(|key| {
-            self.groups[key]
-                .iter()
-                .any(|&index| self.policy(index).wait)
+            !self.some_do_not_wait
+                || self.groups[key]
+                    .iter()
+                    .any(|&index| self.policy(index).wait)
         });
         let mut fresh = self.claim_or_lock(&self.listings(&patient));
         for key in self.claim_impatiently(&self.listings(&impatient), &mut fresh) {
@@ -578,6 +589,14 @@ fn touched(verdict: &Verdict) -> Vec<i64> {
         Verdict::Update { id, .. } => vec![*id],
         Verdict::Insert | Verdict::Skip(_) | Verdict::Reject(_) => Vec::new(),
     }
+}
+
+/// Whether a policy lets an insert replace or update other jobs.
+fn touches_others(policy: &Policy) -> bool {
+    matches!(
+        policy.on_conflict,
+        OnConflict::Replace(_) | OnConflict::Update(_)
+    )
 }
 
 /// Whether a policy lets an insert fail because of another job.
