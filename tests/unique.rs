@@ -634,6 +634,51 @@ async fn an_old_snapshot_with_a_claim_that_is_gone_shows_ones_own_too() {
 }
 
 #[tokio::test]
+async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
+    let cluster = quiet();
+    let db = cluster.database("old").await;
+    let batch = async |client: &Client, args: &str, state: &str| -> Vec<(i64, bool)> {
+        let sql = format!(
+            r#"select id, unique_skipped_as_duplicate
+                 from jobs.insert_batch('k', '{args}', '{{"by_args": true, "by_state": ["{state}"]}}') order by ord"#
+        );
+        let rows = client.query(&sql, &[]).await.expect(&sql);
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    for level in ["repeatable read", "serializable"] {
+        let gone = batch(&db, "{1}", "available").await[0].0;
+        let old = cluster.connect("old").await;
+        old.batch_execute(&format!(
+            "begin isolation level {level}; select count(*) from jobs.job"
+        ))
+        .await
+        .unwrap();
+        db.batch_execute(&format!(
+            "select jobs.cancel({gone}); select jobs.delete({gone}); select jobs.maintain()"
+        ))
+        .await
+        .unwrap();
+        assert_eq!(
+            scalar::<i64>(&db, "select count(*) from jobs.unique_claim").await,
+            0
+        );
+        let told = batch(&old, "{1,2}", "available").await;
+        assert_eq!(
+            told[0],
+            (gone, true),
+            "{level}: by its snapshot it is there"
+        );
+        assert!(!told[1].1, "{level}");
+        let own = batch(&old, "{1,3}", "running").await;
+        assert!(own.iter().all(|(_, skipped)| !skipped), "{level}");
+        let told = batch(&old, "{1,3}", "available").await;
+        let latest: Vec<(i64, bool)> = own.iter().map(|(id, _)| (*id, true)).collect();
+        assert_eq!(told, latest, "{level}");
+        old.batch_execute("rollback").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
     let cluster = quiet();
     let db = cluster.database("busy").await;

@@ -345,6 +345,22 @@ impl Scan<'_> {
             is_in_progress: self.seen.is_in_progress(),
         })
     }
+
+    /// Right after [`Scan::find`]: whether there is a row; `None` if the index has no entry either, not even of a row that this
+    /// scan does not see.
+    pub fn look(&mut self) -> Option<bool> {
+        let mut has_entry = None;
+        // SAFETY: as above.
+        unsafe {
+            while !pg_sys::index_getnext_tid(self.scan, self.direction).is_null() {
+                if pg_sys::index_fetch_heap(self.scan, self.slot) {
+                    return Some(true);
+                }
+                has_entry = Some(false);
+            }
+        }
+        has_entry
+    }
 }
 
 impl Drop for Scan<'_> {

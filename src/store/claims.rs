@@ -246,8 +246,8 @@ pub fn look(key: Key) -> Option<Found> {
     }
 }
 
-/// What the claims of some keys list; keys without a claim are left out. One that only another transaction sees, still open,
-/// is there in most cases, and lists nothing. Takes no lock.
+/// What the claims of some keys list; keys without a claim are left out. A claim that is there, and that the statement does
+/// not see, as that of a transaction which is still open, lists nothing. Takes no lock.
 pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
     match keys {
         [] => BTreeMap::new(),
@@ -333,13 +333,21 @@ fn claim_or_lock_directly(
     fresh.extend(together.iter().map(|claim| claim.key));
     let claim_or_lock = |claim: &&Listed| {
         pgrx::check_for_interrupts!();
-        // Who does not wait may try often, and leaves a dead row each time that a rival is there.
-        let may_be_free = || wait || is_free(&table, claim.key);
-        if is_new(claim) && may_be_free() && table.insert_unless_taken(new_row(&table, claim)) {
-            return fresh.insert(claim.key);
+        let mut insert = |look: bool| {
+            (!look || is_free(&table, claim.key))
+                && table.insert_unless_taken(new_row(&table, claim))
+                && fresh.insert(claim.key)
+        };
+        let lock = || {
+            transaction::is_read_committed()
+                && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)], wait)
+        };
+        match is_new(claim) {
+            // Who does not wait may try often, and leaves a dead row each time that a rival is there.
+            true => insert(!wait) || lock(),
+            // Unless whoever had it is gone by now.
+            false => lock() || insert(true),
         }
-        transaction::is_read_committed()
-            && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)], wait)
     };
     let done = together.len() + singly.iter().take_while(claim_or_lock).count();
     transaction::make_visible();
@@ -728,5 +736,25 @@ mod tests {
         assert_eq!(claim(&all, &|_| false), (300, 299));
         assert_eq!(count("true"), 900);
         assert_eq!(count(in_subtransaction), 500);
+    }
+
+    #[pg_test]
+    fn a_key_whose_claim_is_gone_is_free() {
+        let all = claims(4, 4);
+        let keys: Vec<Key> = all.iter().map(|claim| claim.key).collect();
+        let mut fresh = BTreeSet::new();
+        let none = |_: &Key| false;
+        assert_eq!(claim_or_lock_directly(&all[..3], none, true, &mut fresh), 3);
+        Spi::run("DELETE FROM jobs.unique_claim WHERE jobs[1] = 1").expect("delete");
+        assert_eq!(under::claimed(&keys), Some(vec![keys[0], keys[2]]));
+        fresh.clear();
+        // As if they had all been known to have one.
+        let all_known = |_: &Key| true;
+        assert_eq!(
+            claim_or_lock_directly(&all, all_known, false, &mut fresh),
+            4
+        );
+        assert_eq!(fresh, BTreeSet::from([keys[1], keys[3]]));
+        assert_eq!(under::claimed(&keys), Some(keys));
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Batch<'a> {
     some_touch_others: bool,
     /// whether some policy does not wait, for the same reason
     some_do_not_wait: bool,
-    /// the jobs under each key that has a claim
+    /// the jobs under each key that is known to have a claim
     under: BTreeMap<Key, Under>,
     decisions: Vec<Decision>,
     ids: Vec<Option<i64>>,
