@@ -532,6 +532,25 @@ async fn cancelled(db: &Client) -> i64 {
     id
 }
 
+/// A session in a transaction whose snapshot shows the job, which is deleted by now, and its claim.
+async fn old_snapshot_of_a_deleted_job(
+    cluster: &Cluster,
+    name: &str,
+    level: &str,
+    id: i64,
+) -> Client {
+    let old = cluster.connect(name).await;
+    old.batch_execute(&format!(
+        "begin isolation level {level}; select count(*) from jobs.job"
+    ))
+    .await
+    .unwrap();
+    let sql = format!("select jobs.cancel({id}); select jobs.delete({id}); select jobs.maintain()");
+    let other = cluster.connect(name).await;
+    other.batch_execute(&sql).await.unwrap();
+    old
+}
+
 /// Calls `meanwhile` while an insert of a scheduled job has looked at its key and not yet written.
 async fn between_look_and_write(cluster: &Cluster, db: &Client, database: &str, meanwhile: &str) {
     let blocker = cluster.connect(database).await;
@@ -594,15 +613,7 @@ async fn a_job_that_is_deleted_while_another_one_is_inserted_leaves_nothing() {
     // By an old snapshot it is still there.
     let first = cancelled(&db).await;
     cancelled(&db).await;
-    let old = cluster.connect("between").await;
-    old.batch_execute("begin isolation level repeatable read; select count(*) from jobs.job")
-        .await
-        .unwrap();
-    db.batch_execute(&format!(
-        "select jobs.delete({first}); select jobs.maintain()"
-    ))
-    .await
-    .unwrap();
+    let old = old_snapshot_of_a_deleted_job(&cluster, "between", "repeatable read", first).await;
     assert!(!insert(&old, "k", AVAILABLE).await.1);
     old.batch_execute("commit").await.unwrap();
     assert_reaped(&db).await;
@@ -614,17 +625,7 @@ async fn an_old_snapshot_with_a_claim_that_is_gone_shows_ones_own_too() {
     let db = cluster.database("old").await;
     for level in ["repeatable read", "serializable"] {
         let (gone, _) = insert(&db, "k", AVAILABLE).await;
-        let old = cluster.connect("old").await;
-        old.batch_execute(&format!(
-            "begin isolation level {level}; select count(*) from jobs.job"
-        ))
-        .await
-        .unwrap();
-        db.batch_execute(&format!(
-            "select jobs.cancel({gone}); select jobs.delete({gone}); select jobs.maintain()"
-        ))
-        .await
-        .unwrap();
+        let old = old_snapshot_of_a_deleted_job(&cluster, "old", level, gone).await;
         let (own, skipped) = insert(&old, "k", r#"["running"]"#).await;
         assert!(!skipped, "by the old snapshot job {gone} is available");
         let told = insert(&old, "k", AVAILABLE).await;
@@ -647,17 +648,7 @@ async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
     };
     for level in ["repeatable read", "serializable"] {
         let gone = batch(&db, "{1}", "available").await[0].0;
-        let old = cluster.connect("old").await;
-        old.batch_execute(&format!(
-            "begin isolation level {level}; select count(*) from jobs.job"
-        ))
-        .await
-        .unwrap();
-        db.batch_execute(&format!(
-            "select jobs.cancel({gone}); select jobs.delete({gone}); select jobs.maintain()"
-        ))
-        .await
-        .unwrap();
+        let old = old_snapshot_of_a_deleted_job(&cluster, "old", level, gone).await;
         assert_eq!(
             scalar::<i64>(&db, "select count(*) from jobs.unique_claim").await,
             0

@@ -304,22 +304,9 @@ pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTre
     fresh
 }
 
-/// The same as far as no rival is to be waited for: how many, from the first on; adds those that were inserted.
-pub fn claim_or_lock_at_once(
-    claims: &[Listed],
-    is_taken: impl Fn(&Key) -> bool,
-    fresh: &mut BTreeSet<Key>,
-) -> usize {
-    claim_or_lock_directly(claims, is_taken, false, fresh)
-}
-
-/// Whether [`claim_or_lock_at_once`] can do both; otherwise it can at most insert.
-pub fn can_claim_or_lock_at_once() -> bool {
-    transaction::is_read_committed() && open().is_some()
-}
-
-/// How many it could do, from the first on; adds those that were inserted. With `wait` it waits for those who have locked one.
-fn claim_or_lock_directly(
+/// The same as far as it can be done without a statement, which is up to the first key that somebody is just inserting or
+/// deleting: how many, from the first on; adds those that were inserted. With `wait` it waits for who has locked one.
+pub fn claim_or_lock_directly(
     claims: &[Listed],
     is_taken: impl Fn(&Key) -> bool,
     wait: bool,
@@ -352,6 +339,11 @@ fn claim_or_lock_directly(
     let done = together.len() + singly.iter().take_while(claim_or_lock).count();
     transaction::make_visible();
     done
+}
+
+/// Whether [`claim_or_lock_directly`] can do both; otherwise it can at most insert.
+pub fn can_claim_or_lock_directly() -> bool {
+    transaction::is_read_committed() && open().is_some()
 }
 
 /// From so many new keys on it pays to begin a subtransaction.

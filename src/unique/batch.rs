@@ -464,7 +464,7 @@ impl<'a> Batch<'a> {
         let mut rest = self.claim_at_once(claims, fresh);
         // Where a taken key takes a statement, nobody need be at work on the one that is next, nor on any other.
         if rest.len() > FEW
-            && !claims::can_claim_or_lock_at_once()
+            && !claims::can_claim_or_lock_directly()
             && let Some(more) = impatiently(|| self.claim_or_lock(rest))
         {
             fresh.extend(more);
@@ -482,7 +482,8 @@ impl<'a> Batch<'a> {
 
     /// The rest, from the first on that somebody is at work on, or that takes a statement.
     fn claim_at_once<'c>(&self, claims: &'c [Listed], fresh: &mut BTreeSet<Key>) -> &'c [Listed] {
-        &claims[claims::claim_or_lock_at_once(claims, |key| self.is_taken(key), fresh)..]
+        let is_taken = |key: &Key| self.is_taken(key);
+        &claims[claims::claim_or_lock_directly(claims, is_taken, false, fresh)..]
     }
 
     /// Inserts or locks a claim unless somebody is at work on its key; whether it did.
