@@ -15,7 +15,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
-use crate::store::place::{self, Changes, Failure, Luggage, Place, Stopped};
+use crate::store::place::{self, Changes, Failure, Luggage, Place};
 use crate::worker::news;
 use crate::worker::wake::{self, Work};
 
@@ -34,21 +34,21 @@ pub struct Told<'a> {
 }
 
 /// Puts a job whose attempt failed where it belongs; its state and when it is due again.
-pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, Option<i64>) {
-    let policy = &stopped.retry;
-    let exhausted = stopped.luggage.attempt >= stopped.max_attempts;
-    let hopeless = !told.retryable || is_given_up(policy, told.details);
-    let (state, due_at) = if stopped.luggage.cancel_requested_at.is_some() {
+pub fn failed(id: i64, mut luggage: Luggage, told: &Told, now: i64) -> (State, Option<i64>) {
+    let tries = place::tries(id);
+    let exhausted = luggage.attempt >= tries.max_attempts;
+    let hopeless = !told.retryable || is_given_up(&tries.retry, told.details);
+    let (state, due_at) = if luggage.cancel_requested_at.is_some() {
         (State::Cancelled, None)
     } else if exhausted || hopeless {
         (State::Discarded, None)
     } else {
         let due_at = match told.retry_in {
             Some(delay) => time::add(now, delay),
-            None => now.saturating_add(policy.delay_micros(
+            None => now.saturating_add(tries.retry.delay_micros(
                 Tried {
-                    attempt: stopped.luggage.attempt.try_into().unwrap_or(1),
-                    errors_before: stopped.errors.try_into().unwrap_or(u32::MAX),
+                    attempt: luggage.attempt.try_into().unwrap_or(1),
+                    errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
                 },
                 unit_random(),
             )),
@@ -63,7 +63,7 @@ pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, O
         id,
         &Failure {
             at: now,
-            attempt: stopped.luggage.attempt,
+            attempt: luggage.attempt,
             token: told.token,
             state,
             scheduled_at: due_at,
@@ -72,14 +72,14 @@ pub fn failed(id: i64, mut stopped: Stopped, told: &Told, now: i64) -> (State, O
         },
     );
     match (state, due_at) {
-        (State::Retryable, Some(due_at)) => put_scheduled(id, state, due_at, &stopped.luggage),
+        (State::Retryable, Some(due_at)) => put_scheduled(id, state, due_at, &luggage),
         (State::Available, due_at) => {
-            stopped.luggage.scheduled_at = due_at;
-            put_ready(id, &stopped.luggage);
+            luggage.scheduled_at = due_at;
+            put_ready(id, &luggage);
         }
         _ => {
-            stopped.luggage.token = told.token;
-            place::put_finished(id, state, now, &stopped.luggage);
+            luggage.token = told.token;
+            place::put_finished(id, state, now, &luggage);
         }
     }
     (state, due_at)
@@ -100,23 +100,23 @@ fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
 pub fn given_back(
     id: i64,
     token: i64,
-    mut stopped: Stopped,
+    mut luggage: Luggage,
     now: i64,
     due_at: Option<i64>,
 ) -> (State, Option<i64>) {
-    if stopped.luggage.cancel_requested_at.is_some() {
-        stopped.luggage.token = Some(token);
-        place::put_finished(id, State::Cancelled, now, &stopped.luggage);
+    if luggage.cancel_requested_at.is_some() {
+        luggage.token = Some(token);
+        place::put_finished(id, State::Cancelled, now, &luggage);
         return (State::Cancelled, None);
     }
-    stopped.luggage.attempt -= 1;
+    luggage.attempt -= 1;
     let state = match due_at {
         Some(due_at) => {
-            put_scheduled(id, State::Scheduled, due_at, &stopped.luggage);
+            put_scheduled(id, State::Scheduled, due_at, &luggage);
             State::Scheduled
         }
         None => {
-            put_ready(id, &stopped.luggage);
+            put_ready(id, &luggage);
             State::Available
         }
     };
@@ -215,7 +215,7 @@ pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
 /// Makes a pending job wait for its time, or available; `None` if it is not there any more.
 pub fn activated(place: &Place) -> Option<State> {
     let luggage = place.take()?;
-    let due_at = place.scheduled_at.unwrap_or_else(time::now);
+    let due_at = place::scheduled_at(place.id).unwrap_or_else(time::now);
     Some(put_due(place.id, due_at, luggage))
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, insert, number, poll_until, promptly, sqlstate, state};
+use jobs_tests::{
+    Client, Cluster, SOON, blocked, insert, number, poll_until, promptly, sqlstate, state,
+};
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
 async fn run(db: &Client, sql: &str) {
@@ -758,6 +760,55 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
         number(&db, &format!("select {}", finished("kept"))).await,
         300
     );
+}
+
+#[tokio::test]
+async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("jobs.retention_completed", "3s")
+        .start();
+    let db = cluster.database("kept").await;
+    let update = |queue: &str| {
+        format!(
+            "select jobs.insert('last', queue => '{queue}', unique_opts => '{{\"by_state\": [\"completed\"], \"on_conflict\": {{\"update\": {{\"completed\": [\"queue\"]}}}}}}')"
+        )
+    };
+    // The last one of more than are deleted at a time; a row of the first of these is locked.
+    run(
+        &db,
+        &format!(
+            "select jobs.configure_queue('kept', retention_completed => '1 day');
+             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'old'); {};
+             select jobs.complete(id, token) from jobs.fetch('old', 301)",
+            update("old")
+        ),
+    )
+    .await;
+    let (locker, pruner) = (cluster.connect("kept").await, cluster.connect("kept").await);
+    let updater = cluster.connect("kept").await;
+    run(&updater, &format!("begin; {}", update("kept"))).await;
+    // Until the retention is over.
+    seconds(3.1).await;
+    run(
+        &locker,
+        "begin; select from jobs.job where id = (select min(id) from jobs.job) for update",
+    )
+    .await;
+    let pruning = tokio::spawn(async move {
+        number(
+            &pruner,
+            "select rows from jobs.maintain() where task = 'prune'",
+        )
+        .await
+    });
+    blocked(&db, 1).await;
+    run(&updater, "commit").await;
+    run(&locker, "commit").await;
+    assert_eq!(pruning.await.expect("the pruner"), 300);
+    let left = "select count(*) from jobs.jobs where kind = 'last' and queue = 'kept' and state = 'completed'";
+    assert_eq!(number(&db, left).await, 1);
+    assert_eq!(number(&db, "select count(*) from jobs.job").await, 1);
 }
 
 #[tokio::test]

@@ -839,6 +839,173 @@ async fn an_update_of_a_running_job_does_not_deadlock_with_its_worker() {
     assert_eq!(waiting.await.unwrap(), "00000");
 }
 
+/// A job that runs or is final, and a call that makes it wait again.
+const COMEBACKS: [(&str, &str, &str); 6] = [
+    ("running", "jobs.fail(id, token, 'e', '0')", "available"),
+    (
+        "running",
+        "jobs.fail(id, token, 'e', '1 hour')",
+        "retryable",
+    ),
+    ("running", "jobs.snooze(id, token, '1 hour')", "scheduled"),
+    ("running", "jobs.release(id, token)", "available"),
+    ("completed", "jobs.retry(id)", "available"),
+    ("completed", "jobs.retry_many(kind => 'k')", "available"),
+];
+
+/// Inserts a job that gives these fields to what it is a duplicate of.
+fn update_by_insert(fields: &str, values: &str) -> String {
+    let states = r#"["available", "running", "completed", "discarded"]"#;
+    format!(
+        r#"select jobs.insert('k', unique_opts => '{{"by_state": {states}, "on_conflict": {{"update": {{"*": {fields}}}}}}}', {values})"#
+    )
+}
+
+/// Begins a job, and brings it to a state; `held` has its id and token.
+async fn begun(db: &Client, state: &str, max_attempts: i32) {
+    let end = match state {
+        "completed" => "select jobs.complete(id, token) from held",
+        "discarded" => "select jobs.fail(id, token, 'e') from held",
+        _ => "",
+    };
+    let values = format!("max_attempts => {max_attempts}");
+    let insert = update_by_insert(r#"["tags"]"#, &values);
+    db.batch_execute(&format!(
+        "drop table if exists held; {insert}; create table held as select id, token from jobs.fetch(); {end}"
+    ))
+    .await
+    .unwrap();
+}
+
+/// Calls what waits for an update of its job that is under way; the snapshot is from before. What the call is told.
+async fn overtaken_by_an_update(
+    cluster: &Cluster,
+    db: &Client,
+    level: &str,
+    update: &str,
+    call: &str,
+) -> String {
+    let (updater, mover) = (
+        cluster.connect("overtaken").await,
+        cluster.connect("overtaken").await,
+    );
+    mover
+        .batch_execute(&format!(
+            "begin isolation level {level}; select count(*) from jobs.jobs"
+        ))
+        .await
+        .unwrap();
+    updater
+        .batch_execute(&format!("begin; {update}"))
+        .await
+        .unwrap();
+    let sql = format!("select {call} from held; commit");
+    let moving = tokio::spawn(async move { sqlstate(mover.batch_execute(&sql).await) });
+    blocked(db, 1).await;
+    updater.batch_execute("commit").await.unwrap();
+    moving.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
+    let cluster = quiet();
+    let db = cluster.database("overtaken").await;
+    let update = update_by_insert(r#"["queue", "priority"]"#, "queue => 'q2', priority => 1");
+    for level in ["read committed", "repeatable read", "serializable"] {
+        for (before, call, after) in COMEBACKS {
+            begun(&db, before, 25).await;
+            let told = overtaken_by_an_update(&cluster, &db, level, &update, call).await;
+            let state: String = scalar(
+                &db,
+                "select state::text from jobs.jobs where queue = 'q2' and priority = 1",
+            )
+            .await;
+            let violated: i64 = scalar(&db, "select count(*) from jobs.check()").await;
+            let expected = match level {
+                "read committed" => ("00000", after),
+                _ => ("40001", before),
+            };
+            assert_eq!(
+                ((told.as_str(), state.as_str()), violated),
+                (expected, 0),
+                "{level}: {call}"
+            );
+            db.batch_execute(
+                "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs",
+            )
+            .await
+            .unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rescue_that_an_update_overtakes_leaves_the_job_to_the_next_one() {
+    let cluster = quiet();
+    let db = cluster.database("overtaken").await;
+    let update = update_by_insert(r#"["queue"]"#, "queue => 'q2'");
+    begun(&db, "running", 25).await;
+    db.batch_execute("update jobs.running set lease_expires_at = now() - interval '1 second'")
+        .await
+        .unwrap();
+    let old = cluster.connect("overtaken").await;
+    old.batch_execute("begin isolation level repeatable read; select count(*) from jobs.jobs")
+        .await
+        .unwrap();
+    db.batch_execute(&update).await.unwrap();
+    let errors: i64 = scalar(
+        &old,
+        "select count(*) from jobs.maintain() where task = 'rescue' and error is not null",
+    )
+    .await;
+    old.batch_execute("commit").await.unwrap();
+    assert_eq!(errors, 1);
+    let state = "select state::text from jobs.jobs where queue = 'q2'";
+    assert_eq!(scalar::<String>(&db, state).await, "running");
+    db.batch_execute("select jobs.maintain()").await.unwrap();
+    assert_eq!(scalar::<String>(&db, state).await, "retryable");
+}
+
+#[tokio::test]
+async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
+    let cluster = quiet();
+    let db = cluster.database("overtaken").await;
+    let update =
+        |max: i32| update_by_insert(r#"["max_attempts"]"#, &format!("max_attempts => {max}"));
+    for (before, call, max, new_max, after) in [
+        (
+            "running",
+            "jobs.fail(id, token, 'e')",
+            1,
+            5,
+            ("retryable", 5),
+        ),
+        (
+            "running",
+            "jobs.fail(id, token, 'e')",
+            5,
+            1,
+            ("discarded", 1),
+        ),
+        // It has a try left by then, and is given none.
+        ("discarded", "jobs.retry(id)", 1, 5, ("available", 5)),
+        ("completed", "jobs.retry(id)", 5, 1, ("available", 2)),
+    ] {
+        begun(&db, before, max).await;
+        let told =
+            overtaken_by_an_update(&cluster, &db, "read committed", &update(new_max), call).await;
+        let row = db
+            .query_one("select state::text, max_attempts from jobs.jobs", &[])
+            .await
+            .unwrap();
+        let found = (row.get::<_, &str>(0), row.get::<_, i32>(1));
+        assert_eq!((told.as_str(), found), ("00000", after), "{before}: {call}");
+        db.batch_execute("select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs")
+            .await
+            .unwrap();
+    }
+}
+
 #[tokio::test]
 async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
     let cluster = quiet();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, Mode, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, Mode, blocked, poll_until, sqlstate};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -211,4 +211,56 @@ async fn who_rebuilds_indexes_disturbs_nobody() {
         scalar::<i64>(&db, "select count(*) from jobs.check()").await,
         0
     );
+}
+
+/// Makes a call whose write to a table waits, has `meanwhile` happen, and then lets it go on; what it answers.
+async fn overtaken(
+    cluster: &Cluster,
+    name: &str,
+    table: &str,
+    call: &str,
+    meanwhile: &str,
+) -> String {
+    let (blocker, caller) = (cluster.connect(name).await, cluster.connect(name).await);
+    let lock = format!("begin; lock table {table} in share mode");
+    blocker.batch_execute(&lock).await.unwrap();
+    let sql = format!("select ({call})::text");
+    let calling = tokio::spawn(async move { scalar::<String>(&caller, &sql).await });
+    blocked(&cluster.connect(name).await, 1).await;
+    blocker.batch_execute(meanwhile).await.unwrap();
+    blocker.batch_execute("commit").await.unwrap();
+    calling.await.unwrap()
+}
+
+#[tokio::test]
+async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("overtaken").await;
+    let job = "select id from jobs.insert('k', pending => true, scheduled_at => '2900-01-01Z')";
+    let id: i64 = scalar(&db, job).await;
+    let update = format!("select jobs.update({id}, scheduled_at => '2901-01-01Z')");
+    let activate = format!("jobs.activate({id})");
+    let told = overtaken(&cluster, "overtaken", "jobs.scheduled", &activate, &update).await;
+    assert_eq!(told, "scheduled");
+    let due = format!("select due_at = '2901-01-01Z' from jobs.scheduled where job_id = {id}");
+    assert!(
+        scalar::<bool>(&db, &due).await,
+        "it is due when it was updated to be"
+    );
+    let (id, token) = {
+        let id: i64 = scalar(&db, "select id from jobs.insert('done')").await;
+        let (_, token, _) = fetch(&db, "").await.unwrap();
+        (id, token)
+    };
+    db.batch_execute(&format!("select jobs.complete({id}, {token})"))
+        .await
+        .unwrap();
+    let again = format!(
+        "select jobs.retry({id}); select jobs.fail(id, token, 'e', retryable => false) from jobs.fetch()"
+    );
+    let delete = "jobs.delete_many(kind => 'done', states => array['completed']::jobs.state[])";
+    let told = overtaken(&cluster, "overtaken", "jobs.finished", delete, &again).await;
+    assert_eq!(told, "0");
+    let state = format!("select state::text from jobs.jobs where id = {id}");
+    assert_eq!(scalar::<String>(&db, &state).await, "discarded");
 }

@@ -84,7 +84,7 @@ fn fail(
         };
         wake::at_commit(Work::MayBeDue);
         match place::take_running(id, token) {
-            Some(stopped) => Ok(transition::failed(id, stopped, &told, time::now())),
+            Some(luggage) => Ok(transition::failed(id, luggage, &told, time::now())),
             None => answered(id, token, "fail"),
         }
     };
@@ -100,10 +100,10 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
         wake::at_commit(Work::MayBeDue);
         let now = time::now();
         match place::take_running(id, token) {
-            Some(stopped) => Ok(transition::given_back(
+            Some(luggage) => Ok(transition::given_back(
                 id,
                 token,
-                stopped,
+                luggage,
                 now,
                 Some(time::add(now, delay)),
             )),
@@ -120,10 +120,10 @@ fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
         let (id, token) = held(id, token)?;
         wake::at_commit(Work::MayBeDue);
         match place::take_running(id, token) {
-            Some(stopped) => Ok(transition::given_back(
+            Some(luggage) => Ok(transition::given_back(
                 id,
                 token,
-                stopped,
+                luggage,
                 time::now(),
                 None,
             )),

@@ -59,9 +59,7 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
     if reset {
         luggage.attempt = 0;
     }
-    if luggage.attempt >= place.max_attempts {
-        place::grant_attempt(place.id);
-    }
+    place::grant_attempt(place.id, luggage.attempt);
     luggage.scheduled_at = Some(now);
     transition::put_ready(place.id, &luggage);
     if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {

@@ -17,6 +17,7 @@ use super::{lanes, limits};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::pg::transaction;
 use crate::worker::leases;
 
 /// A job as one snapshot shows it.
@@ -33,12 +34,8 @@ pub struct Place {
     priority: i16,
     /// running: the current token; final: the one that finished it
     pub token: Option<i64>,
-    /// all tries
-    pub max_attempts: i32,
     /// what it was inserted as unique under
     pub unique_key: Option<Key>,
-    /// when it was to be due, as given
-    pub scheduled_at: Option<i64>,
 }
 
 /// What a job takes along from one place to the next.
@@ -60,10 +57,8 @@ pub struct Luggage {
     pub token: Option<i64>,
 }
 
-/// A running job taken out of `running`, with what decides where it goes.
-pub struct Stopped {
-    /// its luggage
-    pub luggage: Luggage,
+/// What decides whether a job is tried again.
+pub struct Tries {
     /// all tries
     pub max_attempts: i32,
     /// how many errors it has
@@ -95,9 +90,7 @@ pub fn locate(id: i64) -> Option<Place> {
                 queue: rows.text(0, 3).expect("queues are not null"),
                 priority: rows.int(0, 4).expect("priorities are not null") as i16,
                 token: rows.big(0, 5),
-                max_attempts: rows.int(0, 6).expect("max_attempts is not null"),
-                unique_key: rows.bytes(0, 7).and_then(|bytes| Key::from_bytes(&bytes)),
-                scheduled_at: rows.big(0, 8),
+                unique_key: rows.bytes(0, 6).and_then(|bytes| Key::from_bytes(&bytes)),
             })
     })
 }
@@ -130,16 +123,19 @@ impl Place {
                     })
                 })
             }
-            State::Running => take_running(self.id, self.token?).map(|stopped| stopped.luggage),
+            State::Running => take_running(self.id, self.token?),
             State::Completed | State::Cancelled | State::Discarded => {
-                TAKE_FINISHED.run(&[big(self.id)], |rows| {
-                    (!rows.is_empty()).then(|| Luggage {
-                        attempt: rows.int(0, 1).expect("attempt"),
-                        scheduled_at: rows.big(0, 2),
-                        token: rows.big(0, 3),
-                        ..Luggage::default()
-                    })
-                })
+                let luggage =
+                    TAKE_FINISHED.run(&[big(self.id), text(self.state.as_str())], |rows| {
+                        (!rows.is_empty()).then(|| Luggage {
+                            attempt: rows.int(0, 1).expect("attempt"),
+                            scheduled_at: rows.big(0, 2),
+                            token: rows.big(0, 3),
+                            ..Luggage::default()
+                        })
+                    })?;
+                fail_if_changed(self.id);
+                Some(luggage)
             }
         }
     }
@@ -190,13 +186,10 @@ fn rewrite_running(plan: &Plan, args: &[Arg]) -> bool {
 }
 
 /// Takes a running job from the holder of its token; `None` if the token is not current.
-pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
-    let (stopped, slot) = TAKE_RUNNING.run(&[big(id), big(token)], |rows| {
-        if rows.is_empty() {
-            return (None, None);
-        }
-        let stopped = Stopped {
-            luggage: Luggage {
+pub fn take_running(id: i64, token: i64) -> Option<Luggage> {
+    let (luggage, slot) = TAKE_RUNNING.run(&[big(id), big(token)], |rows| {
+        (!rows.is_empty()).then(|| {
+            let luggage = Luggage {
                 attempt: rows.int(0, 1).expect("attempt"),
                 scheduled_at: rows.big(0, 2),
                 attempted_at: rows.big(0, 3),
@@ -204,15 +197,37 @@ pub fn take_running(id: i64, token: i64) -> Option<Stopped> {
                 cancel_requested_at: rows.big(0, 5),
                 cancel_reason: rows.text(0, 6),
                 token: None,
-            },
-            max_attempts: rows.int(0, 7).expect("max_attempts"),
-            errors: rows.big(0, 8).expect("count"),
-            retry: rows.datum(0, 9).map(read_retry).unwrap_or_default(),
-        };
-        (Some(stopped), rows.big(0, 10))
-    });
+            };
+            (luggage, rows.big(0, 7))
+        })
+    })?;
+    fail_if_changed(id);
     limits::free(slot.as_slice());
-    stopped
+    Some(luggage)
+}
+
+/// What runs or is final may have got other values where it is, by an insert that updates it. Who takes it waits for
+/// that, and then has to go by the new values: a snapshot that does not show them fails to serialize.
+fn fail_if_changed(id: i64) {
+    if !transaction::is_read_committed() {
+        LOCK_JOB.execute(&[big(id)]);
+    }
+}
+
+/// When a job that was taken was to be due, as given. Read after it was, for who changes that puts it where it is found again.
+pub fn scheduled_at(id: i64) -> Option<i64> {
+    SCHEDULED_AT.run(&[big(id)], |rows| {
+        (!rows.is_empty()).then(|| rows.big(0, 1)).flatten()
+    })
+}
+
+/// How often a job that was taken is tried. Read after it was: the statement that takes it may have waited for an update.
+pub fn tries(id: i64) -> Tries {
+    TRIES.run(&[big(id)], |rows| Tries {
+        max_attempts: rows.int(0, 1).expect("max_attempts"),
+        errors: rows.big(0, 2).expect("count"),
+        retry: rows.datum(0, 3).map(read_retry).unwrap_or_default(),
+    })
 }
 
 /// Locks those of these jobs that are running, in the order of their ids.
@@ -418,9 +433,9 @@ pub fn rewrite(id: i64, changes: &Changes) {
     ]);
 }
 
-/// One more try for a job that has none left.
-pub fn grant_attempt(id: i64) {
-    GRANT_ATTEMPT.execute(&[big(id)]);
+/// One more try for a job that has none left after so many.
+pub fn grant_attempt(id: i64, attempts: i32) {
+    GRANT_ATTEMPT.execute(&[big(id), Some(Datum::from(attempts))]);
 }
 
 /// Deletes what is left of a job that was taken out of its place.
@@ -434,7 +449,7 @@ static LOCATE: Plan = Plan::new(
     "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END,
             COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority)::integer, COALESCE(r.token, f.token),
-            j.max_attempts, j.unique_key, j.scheduled_at
+            j.unique_key
        FROM jobs.job j
        LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
        LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
@@ -456,12 +471,17 @@ static TAKE_SCHEDULED: Plan = Plan::new(
 );
 static TAKE_RUNNING: Plan = Plan::new(
     "DELETE FROM jobs.running r USING jobs.job j WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id
-     RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason,
-               j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = r.job_id), j.retry, r.slot",
+     RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason, r.slot",
     &[INT8, INT8],
 );
 static TAKE_FINISHED: Plan = Plan::new(
-    "DELETE FROM jobs.finished WHERE job_id = $1 RETURNING attempt, scheduled_at, token",
+    "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state RETURNING attempt, scheduled_at, token",
+    &[INT8, TEXT],
+);
+static LOCK_JOB: Plan = Plan::new("SELECT FROM jobs.job WHERE id = $1 FOR SHARE", &[INT8]);
+static SCHEDULED_AT: Plan = Plan::new("SELECT scheduled_at FROM jobs.job WHERE id = $1", &[INT8]);
+static TRIES: Plan = Plan::new(
+    "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id), j.retry FROM jobs.job j WHERE j.id = $1",
     &[INT8],
 );
 static PIN_RUNNING: Plan = Plan::new(
@@ -564,8 +584,8 @@ static REWRITE: Plan = Plan::new(
     ],
 );
 static GRANT_ATTEMPT: Plan = Plan::new(
-    "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1",
-    &[INT8],
+    "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1 AND max_attempts <= $2",
+    &[INT8, INT4],
 );
 static ERASE_JOB: Plan = Plan::new("DELETE FROM jobs.job WHERE id = $1", &[INT8]);
 static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = $1", &[INT8]);

@@ -10,6 +10,7 @@ use super::types::*;
 use crate::pg::nearby::Nearby;
 use crate::pg::row::{Row, Tid};
 use crate::pg::scan::{self, Scan, Seen};
+use crate::pg::subxact;
 use crate::pg::table::{self, Deleted, Table};
 use crate::pg::transaction;
 
@@ -107,6 +108,43 @@ pub fn erase_past_retention(
     if !transaction::is_read_committed() {
         return None;
     }
+    let mut but = but.to_vec();
+    let mut busy = PastRetention::default();
+    loop {
+        // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That
+        // shows once its row of `finished` is deleted, which has to be taken back then.
+        let erased = subxact::attempt_and_keep(
+            || erase_as_seen(queues, state, since, horizon, limit, &but),
+            |erased| {
+                erased
+                    .as_ref()
+                    .is_none_or(|(_, changed)| changed.is_empty())
+            },
+        );
+        let (mut erased, changed) = erased.unwrap_or_else(|error| error.rethrow())?;
+        if changed.is_empty() {
+            busy.first_busy
+                .into_iter()
+                .for_each(|at| erased.note_busy(at));
+            return Some(erased);
+        }
+        for (id, finalized_at) in changed {
+            but.push(id);
+            busy.note_busy(finalized_at);
+        }
+    }
+}
+
+/// The same, going by what one snapshot shows of the jobs; with those, and when they became final, that somebody has changed
+/// since: then nothing of it may stay.
+fn erase_as_seen(
+    queues: &Queues,
+    state: State,
+    since: i64,
+    horizon: i64,
+    limit: i64,
+    but: &[i64],
+) -> Option<(PastRetention, Vec<(i64, i64)>)> {
     let finished =
         Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
     let jobs = Table::open(&shapes::JOB)?;
@@ -127,7 +165,7 @@ pub fn erase_past_retention(
     let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
     let mut unseen = jobs.scan(&shapes::JOB.key, &dirty, 1);
     let mut erased = PastRetention::default();
-    let mut left = Vec::new();
+    let mut changed = Vec::new();
     loop {
         let most = table::TOGETHER.min(limit as usize - erased.jobs.len());
         let found = next_final(&mut scan, but, most, &mut erased);
@@ -149,7 +187,7 @@ pub fn erase_past_retention(
                 }
             }
         }
-        left.extend(erase(&finished, &jobs, whole, &mut erased));
+        changed.extend(erase(&finished, &jobs, whole, &mut erased));
         if is_over || erased.jobs.len() == limit as usize {
             break;
         }
@@ -157,11 +195,8 @@ pub fn erase_past_retention(
     drop((scan, nearby, unseen));
     drop(seen);
     transaction::make_visible();
-    if !left.is_empty() {
-        ERASE_JOBS.execute(&[bigs(&left)]);
-    }
     erase_notes(&erased.jobs.iter().map(|job| job.id).collect::<Vec<_>>());
-    Some(erased)
+    Some((erased, changed))
 }
 
 /// A row of `finished`.
@@ -199,31 +234,32 @@ fn next_final(scan: &mut Scan, but: &[i64], most: usize, erased: &mut PastRetent
     found
 }
 
-/// Deletes both rows of each job, with its key and where its row of `job` is; those whose latter somebody has changed meanwhile.
+/// Deletes both rows of each job, with its key and where its row of `job` is; those whose latter somebody has changed meanwhile,
+/// and when they became final.
 fn erase(
     finished: &Table,
     jobs: &Table,
     whole: Vec<(Final, Option<Key>, Tid)>,
     erased: &mut PastRetention,
-) -> Vec<i64> {
+) -> Vec<(i64, i64)> {
     let rows = whole.iter().map(|(of, ..)| of.row).collect();
     let deleted = finished.delete_each(rows, false);
-    let first = erased.jobs.len();
+    let mut ends = Vec::with_capacity(whole.len());
     let mut job_rows = Vec::with_capacity(whole.len());
     for ((of, key, job), deleted) in whole.into_iter().zip(deleted) {
         erased.latest = of.finalized_at;
         if deleted == Deleted::Done {
             erased.jobs.push(Old { id: of.id, key });
+            ends.push((of.id, of.finalized_at));
             job_rows.push(job);
         } else {
             erased.note_busy(of.finalized_at);
         }
     }
     let deleted = jobs.delete_each(job_rows, true);
-    let erased = erased.jobs[first..].iter().zip(deleted);
-    erased
-        .filter(|(_, deleted)| *deleted != Deleted::Done)
-        .map(|(old, _)| old.id)
+    let ends = ends.into_iter().zip(deleted);
+    ends.filter(|(_, deleted)| *deleted == Deleted::Moved)
+        .map(|(end, _)| end)
         .collect()
 }
 
@@ -265,6 +301,7 @@ pub fn oldest_final(state: State, since: i64) -> Option<i64> {
     OLDEST_FINAL.run(&[text(state.as_str()), big(since)], |rows| rows.big(0, 1))
 }
 
+// The job is locked as well, so that what it was updated to meanwhile is looked at.
 macro_rules! past_retention {
     ($queues:literal) => {
         concat!(
@@ -272,7 +309,7 @@ macro_rules! past_retention {
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
               WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
-            " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f SKIP LOCKED"
+            " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f, j SKIP LOCKED"
         )
     };
 }

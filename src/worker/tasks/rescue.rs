@@ -58,7 +58,7 @@ fn rescue(lease: &Expired, now: i64) {
         retry_in: None,
         retryable: true,
     };
-    if let Some(stopped) = place::take_running(lease.id, lease.token) {
-        transition::failed(lease.id, stopped, &told, now);
+    if let Some(luggage) = place::take_running(lease.id, lease.token) {
+        transition::failed(lease.id, luggage, &told, now);
     }
 }
