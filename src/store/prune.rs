@@ -108,35 +108,16 @@ pub fn erase_past_retention(
     if !transaction::is_read_committed() {
         return None;
     }
-    let mut but = but.to_vec();
-    let mut busy = PastRetention::default();
-    loop {
-        // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That
-        // shows once its row of `finished` is deleted, which has to be taken back then.
-        let erased = subxact::attempt_and_keep(
-            || erase_as_seen(queues, state, since, horizon, limit, &but),
-            |erased| {
-                erased
-                    .as_ref()
-                    .is_none_or(|(_, changed)| changed.is_empty())
-            },
-        );
-        let (mut erased, changed) = erased.unwrap_or_else(|error| error.rethrow())?;
-        if changed.is_empty() {
-            busy.first_busy
-                .into_iter()
-                .for_each(|at| erased.note_busy(at));
-            return Some(erased);
-        }
-        for (id, finalized_at) in changed {
-            but.push(id);
-            busy.note_busy(finalized_at);
-        }
-    }
+    // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
+    // its row of `finished` is deleted, which is taken back then.
+    let erased = subxact::attempt_and_keep(
+        || erase_as_seen(queues, state, since, horizon, limit, but),
+        Option::is_some,
+    );
+    erased.unwrap_or_else(|error| error.rethrow())
 }
 
-/// The same, going by what one snapshot shows of the jobs; with those, and when they became final, that somebody has changed
-/// since: then nothing of it may stay.
+/// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.
 fn erase_as_seen(
     queues: &Queues,
     state: State,
@@ -144,7 +125,7 @@ fn erase_as_seen(
     horizon: i64,
     limit: i64,
     but: &[i64],
-) -> Option<(PastRetention, Vec<(i64, i64)>)> {
+) -> Option<PastRetention> {
     let finished =
         Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
     let jobs = Table::open(&shapes::JOB)?;
@@ -165,7 +146,6 @@ fn erase_as_seen(
     let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
     let mut unseen = jobs.scan(&shapes::JOB.key, &dirty, 1);
     let mut erased = PastRetention::default();
-    let mut changed = Vec::new();
     loop {
         let most = table::TOGETHER.min(limit as usize - erased.jobs.len());
         let found = next_final(&mut scan, but, most, &mut erased);
@@ -187,7 +167,9 @@ fn erase_as_seen(
                 }
             }
         }
-        changed.extend(erase(&finished, &jobs, whole, &mut erased));
+        if !erase(&finished, &jobs, whole, &mut erased) {
+            return None;
+        }
         if is_over || erased.jobs.len() == limit as usize {
             break;
         }
@@ -196,7 +178,7 @@ fn erase_as_seen(
     drop(seen);
     transaction::make_visible();
     erase_notes(&erased.jobs.iter().map(|job| job.id).collect::<Vec<_>>());
-    Some((erased, changed))
+    Some(erased)
 }
 
 /// A row of `finished`.
@@ -234,33 +216,27 @@ fn next_final(scan: &mut Scan, but: &[i64], most: usize, erased: &mut PastRetent
     found
 }
 
-/// Deletes both rows of each job, with its key and where its row of `job` is; those whose latter somebody has changed meanwhile,
-/// and when they became final.
+/// Deletes both rows of each job, with its key and where its row of `job` is; whether nobody has changed one of these meanwhile.
 fn erase(
     finished: &Table,
     jobs: &Table,
     whole: Vec<(Final, Option<Key>, Tid)>,
     erased: &mut PastRetention,
-) -> Vec<(i64, i64)> {
+) -> bool {
     let rows = whole.iter().map(|(of, ..)| of.row).collect();
     let deleted = finished.delete_each(rows, false);
-    let mut ends = Vec::with_capacity(whole.len());
     let mut job_rows = Vec::with_capacity(whole.len());
     for ((of, key, job), deleted) in whole.into_iter().zip(deleted) {
         erased.latest = of.finalized_at;
         if deleted == Deleted::Done {
             erased.jobs.push(Old { id: of.id, key });
-            ends.push((of.id, of.finalized_at));
             job_rows.push(job);
         } else {
             erased.note_busy(of.finalized_at);
         }
     }
     let deleted = jobs.delete_each(job_rows, true);
-    let ends = ends.into_iter().zip(deleted);
-    ends.filter(|(_, deleted)| *deleted == Deleted::Moved)
-        .map(|(end, _)| end)
-        .collect()
+    !deleted.contains(&Deleted::Moved)
 }
 
 /// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.

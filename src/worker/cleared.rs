@@ -58,8 +58,8 @@ pub fn up_to(group: u64) -> i64 {
     before.max(here.unwrap_or(NOTHING))
 }
 
-/// Notes that it is so up to this moment, if the transaction commits. Only the worker's transactions are such that
-/// nothing of them is rolled back before that.
+/// Notes that it is so up to this moment, if the transaction commits. Only of the worker's transactions is nothing
+/// rolled back before that but what is then dealt with anew.
 pub fn note(group: u64, up_to: i64) {
     if process::is_worker() {
         add(group, up_to, true);
