@@ -247,11 +247,9 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
         scalar::<bool>(&db, &due).await,
         "it is due when it was updated to be"
     );
-    let (id, token) = {
-        let id: i64 = scalar(&db, "select id from jobs.insert('done')").await;
-        let (_, token, _) = fetch(&db, "").await.unwrap();
-        (id, token)
-    };
+    let done = "select id from jobs.insert('done')";
+    db.batch_execute(done).await.unwrap();
+    let (id, token, _) = fetch(&db, "").await.unwrap();
     db.batch_execute(&format!("select jobs.complete({id}, {token})"))
         .await
         .unwrap();
