@@ -109,7 +109,7 @@ const ACCEPTED: [&str; 17] = [
     r#"{"ojs": {}, "on_conflict": {"update": {"available": ["scheduled_at", "max_attempts"]}}}"#,
 ];
 
-const FIELDS: [&str; 38] = [
+const FIELDS: [&str; 40] = [
     "by_kind",
     "by_args",
     "by_meta",
@@ -143,6 +143,8 @@ const FIELDS: [&str; 38] = [
     "args_keys",
     "meta_keys",
     "args_required",
+    "args_optional",
+    "meta_optional",
     "final_conflict",
     "by_arg",
     "",
@@ -459,7 +461,7 @@ async fn probe(db: &Client, options: &[String]) -> Vec<Probe> {
     let rows = db
         .query(
             "select o as options, explained, detail, others, key, other_keys, policy::text, again, again_key, again_policy::text,
-                    coalesce(policy->'by_meta' = 'true' or policy ? 'args_required' or policy ? 'final_conflict', false) as beyond_native
+                    coalesce(policy->'by_meta' = 'true' or policy ?| '{args_required,args_optional,meta_optional}' or policy ? 'final_conflict', false) as beyond_native
                from unnest($1::text[]) with ordinality u(o, n), lateral probe(o::jsonb) order by n",
             &[&options],
         )
@@ -552,9 +554,9 @@ async fn options_that_are_deep_or_large_are_refused_or_read() {
         assert!(!probe.is_accepted());
     }
     let large = [
-        format!(r#"{{"by_args": [{}]}}"#, long(20_000)),
+        format!(r#"{{"by_args": [{}, "a"]}}"#, long(20_000)),
         format!(r#"{{"key": "{}"}}"#, "x".repeat(1_000_000)),
-        format!(r#"{{"by_meta": ["{}"]}}"#, "a.".repeat(50_000) + "a"),
+        format!(r#"{{"by_meta": ["{}", "t"]}}"#, "a.".repeat(50_000) + "a"),
         format!(
             r#"{{"by_state": [{}"running"]}}"#,
             r#""running", "#.repeat(20_000)

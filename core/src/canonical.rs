@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use crate::Invalid;
 use crate::paths::Paths;
 
+pub(crate) mod absent;
 mod number;
 mod writer;
 
@@ -52,7 +53,7 @@ pub trait Events {
 ///
 /// A path that is absent, or that goes through something that is not an object, is left out, and so
 /// is an object of which nothing is left; the outermost object is always written, even if the value
-/// is none.
+/// is none. The answer is whether any of what was asked for is there.
 ///
 /// Takes no stack for nested values: how deep they are is the caller's data.
 ///
@@ -63,9 +64,9 @@ pub fn write(
     events: &mut impl Events,
     paths: Option<&Paths>,
     out: &mut Writer,
-) -> Result<(), Invalid> {
+) -> Result<bool, Invalid> {
     match paths {
-        None => write_whole(events, out),
+        None => write_whole(events, out).map(|()| true),
         Some(paths) => write_paths(events, paths, out),
     }
 }
@@ -107,8 +108,8 @@ fn write_whole(events: &mut impl Events, out: &mut Writer) -> Result<(), Invalid
 }
 
 /// Writes the object of just those members of a value or, where it is an array, of its first
-/// element, which may leave the rest of `events` unread. Refused if one of them is not there, as in
-/// what is no object; `what` is the value's name in messages.
+/// element, which may leave the rest of `events` unread. The answer is whether all of them are
+/// there.
 ///
 /// # Panics
 ///
@@ -116,35 +117,28 @@ fn write_whole(events: &mut impl Events, out: &mut Writer) -> Result<(), Invalid
 pub fn write_members(
     events: &mut impl Events,
     members: &Paths,
-    what: &str,
     out: &mut Writer,
-) -> Result<(), Invalid> {
-    let found = match events.next() {
+) -> Result<bool, Invalid> {
+    let is_object = match events.next() {
         Event::BeginObject => true,
         Event::BeginArray => events.next() == Event::BeginObject,
         _ => false,
     };
-    let met = if found {
-        write_paths_in_object(events, members, out)?
-    } else {
-        vec![false; members.nodes()]
-    };
-    match (1..members.nodes()).find(|member| !met[*member]) {
-        None => Ok(()),
-        Some(absent) => Err(Invalid::new(
-            format!("{what} do not have the member \"{}\"", members.name(absent)),
-            format!("The members of {what} that make the job unique must be there."),
-        )),
+    if !is_object {
+        return Ok(false);
     }
+    let met = write_paths_in_object(events, members, out)?;
+    Ok((1..members.nodes()).all(|member| met[member]))
 }
 
-fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Result<(), Invalid> {
+fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Result<bool, Invalid> {
     if events.next() == Event::BeginObject {
-        write_paths_in_object(events, paths, out)?;
-        Ok(())
+        let met = write_paths_in_object(events, paths, out)?;
+        Ok((1..paths.nodes()).any(|node| met[node] && paths.is_whole(node)))
     } else {
         out.begin_object();
-        out.end_object()
+        out.end_object()?;
+        Ok(false)
     }
 }
 

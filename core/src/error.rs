@@ -66,17 +66,27 @@ pub fn shown(value: &str) -> String {
 /// asking.
 ///
 /// Near is one edit (a letter inserted, left out, replaced, or two swapped) for every three letters
-/// of `word`, and at least one; upper and lower case are the same.
+/// of `word`, and at least one, but not all of it; upper and lower case are the same. Nothing is near
+/// a word of more than a hundred letters.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    const LONGEST: usize = 100;
     let letters = word.chars().count();
-    let limit = (letters / 3).max(1);
+    if letters > LONGEST {
+        return None;
+    }
+    let limit = (letters / 3).max(1).min(letters.saturating_sub(1));
     let word = word.to_lowercase();
     candidates
         .iter()
         // The length alone rules most out, above all for words so long that comparing them would
         // take time.
         .filter(|candidate| candidate.chars().count().abs_diff(letters) <= limit)
-        .map(|candidate| (strsim::osa_distance(&word, candidate), *candidate))
+        .map(|candidate| {
+            (
+                strsim::osa_distance(&word, &candidate.to_lowercase()),
+                *candidate,
+            )
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::Invalid;
-use crate::canonical::{Events, Writer, write, write_members};
+use crate::canonical::{Events, Writer, absent, write, write_members};
 use crate::period;
 use crate::policy::{Part, Policy};
 
@@ -24,14 +24,14 @@ pub struct Parts<'a> {
 /// The text that the key is the hash of: a canonical JSON object with those of the members `args`,
 /// `key`, `meta`, `period`, `queue` and `type` (the kind) that the policy asks for.
 ///
-/// `args` and `meta` are called only if they belong to the key. Refused are two names in them that
-/// are the same, numbers that Postgres could not hold, and args without a member that the policy
-/// asks for ([`Part::Members`]).
+/// `args` and `meta` are called only if they belong to the key, and once more to say what is not
+/// there. Refused are two names in them that are the same, numbers that Postgres could not hold, and
+/// a value that lacks what the policy asks for ([`Part::Paths`], [`Part::Members`]).
 pub fn canonical<A: Events, M: Events>(
     policy: &Policy,
     parts: &Parts,
-    args: impl FnOnce() -> A,
-    meta: impl FnOnce() -> M,
+    args: impl Fn() -> A,
+    meta: impl Fn() -> M,
 ) -> Result<String, Invalid> {
     let mut out = Writer::new();
     out.begin_object();
@@ -61,18 +61,23 @@ pub fn canonical<A: Events, M: Events>(
 fn write_part<E: Events>(
     name: &str,
     part: &Part,
-    value: impl FnOnce() -> E,
+    value: impl Fn() -> E,
     out: &mut Writer,
 ) -> Result<(), Invalid> {
     if let Part::None = part {
         return Ok(());
     }
     out.name(name);
-    match part {
-        Part::None => Ok(()),
-        Part::All => write(&mut value(), None, out),
-        Part::Paths(paths) => write(&mut value(), Some(paths), out),
-        Part::Members(members) => write_members(&mut value(), members, name, out),
+    let is_there = match part {
+        Part::None => true,
+        Part::All => write(&mut value(), None, out)?,
+        Part::Optional(paths) => write(&mut value(), Some(paths), out).map(|_| true)?,
+        Part::Paths(paths) => write(&mut value(), Some(paths), out)?,
+        Part::Members(members) => write_members(&mut value(), members, out)?,
+    };
+    match is_there {
+        true => Ok(()),
+        false => Err(absent::refused(name, part, &mut value())),
     }
 }
 

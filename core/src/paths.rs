@@ -110,6 +110,19 @@ impl Paths {
         self.find(node, &nfc(name)).ok()
     }
 
+    /// The nodes that go on from a node.
+    pub(crate) fn children(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.nodes[node].children.iter().copied()
+    }
+
+    /// The nodes that a path leads through, the root not among them. Its names are normalised.
+    pub(crate) fn along(&self, path: &[String]) -> impl Iterator<Item = usize> {
+        path.iter().scan(Self::ROOT, |node, name| {
+            *node = self.find(*node, name).ok()?;
+            Some(*node)
+        })
+    }
+
     /// The name of the member that leads to a node.
     pub(crate) fn name(&self, node: usize) -> &str {
         &self.nodes[node].name
@@ -121,13 +134,19 @@ impl Paths {
     }
 }
 
+/// The path that goes through members of these names.
+pub(crate) fn join(names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|name| escape(name)).collect();
+    names.join(".")
+}
+
 /// The path that is just this name.
 fn escape(name: &str) -> String {
     name.replace('\\', "\\\\").replace('.', "\\.")
 }
 
 /// The names that a path consists of, normalised.
-fn split(path: &str) -> Result<Vec<String>, Invalid> {
+pub(crate) fn split(path: &str) -> Result<Vec<String>, Invalid> {
     let mut names = vec![String::new()];
     let mut chars = path.chars();
     while let Some(char) = chars.next() {

@@ -54,8 +54,11 @@ pub enum Part {
     None,
     /// All of it.
     All,
-    /// The object of these paths, of which those that are absent are left out.
+    /// The object of these paths, of which one at least must be there; those that are absent are
+    /// left out.
     Paths(Paths),
+    /// The same, also if none of them is there.
+    Optional(Paths),
     /// The object of these top-level members, which must be there; of an array, those of its first
     /// element.
     Members(Paths),
@@ -188,7 +191,8 @@ impl Policy {
     ///
     /// [`parse`] reads it as the same policy, or refuses it where the policy is a dialect's that the
     /// native form has no words for: `by_meta` true, `args_required` (the paths of `by_args` are
-    /// [`Part::Members`]), and `final_conflict` `"reject"` ([`Replace::reject_final`]).
+    /// [`Part::Members`]), `args_optional` and `meta_optional` (they are [`Part::Optional`]), and
+    /// `final_conflict` `"reject"` ([`Replace::reject_final`]).
     pub fn to_json(&self) -> Value {
         let duration = |length: Interval| length.to_string();
         let parts = [&self.by_args, &self.by_meta];
@@ -214,8 +218,15 @@ impl Policy {
             "on_conflict": self.on_conflict.to_json(),
             "wait": self.wait,
         });
-        if let Part::Members(_) = self.by_args {
-            json["args_required"] = json!(true);
+        for (part, required, optional) in [
+            (&self.by_args, "args_required", "args_optional"),
+            (&self.by_meta, "meta_required", "meta_optional"),
+        ] {
+            match part {
+                Part::Members(_) => json[required] = json!(true),
+                Part::Optional(_) => json[optional] = json!(true),
+                Part::None | Part::All | Part::Paths(_) => {}
+            }
         }
         if let OnConflict::Replace(Replace {
             reject_final: true, ..
@@ -232,7 +243,9 @@ impl Part {
         match self {
             Part::None => json!(false),
             Part::All => json!(true),
-            Part::Paths(paths) | Part::Members(paths) => json!(paths.to_list()),
+            Part::Paths(paths) | Part::Optional(paths) | Part::Members(paths) => {
+                json!(paths.to_list())
+            }
         }
     }
 }

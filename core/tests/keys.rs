@@ -125,10 +125,7 @@ fn args_keys_that_args_does_not_have_are_refused() {
         (json!(null), "a"),
     ] {
         let invalid = canonical(options(), &args, &json!({})).expect_err(&args.to_string());
-        assert_eq!(
-            invalid.message,
-            format!("args do not have the member \"{absent}\"")
-        );
+        assert_eq!(invalid.message, format!("args have no member \"{absent}\""));
     }
     // Null is there.
     canonical(
@@ -137,14 +134,139 @@ fn args_keys_that_args_does_not_have_are_refused() {
         &json!({}),
     )
     .unwrap();
-    // The other forms leave out what is absent.
-    for options in [
-        json!({ "by_args": ["a"] }),
-        json!({ "oban": { "keys": ["a"], "fields": ["worker", "args"] } }),
+    // Oban's keys are left out where they are absent, all of them too.
+    let options = json!({ "oban": { "keys": ["a"], "fields": ["worker", "args"] } });
+    assert_eq!(
+        canonical(options, &json!([]), &json!({})).unwrap(),
+        r#"{"args":{},"type":"email.send"}"#
+    );
+}
+
+fn refused(options: Value, args: Value, meta: Value) -> Invalid {
+    let shown = format!("{options} of {args} and {meta}");
+    canonical(options, &args, &meta).expect_err(&shown)
+}
+
+#[test]
+fn paths_that_name_nothing_are_refused() {
+    for (paths, args) in [
+        (json!(["a"]), json!({})),
+        (json!(["a"]), json!({ "b": { "a": 1 } })),
+        (json!(["a", "b.c"]), json!({ "b": {}, "c": 1 })),
+        (json!(["a.b"]), json!({ "a": 1 })),
+        (json!(["a.b"]), json!({ "a": [{ "b": 1 }] })),
+        (json!(["a.b.c"]), json!({ "a": { "b": null } })),
+        (json!(["a"]), json!([{ "a": 1 }])),
+        (json!(["a"]), json!("a")),
+        (json!(["a"]), json!(7)),
+        (json!(["a"]), json!(null)),
     ] {
+        let by_args = refused(json!({ "by_args": paths }), args.clone(), json!({}));
         assert_eq!(
-            canonical(options, &json!([]), &json!({})).unwrap(),
-            r#"{"args":{},"type":"email.send"}"#
+            by_args.detail,
+            "Of the paths into args that make the job unique one at least must be there; those that are absent are left out."
         );
+        let by_meta = refused(
+            json!({ "by_meta": paths, "by_args": true }),
+            json!({}),
+            args,
+        );
+        assert!(by_meta.message.starts_with("meta has no"), "{by_meta}");
+    }
+    // One that is there is enough, and null is there.
+    for args in [
+        json!({ "a": null }),
+        json!({ "b": { "c": {} }, "x": 1 }),
+        json!({ "a": [], "b": 1 }),
+    ] {
+        canonical(json!({ "by_args": ["a", "b.c"] }), &args, &json!({})).unwrap();
+    }
+}
+
+#[test]
+fn what_paths_name_nothing_is_said_in_words() {
+    let message = |paths: Value| refused(json!({ "by_args": paths }), json!({}), json!({})).message;
+    assert_eq!(message(json!(["a"])), r#"args have no member "a""#);
+    assert_eq!(
+        message(json!(["b.c", "a"])),
+        r#"args have none of the members "b.c", "a""#
+    );
+    assert_eq!(
+        message(json!(["d", r"a\.b", "c", "b"])),
+        r#"args have none of the members "d", "a\.b", "c", .."#
+    );
+    let long = message(json!(["x".repeat(10_000_000)]));
+    assert!(long.len() < 200, "{long}");
+}
+
+#[test]
+fn the_nearest_member_at_the_same_depth_is_asked_for() {
+    let hint = |options: Value, args: Value| refused(options, args, json!({})).hint;
+    let by_args = |path: &str, args: Value| hint(json!({ "by_args": [path] }), args);
+    let user = || json!({ "user_id": 42, "userid2": 1, "Address": { "city": "Oslo", "zip": 1 } });
+    for (path, meant) in [
+        ("userid", Some("user_id")),
+        ("User_ID", Some("user_id")),
+        ("address.city", Some("Address.city")),
+        ("Address.ctiy", Some("Address.city")),
+        ("Adress.city.part", Some("Address.city.part")),
+        // Not at that depth, or not near.
+        ("city", None),
+        ("Address.user_id", None),
+        ("Address.city.zip", None),
+        ("tenant", None),
+        ("x", None),
+    ] {
+        let expected = meant.map(|meant| format!("Did you mean \"{meant}\"?"));
+        assert_eq!(by_args(path, user()), expected, "{path}");
+    }
+    assert_eq!(
+        by_args(r"user\.name", json!({ "user.nam": 1 })).as_deref(),
+        Some(r#"Did you mean "user\.nam"?"#)
+    );
+    // The nearest of several, and the first path that has one.
+    assert_eq!(
+        hint(
+            json!({ "by_args": ["account", "user_id"] }),
+            json!({ "xuser_idx": 1, "user_ids": 2, "other": 3 })
+        )
+        .as_deref(),
+        Some("Did you mean \"user_ids\"?")
+    );
+    // Also for Open Job Spec's members, in the first element of an array.
+    assert_eq!(
+        hint(
+            json!({ "ojs": { "keys": ["args"], "args_keys": ["n", "userid"] } }),
+            json!([{ "user_id": 1, "n": 2 }])
+        )
+        .as_deref(),
+        Some("Did you mean \"user_id\"?")
+    );
+}
+
+#[test]
+fn args_that_were_encoded_twice_are_told_so() {
+    let hint = |options: Value, args: Value| refused(options, args, json!({})).hint;
+    let twice = |what: &str| {
+        format!(
+            "{what} is a JSON string that holds an object: it was encoded twice. Pass the object itself."
+        )
+    };
+    let encoded = json!(r#" {"user_id": 42}"#);
+    for options in [
+        json!({ "by_args": ["user_id"] }),
+        json!({ "ojs": { "keys": ["args"], "args_keys": ["user_id"] } }),
+    ] {
+        assert_eq!(hint(options, encoded.clone()), Some(twice("args")));
+    }
+    assert_eq!(
+        hint(
+            json!({ "by_args": ["a.b", "a.c"] }),
+            json!({ "a": encoded })
+        ),
+        Some(twice("\"a\""))
+    );
+    for other in ["", "{", "{}x", "[1]", "user_id", "1"] {
+        assert_eq!(hint(json!({ "by_args": ["user_id"] }), json!(other)), None);
     }
 }

@@ -56,7 +56,7 @@ const WORDS: [&str; 44] = [
     "minutes",
 ];
 
-const FIELDS: [&str; 35] = [
+const FIELDS: [&str; 37] = [
     "by_kind",
     "by_args",
     "by_meta",
@@ -89,6 +89,8 @@ const FIELDS: [&str; 35] = [
     "args_keys",
     "meta_keys",
     "args_required",
+    "args_optional",
+    "meta_optional",
     "final_conflict",
     "by_arg",
     "",
@@ -211,7 +213,8 @@ fn beyond_native(policy: &Policy) -> bool {
         })
     );
     matches!(policy.by_meta, Part::All)
-        || matches!(policy.by_args, Part::Members(_))
+        || matches!(policy.by_args, Part::Members(_) | Part::Optional(_))
+        || matches!(policy.by_meta, Part::Optional(_))
         || reject_final
 }
 

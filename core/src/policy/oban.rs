@@ -127,7 +127,7 @@ fn compared_by(fields: &[Dimension], keys: Option<&Paths>) -> Policy {
     let part = |dimension| match (fields.contains(&dimension), keys) {
         (false, _) => Part::None,
         (true, None) => Part::All,
-        (true, Some(keys)) => Part::Paths(keys.clone()),
+        (true, Some(keys)) => Part::Optional(keys.clone()),
     };
     Policy {
         by_args: part(Dimension::Args),

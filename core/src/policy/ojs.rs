@@ -103,7 +103,7 @@ fn by_args(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
 /// All of meta is never meant: it has what differs from job to job.
 fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
     match members(given, "meta_keys", "meta", Dimension::Meta, dimensions)? {
-        Some(members) => Ok(Part::Paths(members)),
+        Some(members) => Ok(Part::Optional(members)),
         None if dimensions.contains(&Dimension::Meta) => Err(Invalid::new(
             "ojs.keys has meta, without ojs.meta_keys",
             "Which members of meta make the job unique is listed in ojs.meta_keys.",

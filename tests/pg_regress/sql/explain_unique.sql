@@ -15,7 +15,7 @@ select holder, holder_state, would from jobs.explain_unique('k', '{"n": 1}', '{"
 select holder, holder_state, would from jobs.explain_unique('k', '{"n": 2}', '{"by_args": true}');
 select policy->>'by_period' as by_period, canonical from jobs.explain_unique('k', unique_opts => '{"by_period": "15 minutes"}', scheduled_at => '2026-02-12 15:21Z');
 select policy->'by_args' as by_args, policy->'window' as "window", policy->>'window_from' as window_from
-  from jobs.explain_unique('k', unique_opts => '{"by_args": ["a.b", "c\\.d"], "window": 90}');
+  from jobs.explain_unique('k', '{"c.d": 1}', '{"by_args": ["a.b", "c\\.d"], "window": 90}');
 -- It reads: also where nothing can be written, and the claims' view with it.
 begin read only;
 select would from jobs.explain_unique('k', '{"n": 1}', '{"by_args": true}');
