@@ -7,10 +7,14 @@ use jobs_core::state::State;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
+use crate::pg::report;
+
 /// An error on its way to the user.
 #[derive(Debug)]
 pub struct Error {
     code: Code,
+    /// The parameter or member that it is about: every 22023 and 22004 has one.
+    column: Option<String>,
     message: String,
     detail: Option<String>,
     hint: Option<String>,
@@ -23,6 +27,7 @@ impl Error {
     fn new(code: Code, message: impl Into<String>) -> Error {
         Error {
             code,
+            column: None,
             message: message.into(),
             detail: None,
             hint: None,
@@ -35,21 +40,39 @@ impl Error {
         self
     }
 
-    /// 22023: a value that breaks a rule.
-    pub fn invalid(message: impl Into<String>, rule: impl Into<String>) -> Error {
-        Error {
-            detail: Some(rule.into()),
-            ..Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, message)
-        }
+    /// 22023: a value of this parameter breaks a rule.
+    pub fn invalid(parameter: &str, message: impl Into<String>, rule: impl Into<String>) -> Error {
+        Invalid::new(parameter, message, rule).into()
     }
 
     /// 22004: a null where none is allowed.
     pub fn null(parameter: &str) -> Error {
         Error {
+            column: Some(parameter.into()),
             detail: Some(format!("{parameter} has no null value.")),
             ..Error::new(
                 Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
                 format!("{parameter} must not be null"),
+            )
+        }
+    }
+
+    /// 22004: a null in a list where none is allowed.
+    pub fn null_element(parameter: &str) -> Error {
+        Error {
+            message: format!("an element of {parameter} must not be null"),
+            detail: Some(format!("an element of {parameter} has no null value.")),
+            ..Error::null(parameter)
+        }
+    }
+
+    /// 22021: text that is none. Postgres checks what comes in, but not what a function in C makes.
+    pub fn not_utf8() -> Error {
+        Error {
+            detail: Some("Strings must be valid UTF-8.".into()),
+            ..Error::new(
+                Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
+                "a string in the JSON is not valid UTF-8",
             )
         }
     }
@@ -179,6 +202,9 @@ impl Error {
 
     /// Raises the error in Postgres; Rust values on the way are dropped.
     pub fn raise(self) -> ! {
+        if let Some(column) = self.column {
+            report::name_column(self.code, &self.message, &column);
+        }
         let mut report = ErrorReport::new(self.code, self.message, "jobs");
         if let Some(detail) = self.detail {
             report = report.set_detail(detail);
@@ -201,8 +227,10 @@ impl fmt::Display for Error {
 impl From<Invalid> for Error {
     fn from(invalid: Invalid) -> Error {
         Error {
+            column: Some(invalid.name().into()),
+            detail: Some(invalid.detail),
             hint: invalid.hint,
-            ..Error::invalid(invalid.message, invalid.detail)
+            ..Error::new(Code::ERRCODE_INVALID_PARAMETER_VALUE, invalid.message)
         }
     }
 }

@@ -36,6 +36,7 @@ impl Ticks {
         let schedule = schedule::parse(cron, &time::read_interval)?;
         let zone = TimeZone::find(time_zone).ok_or_else(|| {
             Error::invalid(
+                "time_zone",
                 format!("time_zone \"{}\" is not known", shown(time_zone)),
                 "time_zone is the name of a time zone that the server has.",
             )

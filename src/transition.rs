@@ -92,7 +92,7 @@ fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
         return false;
     };
     let error_type = members.into_iter().find(|(name, _)| name == "type");
-    let error_type = error_type.and_then(|(_, value)| value.to_value().ok());
+    let error_type = error_type.and_then(|(_, value)| value.to_value("details").ok());
     policy.gives_up_on(error_type.as_ref().and_then(Value::as_str))
 }
 

@@ -12,6 +12,58 @@ mod writer;
 
 pub use writer::Writer;
 
+/// Why a value has no canonical JSON, wherever it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A number that Postgres' `numeric` could not hold.
+    OutOfRange,
+    /// What is no number, in the place of one.
+    Malformed,
+    /// The text would become too long.
+    TooLong,
+    /// Two members of one object that have this name in Unicode normal form C.
+    SameName(String),
+}
+
+impl Flaw {
+    /// The refusal of the value of this parameter. The value itself is not repeated, but the names
+    /// of its members are.
+    pub fn of(self, parameter: &str) -> Invalid {
+        match self {
+            Flaw::OutOfRange => Invalid::new(
+                parameter,
+                "number out of range",
+                format!(
+                    "A number in JSON has at most {} digits before and {} after the decimal point.",
+                    number::MOST_BEFORE_POINT,
+                    number::MOST_AFTER_POINT
+                ),
+            ),
+            Flaw::Malformed => Invalid::new(
+                parameter,
+                "malformed number",
+                "A number in JSON has decimal digits, with an optional sign, fraction and exponent.",
+            ),
+            Flaw::TooLong => Invalid::new(
+                parameter,
+                "canonical JSON is too long",
+                format!(
+                    "With its numbers written out, it has at most {} bytes.",
+                    number::LONGEST_TEXT
+                ),
+            ),
+            Flaw::SameName(name) => Invalid::new(
+                parameter,
+                format!(
+                    "two members of one object are named \"{name}\" in Unicode normal form C"
+                ),
+                "Names that differ only in how their characters are encoded are the same in a unique key.",
+            )
+            .hint("Rename one of them, or leave it out."),
+        }
+    }
+}
+
 /// One step of a walk through a JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
@@ -64,14 +116,14 @@ pub fn write(
     events: &mut impl Events,
     paths: Option<&Paths>,
     out: &mut Writer,
-) -> Result<bool, Invalid> {
+) -> Result<bool, Flaw> {
     match paths {
         None => write_whole(events, out).map(|()| true),
         Some(paths) => write_paths(events, paths, out),
     }
 }
 
-fn write_whole(events: &mut impl Events, out: &mut Writer) -> Result<(), Invalid> {
+fn write_whole(events: &mut impl Events, out: &mut Writer) -> Result<(), Flaw> {
     let mut depth = 0_usize;
     loop {
         match events.next() {
@@ -118,7 +170,7 @@ pub fn write_members(
     events: &mut impl Events,
     members: &Paths,
     out: &mut Writer,
-) -> Result<bool, Invalid> {
+) -> Result<bool, Flaw> {
     let is_object = match events.next() {
         Event::BeginObject => true,
         Event::BeginArray => events.next() == Event::BeginObject,
@@ -131,7 +183,7 @@ pub fn write_members(
     Ok((1..members.nodes()).all(|member| met[member]))
 }
 
-fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Result<bool, Invalid> {
+fn write_paths(events: &mut impl Events, paths: &Paths, out: &mut Writer) -> Result<bool, Flaw> {
     if events.next() == Event::BeginObject {
         let met = write_paths_in_object(events, paths, out)?;
         Ok((1..paths.nodes()).any(|node| met[node] && paths.is_whole(node)))
@@ -148,7 +200,7 @@ fn write_paths_in_object(
     events: &mut impl Events,
     paths: &Paths,
     out: &mut Writer,
-) -> Result<Vec<bool>, Invalid> {
+) -> Result<Vec<bool>, Flaw> {
     out.begin_object();
     // Each node of the paths is met once at most: a second time is a second name that is the same.
     let mut met = vec![false; paths.nodes()];
@@ -174,7 +226,7 @@ fn write_paths_in_object(
             continue;
         };
         if std::mem::replace(&mut met[child], true) {
-            return Err(writer::same_name(paths.name(child)));
+            return Err(Flaw::SameName(paths.name(child).into()));
         }
         if paths.is_whole(child) {
             for &object in &inside[written..] {

@@ -8,6 +8,7 @@ use std::fmt;
 /// of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
+    name: String,
     /// What is wrong, naming the value; lower case, no full stop.
     pub message: String,
     /// The rule that was broken, as full sentences.
@@ -17,13 +18,34 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// A refusal without a hint.
-    pub fn new(message: impl Into<String>, detail: impl Into<String>) -> Self {
+    /// A refusal without a hint. `path` leads to the parameter or member that it is about:
+    /// `max_attempts`, `oban.keys`.
+    ///
+    /// # Panics
+    ///
+    /// If the path is empty or ends in a dot: a program could not tell what to ask for again.
+    pub fn new(path: &str, message: impl Into<String>, detail: impl Into<String>) -> Self {
+        let name = path.rsplit('.').next().unwrap_or(path);
+        assert!(!name.is_empty(), "a refusal is about something");
         Self {
+            name: name.into(),
             message: message.into(),
             detail: detail.into(),
             hint: None,
         }
+    }
+
+    /// The parameter or member that it is about, by its own name: of `oban.keys` that is `keys`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same refusal with one more sentence of its rule.
+    #[must_use]
+    pub(crate) fn also(mut self, rule: &str) -> Self {
+        self.detail.push(' ');
+        self.detail.push_str(rule);
+        self
     }
 
     /// The same refusal with the likely fix.
@@ -122,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_hint_is_added_only_where_there_is_one() {
-        let invalid = Invalid::new("unknown field", "Fields are by_args.");
+        let invalid = Invalid::new("unique_opts", "unknown field", "Fields are by_args.");
         assert_eq!(invalid.clone().did_you_mean("zzz", &FIELDS), invalid);
         let hinted = invalid.did_you_mean("by_arg", &FIELDS);
         assert_eq!(hinted.hint.as_deref(), Some("Did you mean \"by_args\"?"));

@@ -37,6 +37,11 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// The object's name in messages.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// A field's value, if it is given.
     pub fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| match value {
@@ -101,6 +106,7 @@ impl<'a> Given<'a> {
         match number.as_f64().filter(|number| range.contains(number)) {
             Some(number) => Ok(Some(number)),
             None => Err(Invalid::new(
+                &path,
                 format!("{path} is {}", shown(&number.to_string())),
                 rule,
             )),
@@ -119,8 +125,10 @@ impl<'a> Given<'a> {
         };
         match meaning(given, words) {
             Some(meaning) => Ok(Some(meaning)),
-            None => Err(Invalid::new(format!("{path} is \"{given}\""), rule())
-                .did_you_mean(given, &names(words))),
+            None => Err(
+                Invalid::new(&path, format!("{path} is \"{given}\""), rule())
+                    .did_you_mean(given, &names(words)),
+            ),
         }
     }
 
@@ -155,6 +163,7 @@ impl<'a> Given<'a> {
                 .map(|element| match element {
                     Value::String(string) => Ok(string.clone()),
                     other => Err(Invalid::new(
+                        &path,
                         format!("{path} has {} in its list", json::what(other)),
                         rule,
                     )),
@@ -175,6 +184,7 @@ impl<'a> Given<'a> {
             Some(field) => {
                 let path = self.path(field);
                 Err(Invalid::new(
+                    &path,
                     format!("{path} is an empty list"),
                     format!("{path} is a list with something in it."),
                 )
@@ -194,6 +204,7 @@ impl<'a> Given<'a> {
             Err(not_positive(&path, value))
         } else if !duration.fits_a_calendar() {
             Err(Invalid::new(
+                &path,
                 format!("{path} {value} is out of range"),
                 interval::PARTS_RULE,
             ))
@@ -208,6 +219,7 @@ impl<'a> Given<'a> {
             (Some(_), None) => {
                 let (field, other) = (self.path(field), self.path(other));
                 Err(Invalid::new(
+                    &field,
                     format!("{field} without {other}"),
                     format!("{field} says what {other} means."),
                 )
@@ -220,18 +232,19 @@ impl<'a> Given<'a> {
 
 /// The refusal of two fields that cannot stand together.
 pub(crate) fn together(one: &str, other: &str, rule: &str) -> Invalid {
-    Invalid::new(format!("{one} and {other} together"), rule)
+    Invalid::new(one, format!("{one} and {other} together"), rule)
         .hint(format!("Leave {one} or {other} out."))
 }
 
 /// The refusal of a value of the wrong type.
 pub(crate) fn wrong_type(path: &str, value: &Value, rule: impl Into<String>) -> Invalid {
-    Invalid::new(format!("{path} is {}", json::what(value)), rule)
+    Invalid::new(path, format!("{path} is {}", json::what(value)), rule)
 }
 
 /// The refusal of a duration that is none.
 pub(crate) fn not_positive(path: &str, value: &Value) -> Invalid {
     Invalid::new(
+        path,
         format!("{path} {value} is too short"),
         format!("{path} is longer than nothing."),
     )
@@ -250,6 +263,7 @@ pub(crate) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) ->
 /// The refusal of a name that is none of those known.
 pub(crate) fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Invalid {
     Invalid::new(
+        path,
         format!("{path} has the unknown {noun} \"{given}\""),
         format!("The {noun}s are {}.", known.join(", ")),
     )

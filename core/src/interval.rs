@@ -129,6 +129,7 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
     match value {
         Value::Number(seconds) => seconds.as_f64().and_then(from_seconds).ok_or_else(|| {
             Invalid::new(
+                field,
                 format!(
                     "{field} is {} seconds, which is out of range",
                     shown(&seconds.to_string())
@@ -137,9 +138,11 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
             )
         }),
         Value::String(text) => read(text).ok_or_else(|| {
-            Invalid::new(format!("{field} \"{text}\" is not a duration"), RULE).hint(EXAMPLE)
+            Invalid::new(field, format!("{field} \"{text}\" is not a duration"), RULE).hint(EXAMPLE)
         }),
-        other => Err(Invalid::new(format!("{field} is {}", json::what(other)), RULE).hint(EXAMPLE)),
+        other => Err(
+            Invalid::new(field, format!("{field} is {}", json::what(other)), RULE).hint(EXAMPLE),
+        ),
     }
 }
 

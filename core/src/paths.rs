@@ -29,20 +29,22 @@ impl Paths {
 
     /// Reads paths such as `user_id` and `address.city`: dots go into objects, `\.` is a dot in a
     /// name and `\\` a backslash. Refused are empty names and a backslash before anything else.
-    pub fn parse(paths: &[String]) -> Result<Paths, Invalid> {
+    /// `list` is the list's name in messages.
+    pub fn parse(paths: &[String], list: &str) -> Result<Paths, Invalid> {
         let mut tree = Paths {
             nodes: vec![Node::default()],
         };
         for path in paths {
-            tree.insert(&split(path)?);
+            tree.insert(&split(path, list)?);
         }
         Ok(tree)
     }
 
     /// The top-level members of these names, in which dots and backslashes are nothing special.
     /// Refused are empty names.
-    pub fn of_members(names: &[String]) -> Result<Paths, Invalid> {
-        Self::parse(&names.iter().map(|name| escape(name)).collect::<Vec<_>>())
+    pub fn of_members(names: &[String], list: &str) -> Result<Paths, Invalid> {
+        let paths: Vec<_> = names.iter().map(|name| escape(name)).collect();
+        Self::parse(&paths, list)
     }
 
     /// The paths as [`parse`](Self::parse) reads them, ordered by name; those that others make
@@ -146,7 +148,7 @@ fn escape(name: &str) -> String {
 }
 
 /// The names that a path consists of, normalised.
-pub(crate) fn split(path: &str) -> Result<Vec<String>, Invalid> {
+pub(crate) fn split(path: &str, list: &str) -> Result<Vec<String>, Invalid> {
     let mut names = vec![String::new()];
     let mut chars = path.chars();
     while let Some(char) = chars.next() {
@@ -155,27 +157,29 @@ pub(crate) fn split(path: &str) -> Result<Vec<String>, Invalid> {
             '.' => names.push(String::new()),
             '\\' => match chars.next() {
                 Some(escaped @ ('.' | '\\')) => name.push(escaped),
-                _ => return Err(lone_backslash(path)),
+                _ => return Err(lone_backslash(path, list)),
             },
             char => name.push(char),
         }
     }
     if names.iter().any(String::is_empty) {
-        return Err(empty_name(path));
+        return Err(empty_name(path, list));
     }
     Ok(names.iter().map(|name| nfc(name).into_owned()).collect())
 }
 
-fn empty_name(path: &str) -> Invalid {
+fn empty_name(path: &str, list: &str) -> Invalid {
     Invalid::new(
+        list,
         format!("path \"{path}\" has an empty name"),
         "A path is one or more member names with a dot between them, none of them empty.",
     )
     .hint("Write \"\\.\" for a dot that belongs to a name.")
 }
 
-fn lone_backslash(path: &str) -> Invalid {
+fn lone_backslash(path: &str, list: &str) -> Invalid {
     Invalid::new(
+        list,
         format!("path \"{path}\" has a backslash that escapes nothing"),
         "In a path \"\\.\" is a dot and \"\\\\\" a backslash that belongs to a name; a backslash stands before nothing else.",
     )
@@ -187,7 +191,7 @@ mod tests {
     use super::*;
 
     fn names(path: &str) -> Vec<String> {
-        split(path).expect(path)
+        split(path, "by_args").expect(path)
     }
 
     fn tree(paths: &[&str]) -> Paths {
@@ -196,6 +200,7 @@ mod tests {
                 .iter()
                 .map(|path| path.to_string())
                 .collect::<Vec<_>>(),
+            "by_args",
         )
         .unwrap()
     }
@@ -212,10 +217,10 @@ mod tests {
     #[test]
     fn empty_names_and_lone_backslashes_are_refused() {
         for path in ["", ".", ".a", "a.", "a..b"] {
-            assert_eq!(split(path), Err(empty_name(path)));
+            assert_eq!(split(path, "by_args"), Err(empty_name(path, "by_args")));
         }
         for path in ["\\", "a\\", "a\\b", "\\n.a"] {
-            assert_eq!(split(path), Err(lone_backslash(path)));
+            assert_eq!(split(path, "by_args"), Err(lone_backslash(path, "by_args")));
         }
     }
 
@@ -260,7 +265,7 @@ mod tests {
 
     #[test]
     fn members_are_names_as_they_stand() {
-        let members = |name: &str| Paths::of_members(&[name.to_string()]);
+        let members = |name: &str| Paths::of_members(&[name.to_string()], "keys");
         for name in ["user_id", "a.b", "\\", r"\.", ".", " "] {
             let members = members(name).unwrap();
             assert!(members.is_whole(members.child(Paths::ROOT, name).unwrap()));

@@ -65,7 +65,7 @@ fn by_name(name: &str) -> Result<Retry, Invalid> {
         "oban" => Ok(Retry::Oban),
         "faktory" => Ok(Retry::Faktory),
         _ => {
-            let invalid = Invalid::new(format!("retry is \"{name}\""), RULE);
+            let invalid = Invalid::new("retry", format!("retry is \"{name}\""), RULE);
             Err(match Strategy::by_name(name) {
                 Some(_) => invalid.hint(format!("Write {{\"strategy\": \"{name}\"}}.")),
                 None => invalid.did_you_mean(name, &NAMES),

@@ -86,8 +86,10 @@ fn named(name: &str) -> Result<Cron, Invalid> {
             let fields: Vec<_> = fields.split(' ').collect();
             Cron::parse(fields.try_into().expect("they are five"), name)
         }
-        None => Err(Invalid::new(format!("cron is \"{}\"", shown(name)), rule())
-            .did_you_mean(name, &names())),
+        None => Err(
+            Invalid::new("cron", format!("cron is \"{}\"", shown(name)), rule())
+                .did_you_mean(name, &names()),
+        ),
     }
 }
 
@@ -98,7 +100,7 @@ fn no_schedule(text: &str, fields: &[&str], read: ReadInterval) -> Invalid {
         1 => format!("cron is \"{}\"", shown(text)),
         count => format!("cron \"{}\" has {count} fields", shown(text)),
     };
-    let invalid = Invalid::new(message, rule());
+    let invalid = Invalid::new("cron", message, rule());
     match fields {
         [] => invalid,
         [word] if nearest(word, &names()).is_some() => invalid.did_you_mean(word, &names()),

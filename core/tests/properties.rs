@@ -266,7 +266,7 @@ proptest! {
 
     #[test]
     fn paths_are_read_or_refused(paths in prop::collection::vec(r"[ab.\\é]{0,8}|.*", 0..4), value in any_json(), mut spelling in spelling()) {
-        if let Ok(paths) = Paths::parse(&paths) {
+        if let Ok(paths) = Paths::parse(&paths, "by_args") {
             let mut events = Vec::new();
             spelling.events(&value, &mut events);
             let text = support::canonical(Listed::new(events), Some(&paths)).unwrap();

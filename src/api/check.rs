@@ -52,30 +52,49 @@ pub fn given<T>(parameter: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::null(parameter))
 }
 
-/// The name of a kind or a queue.
+/// The name of a kind, queue or periodic job.
 pub fn name<'a>(parameter: &str, value: Option<&'a str>) -> Result<&'a str> {
-    let value = given(parameter, value)?;
+    named(parameter, parameter, parameter, given(parameter, value)?)
+}
+
+/// The names in a list, none of them null; `noun` is what has each.
+pub fn names(parameter: &str, noun: &str, values: Array) -> Result<Vec<String>> {
+    let values = texts(parameter, values)?;
+    for value in &values {
+        named(
+            parameter,
+            &format!("an element of {parameter}"),
+            noun,
+            value,
+        )?;
+    }
+    Ok(values)
+}
+
+/// `what` is what it is called in messages.
+fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<&'a str> {
     let rule = || {
-        format!(
-            "A {parameter} has 1 to {LONGEST_NAME} characters, none of them a control character."
-        )
+        format!("A {noun} has 1 to {LONGEST_NAME} characters, none of them a control character.")
     };
     if value.is_empty() {
         return Err(Error::invalid(
-            format!("{parameter} must not be empty"),
+            parameter,
+            format!("{what} must not be empty"),
             rule(),
         ));
     }
     let length = value.chars().count();
     if length > LONGEST_NAME {
         return Err(Error::invalid(
-            format!("{parameter} is too long: {length} characters"),
+            parameter,
+            format!("{what} is too long: {length} characters"),
             rule(),
         ));
     }
     if value.chars().any(char::is_control) {
         return Err(Error::invalid(
-            format!("{parameter} {value:?} has a control character"),
+            parameter,
+            format!("{what} {value:?} has a control character"),
             rule(),
         ));
     }
@@ -86,6 +105,7 @@ pub fn name<'a>(parameter: &str, value: Option<&'a str>) -> Result<&'a str> {
 pub fn priority(value: i32) -> Result<i16> {
     value.try_into().map_err(|_| {
         Error::invalid(
+            "priority",
             format!("priority {value} is out of range"),
             "A priority is from -32768 to 32767; a lower one runs first.",
         )
@@ -98,6 +118,7 @@ pub fn max_attempts(value: i32) -> Result<i32> {
         Ok(value)
     } else {
         Err(Error::invalid(
+            "max_attempts",
             format!("max_attempts {value} is too low"),
             "max_attempts counts all tries, the first one too: it is at least 1.",
         ))
@@ -140,6 +161,7 @@ fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<
         return Ok(value);
     }
     Err(Error::invalid(
+        parameter,
         format!("{parameter} {:?} is out of range", time::show(value)),
         if is_in_range {
             PARTS_RULE.to_string()
@@ -156,6 +178,7 @@ pub fn finite(parameter: &str, value: i64) -> Result<i64> {
     } else {
         let sign = if value < 0 { "-" } else { "" };
         Err(Error::invalid(
+            parameter,
             format!("{parameter} {sign}infinity is out of range"),
             format!("{parameter} is a point in time, not an infinity."),
         ))
@@ -166,6 +189,7 @@ pub fn finite(parameter: &str, value: i64) -> Result<i64> {
 pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     match value.filter(|value| !value.is_null()) {
         Some(value) if !value.is_object() => Err(Error::invalid(
+            parameter,
             format!("{parameter} is not a JSON object"),
             format!("{parameter} is an object of any members."),
         )),
@@ -178,7 +202,7 @@ pub fn retry(value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     // A driver's JSON null is meant as left out, too.
     let value = value.filter(|value| !value.is_null());
     if let Some(value) = value {
-        retry::parse(&value.to_value()?, &time::read_interval)?;
+        retry::parse(&value.to_value("retry")?, &time::read_interval)?;
     }
     Ok(value)
 }
@@ -190,6 +214,7 @@ pub fn max_jobs(value: Option<i32>) -> Result<usize> {
         Ok(value as usize)
     } else {
         Err(Error::invalid(
+            "max_jobs",
             format!("max_jobs {value} is out of range"),
             "max_jobs is from 1 to 10000.",
         ))
@@ -203,7 +228,7 @@ pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
         .map(|element| {
             // SAFETY: the parameter is declared as text[].
             let element = element.and_then(|datum| unsafe { String::from_datum(datum, false) });
-            given(&format!("an element of {parameter}"), element)
+            element.ok_or_else(|| Error::null_element(parameter))
         })
         .collect()
 }
@@ -213,7 +238,7 @@ pub fn states(parameter: &str, value: Array) -> Result<Vec<State>> {
     array::labels(value)
         .into_iter()
         .map(|label| {
-            let label = given(&format!("an element of {parameter}"), label)?;
+            let label = label.ok_or_else(|| Error::null_element(parameter))?;
             Ok(State::from_str(&label).expect("the type has no other labels"))
         })
         .collect()
@@ -224,10 +249,9 @@ pub fn bigs(parameter: &str, value: Option<Array>) -> Result<Vec<i64>> {
     array::elements(given(parameter, value)?, pg_sys::INT8OID)
         .into_iter()
         .map(|element| {
-            given(
-                &format!("an element of {parameter}"),
-                element.map(|datum| datum.value() as i64),
-            )
+            element
+                .map(|datum| datum.value() as i64)
+                .ok_or_else(|| Error::null_element(parameter))
         })
         .collect()
 }

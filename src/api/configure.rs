@@ -104,8 +104,10 @@ fn configure_queue(
                     up_to("rate", rate, MOST_STARTS)?,
                     check::positive("rate_period", check::interval(period))?,
                 )),
-                _ => {
+                (rate, _) => {
+                    let given = rate.map_or("rate_period", |_| "rate");
                     return Err(Error::invalid(
+                        given,
                         "rate and rate_period belong together",
                         "rate is how many jobs may start within any time of rate_period's length.",
                     )
@@ -137,6 +139,7 @@ fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {
         return Ok(limit);
     }
     let error = Error::invalid(
+        parameter,
         format!("{parameter} {limit} is out of range"),
         format!("{parameter} is from 1 to {most}; null: no limit."),
     );

@@ -46,10 +46,7 @@ fn fetch_any(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
-        let queues = check::texts("queues", check::given("queues", queues)?)?;
-        for queue in &queues {
-            check::name("queue", Some(queue))?;
-        }
+        let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
         claim(&queues, max_jobs, worker, lease, kinds, fcinfo)
     };
     run().or_raise()
@@ -132,7 +129,7 @@ fn promote(queue: &str, now: i64, most: i64) -> usize {
         Err(error) => match subxact::describe(&error).0 {
             Code::ERRCODE_QUERY_CANCELED
             | Code::ERRCODE_T_R_SERIALIZATION_FAILURE
-            | Code::ERRCODE_T_R_DEADLOCK_DETECTED => error.rethrow(),
+            | Code::ERRCODE_T_R_DEADLOCK_DETECTED => subxact::rethrow(*error),
             _ => promote_singly(queue, now),
         },
     }

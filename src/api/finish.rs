@@ -204,6 +204,7 @@ fn all_held(ids: Option<Array>, tokens: Option<Array>) -> Result<Vec<(i64, i64)>
         Ok(ids.into_iter().zip(tokens).collect())
     } else {
         Err(Error::invalid(
+            "ids",
             format!("{} ids, but {} tokens", ids.len(), tokens.len()),
             "ids and tokens are arrays of one length: a token for each id.",
         ))

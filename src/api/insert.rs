@@ -75,6 +75,7 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         check::writable()?;
         let elements = check::given("jobs", jobs)?.elements().ok_or_else(|| {
             Error::invalid(
+                "jobs",
                 "jobs must be a JSON array",
                 "jobs is an array of objects, one a job.",
             )
@@ -235,6 +236,7 @@ impl Element {
     fn parse(element: Jsonb) -> Result<Element> {
         let members = element.members().ok_or_else(|| {
             Error::invalid(
+                "jobs",
                 "an element of jobs is not a JSON object",
                 "Each element is an object with the parameters of jobs.insert.",
             )
@@ -262,7 +264,7 @@ impl Element {
                 "meta" => options.meta = Some(value),
                 "timeout" => {
                     options.timeout = Some(interval::from_json(
-                        &value.to_value()?,
+                        &value.to_value(&name)?,
                         &name,
                         &time::read_interval,
                     )?);
@@ -285,6 +287,7 @@ impl Element {
 
 fn unknown_field(name: &str) -> Error {
     let error = Error::invalid(
+        "jobs",
         format!("unknown field {name:?}"),
         format!("The fields are {}.", Element::FIELDS.join(", ")),
     );
@@ -296,13 +299,14 @@ fn unknown_field(name: &str) -> Error {
 
 fn wrong_type(field: &str, rule: &str) -> Error {
     Error::invalid(
+        field,
         format!("{field} has the wrong type"),
         format!("{field} is {rule}."),
     )
 }
 
 fn string(field: &str, value: Jsonb) -> Result<String> {
-    match value.to_value()? {
+    match value.to_value(field)? {
         Value::String(text) => Ok(text),
         _ => Err(wrong_type(field, "a string")),
     }
@@ -319,7 +323,7 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
 }
 
 fn integer(field: &str, value: Jsonb) -> Result<i32> {
-    let number = match value.to_value()? {
+    let number = match value.to_value(field)? {
         Value::Number(number) => number,
         _ => return Err(wrong_type(field, "a whole number")),
     };
@@ -332,6 +336,7 @@ fn integer(field: &str, value: Jsonb) -> Result<i32> {
     });
     whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
         Error::invalid(
+            field,
             format!("{field} {} is out of range", shown(&number.to_string())),
             format!("{field} is a whole number of 32 bits."),
         )
@@ -339,16 +344,17 @@ fn integer(field: &str, value: Jsonb) -> Result<i32> {
 }
 
 fn boolean(field: &str, value: Jsonb) -> Result<bool> {
-    match value.to_value()? {
+    match value.to_value(field)? {
         Value::Bool(flag) => Ok(flag),
         _ => Err(wrong_type(field, "true or false")),
     }
 }
 
 fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
-    match value.to_value()? {
+    match value.to_value(field)? {
         Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
             Error::invalid(
+                field,
                 format!("{field} {text:?} is not a timestamp"),
                 format!("{field} is a finite time as Postgres reads it."),
             )

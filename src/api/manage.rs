@@ -208,6 +208,7 @@ fn filter<'a>(
     let by_text = [queue, kind, tag];
     if by_text.iter().all(Option::is_none) && states.is_none() && older_than.is_none() {
         return Err(Error::invalid(
+            "queue",
             "no filter at all",
             "One of queue, kind, states, tag and older_than says which jobs are meant.",
         )

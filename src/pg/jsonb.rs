@@ -134,11 +134,17 @@ impl Jsonb {
         }
     }
 
-    /// The whole value, for small documents such as options.
-    pub fn to_value(self) -> Result<Value> {
+    /// The whole value of this parameter, for small documents such as options.
+    pub fn to_value(self, parameter: &str) -> Result<Value> {
         let mut events = self.events();
         let first = Owned::from(events.next());
-        tree(first, &mut events, DEEPEST)
+        tree(first, &mut events, DEEPEST).ok_or_else(|| {
+            Error::invalid(
+                parameter,
+                "the JSON is nested too deeply",
+                format!("Options are at most {DEEPEST} levels deep."),
+            )
+        })
     }
 
     /// The elements of an array, `None` if the value is not an array.
@@ -279,14 +285,7 @@ fn text<'a>(value: &pg_sys::JsonbValue) -> Cow<'a, str> {
         let string = value.val.string;
         std::slice::from_raw_parts(string.val.cast(), string.len as usize)
     };
-    // Postgres checks what comes in, but not what a function in C makes.
-    Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_else(|_| {
-        Error::invalid(
-            "a string in the JSON is not valid UTF-8",
-            "Strings must be valid UTF-8.",
-        )
-        .raise()
-    }))
+    Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_else(|_| Error::not_utf8().raise()))
 }
 
 /// An event without its borrow, to build a tree from.
@@ -316,20 +315,18 @@ impl From<Event<'_>> for Owned {
     }
 }
 
-fn tree(first: Owned, events: &mut JsonbEvents, depth: u32) -> Result<Value> {
+/// Nothing if it is deeper than that.
+fn tree(first: Owned, events: &mut JsonbEvents, depth: u32) -> Option<Value> {
     if depth == 0 {
-        return Err(Error::invalid(
-            "the JSON is nested too deeply",
-            format!("Options are at most {DEEPEST} levels deep."),
-        ));
+        return None;
     }
     match first {
-        Owned::Leaf(value) => Ok(value),
+        Owned::Leaf(value) => Some(value),
         Owned::Array => {
             let mut list = Vec::new();
             loop {
                 match Owned::from(events.next()) {
-                    Owned::End => return Ok(Value::Array(list)),
+                    Owned::End => return Some(Value::Array(list)),
                     item => list.push(tree(item, events, depth - 1)?),
                 }
             }
@@ -340,9 +337,9 @@ fn tree(first: Owned, events: &mut JsonbEvents, depth: u32) -> Result<Value> {
                 let item = Owned::from(events.next());
                 map.insert(name, tree(item, events, depth - 1)?);
             }
-            Ok(Value::Object(map))
+            Some(Value::Object(map))
         }
-        Owned::Name(_) | Owned::End => Ok(Value::Null),
+        Owned::Name(_) | Owned::End => Some(Value::Null),
     }
 }
 
@@ -441,7 +438,8 @@ mod tests {
 
     #[pg_test]
     fn the_walk_in_place_sees_what_parsing_sees() {
-        let paths = Paths::parse(&["a".into(), "b.c".into(), "d.a.b".into()]).expect("paths");
+        let paths =
+            Paths::parse(&["a".into(), "b.c".into(), "d.a.b".into()], "by_args").expect("paths");
         TestRunner::new(Config::with_cases(500))
             .run(&any_json(), |value| {
                 let in_place = Jsonb::from_text(&value.to_string());
@@ -453,7 +451,7 @@ mod tests {
                     canonical(&mut in_place.events(), Some(&paths)),
                     canonical(&mut Listed::of(&value), Some(&paths))
                 );
-                let tree = in_place.to_value().expect("not too deep");
+                let tree = in_place.to_value("args").expect("not too deep");
                 prop_assert_eq!(
                     canonical(&mut Listed::of(&tree), None),
                     canonical(&mut Listed::of(&value), None)

@@ -1,5 +1,5 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time zones, subtransactions,
-//! procedures, roles, search_path, SQLSTATEs of others, uncommitted rows, rows of our own tables, a call that is alone in
+//! procedures, roles, search_path, what pgrx leaves out of errors, uncommitted rows, rows of our own tables, a call that is alone in
 //! FROM; what differs between majors. All that is unsafe about it stays in here and in [`crate::store::spi`].
 
 pub mod answer;
@@ -11,10 +11,10 @@ pub mod name;
 pub mod nearby;
 pub mod path;
 pub mod procedure;
+pub mod report;
 pub mod role;
 pub mod row;
 pub mod scan;
-pub mod sqlstate;
 pub mod subxact;
 pub mod table;
 pub mod time;

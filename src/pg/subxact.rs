@@ -6,6 +6,8 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 
+use super::report;
+
 /// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error returned.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     attempt_and_keep(work, |_| true)
@@ -45,7 +47,7 @@ pub fn attempt_unless_cancelled<T>(
     work: impl FnOnce() -> T,
 ) -> Result<T, (PgSqlErrorCode, String)> {
     attempt(work).map_err(|error| match describe(&error) {
-        (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => error.rethrow(),
+        (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => rethrow(*error),
         described => described,
     })
 }
@@ -72,6 +74,12 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
         .catch_rust_panic(|error| Err(Box::new(error)))
         .finally(|| unsafe { pg_sys::error_context_stack = callbacks })
         .execute()
+}
+
+/// Raises a caught error again, as it was.
+pub fn rethrow(error: CaughtError) -> ! {
+    report::again();
+    error.rethrow()
 }
 
 /// The SQLSTATE and message of a caught error.

@@ -365,7 +365,7 @@ fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(&Listed) -> 
     }
     let rows = claims[..new].iter().map(|claim| new_row(table, claim));
     let all = subxact::attempt_and_keep(|| table.insert_if_new(rows), |all| *all)
-        .unwrap_or_else(|error| error.rethrow());
+        .unwrap_or_else(|error| subxact::rethrow(*error));
     if all { new } else { 0 }
 }
 
@@ -690,7 +690,7 @@ mod tests {
         let insert = |claims: &[Listed]| {
             let rows = claims.iter().map(|claim| new_row(&table, claim));
             subxact::attempt_and_keep(|| table.insert_if_new(rows), |all| *all)
-                .unwrap_or_else(|error| error.rethrow())
+                .unwrap_or_else(|error| subxact::rethrow(*error))
         };
         let all = claims(1, 300);
         // Behind the rows that are written at once, and among them.

@@ -240,7 +240,7 @@ pub fn lock_running(ids: &BTreeSet<i64>) {
 
 /// A stored policy was valid when it was stored.
 fn read_retry(stored: Datum) -> Retry {
-    let value = Jsonb::from_datum(stored).to_value().ok();
+    let value = Jsonb::from_datum(stored).to_value("retry").ok();
     value
         .and_then(|value| retry::parse(&value, &time::read_interval).ok())
         .unwrap_or_default()

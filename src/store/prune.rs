@@ -114,7 +114,7 @@ pub fn erase_past_retention(
         || erase_as_seen(queues, state, since, horizon, limit, but),
         Option::is_some,
     );
-    erased.unwrap_or_else(|error| error.rethrow())
+    erased.unwrap_or_else(|error| subxact::rethrow(*error))
 }
 
 /// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.

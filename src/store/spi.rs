@@ -18,7 +18,7 @@ use crate::fault;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::path;
-use crate::pg::sqlstate;
+use crate::pg::report;
 use crate::pg::time;
 
 /// A parameter; `None` is null.
@@ -121,7 +121,7 @@ impl Plan {
             pg_sys::SPI_finish();
             answer
         };
-        sqlstate::kept(|| path::pinned(run))
+        report::kept(|| path::pinned(run))
     }
 
     /// Runs the statement for its effect; how many rows it touched or returned.

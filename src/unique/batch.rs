@@ -612,7 +612,7 @@ fn rejects(policy: &Policy) -> bool {
 /// Whether somebody else is at work on a key.
 fn is_contended(key: Key) -> bool {
     subxact::attempt_and_keep(|| claims::is_contended(key), |_| false)
-        .unwrap_or_else(|error| error.rethrow())
+        .unwrap_or_else(|error| subxact::rethrow(*error))
 }
 
 /// Up to so many keys that take a statement are looked at one by one right away, instead of being tried all by one.
@@ -625,6 +625,6 @@ fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
     match subxact::attempt(work) {
         Ok(done) => Some(done),
         Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
-        Err(error) => error.rethrow(),
+        Err(error) => subxact::rethrow(*error),
     }
 }

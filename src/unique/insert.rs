@@ -127,7 +127,7 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
     };
     let inserted =
         |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
-    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| error.rethrow())
+    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| subxact::rethrow(*error))
 }
 
 /// Inserts jobs in one go, as if one by one in their order.

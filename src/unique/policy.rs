@@ -33,7 +33,7 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     if let Some(policy) = cached {
         return Ok(policy);
     }
-    let policy = policy::parse(&options.to_value()?, &time::read_interval)?;
+    let policy = policy::parse(&options.to_value("unique_opts")?, &time::read_interval)?;
     let policy = policy.map(Rc::new);
     LAST.set(Some(Parsed {
         options: options.bytes().to_vec(),

@@ -29,7 +29,7 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
     let mut lacking: Vec<Vec<String>> = wanted
         .to_list()
         .iter()
-        .map(|path| paths::split(path).expect("it was read before"))
+        .map(|path| paths::split(path, what).expect("it was read before"))
         .filter(|names| !found.has(wanted, names))
         .collect();
     // As they were given.
@@ -62,7 +62,7 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
             )
         }
     };
-    let invalid = Invalid::new(message, detail);
+    let invalid = Invalid::new(what, message, detail);
     let hint = lacking
         .iter()
         .find_map(|names| found.hint(what, wanted, names));

@@ -1,14 +1,14 @@
 //! Numbers in canonical JSON: one text for one decimal value, however it was spelled.
 
-use crate::Invalid;
+use super::Flaw;
 
 /// Postgres' `numeric` has at most this many digits before the decimal point.
-const MOST_BEFORE_POINT: i64 = 131_072;
+pub(super) const MOST_BEFORE_POINT: i64 = 131_072;
 /// Postgres' `numeric` has at most this many digits after the decimal point.
-const MOST_AFTER_POINT: i64 = 16_383;
+pub(super) const MOST_AFTER_POINT: i64 = 16_383;
 /// No `jsonb` holds more bytes. Canonical text becomes longer where short spellings of long numbers
 /// are written out (`1e131071`), and must not become so long that memory runs out.
-const LONGEST_TEXT: usize = 256 << 20;
+pub(super) const LONGEST_TEXT: usize = 256 << 20;
 /// Integers of so many digits are below 2^53: each is a double, and ES6 writes it as it is.
 const EXACT_DIGITS: usize = 15;
 
@@ -17,18 +17,18 @@ const EXACT_DIGITS: usize = 15;
 /// numbers that differ never become the same.
 ///
 /// `text` is a JSON number or what Postgres prints for a `numeric`.
-pub(super) fn push(out: &mut String, text: &str) -> Result<(), Invalid> {
+pub(super) fn push(out: &mut String, text: &str) -> Result<(), Flaw> {
     if is_short_integer(text) {
         out.push_str(text);
         return Ok(());
     }
-    let number = Decimal::parse(text).ok_or_else(malformed)?;
+    let number = Decimal::parse(text).ok_or(Flaw::Malformed)?;
     if number.point > MOST_BEFORE_POINT || number.digits_after_point() > MOST_AFTER_POINT {
-        return Err(out_of_range());
+        return Err(Flaw::OutOfRange);
     }
     // What is too large for a double parses as infinity, which has no ES6 text that could be the
     // same number.
-    let double: f64 = text.parse().map_err(|_| malformed())?;
+    let double: f64 = text.parse().map_err(|_| Flaw::Malformed)?;
     if double.is_finite() {
         let mut buffer = ryu_js::Buffer::new();
         let es6 = buffer.format_finite(double);
@@ -38,7 +38,7 @@ pub(super) fn push(out: &mut String, text: &str) -> Result<(), Invalid> {
         }
     }
     if out.len() > LONGEST_TEXT {
-        return Err(too_long());
+        return Err(Flaw::TooLong);
     }
     number.push_plain(out);
     Ok(())
@@ -156,30 +156,6 @@ fn parse_exponent(text: &str) -> Option<i64> {
     Some(sign * size)
 }
 
-/// The number is an argument's value, so it is not repeated.
-fn out_of_range() -> Invalid {
-    Invalid::new(
-        "number out of range",
-        format!(
-            "A number in JSON has at most {MOST_BEFORE_POINT} digits before and {MOST_AFTER_POINT} after the decimal point."
-        ),
-    )
-}
-
-fn too_long() -> Invalid {
-    Invalid::new(
-        "canonical JSON is too long",
-        format!("With its numbers written out, it has at most {LONGEST_TEXT} bytes."),
-    )
-}
-
-fn malformed() -> Invalid {
-    Invalid::new(
-        "malformed number",
-        "A number in JSON has decimal digits, with an optional sign, fraction and exponent.",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,7 +259,7 @@ mod tests {
         ] {
             assert_eq!(
                 push(&mut String::new(), text),
-                Err(out_of_range()),
+                Err(Flaw::OutOfRange),
                 "{text}"
             );
         }
@@ -294,7 +270,7 @@ mod tests {
     #[test]
     fn numbers_are_not_written_out_without_end() {
         let mut out = "0".repeat(LONGEST_TEXT + 1);
-        assert_eq!(push(&mut out, "1e400"), Err(too_long()));
+        assert_eq!(push(&mut out, "1e400"), Err(Flaw::TooLong));
         // What is not longer than it was is not what the limit is for.
         assert_eq!(push(&mut out, "1e21"), Ok(()));
     }
@@ -305,7 +281,11 @@ mod tests {
             "", "-", "+1", ".", "NaN", "Infinity", "-inf", "1e", "1e+", "1e1.5", "1.2.3", "0x10",
             " 1", "1_0", "--1", "١",
         ] {
-            assert_eq!(push(&mut String::new(), text), Err(malformed()), "{text}");
+            assert_eq!(
+                push(&mut String::new(), text),
+                Err(Flaw::Malformed),
+                "{text}"
+            );
         }
     }
 }

@@ -66,6 +66,7 @@ pub(super) fn parse(
     match given.first_of(&MODIFIERS).or(given.first_of(&COMMON)) {
         None => Ok(None),
         Some(modifier) => Err(Invalid::new(
+            modifier,
             format!("{modifier} without anything that makes the job unique"),
             format!("It needs one of {} beside it.", IDENTITY.join(", ")),
         )
@@ -92,7 +93,7 @@ fn paths(given: &Given, field: &str, rule: &str) -> Result<Part, Invalid> {
     given.not_empty(&[field])?;
     match given.strings(field, rule)? {
         None => Ok(Part::None),
-        Some(list) => Ok(Part::Paths(Paths::parse(&list)?)),
+        Some(list) => Ok(Part::Paths(Paths::parse(&list, field)?)),
     }
 }
 
@@ -104,11 +105,13 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
     let Some(micros) = length.fixed_micros() else {
         if length.months == 0 {
             return Err(Invalid::new(
+                "by_period",
                 format!("by_period {value} is out of range"),
                 "A period is at most 106751991 days.",
             ));
         }
         return Err(Invalid::new(
+            "by_period",
             format!("by_period {value} has no fixed length"),
             "A period has a fixed length of at least one second; months and years differ in length.",
         )
@@ -116,6 +119,7 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
     };
     if micros < SHORTEST_PERIOD_MICROS {
         return Err(Invalid::new(
+            "by_period",
             format!("by_period {value} is too short"),
             "A period is at least one second.",
         ));
@@ -141,7 +145,7 @@ fn key(given: &Given) -> Result<Option<String>, Invalid> {
     let key = match given.get("key") {
         None => return Ok(None),
         Some(Value::String(key)) if key.is_empty() => {
-            return Err(Invalid::new("key is empty", RULE));
+            return Err(Invalid::new("key", "key is empty", RULE));
         }
         Some(Value::String(key)) => key,
         Some(other) => return Err(wrong_type("key", other, RULE)),

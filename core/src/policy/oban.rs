@@ -146,9 +146,10 @@ fn keys(given: &Given, fields: &[Dimension]) -> Result<Option<Paths>, Invalid> {
         return Ok(None);
     }
     if fields.contains(&Dimension::Args) || fields.contains(&Dimension::Meta) {
-        return Paths::of_members(&keys).map(Some);
+        return Paths::of_members(&keys, "oban.keys").map(Some);
     }
     Err(Invalid::new(
+        "oban.keys",
         "oban.keys without args or meta in oban.fields",
         "oban.keys picks members of the args and meta that jobs are compared by.",
     )
@@ -189,6 +190,7 @@ fn period(given: &Given) -> Result<Option<Interval>, Invalid> {
         Some(_) => Err(not_positive("oban.period", value)
             .hint("Write \"infinity\" if there is to be none; left out, it is a minute.")),
         None => Err(Invalid::new(
+            "oban.period",
             format!("oban.period {value} is not a period"),
             "oban.period is a number of seconds, \"infinity\", or a list of a number and a unit from seconds to months.",
         )

@@ -105,6 +105,7 @@ fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
     match members(given, "meta_keys", "meta", Dimension::Meta, dimensions)? {
         Some(members) => Ok(Part::Optional(members)),
         None if dimensions.contains(&Dimension::Meta) => Err(Invalid::new(
+            "ojs.keys",
             "ojs.keys has meta, without ojs.meta_keys",
             "Which members of meta make the job unique is listed in ojs.meta_keys.",
         )
@@ -121,14 +122,16 @@ fn members(
     dimension: Dimension,
     dimensions: &[Dimension],
 ) -> Result<Option<Paths>, Invalid> {
-    let rule = format!("ojs.{field} is a list of top-level members of {word}.");
+    let path = given.path(field);
+    let rule = format!("{path} is a list of top-level members of {word}.");
     let names = given.strings(field, &rule)?.unwrap_or_default();
     if names.is_empty() {
         Ok(None)
     } else if dimensions.contains(&dimension) {
-        Paths::of_members(&names).map(Some)
+        Paths::of_members(&names, &path).map(Some)
     } else {
         Err(Invalid::new(
+            &path,
             format!("ojs.{field} without {word} in ojs.keys"),
             format!("ojs.{field} picks members of {word}, where {word} make the job unique."),
         )
@@ -144,6 +147,7 @@ fn period(given: &Given, read: ReadInterval) -> Result<Option<Interval>, Invalid
         Some(Value::String(text)) if is_iso_8601(text) => given.duration("period", read),
         None => Ok(None),
         Some(other) => Err(Invalid::new(
+            "ojs.period",
             format!("ojs.period {other} is not an ISO 8601 duration"),
             "ojs.period is an ISO 8601 duration.",
         )

@@ -169,10 +169,9 @@ pub(super) fn parse(given: &Given) -> Result<Option<OnConflict>, Invalid> {
     const UPDATE: &str =
         "It may also be an object such as {\"update\": {\"scheduled\": [\"args\"]}}.";
     let Some(Value::Object(object)) = given.get("on_conflict") else {
-        return given.word("on_conflict", &WORDS).map_err(|invalid| {
-            let detail = format!("{} {UPDATE}", invalid.detail);
-            Invalid { detail, ..invalid }
-        });
+        return given
+            .word("on_conflict", &WORDS)
+            .map_err(|invalid| invalid.also(UPDATE));
     };
     match Given::new("on_conflict", "field", object, &["update"])?.get("update") {
         Some(Value::Object(by_state)) => {
@@ -207,6 +206,7 @@ pub(super) fn updates(
     }
     if updates == Updates::in_every_state(Fields::default()) {
         return Err(Invalid::new(
+            given.name(),
             "the update on conflict has no state",
             "It has at least one state with a list of fields.",
         ));

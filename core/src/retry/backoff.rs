@@ -107,6 +107,7 @@ pub(super) fn parse(object: &Map<String, Value>, read: ReadInterval) -> Result<B
     let max = length(&given, "max", DEFAULT_MAX, read)?;
     if max < initial {
         return Err(Invalid::new(
+            "retry.initial",
             format!(
                 "retry.initial {} is longer than retry.max {}",
                 Interval::of_micros(initial),
@@ -149,15 +150,19 @@ fn length(
     );
     match interval::from_json(value, &path, read)?.fixed_micros() {
         None => Err(
-            Invalid::new(format!("{path} {value} has no fixed length"), rule)
+            Invalid::new(&path, format!("{path} {value} has no fixed length"), rule)
                 .hint("Write it in days, such as \"30 days\"."),
         ),
-        Some(micros) if micros <= 0 => {
-            Err(Invalid::new(format!("{path} {value} is too short"), rule))
-        }
-        Some(micros) if micros > LONGEST_MICROS => {
-            Err(Invalid::new(format!("{path} {value} is too long"), rule))
-        }
+        Some(micros) if micros <= 0 => Err(Invalid::new(
+            &path,
+            format!("{path} {value} is too short"),
+            rule,
+        )),
+        Some(micros) if micros > LONGEST_MICROS => Err(Invalid::new(
+            &path,
+            format!("{path} {value} is too long"),
+            rule,
+        )),
         Some(micros) => Ok(micros),
     }
 }

@@ -22,6 +22,7 @@ impl ErrorTypes {
             let name = entry.strip_suffix(WILDCARD).unwrap_or(entry);
             if entry.is_empty() {
                 return Err(Invalid::new(
+                    path,
                     format!("{path} has an empty string in its list"),
                     rule(),
                 ));
@@ -30,6 +31,7 @@ impl ErrorTypes {
             // stand for something.
             if name.is_empty() || name.contains('*') {
                 let invalid = Invalid::new(
+                    path,
                     format!("{path} has \"{entry}\" in its list, which matches no error type"),
                     rule(),
                 );

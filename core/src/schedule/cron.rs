@@ -40,6 +40,7 @@ impl Cron {
             .parse(&numbers.join(" "))
             .map_err(|error| {
                 Invalid::new(
+                    "cron",
                     format!("cron \"{}\" is not a schedule", shown(text)),
                     error.to_string(),
                 )
@@ -52,6 +53,7 @@ impl Cron {
         });
         if both_days && !some_month_has_one {
             return Err(Invalid::new(
+                "cron",
                 format!("cron \"{}\" never comes", shown(text)),
                 "At least one of its months has at least one of its days.",
             ));

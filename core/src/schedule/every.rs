@@ -23,7 +23,7 @@ impl Every {
             )
         };
         let refused = |what: &str, hint: &str| {
-            Err(Invalid::new(format!("cron \"{}\" {what}", shown(text)), rule()).hint(hint))
+            Err(Invalid::new("cron", format!("cron \"{}\" {what}", shown(text)), rule()).hint(hint))
         };
         let Some(interval) = read(duration) else {
             return refused(
@@ -40,6 +40,7 @@ impl Every {
                 refused("is too often", "Write at least \"every 1 second\".")
             }
             Some(duration) if duration > LONGEST_MICROS => Err(Invalid::new(
+                "cron",
                 format!("cron \"{}\" is too seldom", shown(text)),
                 rule(),
             )),

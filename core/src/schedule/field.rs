@@ -75,6 +75,7 @@ impl Field {
             _ => String::new(),
         };
         Invalid::new(
+            "cron",
             format!(
                 "cron \"{}\" has the {name} \"{}\"",
                 shown(whole),

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::vec;
 
-use jobs_core::Invalid;
-use jobs_core::canonical::{self, Event, Events, Writer};
+use jobs_core::canonical::{self, Event, Events, Flaw, Writer};
 use jobs_core::paths::Paths;
 use serde_json::Value;
 
@@ -69,7 +68,7 @@ fn list(value: &Value, events: &mut Vec<Event<'static>>) {
 }
 
 /// The canonical text of a value, or of those paths in it.
-pub fn canonical(mut events: Listed, paths: Option<&Paths>) -> Result<String, Invalid> {
+pub fn canonical(mut events: Listed, paths: Option<&Paths>) -> Result<String, Flaw> {
     let mut out = Writer::new();
     canonical::write(&mut events, paths, &mut out)?;
     Ok(out.finish())

@@ -1,0 +1,177 @@
+//! What pgrx leaves out of an error. It takes each apart that comes through it and raises it anew, without the names of a
+//! column, constraint and so on, and with the SQLSTATE of an internal error if it does not know the error's own: one that
+//! somebody's trigger has made up. An error of ours it cannot give the name of a column at all. Here they get what they lack.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData};
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+// Not by pgrx' bindings, which prepare for errors: these are called while a report is being made, and an error in them is
+// Postgres' to deal with.
+unsafe extern "C-unwind" {
+    fn geterrcode() -> c_int;
+    fn errcode(sqlstate: c_int) -> c_int;
+    fn err_generic_string(field: c_int, value: *const c_char) -> c_int;
+    fn CopyErrorData() -> *mut ErrorData;
+    fn FreeErrorData(data: *mut ErrorData);
+}
+
+const INTERNAL: c_int = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR as c_int;
+const OUT_OF_MEMORY: c_int = PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int;
+
+thread_local! {
+    /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory and form, since an error
+    /// while it is looked at would jump over what has to be dropped.
+    static LATEST: Cell<*mut ErrorData> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// What Postgres calls with each report, before anybody gets it.
+struct Callback(UnsafeCell<ErrorContextCallback>);
+// SAFETY: a session has one thread.
+unsafe impl Sync for Callback {}
+
+static CALLBACK: Callback = Callback(UnsafeCell::new(ErrorContextCallback {
+    previous: std::ptr::null_mut(),
+    callback: Some(look),
+    arg: std::ptr::null_mut(),
+}));
+
+/// Runs `work`, a statement. If it fails, Postgres goes on to call back until somebody catches the error, since it is raised anew on
+/// the way: so what catches one must end that ([`crate::pg::subxact::catch`]).
+pub fn kept<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: who is on the stack is so for as long as those who called us.
+    unsafe {
+        let before = pg_sys::error_context_stack;
+        if call_back() {
+            forget();
+        }
+        let done = work();
+        pg_sys::error_context_stack = before;
+        done
+    }
+}
+
+/// The error that is raised next is about this parameter, which goes into its column name.
+pub fn name_column(sqlstate: PgSqlErrorCode, message: &str, column: &str) {
+    // SAFETY: what is made here is what Postgres makes of a report, in memory that lasts.
+    unsafe {
+        forget();
+        let kept = pg_sys::TopMemoryContext;
+        let text = |text: &str| {
+            let text = CString::new(text.split('\0').next().unwrap_or_default());
+            pg_sys::MemoryContextStrdup(kept, text.unwrap_or_default().as_ptr())
+        };
+        let data = pg_sys::MemoryContextAllocZero(kept, size_of::<ErrorData>());
+        let data: *mut ErrorData = data.cast();
+        (*data).sqlerrcode = sqlstate as c_int;
+        (*data).message = text(message);
+        (*data).column_name = text(column);
+        LATEST.set(data);
+    }
+    again();
+}
+
+/// An error that was caught is going to be raised again.
+pub fn again() {
+    // SAFETY: whoever catches what is raised takes us off the stack.
+    unsafe { call_back() };
+}
+
+/// Has Postgres call back; false: it does already, since a trigger of a statement of ours has called us.
+unsafe fn call_back() -> bool {
+    // SAFETY: what is linked is static, and what it leads to belongs to those who called us.
+    unsafe {
+        let before = pg_sys::error_context_stack;
+        let mut linked = before;
+        while !linked.is_null() {
+            if linked == CALLBACK.0.get() {
+                return false;
+            }
+            linked = (*linked).previous;
+        }
+        (*CALLBACK.0.get()).previous = before;
+        pg_sys::error_context_stack = CALLBACK.0.get();
+        true
+    }
+}
+
+unsafe fn forget() {
+    let latest = LATEST.replace(std::ptr::null_mut());
+    if !latest.is_null() {
+        // SAFETY: it is nobody else's.
+        unsafe { FreeErrorData(latest) };
+    }
+}
+
+/// Remembers the report under way if pgrx would leave something out of it, or gives it back what it lacks. There is nothing
+/// here to be dropped.
+unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
+    // SAFETY: asks about the report that Postgres is making, and sets fields of it that are not set.
+    unsafe {
+        if geterrcode() == OUT_OF_MEMORY {
+            return;
+        }
+        let before = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = pg_sys::TopMemoryContext;
+        let report = CopyErrorData();
+        pg_sys::CurrentMemoryContext = before;
+
+        let latest = LATEST.get();
+        let is_error = (*report).elevel >= PgLogLevel::ERROR as c_int;
+        if is_error && !latest.is_null() && is_raised_anew(report, latest) {
+            errcode((*latest).sqlerrcode);
+            for (field, name) in names(latest) {
+                if !name.is_null() {
+                    err_generic_string(field, name);
+                }
+            }
+        } else if is_error && has_what_is_left_out(report) {
+            forget();
+            LATEST.set(report);
+            return;
+        }
+        FreeErrorData(report);
+    }
+}
+
+/// Whether this is what pgrx has made of an error.
+unsafe fn is_raised_anew(report: *const ErrorData, of: *const ErrorData) -> bool {
+    // SAFETY: texts of reports are null or end with a zero.
+    unsafe {
+        let same_code = (*report).sqlerrcode == (*of).sqlerrcode
+            || (*report).sqlerrcode == INTERNAL && !is_known((*of).sqlerrcode);
+        let messages = [(*report).message, (*of).message];
+        same_code
+            && names(report).iter().all(|(_, name)| name.is_null())
+            && messages.iter().all(|message| !message.is_null())
+            && CStr::from_ptr(messages[0]) == CStr::from_ptr(messages[1])
+    }
+}
+
+unsafe fn has_what_is_left_out(report: *const ErrorData) -> bool {
+    // SAFETY: reads fields.
+    unsafe {
+        !is_known((*report).sqlerrcode) || names(report).iter().any(|(_, name)| !name.is_null())
+    }
+}
+
+fn is_known(sqlstate: c_int) -> bool {
+    PgSqlErrorCode::from(sqlstate) as c_int == sqlstate
+}
+
+/// The names that a report can have, each with Postgres' letter for it.
+unsafe fn names(report: *const ErrorData) -> [(c_int, *const c_char); 5] {
+    // SAFETY: reads fields.
+    unsafe {
+        [
+            (pg_sys::PG_DIAG_SCHEMA_NAME, (*report).schema_name),
+            (pg_sys::PG_DIAG_TABLE_NAME, (*report).table_name),
+            (pg_sys::PG_DIAG_COLUMN_NAME, (*report).column_name),
+            (pg_sys::PG_DIAG_DATATYPE_NAME, (*report).datatype_name),
+            (pg_sys::PG_DIAG_CONSTRAINT_NAME, (*report).constraint_name),
+        ]
+    }
+    .map(|(letter, name)| (letter as c_int, name.cast_const()))
+}
