@@ -134,7 +134,8 @@ CREATE TABLE jobs.answer (
 );
 CREATE INDEX answer_by_age ON jobs.answer (at);
 COMMENT ON TABLE jobs.answer IS
-  'What finishing calls answered that left no other trace (snooze, release, a final job taken back), so that a repeated call gets the same answer. Kept for an hour.';
+  'What became of jobs by finishing calls that left no other trace (snooze, release, the completion of a job that was retried), so that a repeated call gets the same answer. Kept for an hour.';
+COMMENT ON COLUMN jobs.answer.scheduled_at IS 'Until when a snooze put the job off, also where it was cancelled instead; null: another call.';
 
 -- Room on the page keeps the update of a taken key in place (HOT).
 CREATE TABLE jobs.unique_claim (

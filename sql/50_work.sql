@@ -44,7 +44,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'complete_wrapper';
 COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
 $$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.complete_many(
   ids bigint[], tokens bigint[])
@@ -52,7 +52,7 @@ RETURNS TABLE (id bigint, state jobs.state, done boolean)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'complete_many_wrapper';
 COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[]) IS
-$$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job (now or by an earlier call); state: the job's state now, null where there is no such job.
+$$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete or complete_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
 Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.fail(
@@ -63,7 +63,7 @@ AS 'MODULE_PATHNAME', 'fail_wrapper';
 COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
 $$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (see jobs.insert); available at once if that is 0.
 At max_attempts, with retryable => false, or when the policy's non_retryable has the type of the error (details: {"type": ..}): discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval,
@@ -72,7 +72,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'snooze_wrapper';
 COMMENT ON FUNCTION jobs.snooze(bigint, bigint, interval) IS
 $$Gives a running job back until delay from now: scheduled, the attempt does not count, no error is recorded. After a cancel request: cancelled.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative delay.$$;
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative delay.$$;
 
 CREATE FUNCTION jobs.release(
   id bigint, token bigint)
@@ -81,7 +81,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'release_wrapper';
 COMMENT ON FUNCTION jobs.release(bigint, bigint) IS
 $$Gives a running job back at once (the worker shuts down): available, the attempt does not count, no error is recorded. After a cancel request: cancelled.
-Called again with the same token it answers as the first time. Errors: 55000 with DETAIL lease_lost when the token is no longer the job's current one, 55000 when the job's state forbids it, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.heartbeat(
   id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL,
@@ -90,7 +90,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
-Errors: 55000 with DETAIL lease_lost when the token is no longer current, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel(
   id bigint, reason text DEFAULT NULL, force boolean DEFAULT false)

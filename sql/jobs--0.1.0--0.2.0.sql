@@ -71,6 +71,10 @@ COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to th
 COMMENT ON TABLE jobs.unique_orphan IS
   'Keys that lost a job while their claims were let alone, or have no job left but a hold: maintenance looks from due_at on whether the claims can go.';
 
+COMMENT ON TABLE jobs.answer IS
+  'What became of jobs by finishing calls that left no other trace (snooze, release, the completion of a job that was retried), so that a repeated call gets the same answer. Kept for an hour.';
+COMMENT ON COLUMN jobs.answer.scheduled_at IS 'Until when a snooze put the job off, also where it was cancelled instead; null: another call.';
+
 -- Postgres reads them anew from their text with each statement, and only the extension writes.
 ALTER TABLE jobs.job DROP CONSTRAINT job_hold_until;
 ALTER TABLE jobs.scheduled DROP CONSTRAINT scheduled_state;
@@ -334,6 +338,31 @@ $$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are as
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
+COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
+$$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[]) IS
+$$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete or complete_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
+Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
+$$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (see jobs.insert); available at once if that is 0.
+At max_attempts, with retryable => false, or when the policy's non_retryable has the type of the error (details: {"type": ..}): discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
+
+COMMENT ON FUNCTION jobs.snooze(bigint, bigint, interval) IS
+$$Gives a running job back until delay from now: scheduled, the attempt does not count, no error is recorded. After a cancel request: cancelled.
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative delay.$$;
+
+COMMENT ON FUNCTION jobs.release(bigint, bigint) IS
+$$Gives a running job back at once (the worker shuts down): available, the attempt does not count, no error is recorded. After a cancel request: cancelled.
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
+$$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
+Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
 $$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;

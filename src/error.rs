@@ -112,16 +112,50 @@ impl Error {
         )
     }
 
-    /// 55000 `lease_lost`: the caller's token is no longer the job's current one.
-    pub fn lease_lost(id: i64, state: State, operation: &str) -> Error {
+    /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: who has the job, and since when.
+    pub fn lease_lost(
+        id: i64,
+        operation: &str,
+        state: State,
+        holder: Option<(String, String)>,
+    ) -> Error {
+        let whose = match holder {
+            Some((worker, since)) => {
+                let worker = jobs_core::error::shown(&worker);
+                format!("the current attempt, which worker \"{worker}\" has held since {since}")
+            }
+            None => format!("a current attempt; the job is {}", state.as_str()),
+        };
         Error {
             detail: Some("lease_lost".into()),
             hint: Some(
                 "The lease ran out, or the job was cancelled or given back: stop working on it."
                     .into(),
             ),
-            ..Error::wrong_state(id, state, operation)
+            ..Error::not_finished(id, operation, format!("the token is not that of {whose}"))
         }
+    }
+
+    /// 55000 `already_finished`: another finishing call has used the caller's token. `call`: which; `None`: one that gave the
+    /// job back.
+    pub fn already_finished(id: i64, operation: &str, call: Option<&str>, became: State) -> Error {
+        let call = call.unwrap_or("snooze or release");
+        let became = became.as_str();
+        Error {
+            detail: Some("already_finished".into()),
+            hint: Some(
+                "A token is good for one finishing call: drop this result, the job may be somebody else's by now."
+                    .into(),
+            ),
+            ..Error::not_finished(id, operation, format!("{call} was called with this token, and the job became {became}"))
+        }
+    }
+
+    fn not_finished(id: i64, operation: &str, why: String) -> Error {
+        Error::new(
+            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("cannot {operation} job {id}: {why}"),
+        )
     }
 
     /// 55000 `deadline_exceeded`: a heartbeat after the attempt's time is over.

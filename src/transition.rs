@@ -107,6 +107,8 @@ pub fn given_back(
     if luggage.cancel_requested_at.is_some() {
         luggage.token = Some(token);
         place::put_finished(id, State::Cancelled, now, &luggage);
+        // Its time tells a snooze from a release.
+        place::note_answer(id, token, now, State::Cancelled, due_at);
         return (State::Cancelled, None);
     }
     luggage.attempt -= 1;

@@ -12,7 +12,8 @@ use crate::pg::answer::{Cell, Record, Rows, StateAnswer};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::store::{finish, place};
+use crate::store::finish;
+use crate::store::place::{self, Used};
 use crate::transition::{self, Told};
 use crate::worker::wake::{self, Work};
 
@@ -48,10 +49,11 @@ fn complete_many(
             let (state, done) = if completed.contains(&(id, token)) {
                 (Some(State::Completed), true)
             } else {
-                let first = place::answered(id, token).map(|(state, _)| state);
+                // Only complete and complete_many make a job completed.
+                let used = place::used(id, token);
                 (
                     place::locate(id).map(|place| place.state),
-                    first == Some(State::Completed),
+                    used.is_some_and(|used| used.state == State::Completed),
                 )
             };
             rows.push(vec![Cell::Big(id), state.into(), Cell::Bool(done)]);
@@ -154,14 +156,13 @@ fn heartbeat(
                 Cell::Bool(lease.cancel_requested),
             ]));
         }
-        let place = place::locate(id).ok_or_else(|| Error::unknown_job(id))?;
-        Err(
-            if place.state == State::Running && place.token == Some(token) {
-                Error::deadline_exceeded(id)
-            } else {
-                Error::lease_lost(id, place.state, "renew the lease of")
-            },
-        )
+        let is_held = place::locate(id).is_some_and(|place| place.is_held_with(token));
+        Err(if is_held {
+            Error::deadline_exceeded(id)
+        } else {
+            let used = place::used(id, token);
+            refusal(id, token, "renew the lease of", used)
+        })
     };
     run().or_raise()
 }
@@ -217,12 +218,36 @@ fn held(id: Option<i64>, token: Option<i64>) -> Result<(i64, i64)> {
     Ok((check::given("id", id)?, check::given("token", token)?))
 }
 
-/// The answer of a call whose token is not current: that of the first time, or a refusal.
-fn answered(id: i64, token: i64, operation: &str) -> Result<(State, Option<i64>)> {
-    place::answered(id, token).ok_or_else(|| match place::locate(id) {
-        Some(place) => Error::lease_lost(id, place.state, operation),
+/// The answer of a finishing call whose token is not current: that of the first time, if it is the same call, whatever its
+/// other arguments are: who has lost an answer may not know them any more.
+fn answered(id: i64, token: i64, call: &str) -> Result<(State, Option<i64>)> {
+    match place::used(id, token) {
+        Some(used) if used.may_be(call) => Ok((used.state, used.scheduled_at)),
+        used => Err(refusal(id, token, call, used)),
+    }
+}
+
+/// Why a call is refused whose token is not current.
+fn refusal(id: i64, token: i64, operation: &str, used: Option<Used>) -> Error {
+    if let Some(used) = used {
+        return Error::already_finished(id, operation, used.call.as_deref(), used.state);
+    }
+    let error = match place::locate(id) {
         None => Error::unknown_job(id),
-    })
+        Some(place) => {
+            let holder = place::holder(id).map(|(worker, since)| (worker, time::show_at(since)));
+            Error::lease_lost(id, operation, place.state, holder)
+        }
+    };
+    // The token of a job, and the number of one: the other way round they fit.
+    let is_swapped = place::locate(token).is_some_and(|place| place.token == Some(id));
+    if is_swapped {
+        error.hint(format!(
+            "id and token are in the wrong order: {id} is the token of job {token}."
+        ))
+    } else {
+        error
+    }
 }
 
 fn state_and_time(answer: Result<(State, Option<i64>)>) -> Record {

@@ -52,8 +52,9 @@ fn retry(id: Option<i64>, reset: Option<bool>) -> StateAnswer {
 fn retry_at(place: &Place, reset: bool) -> Option<State> {
     let mut luggage = place.take()?;
     let now = time::now();
-    if let Some(token) = luggage.token.take() {
-        // The row that told its worker's repeated call what happened is gone.
+    let token = luggage.token.take();
+    if let Some(token) = token.filter(|_| place.state == State::Completed) {
+        // The row that told its worker's repeated call what happened is gone; every other end left another one.
         place::note_answer(place.id, token, now, place.state, None);
     }
     if reset {

@@ -112,6 +112,16 @@ pub fn show(duration: Interval) -> String {
     }
 }
 
+/// A timestamp as the session prints it.
+pub fn show_at(at: i64) -> String {
+    // SAFETY: the output function of the datum's type.
+    unsafe {
+        let output = pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_OUT);
+        let text = pg_sys::OidOutputFunctionCall(output, Datum::from(at));
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
 fn to_server(duration: Interval) -> pg_sys::Interval {
     pg_sys::Interval {
         time: duration.micros,

@@ -96,6 +96,11 @@ pub fn locate(id: i64) -> Option<Place> {
 }
 
 impl Place {
+    /// Whether it runs, and this is its current token.
+    pub fn is_held_with(&self, token: i64) -> bool {
+        self.state == State::Running && self.token == Some(token)
+    }
+
     /// Takes the job out of where it was seen; `None` if it has moved since. Waits for
     /// whoever is moving it.
     pub fn take(&self) -> Option<Luggage> {
@@ -359,7 +364,7 @@ pub fn details_of_type(name: &str) -> Jsonb {
     })
 }
 
-/// Remembers what a finishing call answered, where nothing else tells.
+/// Remembers what a finishing call made of a job, where nothing else tells.
 pub fn note_answer(id: i64, token: i64, at: i64, state: State, scheduled_at: Option<i64>) {
     NOTE_ANSWER.execute(&[
         big(id),
@@ -370,10 +375,44 @@ pub fn note_answer(id: i64, token: i64, at: i64, state: State, scheduled_at: Opt
     ]);
 }
 
-/// What a finishing call with this token was answered the first time.
-pub fn answered(id: i64, token: i64) -> Option<(State, Option<i64>)> {
-    ANSWERED.run(&[big(id), big(token)], |rows| {
-        (!rows.is_empty()).then(|| (rows.state(0, 1).expect("state"), rows.big(0, 2)))
+/// A token that a finishing call has used.
+pub struct Used {
+    /// which call; `None`: one that gave the job back, too long ago to tell which
+    pub call: Option<String>,
+    /// what the job became
+    pub state: State,
+    /// and when it was to be due again
+    pub scheduled_at: Option<i64>,
+}
+
+impl Used {
+    /// Whether it may have been this call.
+    pub fn may_be(&self, call: &str) -> bool {
+        match &self.call {
+            Some(used) => used == call,
+            None => matches!(call, "snooze" | "release"),
+        }
+    }
+}
+
+/// Which worker holds a running job, and since when.
+pub fn holder(id: i64) -> Option<(String, i64)> {
+    HOLDER.run(&[big(id)], |rows| {
+        (!rows.is_empty()).then(|| {
+            let worker = rows.text(0, 1).expect("worker");
+            (worker, rows.big(0, 2).expect("time"))
+        })
+    })
+}
+
+/// What a finishing call made of a job with this token, if one did.
+pub fn used(id: i64, token: i64) -> Option<Used> {
+    USED.run(&[big(id), big(token)], |rows| {
+        (!rows.is_empty()).then(|| Used {
+            call: rows.text(0, 1),
+            state: rows.state(0, 2).expect("state"),
+            scheduled_at: rows.big(0, 3),
+        })
     })
 }
 
@@ -486,6 +525,10 @@ static TRIES: Plan = Plan::new(
 );
 static PIN_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
+static HOLDER: Plan = Plan::new(
+    "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1",
+    &[INT8],
+);
     &[INT8, INT8],
 );
 static LOCK_FINISHED: Plan = Plan::new(
@@ -561,13 +604,19 @@ static NOTE_ANSWER: Plan = Plan::new(
      ON CONFLICT DO NOTHING",
     &[INT8, INT8, AT, AT, TEXT],
 );
-static ANSWERED: Plan = Plan::new(
-    "SELECT f.state::text, NULL::timestamptz FROM jobs.finished f WHERE f.job_id = $1 AND f.token = $2
-     UNION ALL
-     SELECT e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2
-     UNION ALL
-     SELECT a.state::text, a.scheduled_at FROM jobs.answer a WHERE a.job_id = $1 AND a.token = $2
-     LIMIT 1",
+// Which call it was stands nowhere by itself: a failed attempt left an error, a job given back an answer, one that was
+// completed the state. An answer with a time is a snooze's; it tells of a cancelled job as well, which has none.
+static USED: Plan = Plan::new(
+    "SELECT u.call, u.state, u.scheduled_at FROM (
+       SELECT 'fail' AS call, e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2
+       UNION ALL
+       SELECT CASE WHEN a.state = 'completed' THEN 'complete' WHEN a.scheduled_at IS NULL THEN 'release' ELSE 'snooze' END,
+              a.state::text, CASE WHEN a.state = 'scheduled' THEN a.scheduled_at END
+         FROM jobs.answer a WHERE a.job_id = $1 AND a.token = $2
+       UNION ALL
+       SELECT CASE WHEN f.state = 'completed' THEN 'complete' END, f.state::text, NULL
+         FROM jobs.finished f WHERE f.job_id = $1 AND f.token = $2) u
+      ORDER BY u.call LIMIT 1",
     &[INT8, INT8],
 );
 

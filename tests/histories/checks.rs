@@ -393,3 +393,38 @@ fn a_hold_outlives_its_job_until_it_is_given_back() {
     accepts(then(Until::Start, inserted(2)));
     reports(then(Until::Start, held));
 }
+
+#[test]
+fn a_used_token_answers_the_same_call_alone() {
+    let finished = |what, told| Fact::Finish {
+        job: 1,
+        token: 10,
+        what,
+        told,
+    };
+    let after = |first: Fact, again: Fact| {
+        [
+            alone(0, 0, 1, inserted(1)),
+            alone(0, 2, 3, fetched(1)),
+            alone(0, 4, 5, first),
+            alone(1, 6, 7, again),
+        ]
+    };
+    let refused = Err(Refusal::WrongState);
+    let fail = finished(Finish::Fail(Retryable), Ok(Retryable));
+    accepts(after(completed(1), completed(1)));
+    reports(after(completed(1), finished(Finish::Complete, refused)));
+    accepts(after(
+        fail.clone(),
+        finished(Finish::Fail(Discarded), Ok(Retryable)),
+    ));
+    reports(after(
+        fail.clone(),
+        finished(Finish::Fail(Discarded), Ok(Discarded)),
+    ));
+    reports(after(
+        fail.clone(),
+        finished(Finish::Complete, Ok(Retryable)),
+    ));
+    accepts(after(fail, finished(Finish::Complete, refused)));
+}

@@ -12,6 +12,8 @@ pub struct Job {
     /// of a running one
     pub token: i64,
     pub cancel_requested: bool,
+    /// tokens that finishing calls have used, and what it became by each
+    pub used: Vec<(i64, Finish, State)>,
     /// what gives its hold back, as long as it has one
     pub hold: Option<Until>,
     /// counts the commits that changed it
@@ -235,7 +237,10 @@ impl Key<'_> {
         let is_current = |job: &&Job| job.state == Some(Running) && job.token == token;
         let Some(job) = self.jobs.get(&id).filter(is_current) else {
             // That it is refused is decided here; the reason is looked for later, when there may be another one.
-            let right = told.is_err();
+            let right = match self.used(id, token, what) {
+                Some((first, may_be_gone)) => told == Ok(first) || may_be_gone && told.is_err(),
+                None => told.is_err(),
+            };
             return right.then(Effect::none);
         };
         let state = match what {
@@ -246,10 +251,20 @@ impl Key<'_> {
             Finish::Release => Available,
         };
         let mut after = job.moved(state);
+        after.used.push((token, what, state));
         if what == Finish::Complete {
             after.hold = after.hold.filter(|until| *until != Until::Success);
         }
         (told == Ok(state)).then(|| Effect::change(id, after))
+    }
+
+    /// What this very call made of a job with this token before, and whether the job may have been removed since.
+    fn used(&self, id: i64, token: i64, what: Finish) -> Option<(State, bool)> {
+        let job = self.jobs.get(&id)?;
+        let state = job.state?;
+        let is_it = |used: &&(i64, Finish, State)| used.0 == token && used.1.is_same_call(what);
+        let first = job.used.iter().find(is_it)?;
+        Some((first.2, self.gone.contains(&state)))
     }
 
     fn manage(&self, id: i64, what: Manage, told: Result<State, Refusal>) -> Option<Effect> {
@@ -289,6 +304,7 @@ fn fresh(new: &New, state: State) -> Job {
         state: Some(state),
         token: 0,
         cancel_requested: false,
+        used: Vec::new(),
         hold: new.hold,
         version: 0,
     }

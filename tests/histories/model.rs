@@ -16,7 +16,8 @@
 //!   transaction can insert under it. Who changed a job holds the job likewise.
 //! * A duplicate is told the conflicting job with the highest id. A replacement or an update touches jobs that conflict at
 //!   that very point.
-//! * Whoever is refused for a token was not the job's current holder; which reason is given is looked up only later.
+//! * The call that used a token is answered with it as the first time, as long as the job is there. Whoever else is refused for
+//!   a token was not the job's current holder; which reason is given is looked up only later.
 //! * `wait: false` may give up only while another transaction is at work on the key (`plain::busy_without_rival`).
 //! * 40001 (not under READ COMMITTED) and 40P01 may come at any time, and leave nothing.
 //! * Maintenance has no effect: it removes only what no longer counts. A final job whose retention is over in the same
@@ -111,13 +112,20 @@ pub enum Told {
 }
 
 /// What the holder of a lease says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Finish {
     Complete,
     /// the state it leads to: retryable, available (at once) or discarded
     Fail(State),
     Snooze,
     Release,
+}
+
+impl Finish {
+    /// Whether it is the same call, whatever is said with it.
+    pub fn is_same_call(self, other: Finish) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
 }
 
 /// A call by id.

@@ -57,21 +57,21 @@ begin
   end;
 end $$;
 
--- With the right token: the one of the current attempt; where there is none, the last one, which is answered as the first time if it was its call that made the job what it is.
+-- With the right token: the one of the current attempt; where there is none, the last one, which is answered as the first time if it is the call that made the job what it is.
 create temp table expected (place text, complete text, fail text, fail_at_once text, fail_final text, snooze text, release text, heartbeat text);
 insert into expected values
-  ('available, released',       'available',  'available',  'available',  'available',  'available', 'available', '55000 lease_lost'),
-  ('scheduled, snoozed',        'scheduled',  'scheduled',  'scheduled',  'scheduled',  'scheduled', 'scheduled', '55000 lease_lost'),
+  ('available, released',      '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', 'available', '55000 already_finished'),
+  ('scheduled, snoozed',       '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', 'scheduled', '55000 already_finished', '55000 already_finished'),
   ('running',                   'completed',  'retryable',  'available',  'discarded',  'scheduled', 'available', 'beat'),
   ('running, cancel requested', 'completed',  'cancelled',  'cancelled',  'cancelled',  'cancelled', 'cancelled', 'beat'),
   ('running, last attempt',     'completed',  'discarded',  'discarded',  'discarded',  'scheduled', 'available', 'beat'),
   -- Until its rescue has happened it is still its worker's; but a heartbeat past the deadline is refused.
   ('running, lease expired',    'completed',  'retryable',  'available',  'discarded',  'scheduled', 'available', '55000 deadline_exceeded'),
-  ('retryable',                 'retryable',  'retryable',  'retryable',  'retryable',  'retryable', 'retryable', '55000 lease_lost'),
-  ('completed',                 'completed',  'completed',  'completed',  'completed',  'completed', 'completed', '55000 lease_lost'),
-  ('cancelled, by its worker',  'cancelled',  'cancelled',  'cancelled',  'cancelled',  'cancelled', 'cancelled', '55000 lease_lost'),
+  ('retryable',                '55000 already_finished', 'retryable', 'retryable', 'retryable', '55000 already_finished', '55000 already_finished', '55000 already_finished'),
+  ('completed',                'completed', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished'),
+  ('cancelled, by its worker', '55000 already_finished', 'cancelled', 'cancelled', 'cancelled', '55000 already_finished', '55000 already_finished', '55000 already_finished'),
   ('cancelled, by force',       '55000 lease_lost', '55000 lease_lost', '55000 lease_lost', '55000 lease_lost', '55000 lease_lost', '55000 lease_lost', '55000 lease_lost'),
-  ('discarded',                 'discarded',  'discarded',  'discarded',  'discarded',  'discarded', 'discarded', '55000 lease_lost');
+  ('discarded',                '55000 already_finished', 'discarded', 'discarded', 'discarded', '55000 already_finished', '55000 already_finished', '55000 already_finished');
 create temp table cases as
   select place, o.name as operation, 'right' as token, x.expected from expected e, operation o,
     lateral (select case o.name when 'complete' then e.complete when 'fail' then e.fail when 'fail at once' then e.fail_at_once when 'fail, final' then e.fail_final
