@@ -730,46 +730,102 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     );
 }
 
+// --- what was prepared ----------------------------------------------------------------------------------
+
+/// Less than what is left until the regular visit, which finds everything, once a worker has gone.
+const BEFORE_THE_VISIT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
+    let cluster = Cluster::start();
+    let db = cluster.database("prepared").await;
+    let due = async |db: &Client, name: &str| {
+        let due =
+            "'k', queue => 'late', max_attempts => 1, scheduled_at => clock_timestamp() + '50 ms'";
+        run(db, "begin").await;
+        let id = insert(db, due).await;
+        run(db, &format!("prepare transaction '{name}'")).await;
+        id
+    };
+    let leased = async |db: &Client, name: &str| {
+        let id = insert(db, "'k', queue => 'q', max_attempts => 1").await;
+        run(db, "begin").await;
+        let fetch = "select id from jobs.fetch('q', lease => '50 ms')";
+        assert_eq!(number(db, fetch).await, id);
+        run(db, &format!("prepare transaction '{name}'")).await;
+        id
+    };
+    let quiet = async |db: &Client| {
+        workers_become(db, "prepared", 1).await;
+        workers_become(db, "prepared", 0).await;
+    };
+    let seen_to = async |db: &Client, name: &str, id: i64, wanted: &str| {
+        run(db, &format!("commit prepared '{name}'")).await;
+        poll_until(wanted, BEFORE_THE_VISIT, async || {
+            state(db, id).await.as_deref() == Some(wanted)
+        })
+        .await;
+    };
+    let (first, second) = (due(&db, "due 1").await, due(&db, "due 2").await);
+    let (third, fourth) = (leased(&db, "leased 1").await, leased(&db, "leased 2").await);
+    quiet(&db).await;
+    seen_to(&db, "due 1", first, "available").await;
+    workers_become(&db, "prepared", 0).await;
+    seen_to(&db, "leased 1", third, "discarded").await;
+
+    // Nobody remembers then what they made.
+    drop(db);
+    cluster.restart(Mode::Immediate);
+    let db = cluster.connect("prepared").await;
+    quiet(&db).await;
+    seen_to(&db, "due 2", second, "available").await;
+    workers_become(&db, "prepared", 0).await;
+    seen_to(&db, "leased 2", fourth, "discarded").await;
+
+    // Once there are none any more, others' prepared transactions start no worker.
+    workers_become(&db, "prepared", 0).await;
+    run(&db, "create table public.t (n int)").await;
+    run(
+        &db,
+        "begin; insert into public.t values (1); prepare transaction 't'",
+    )
+    .await;
+    run(&db, "commit prepared 't'").await;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(workers(&db, "prepared").await, 0);
+    }
+}
+
 // --- the regular visit ---------------------------------------------------------------------------------
 
 /// Both wait for the visit that comes once a minute, and so they wait together.
 #[tokio::test]
 async fn a_regular_visit_finds_what_wakes_nobody_and_costs_next_to_nothing() {
     tokio::join!(
-        the_visit_finds_what_was_prepared(),
+        the_visit_finds_what_was_changed_by_hand(),
         idling_costs_next_to_nothing()
     );
 }
 
-async fn the_visit_finds_what_was_prepared() {
+async fn the_visit_finds_what_was_changed_by_hand() {
     let cluster = Cluster::start();
-    let db = cluster.database("prepared").await;
-    for n in 1..=2 {
-        run(&db, "begin").await;
-        insert(
-            &db,
-            "'late', queue => 'late', scheduled_at => clock_timestamp() + '0.1 s'",
-        )
-        .await;
-        run(&db, &format!("prepare transaction 'insert {n}'")).await;
-    }
-    workers_become(&db, "prepared", 1).await;
-    workers_become(&db, "prepared", 0).await;
+    let db = cluster.database("by_hand").await;
+    insert(
+        &db,
+        "'late', queue => 'late', scheduled_at => clock_timestamp() + '1 day'",
+    )
+    .await;
+    workers_become(&db, "by_hand", 1).await;
+    workers_become(&db, "by_hand", 0).await;
     let begun = Instant::now();
-    run(&db, "commit prepared 'insert 1'").await;
+    run(&db, "update jobs.scheduled set due_at = clock_timestamp()").await;
     assert_eq!(waiting(&db).await, 1);
     poll_until("the regular visit", Duration::from_secs(70), async || {
         waiting(&db).await == 0
     })
     .await;
     println!("found by the visit after {:?}", begun.elapsed());
-    workers_become(&db, "prepared", 0).await;
-    run(&db, "commit prepared 'insert 2'").await;
-    assert_eq!(
-        number(&db, "select count(*) from jobs.fetch('late', 2)").await,
-        2,
-        "a fetch looks by itself"
-    );
 }
 
 async fn idling_costs_next_to_nothing() {

@@ -69,6 +69,31 @@ impl Listener {
     }
 }
 
+/// What it was about is not known any more, so all that there is to notify is.
+#[tokio::test]
+async fn a_prepared_transaction_notifies_when_it_commits() {
+    let cluster = Cluster::builder().set("jobs.interval", "1h").start();
+    let db = cluster.database("prepared").await;
+    let mut listener = Listener::new(&cluster, "prepared").await;
+    run(&db, "select jobs.insert('k', queue => 'runs')").await;
+    assert_eq!(listener.next().await, json!({"queue": "runs"}));
+    let running = number(&db, "select id from jobs.fetch('runs')").await;
+    let prepare = format!(
+        "begin; select jobs.insert('k', queue => 'q'), jobs.cancel({running}); prepare transaction 'p'"
+    );
+    run(&db, &prepare).await;
+    assert_eq!(listener.so_far(&db).await, [] as [Value; 0]);
+    run(&db, "commit prepared 'p'").await;
+    let told = [
+        listener.next().await,
+        listener.next().await,
+        listener.next().await,
+    ];
+    for wanted in [json!({"queue": "q"}), json!({"cancel": running})] {
+        assert!(told.contains(&wanted), "{told:?} has no {wanted}");
+    }
+}
+
 #[tokio::test]
 async fn available_jobs_are_notified_at_once_by_queue() {
     // Between two passes an hour: notifications do not wait for one.

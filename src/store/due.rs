@@ -196,6 +196,11 @@ pub fn next_due() -> Option<i64> {
         .min()
 }
 
+/// Whether some transaction of this database is prepared.
+pub fn has_prepared() -> bool {
+    HAS_PREPARED.execute(&[]) > 0
+}
+
 /// When the first scheduled job is due; `None`: use a statement.
 fn next_scheduled() -> Option<Option<i64>> {
     let mut next = None;
@@ -305,6 +310,10 @@ static NEXT_SCHEDULED: Plan = Plan::new(
         "SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
            FROM q WHERE q.queue IS NOT NULL"
     ),
+    &[],
+);
+static HAS_PREPARED: Plan = Plan::new(
+    "SELECT FROM pg_catalog.pg_prepared_xacts WHERE database = current_database() LIMIT 1",
     &[],
 );
 static NEXT_LEASE: Plan = Plan::new("SELECT min(lease_expires_at) FROM jobs.running", &[]);

@@ -13,6 +13,7 @@ use super::{notify, process};
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
 use crate::settings;
+use crate::store::due;
 use crate::store::extension::{self, Extension};
 
 /// After it was woken the worker is not woken again for so long, however many commits there are.
@@ -76,6 +77,7 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     }
     if let Err(Leave::NoExtension) = Worker::new(Some(slot)).work(slot) {
         slot.set_next_due(wake::NEVER);
+        let _ = process::transaction(|| slot.forget_prepared(due::has_prepared));
     }
 }
 
@@ -309,7 +311,10 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
         // A database with the extension has a next visit even if nothing is due.
         State::Hindered => wake::NEVER - 1,
         State::Unknown => soon(),
-        State::Done => match in_extension(|_| tasks::next_due())? {
+        State::Done => match in_extension(|_| {
+            slot.forget_prepared(due::has_prepared);
+            tasks::next_due()
+        })? {
             Some(next) => next.unwrap_or(wake::NEVER).min(wake::NEVER - 1),
             None => soon(),
         },

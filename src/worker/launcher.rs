@@ -21,7 +21,7 @@ use crate::settings;
 /// extension tells nobody.
 const LIST: Duration = Duration::from_secs(10);
 /// How often a database with the extension is visited even if nobody asked, for what
-/// wakes nobody: a prepared transaction's commit, a changed setting.
+/// wakes nobody: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
 /// The same for one without.
 const VISIT_OTHERS: Duration = Duration::from_secs(600);

@@ -16,6 +16,7 @@ mod launcher;
 pub mod leases;
 pub mod news;
 mod notify;
+mod prepared;
 pub mod process;
 mod shelf;
 mod spin;
@@ -38,6 +39,7 @@ pub fn register() {
         wake::register();
         waiters::register();
         floor::register();
+        prepared::register();
         launcher::register();
     }
 }

@@ -63,6 +63,14 @@ pub fn end(tell: impl FnOnce(&News)) {
 }
 
 impl News {
+    /// It is not known what: it may be of any queue.
+    pub const fn unknown() -> News {
+        News {
+            queues: Numbers::unknown(),
+            to_notify: Content::unknown(),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.to_notify.is_empty()
     }

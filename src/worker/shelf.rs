@@ -24,6 +24,14 @@ impl Content {
         }
     }
 
+    /// It is not known what.
+    pub const fn unknown() -> Content {
+        Content {
+            queues: Names::unknown(),
+            cancelled: Numbers::unknown(),
+        }
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.cancelled.is_empty()

@@ -9,8 +9,9 @@ use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::cleared::{self, Cleared};
 use super::leases::{self, Leases};
+use super::news::{self, News};
 use super::shelf::Shelf;
-use super::{news, process, tasks, waiters};
+use super::{process, tasks, waiters};
 use crate::settings;
 
 /// Databases that can be woken; those beyond are still visited now and then.
@@ -21,6 +22,9 @@ pub const NEVER: i64 = i64::MAX;
 
 /// The same when something may be due already.
 const NOW: i64 = i64::MIN;
+
+/// What [`Slot::prepared`] is to begin with: some may have outlived the server's restart.
+const SOME_PREPARED: usize = 1;
 
 /// One database.
 pub struct Slot {
@@ -34,6 +38,8 @@ pub struct Slot {
     rests: AtomicBool,
     /// when its worker found that something will be due
     next_due: AtomicI64,
+    /// counts the transactions that were prepared and made something; 0: none of them is left
+    prepared: AtomicUsize,
     /// what its worker has yet to notify
     pub to_notify: Shelf,
     /// how far final jobs were cleared away
@@ -113,6 +119,7 @@ pub fn register() {
                 worker: AtomicUsize::new(0),
                 rests: AtomicBool::new(false),
                 next_due: AtomicI64::new(NEVER),
+                prepared: AtomicUsize::new(SOME_PREPARED),
                 to_notify: Shelf::new(),
                 cleared: Cleared::new(),
                 leases: Leases::unknown(),
@@ -157,22 +164,50 @@ unsafe extern "C-unwind" fn on_transaction_end(
     let database = unsafe { pg_sys::MyDatabaseId };
     news::end(|news| {
         if event == XACT_EVENT_COMMIT {
-            waiters::wake(database, news);
-            if settings::NOTIFY.get()
-                && !news.to_notify.is_empty()
-                && let Some(slot) = slot(database)
-                && slot.to_notify.put(&news.to_notify)
-            {
-                slot.call();
-            }
+            tell(database, news);
         }
     });
     let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
-    if work > Work::Nothing as u8 && event != XACT_EVENT_ABORT {
-        // A prepared transaction wakes too early and, at COMMIT PREPARED, not again:
-        // the worker's regular visit finds it.
-        touch(database, work);
+    match event {
+        XACT_EVENT_COMMIT if work > Work::Nothing as u8 => touch(database, work),
+        XACT_EVENT_PREPARE if work > Work::Nothing as u8 => note_prepared(database),
+        _ => {}
     }
+}
+
+/// Tells who waits for jobs, and has listeners notified.
+fn tell(database: Oid, news: &News) {
+    waiters::wake(database, news);
+    if settings::NOTIFY.get()
+        && !news.to_notify.is_empty()
+        && let Some(slot) = slot(database)
+        && slot.to_notify.put(&news.to_notify)
+    {
+        slot.call();
+    }
+}
+
+/// A transaction has been prepared that made something. Nobody can commit it before this returns.
+fn note_prepared(database: Oid) {
+    if let Some(slot) = slot(database) {
+        slot.prepared.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether a transaction may be prepared in this database that made something.
+pub fn has_prepared() -> bool {
+    own_slot().is_some_and(|slot| slot.prepared.load(Ordering::SeqCst) != 0)
+}
+
+/// A prepared transaction has committed. What it made is not known any more, so it may be anything.
+pub fn prepared_has_committed() {
+    // SAFETY: set for the life of the session.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    if let Some(slot) = slot(database) {
+        slot.leases.forget();
+    }
+    tell(database, &News::unknown());
+    touch(database, Work::MayBeDue as u8);
 }
 
 /// Marks a database as having work, and wakes whoever cares for it.
@@ -239,6 +274,7 @@ pub fn keep_only(databases: &[Oid]) {
             slot.rests.store(false, Ordering::SeqCst);
             slot.work.store(Work::Nothing as u8, Ordering::SeqCst);
             slot.next_due.store(NEVER, Ordering::SeqCst);
+            slot.prepared.store(SOME_PREPARED, Ordering::SeqCst);
             slot.to_notify.take();
             slot.cleared.clear();
             slot.leases.forget();
@@ -345,6 +381,23 @@ impl Slot {
         self.idle_runs[task]
             .duration
             .store(duration, Ordering::Relaxed);
+    }
+
+    /// Forgets that transactions were prepared, if the catalog says that none are left: who prepares one meanwhile is counted.
+    pub fn forget_prepared(&self, are_left: impl FnOnce() -> bool) {
+        let seen = self.prepared.load(Ordering::SeqCst);
+        if seen != 0 && !are_left() {
+            let _ = self
+                .prepared
+                .compare_exchange(seen, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether its worker may not look again before this moment.
+    pub fn looks_later_than(&self, at: i64) -> bool {
+        let due = self.next_due();
+        // A pass that is under way may have looked already.
+        due > at || due == NOW
     }
 
     /// When something will be due.
