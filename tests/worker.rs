@@ -120,6 +120,29 @@ async fn timeout_and_lost_lease_are_told_apart() {
     );
 }
 
+/// The worker of a database in which nothing is due for long has gone: it must be called back for a lease that is made shorter.
+#[tokio::test]
+async fn a_lease_that_a_heartbeat_makes_shorter_is_rescued_in_time() {
+    let cluster = Cluster::start();
+    let db = cluster.database("shorter").await;
+    for heartbeat in [
+        "select jobs.heartbeat(id, token, lease => '50 ms') from jobs.jobs where id = ",
+        "select jobs.heartbeat_many(array[id], array[token], lease => '50 ms') from jobs.jobs where id = ",
+    ] {
+        let id = insert(&db, "'k', timeout => '-1', max_attempts => 1").await;
+        let fetched = number(&db, "select id from jobs.fetch(lease => '1 hour')").await;
+        assert_eq!(fetched, id);
+        workers_become(&db, "shorter", 1).await;
+        workers_become(&db, "shorter", 0).await;
+        db.batch_execute(&format!("{heartbeat}{id}")).await.unwrap();
+        // The regular visit, which finds it too, comes later than this, if the machine is not slow.
+        poll_until("it is rescued", Duration::from_secs(30), async || {
+            state(&db, id).await.as_deref() == Some("discarded")
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn settings_take_effect_on_reload() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();

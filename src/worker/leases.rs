@@ -3,13 +3,15 @@
 //!
 //! Who writes a row of `running` lowers that time to the end of its lease, once the row is there. The worker forgets the
 //! time before it reads the table, and then lowers it to the ends of all rows that it finds, also of those that others
-//! are just writing. So a row is either found, or its session lowers the time after it was forgotten. Rows that come in
+//! are just writing. So a row is either found, or its session lowers the time after it was forgotten. Where that is earlier
+//! than the worker was to get up, if there is one, its commit wakes it. Rows that come in
 //! some other way (COPY, replication, an UPDATE by hand) are found when the table is read the next time, which is as
 //! often as it takes no more than a small part of the time, and once a minute.
 
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
-use super::{process, wake};
+use super::process;
+use super::wake::{self, Work};
 use crate::pg::time;
 
 /// The table is read at least once in so long, in microseconds, ..
@@ -70,6 +72,9 @@ fn lower(ends_at: i64) {
         fence(Ordering::SeqCst);
         if slot.leases.none_before.load(Ordering::SeqCst) > ends_at {
             slot.leases.none_before.fetch_min(ends_at, Ordering::SeqCst);
+        }
+        if slot.looks_later_than(ends_at) {
+            wake::at_commit(Work::MayBeDue);
         }
     }
 }
