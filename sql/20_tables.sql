@@ -82,11 +82,13 @@ CREATE TABLE jobs.running (
   worker              text        NOT NULL,
   cancel_reason       text,
   progress            jsonb,
+  queue               text        COLLATE "C",
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
 COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job gives its key back; else null.';
 COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';
+COMMENT ON COLUMN jobs.running.queue IS 'The queue that the job was fetched from, and counts for while it runs, where it was given another one meanwhile; null: as in job.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
 
 CREATE TABLE jobs.finished (

@@ -32,7 +32,9 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
            NULL
       FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'retryable'
     UNION ALL
-    SELECT j.*, 'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
+    SELECT j.id, j.created_at, j.scheduled_at, j.expires_at, j.hold_ends_at, j.timeout, j.max_attempts, j.priority, j.kind,
+           COALESCE(p.queue, j.queue), j.args, j.meta, j.tags, j.retry, j.unique_key, j.hold_until,
+           'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
            p.deadline_at, p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, NULL
       FROM jobs.job j JOIN jobs.running p ON p.job_id = j.id
     UNION ALL
@@ -130,7 +132,7 @@ COMMENT ON COLUMN jobs.queues.retention_cancelled IS 'The same for cancelled one
 COMMENT ON COLUMN jobs.queues.retention_discarded IS 'The same for discarded ones.';
 
 CREATE VIEW jobs.workers AS
-SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT j.queue ORDER BY j.queue) AS queues,
+SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT COALESCE(r.queue, j.queue) ORDER BY COALESCE(r.queue, j.queue)) AS queues,
        array_agg(DISTINCT j.kind ORDER BY j.kind) AS kinds,
        min(r.attempted_at) AS oldest_attempted_at, min(r.lease_expires_at) AS next_lease_expires_at,
        count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired, count(r.cancel_requested_at) AS cancel_requested

@@ -13,7 +13,7 @@ BEGIN
   LOOP
     BEGIN
       LOCK TABLE jobs.job IN ACCESS EXCLUSIVE MODE;
-      LOCK TABLE jobs.error, jobs.unique_hold_release, jobs.unique_orphan, jobs.jobs, jobs.errors, jobs.queues, jobs.periodic IN ACCESS EXCLUSIVE MODE NOWAIT;
+      LOCK TABLE jobs.running, jobs.error, jobs.unique_hold_release, jobs.unique_orphan, jobs.jobs, jobs.errors, jobs.queues, jobs.periodic IN ACCESS EXCLUSIVE MODE NOWAIT;
       EXIT;
     EXCEPTION WHEN lock_not_available THEN
       IF clock_timestamp() > begun + patience THEN
@@ -87,6 +87,9 @@ ALTER TABLE jobs.unique_hold_release REPLICA IDENTITY FULL;
 
 ALTER TABLE jobs.unique_orphan REPLICA IDENTITY FULL;
 
+ALTER TABLE jobs.running ADD COLUMN queue text COLLATE "C";
+COMMENT ON COLUMN jobs.running.queue IS 'The queue that the job was fetched from, and counts for while it runs, where it was given another one meanwhile; null: as in job.';
+
 -- One branch a state, each with a constant state and a join of its own, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 CREATE OR REPLACE VIEW jobs.jobs AS
@@ -121,7 +124,9 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
            NULL
       FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'retryable'
     UNION ALL
-    SELECT j.*, 'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
+    SELECT j.id, j.created_at, j.scheduled_at, j.expires_at, j.hold_ends_at, j.timeout, j.max_attempts, j.priority, j.kind,
+           COALESCE(p.queue, j.queue), j.args, j.meta, j.tags, j.retry, j.unique_key, j.hold_until,
+           'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
            p.deadline_at, p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, NULL
       FROM jobs.job j JOIN jobs.running p ON p.job_id = j.id
     UNION ALL
@@ -220,7 +225,7 @@ COMMENT ON COLUMN jobs.queues.retention_cancelled IS 'The same for cancelled one
 COMMENT ON COLUMN jobs.queues.retention_discarded IS 'The same for discarded ones.';
 
 CREATE VIEW jobs.workers AS
-SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT j.queue ORDER BY j.queue) AS queues,
+SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT COALESCE(r.queue, j.queue) ORDER BY COALESCE(r.queue, j.queue)) AS queues,
        array_agg(DISTINCT j.kind ORDER BY j.kind) AS kinds,
        min(r.attempted_at) AS oldest_attempted_at, min(r.lease_expires_at) AS next_lease_expires_at,
        count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired, count(r.cancel_requested_at) AS cancel_requested
@@ -333,11 +338,6 @@ or as Open Job Spec has it {"strategy": "exponential" | "linear" | "constant" | 
 unique_opts is a uniqueness policy (River's names; {"oban": ..}, {"faktory": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.
 Returns the job with the id: the new one (replaced_id: the newest of those that it replaces), or the existing one with unique_skipped_as_duplicate.
 Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
-COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
-$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop, those that were asked already are left out. Returns how many.
-Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
-COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
 COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
 $$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
 Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
@@ -363,6 +363,11 @@ COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
 Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
+COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
+$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop, those that were asked already are left out. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
 $$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
@@ -427,7 +432,7 @@ AS $top$
       FROM (SELECT e.job_id FROM jobs.error e WHERE e.at > (SELECT c.now - interval '1 minute' FROM clock c) LIMIT 10000) e JOIN jobs.job j ON j.id = e.job_id
      GROUP BY j.queue
   ), busy AS (
-    SELECT j.queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY j.queue
+    SELECT COALESCE(r.queue, j.queue) AS queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY 1
   ), line AS (
     SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, COALESCE(b.workers, 0) AS workers,
            q.scheduled, q.retryable, COALESCE(c.n, 0) / s.seconds AS completed, COALESCE(f.n, 0) / 60.0 AS failed,

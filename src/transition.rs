@@ -146,15 +146,18 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
 /// is in another state by now.
 pub fn locked(holder: &Holder, verdict: &Verdict) -> Result<Option<Place>> {
     // Values of a job's own row do not keep its worker from saying that it is alive.
-    let shared = match verdict {
-        Verdict::Update { fields, .. } => !fields.contains(Field::ScheduledAt),
+    let is_shared = |place: &Place| match verdict {
+        Verdict::Update { fields, .. } => {
+            let keeps_queue = place.state == State::Running && fields.contains(Field::Queue);
+            !fields.contains(Field::ScheduledAt) && !keeps_queue
+        }
         _ => false,
     };
     let locked = chase(holder.id, |place| {
         if holder.state() != Some(place.state) {
             return Some(None);
         }
-        place.lock(shared).then(|| Some(place.clone()))
+        place.lock(is_shared(place)).then(|| Some(place.clone()))
     })?;
     Ok(locked.flatten())
 }
@@ -183,6 +186,9 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
     if !place.state.is_final() && place.state != State::Running {
         requeued(place, changes);
         return;
+    }
+    if place.state == State::Running && changes.queue.is_some() {
+        place.keep_queue();
     }
     place::rewrite(place.id, changes);
     if changes.scheduled_at.is_some() {

@@ -261,13 +261,14 @@ pub static PLACES: [Place; 4] = [
         states: &[State::Running],
         is_long: is_long!("jobs.running"),
         count: Plan::new(
-            "SELECT j.queue, 'running', count(*) FROM (SELECT r.job_id FROM jobs.running r LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY j.queue",
+            "SELECT COALESCE(t.queue, j.queue), 'running', count(*)
+               FROM (SELECT r.job_id, r.queue FROM jobs.running r LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY 1",
             &[INT8],
         ),
         part: Plan::new(
-            "SELECT j.queue, 'running', count(*), max(t.job_id)
-               FROM (SELECT r.job_id FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t LEFT JOIN jobs.job j ON j.id = t.job_id
-              GROUP BY j.queue",
+            "SELECT COALESCE(t.queue, j.queue), 'running', count(*), max(t.job_id)
+               FROM (SELECT r.job_id, r.queue FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t LEFT JOIN jobs.job j ON j.id = t.job_id
+              GROUP BY 1",
             &[INT8, INT8],
         ),
     },

@@ -147,6 +147,7 @@ fn claim_directly(
             worker,
             None,
             None,
+            None,
         ]));
         let due_at = taken
             .scheduled_at

@@ -13,7 +13,7 @@ use pgrx::pg_sys::Datum;
 
 use super::spi::{Arg, Plan, Tuples, big, text};
 use super::types::*;
-use super::{lanes, limits};
+use super::{extension, lanes, limits};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -172,6 +172,14 @@ impl Place {
             rewrite_running(&FORGET_SCHEDULE_RUNNING, &[big(self.id)]);
         } else {
             FORGET_SCHEDULE_FINISHED.execute(&[big(self.id)]);
+        }
+    }
+
+    /// Has a running job count for the queue that it was fetched from, whatever its row will say. Its row is locked.
+    pub fn keep_queue(&self) {
+        // A version that this library is newer than has no place for it.
+        if extension::find().is_some_and(|extension| extension.has_ledger) {
+            rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
         }
     }
 
@@ -517,6 +525,10 @@ static TAKE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state RETURNING attempt, scheduled_at, token",
     &[INT8, TEXT],
 );
+static HOLDER: Plan = Plan::new(
+    "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1",
+    &[INT8],
+);
 static LOCK_JOB: Plan = Plan::new("SELECT FROM jobs.job WHERE id = $1 FOR SHARE", &[INT8]);
 static SCHEDULED_AT: Plan = Plan::new("SELECT scheduled_at FROM jobs.job WHERE id = $1", &[INT8]);
 static TRIES: Plan = Plan::new(
@@ -525,10 +537,6 @@ static TRIES: Plan = Plan::new(
 );
 static PIN_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
-static HOLDER: Plan = Plan::new(
-    "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1",
-    &[INT8],
-);
     &[INT8, INT8],
 );
 static LOCK_FINISHED: Plan = Plan::new(
@@ -561,6 +569,11 @@ static FORGET_SCHEDULE_RUNNING: Plan = Plan::new(
 );
 static FORGET_SCHEDULE_FINISHED: Plan = Plan::new(
     "UPDATE jobs.finished SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL",
+    &[INT8],
+);
+static KEEP_QUEUE: Plan = Plan::new(
+    "UPDATE jobs.running r SET queue = j.queue FROM jobs.job j WHERE r.job_id = $1 AND j.id = r.job_id AND r.queue IS NULL
+     RETURNING r.lease_expires_at",
     &[INT8],
 );
 static REQUEST_CANCEL: Plan = Plan::new(

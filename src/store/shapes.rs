@@ -147,7 +147,7 @@ pub static RUNNING: Shape = Shape {
     name: Name::new(c"running"),
     key: Name::new(c"running_pkey"),
     columns: &[
-        INT8, INT8, AT, AT, AT, AT, AT, AT, INT8, INT4, SPAN, TEXT, TEXT, JSONB,
+        INT8, INT8, AT, AT, AT, AT, AT, AT, INT8, INT4, SPAN, TEXT, TEXT, JSONB, TEXT,
     ],
     not_null: 6,
     partial: &[],
