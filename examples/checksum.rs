@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 const PRODUCERS: usize = 4;
@@ -108,22 +109,29 @@ async fn worker(
         for job in jobs {
             let (id, token, args): (i64, i64, Value) =
                 (job.get("id"), job.get("token"), job.get("args"));
-            let path = args["path"]
-                .as_str()
-                .context("a job without a path")?
-                .to_owned();
-            // Work is done between two transactions, not inside one: nothing in the database waits for it.
-            match tokio::task::spawn_blocking(move || sha256(Path::new(&path))).await? {
+            // Work is done between two transactions, not inside one: nothing in the database waits for it. A panic is an
+            // error like any other: no job may end a worker.
+            let work = tokio::task::spawn_blocking(move || -> Result<String> {
+                let path = args["path"].as_str().context("a job without a path")?;
+                Ok(sha256(Path::new(path))?)
+            });
+            let told = match work.await.unwrap_or_else(|panic| Err(panic.into())) {
                 Ok(digest) => {
-                    db.execute(&complete, &[&id, &token, &json!({ "sha256": digest })])
-                        .await?
+                    let output = json!({ "sha256": digest });
+                    db.execute(&complete, &[&id, &token, &output]).await
                 }
                 // The job is tried again in half a second, or discarded when this was its third attempt.
                 Err(error) => {
-                    db.execute(&fail, &[&id, &token, &error.to_string()])
-                        .await?
+                    // No text of the database has a NUL.
+                    let error = error.to_string().replace('\0', " ");
+                    db.execute(&fail, &[&id, &token, &error]).await
                 }
             };
+            if let Err(error) = told
+                && error.code() != Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE)
+            {
+                return Err(error.into());
+            }
         }
     }
     Ok(())

@@ -23,7 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls, Row};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, GenericClient, NoTls, Row};
 
 // ---------------------------------------------------------------------------------------------------------------------
 // What the jobs do
@@ -45,7 +46,7 @@ struct Failed {
 }
 
 /// Does the work. It is dropped at an `await` when it is to stop; what blocks belongs into `spawn_blocking`.
-async fn handle(job: &Job) -> Result<Value, Failed> {
+async fn handle(job: Arc<Job>) -> Result<Value, Failed> {
     match job.kind.as_str() {
         "ok" => {}
         "fail_once" if job.attempt == 1 => {
@@ -56,6 +57,18 @@ async fn handle(job: &Job) -> Result<Value, Failed> {
             });
         }
         "fail_once" => {}
+        // Such as a bug would do it: none of it may end the worker.
+        "bad_error" => {
+            return Err(Failed {
+                error: format!("no text of the database: \0 {}", "x".repeat(100_000)),
+                kind: "bad",
+                retryable: true,
+            });
+        }
+        "bad_output" => return Ok(json!("no JSON of the database: \0")),
+        "broken" => panic!("broken"),
+        // Whose rows the database refuses.
+        "refused" | "not_found" => {}
         "slow" => {
             let seconds = job.args["seconds"].as_f64().unwrap_or(1.0);
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await
@@ -172,16 +185,19 @@ impl Worker {
             stop: Some(stop),
         };
         self.held.lock().unwrap().insert(job.id, held);
+        let job = Arc::new(job);
+        // A task of its own, so that a panic ends nothing else.
+        let mut handler = tokio::spawn(handle(job.clone()));
         let told = tokio::select! {
-            outcome = handle(&job) => self.tell(&job, outcome).await,
-            // The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
-            _ = stopped => self.release(&job).await,
+            outcome = &mut handler => self.tell(&job, outcome.unwrap_or_else(|error| Err(panicked(error)))).await,
+            _ = stopped => {
+                handler.abort();
+                // The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
+                self.release(&job).await
+            }
         };
         self.held.lock().unwrap().remove(&job.id);
-        match told {
-            Err(error) if is_lost(&error) => Ok(()),
-            told => Ok(told?),
-        }
+        Ok(told?)
     }
 
     async fn tell(
@@ -192,8 +208,11 @@ impl Worker {
         let failed = match outcome {
             Ok(output) => match self.complete(job, output).await {
                 // The database refused what the handler wrote, and said why.
-                Err(error) if error.as_db_error().is_some() && !is_lost(&error) => Failed {
-                    error: error.to_string(),
+                Err(error) if error.as_db_error().is_some() => Failed {
+                    error: error
+                        .as_db_error()
+                        .map_or("", |error| error.message())
+                        .into(),
                     kind: "database",
                     retryable: true,
                 },
@@ -201,20 +220,18 @@ impl Worker {
             },
             Err(failed) => failed,
         };
-        self.finishing
-            .lock()
-            .await
-            .execute(
-                "select jobs.fail($1, $2, $3, retryable => $4, details => $5)",
-                &[
-                    &job.id,
-                    &job.token,
-                    &failed.error,
-                    &failed.retryable,
-                    &json!({ "type": failed.kind }),
-                ],
-            )
-            .await?;
+        finish(
+            &*self.finishing.lock().await,
+            "select jobs.fail($1, $2, $3, retryable => $4, details => $5)",
+            &[
+                &job.id,
+                &job.token,
+                &storable(&failed.error),
+                &failed.retryable,
+                &json!({ "type": failed.kind }),
+            ],
+        )
+        .await?;
         Ok(())
     }
 
@@ -228,20 +245,17 @@ impl Worker {
                 &[&job.id, &job.attempt, &self.name],
             )
             .await?;
-        transaction
-            .execute(
-                "select jobs.complete($1, $2, $3)",
-                &[&job.id, &job.token, &output],
-            )
-            .await?;
-        transaction.commit().await
+        let call = "select jobs.complete($1, $2, $3)";
+        match finish(&transaction, call, &[&job.id, &job.token, &output]).await? {
+            Told::Done => transaction.commit().await,
+            Told::Lost => transaction.rollback().await,
+        }
     }
 
     async fn release(&self, job: &Job) -> Result<(), tokio_postgres::Error> {
         let client = self.finishing.lock().await;
-        client
-            .execute("select jobs.release($1, $2)", &[&job.id, &job.token])
-            .await?;
+        let call = "select jobs.release($1, $2)";
+        finish(&*client, call, &[&job.id, &job.token]).await?;
         Ok(())
     }
 
@@ -291,13 +305,57 @@ fn job_of(row: &Row) -> Job {
     }
 }
 
-/// The job is no longer ours: our lease ran out, or it was cancelled by force. Whoever has it now is not disturbed.
-fn is_lost(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|error| {
-        error.code() == &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
-            && error.detail() == Some("lease_lost")
-            || error.code() == &SqlState::NO_DATA_FOUND
-    })
+/// What became of a finishing call.
+enum Told {
+    Done,
+    /// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever has it now is not disturbed.
+    Lost,
+}
+
+/// Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another statement, that of a
+/// handler, says nothing of it.
+async fn finish(
+    client: &impl GenericClient,
+    call: &str,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<Told, tokio_postgres::Error> {
+    let is_lost = |error: &tokio_postgres::Error| {
+        let Some(error) = error.as_db_error() else {
+            return false;
+        };
+        error.code() == &SqlState::NO_DATA_FOUND
+            || error.code() == &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+                && matches!(error.detail(), Some("lease_lost" | "already_finished"))
+    };
+    match client.execute(call, values).await {
+        Err(error) if is_lost(&error) => Ok(Told::Lost),
+        told => told.map(|_| Told::Done),
+    }
+}
+
+/// A handler that panicked has failed, like one that says so.
+fn panicked(error: tokio::task::JoinError) -> Failed {
+    let text = match error.try_into_panic() {
+        Ok(panic) => match panic.downcast::<String>() {
+            Ok(text) => *text,
+            Err(panic) => panic
+                .downcast_ref()
+                .copied()
+                .unwrap_or("no text")
+                .to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    Failed {
+        error: format!("panicked: {text}"),
+        kind: "panic",
+        retryable: true,
+    }
+}
+
+/// A text as the database can hold it: without NUL, and not endless.
+fn storable(text: &str) -> String {
+    text.chars().take(10_000).filter(|c| *c != '\0').collect()
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

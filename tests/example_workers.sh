@@ -1,8 +1,11 @@
 # One test of the example workers, whatever their language. tests/suites.sh sources this file.
 #
-# Every worker knows four kinds of jobs: `ok`; `fail_once`, whose first attempt fails; `slow`, which takes args.seconds; and
-# `endless`, which ends only when it is stopped. A job that is done leaves a row in the table `done`, which has no key, so
-# that a row too many is seen. Workers are started with short leases, so that only heartbeats keep a slow job.
+# Every worker knows these kinds of jobs: `ok`; `fail_once`, whose first attempt fails; `slow`, which takes args.seconds;
+# `endless`, which ends only when it is stopped; and some that must fail and not end their worker: `bad_error`, whose error
+# the database cannot hold, `bad_output` likewise, `broken`, which throws what is no error, exits, panics, and `refused` and
+# `not_found`, whose rows a trigger refuses with the SQLSTATEs that a lost job has. A job that is done leaves a row in the
+# table `done`, which has no key, so that a row too many is seen. Workers are started with short leases, so that only
+# heartbeats keep a slow job.
 
 WORKER_LANGUAGES=(rust python node shell)
 
@@ -11,7 +14,15 @@ example_workers() { # FILTER; needs the server of the suite `examples`
   for language in "${WORKER_LANGUAGES[@]}"; do
     [[ $language == *"$1"* ]] || continue
     "worker_$language" || { check examples "the $language worker can be built" false; continue; }
-    jobs_sql "set client_min_messages = warning; drop table if exists done; create table done (job_id bigint, attempt int, worker text)"
+    jobs_sql "set client_min_messages = warning; drop table if exists done; create table done (job_id bigint, attempt int, worker text);
+      create or replace function refuse() returns trigger language plpgsql as \$\$ begin
+        case (select kind from jobs.jobs where id = new.job_id)
+          when 'refused' then raise object_not_in_prerequisite_state using detail = 'lease_lost', message = 'this row is refused';
+          when 'not_found' then raise no_data_found using message = 'this row is refused';
+          else return new;
+        end case;
+      end \$\$;
+      create trigger refuse before insert on done for each row execute function refuse()" >/dev/null
     example_worker "$language"
     end_workers KILL
     cat "$TMP/$language"*.out # what they complained of
@@ -77,23 +88,30 @@ until_true() { # BOOLEAN_EXPRESSION
 
 example_worker() { # LANGUAGE
   local queue=$1 in_queue="from jobs.jobs where queue = '$1'"
-  jobs_sql "select jobs.insert(kind, '{\"seconds\": 10}', queue => '$queue')
-    from (values (1, 2, 'endless'), (2, 5, 'slow'), (3, 150, 'ok'), (4, 40, 'fail_once'), (5, 3, 'unheard_of')) v(n, many, kind), generate_series(1, many)" >/dev/null
+  jobs_sql "select jobs.insert(kind, '{\"seconds\": 10}', queue => '$queue', max_attempts => case when n = 6 then 1 end)
+    from (values (1, 2, 'endless'), (2, 5, 'slow'), (3, 150, 'ok'), (4, 40, 'fail_once'), (5, 3, 'unheard_of'), (6, 2, 'bad_error'), (6, 2, 'bad_output'),
+      (6, 2, 'broken'), (6, 2, 'refused'), (6, 2, 'not_found')) v(n, many, kind), generate_series(1, many)" >/dev/null
 
   start_workers 2 "$queue"
   check examples "$1: endless jobs run" until_true "count(*) = 2 $in_queue and kind = 'endless' and state = 'running'"
   jobs_sql "select jobs.cancel(min(id)), jobs.cancel(max(id), force => true) $in_queue and kind = 'endless'" >/dev/null
-  check examples "$1: all jobs end" until_true "count(*) = 200 $in_queue and finalized_at is not null"
+  check examples "$1: all jobs end" until_true "count(*) = 210 $in_queue and finalized_at is not null"
   check examples "$1: each job is in the state that it must be in" worker_left "$1" <<'TEXT'
+bad_error discarded 2 jobs, attempts 1..1, errors 1..1, rows 0..0
+bad_output discarded 2 jobs, attempts 1..1, errors 1..1, rows 0..0
+broken discarded 2 jobs, attempts 1..1, errors 1..1, rows 0..0
 endless cancelled 2 jobs, attempts 1..1, errors 0..0, rows 0..0
 fail_once completed 40 jobs, attempts 2..2, errors 1..1, rows 1..1
+not_found discarded 2 jobs, attempts 1..1, errors 1..1, rows 0..0
 ok completed 150 jobs, attempts 1..1, errors 0..0, rows 1..1
+refused discarded 2 jobs, attempts 1..1, errors 1..1, rows 0..0
 slow completed 5 jobs, attempts 1..1, errors 0..0, rows 1..1
 unheard_of discarded 3 jobs, attempts 1..1, errors 1..1, rows 0..0
 TEXT
   check examples "$1: control: another outcome is refused" refuses worker_left "$1" <<<"ok completed 151 jobs" >/dev/null
-  check examples "$1: each error has its text and a type" until_true "count(*) = 43 and bool_and(e.error <> '' and e.details->>'type' <> '')
+  check examples "$1: each error has its text and a type" until_true "count(*) = 53 and bool_and(e.error <> '' and length(e.error) < 11000 and e.details->>'type' <> '')
     from jobs.errors e where e.job_id in (select id $in_queue)"
+  check examples "$1: what refused a row is in the error" until_true "count(*) = 4 from jobs.errors e where e.error like '%this row is refused%' and e.job_id in (select id $in_queue)"
   check examples "$1: both workers had jobs" until_true "count(distinct worker) = 2 from done"
 
   check examples "$1: idle workers wait for work" until_true "count(*) = 2 from pg_stat_activity where query ilike 'call jobs.wait%' and state = 'active'"

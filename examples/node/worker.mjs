@@ -12,6 +12,7 @@
 
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
+import { inspect } from "node:util";
 import pg from "pg";
 
 const { env } = process;
@@ -39,6 +40,19 @@ const handlers = {
   async endless(job, signal) {
     for (;;) await sleep(60_000, null, { signal }); // until somebody cancels the job, or the worker stops
   },
+  // Such as a bug would do it: none of it may end the worker.
+  async bad_error() {
+    throw new RangeError(`no text of the database: \0 \ud800 ${"x".repeat(100_000)}`);
+  },
+  async bad_output() {
+    return { "no JSON of the database": "\0", "nor of any other": 1n };
+  },
+  async broken() {
+    throw undefined;
+  },
+  // Whose rows the database refuses.
+  async refused() {},
+  async not_found() {},
 };
 
 // --- The worker ------------------------------------------------------------------------------------------------------
@@ -60,7 +74,6 @@ function alone(action) {
   last = result.catch(() => {});
   return result;
 }
-const send = (text, values) => alone(() => finishing.query(text, values));
 
 // pg gives a bigint as a string, and takes it as one: ids and tokens are passed on as they are.
 async function fetchJobs(maxJobs) {
@@ -84,16 +97,43 @@ async function work(job) {
       const output = await handlers[job.kind](job, stop.signal);
       await complete(job, output);
     } catch (error) {
-      if (isLost(error)) throw error;
+      if (error instanceof Lost) throw error;
       // Stopped, see heartbeats() and the end. The attempt does not count; the job becomes available for others, or
       // cancelled if that was the reason.
-      if (stop.signal.aborted) await send("select jobs.release($1, $2)", [job.id, job.token]);
-      else await fail(job, error.message, error.name);
+      if (stop.signal.aborted) await alone(() => finish("select jobs.release($1, $2)", [job.id, job.token]));
+      else await fail(job, ...described(error));
     }
   } catch (error) {
-    if (!isLost(error)) throw error;
+    if (!(error instanceof Lost)) throw error;
   } finally {
     held.delete(job.id);
+  }
+}
+
+// Whatever was thrown, as the text and the type of an error.
+function described(error) {
+  try {
+    if (error instanceof Error) return [String(error.message) || inspect(error), String(error.name)];
+    return [typeof error === "string" && error ? error : inspect(error), typeof error];
+  } catch {
+    return ["an error that cannot be shown", typeof error];
+  }
+}
+
+// A text as the database can hold it: without NUL and lone surrogates, and not endless.
+const storable = (text) => Buffer.from(text.slice(0, 10_000).replaceAll("\0", "\\0")).toString();
+
+// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever has it now is not disturbed.
+class Lost extends Error {}
+
+// Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another statement, that of a
+// handler, says nothing of it.
+async function finish(call, values) {
+  try {
+    await finishing.query(call, values);
+  } catch (error) {
+    const isRefused = error.code === "55000" && ["lease_lost", "already_finished"].includes(error.detail);
+    throw isRefused || error.code === "P0002" ? new Lost(error.message) : error;
   }
 }
 
@@ -103,7 +143,7 @@ function complete(job, output) {
     await finishing.query("begin");
     try {
       await finishing.query("insert into done values ($1, $2, $3)", [job.id, job.attempt, name]);
-      await finishing.query("select jobs.complete($1, $2, $3)", [job.id, job.token, JSON.stringify(output ?? null)]);
+      await finish("select jobs.complete($1, $2, $3)", [job.id, job.token, JSON.stringify(output ?? null)]);
       await finishing.query("commit");
     } catch (error) {
       await finishing.query("rollback");
@@ -113,14 +153,9 @@ function complete(job, output) {
 }
 
 function fail(job, error, type, retryable = true) {
-  return send("select jobs.fail($1, $2, $3, retryable => $4, details => $5)", [
-    job.id, job.token, error, retryable, JSON.stringify({ type }),
-  ]);
-}
-
-// The job is no longer ours: our lease ran out, or it was cancelled by force. Whoever has it now is not disturbed.
-function isLost(error) {
-  return (error.code === "55000" && error.detail === "lease_lost") || error.code === "P0002";
+  const details = JSON.stringify({ type: storable(type) });
+  const call = "select jobs.fail($1, $2, $3, retryable => $4, details => $5)";
+  return alone(() => finish(call, [job.id, job.token, storable(error), retryable, details]));
 }
 
 // Renews all leases in one statement, often enough that two may go missing.
@@ -129,10 +164,10 @@ async function heartbeats(signal) {
     await sleep((lease * 1000) / 3, null, { signal });
     if (held.size === 0) continue;
     const jobs = [...held.values()].map(({ job }) => job);
-    const { rows } = await send("select id, cancel_requested from jobs.heartbeat_many($1, $2)", [
-      jobs.map((job) => job.id),
-      jobs.map((job) => job.token),
-    ]);
+    const leases = [jobs.map((job) => job.id), jobs.map((job) => job.token)];
+    const { rows } = await alone(() =>
+      finishing.query("select id, cancel_requested from jobs.heartbeat_many($1, $2)", leases),
+    );
     // cancel_requested is null where the job is lost
     for (const row of rows) if (row.cancel_requested !== false) held.get(row.id)?.stop.abort();
   }

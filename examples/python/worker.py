@@ -15,6 +15,7 @@ import asyncio
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -62,22 +63,55 @@ async def endless(job: Job) -> dict:
     return {}
 
 
+async def bad_error(job: Job) -> dict:
+    raise ValueError("no text of the database: \0 \ud800 " + "x" * 100_000)
+
+
+async def bad_output(job: Job) -> dict:
+    return {"no JSON of the database": "\0", "nor of any other": {1, 2}}
+
+
+async def broken(job: Job) -> dict:
+    sys.exit(1)  # such as a library might do it
+
+
 HANDLERS: dict[str, Callable[[Job], Awaitable[dict]]] = {
     "ok": ok,
     "fail_once": fail_once,
     "slow": slow,
     "endless": endless,
+    # Such as a bug would do it: none of it may end the worker.
+    "bad_error": bad_error,
+    "bad_output": bad_output,
+    "broken": broken,
+    # Whose rows the database refuses.
+    "refused": ok,
+    "not_found": ok,
 }
 
 
 # --- The worker ------------------------------------------------------------------------------------------------------
 
 
-def is_lost(error: BaseException) -> bool:
-    """The job is no longer ours: our lease ran out, or it was cancelled by force. Whoever has it now is not disturbed."""
-    return isinstance(error, psycopg.Error) and (
-        (error.sqlstate == "55000" and error.diag.message_detail == "lease_lost") or error.sqlstate == "P0002"
-    )
+class Lost(Exception):
+    """The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever has it now is not
+    disturbed."""
+
+
+class Exited(Exception):
+    """A handler wanted to end the program."""
+
+
+async def handle(job: Job) -> dict:
+    try:
+        return await HANDLERS[job.kind](job)
+    except (SystemExit, KeyboardInterrupt) as error:  # these would end the event loop
+        raise Exited(repr(error)) from error
+
+
+def storable(text: str) -> str:
+    """A text as the database can hold it: without NUL and lone surrogates, and not endless."""
+    return text[:10_000].replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 class Worker:
@@ -86,10 +120,6 @@ class Worker:
         self.finishing = finishing  # heartbeats and results
         self.lock = asyncio.Lock()  # one transaction at a time on it
         self.held: dict[int, tuple[Job, asyncio.Task]] = {}  # the jobs that we hold, and the tasks of their handlers
-
-    async def send(self, statement: str, *values) -> None:
-        async with self.lock:
-            await self.finishing.execute(statement, values)
 
     async def fetch(self, max_jobs: int) -> list[Job]:
         # In autocommit: the statement is its own transaction, so the jobs are ours when it returns.
@@ -107,35 +137,52 @@ class Worker:
                 # Another attempt would not change that.
                 await self.fail(job, f"there is no handler for {job.kind}", "unknown_kind", retryable=False)
                 return
-            handler = asyncio.create_task(HANDLERS[job.kind](job))
+            handler = asyncio.create_task(handle(job))
             self.held[job.id] = job, handler
             try:
                 await self.complete(job, await handler)
-            except asyncio.CancelledError:
-                # Stopped, see heartbeats() and run(). The attempt does not count; the job becomes available for
-                # others, or cancelled if that was the reason.
-                await self.send("select jobs.release(%s, %s)", job.id, job.token)
-            except Exception as error:
-                if is_lost(error):
-                    raise
-                await self.fail(job, str(error), type(error).__name__)
-        except psycopg.Error as error:
-            if not is_lost(error):
+            except Lost:
                 raise
+            except (Exception, asyncio.CancelledError) as error:
+                if handler.cancelling():
+                    # Stopped, see heartbeats() and run(). The attempt does not count; the job becomes available for
+                    # others, or cancelled if that was the reason.
+                    await self.release(job)
+                else:
+                    # The interpreter shows it, as an error may fail to show itself.
+                    text = "".join(traceback.format_exception_only(error)).strip()
+                    await self.fail(job, text, type(error).__name__)
+        except Lost:
+            pass
         finally:
             self.held.pop(job.id, None)
+
+    async def finish(self, call: str, *values) -> None:
+        """Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another statement,
+        that of a handler, says nothing of it."""
+        try:
+            await self.finishing.execute(call, values)
+        except psycopg.Error as error:
+            is_refused = error.sqlstate == "55000" and error.diag.message_detail in ("lease_lost", "already_finished")
+            if is_refused or error.sqlstate == "P0002":
+                raise Lost from error
+            raise
 
     async def complete(self, job: Job, output: dict) -> None:
         # The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
         async with self.lock, self.finishing.transaction():
             await self.finishing.execute("insert into done values (%s, %s, %s)", (job.id, job.attempt, NAME))
-            await self.finishing.execute("select jobs.complete(%s, %s, %s)", (job.id, job.token, Jsonb(output)))
+            await self.finish("select jobs.complete(%s, %s, %s)", job.id, job.token, Jsonb(output))
 
     async def fail(self, job: Job, error: str, type: str, retryable: bool = True) -> None:
-        await self.send(
-            "select jobs.fail(%s, %s, %s, retryable => %s, details => %s)",
-            job.id, job.token, error, retryable, Jsonb({"type": type}),
-        )  # fmt: skip
+        call = "select jobs.fail(%s, %s, %s, retryable => %s, details => %s)"
+        details = Jsonb({"type": storable(type)})
+        async with self.lock:
+            await self.finish(call, job.id, job.token, storable(error), retryable, details)
+
+    async def release(self, job: Job) -> None:
+        async with self.lock:
+            await self.finish("select jobs.release(%s, %s)", job.id, job.token)
 
     async def heartbeats(self) -> None:
         """Renews all leases in one statement, often enough that two may go missing."""

@@ -26,14 +26,40 @@ handle_ok() { :; }
 handle_fail_once() { ((attempt > 1)) || { echo "the first attempt always fails" >&2; return 1; }; }
 handle_slow() { exec sleep "$seconds"; }
 handle_endless() { exec sleep infinity; } # until somebody cancels the job, or the worker stops
+# Such as a bug would do it: none of it may end the worker.
+handle_bad_error() { printf 'no text of the database: \0 \xff \xed\xa0\x80' >&2; return 1; }
+handle_bad_output() { return 2; } # and says nothing
+handle_broken() { kill -KILL "$BASHPID"; }
+# Whose rows the database refuses.
+handle_refused() { :; }
+handle_not_found() { :; }
 
-# A call about our job. That the job is no longer ours (the lease ran out, or it was cancelled by force) is no error of the
-# worker: whoever has it now is not disturbed.
+# A finishing call. That the job is no longer ours (the lease ran out, or it was cancelled by force, or deleted) is no error of
+# the worker: whoever has it now is not disturbed.
 tell() {
   local answer
-  answer=$(sql -v id="$id" -v token="$token" -v attempt="$attempt" -v kind="$kind" "$@" 2>&1 >/dev/null) && return
-  [[ $answer == *55000*lease_lost* || $answer == *P0002* ]] || { echo "$answer" >&2; kill -USR1 $$; }
+  answer=$(about_job "$@" 2>&1 >/dev/null) && return
+  is_lost "$answer" || { echo "$answer" >&2; kill -USR1 $$; }
 }
+about_job() { sql -v id="$id" -v token="$token" -v attempt="$attempt" -v kind="$kind" "$@"; }
+is_lost() { [[ $1 == *55000*lease_lost* || $1 == *55000*already_finished* || $1 == *P0002* ]]; }
+
+# The row and the end of the job are one transaction: if the job is no longer ours, there is no row either. What refuses the
+# row, before the finishing call is reached, is an error of the job, whatever its SQLSTATE.
+complete() {
+  local reached
+  reached=$(about_job --single-transaction 2>"$output" <<<"insert into done values (:'id', :'attempt', :'name');
+\\echo finishing
+select jobs.complete(:'id', :'token', jsonb_build_object('by', :'name'));") && return
+  if [[ $reached != finishing* ]] || ! is_lost "$(<"$output")"; then fail; fi
+}
+
+fail() {
+  tell -v error="$(storable "$output")" -v status="$status" <<<"select jobs.fail(:'id', :'token', coalesce(nullif(:'error', ''), 'exit status ' || :'status'), details => '{\"type\": \"handler\"}')"
+}
+
+# A text as the database can hold it: without NUL, of whole characters, and not endless.
+storable() { tail -c 10000 "$1" | tr -d '\0' | iconv -c -f UTF-8 -t UTF-8; }
 
 # Runs the handler of one job, with heartbeats, and tells the queue what came of it. A process of its own for each job,
 # which stops the handler when it gets a SIGTERM.
@@ -56,10 +82,9 @@ work() { # ID TOKEN ATTEMPT KIND SECONDS
     # The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
     tell <<<"select jobs.release(:'id', :'token')"
   elif ((status == 0)); then
-    # The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
-    tell --single-transaction <<<"insert into done values (:'id', :'attempt', :'name'); select jobs.complete(:'id', :'token', jsonb_build_object('by', :'name'));"
+    complete
   else
-    tell -v error="$(tail -c 10000 "$output")" <<<"select jobs.fail(:'id', :'token', :'error', details => '{\"type\": \"handler\"}')"
+    fail
   fi
   rm -f "$output"
 }
