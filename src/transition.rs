@@ -16,8 +16,8 @@ use crate::pg::time;
 use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
 use crate::store::place::{self, Changes, Failure, Luggage, Place};
-use crate::worker::news;
 use crate::worker::wake::{self, Work};
+use crate::worker::{cleared, news};
 
 /// What is told of a failed attempt.
 pub struct Told<'a> {
@@ -191,6 +191,9 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
         place.keep_queue();
     }
     place::rewrite(place.id, changes);
+    if place.state.is_final() && changes.queue.is_some() {
+        cleared::take_back();
+    }
     if changes.scheduled_at.is_some() {
         place.forget_schedule();
         // A final job may have been what others under its key were put aside for, by its schedule.

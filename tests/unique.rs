@@ -9,6 +9,10 @@ fn quiet() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
 }
 
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
 async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
     db.query_one(sql, &[]).await.expect(sql).get(0)
 }
@@ -1073,4 +1077,54 @@ async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time(
         last < 2 * first,
         "{first} pages at first, {last} at the end"
     );
+}
+
+/// A batch that replaces locks what waits before what runs: what a worker fetches meanwhile it would lock out of order.
+#[tokio::test]
+async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("order").await;
+    for finish in ["jobs.complete_many", "jobs.heartbeat_many"] {
+        let [locker, batch, worker] = [
+            cluster.connect("order").await,
+            cluster.connect("order").await,
+            cluster.connect("order").await,
+        ];
+        // In the order of their ids: one that waits, and two that run.
+        run(
+            &db,
+            r#"select jobs.delete_many(kind => 'k');
+               select jobs.cancel(id, force => true) from jobs.jobs where state = 'running';
+               select jobs.insert('k', to_jsonb(q), '{"by_args": true}', queue => q) from unnest(array['b', 'a', 'c']) q;
+               create table if not exists public.mine (id bigint, token bigint); truncate public.mine;
+               insert into public.mine select id, token from jobs.fetch('a'); select jobs.fetch('c')"#,
+        )
+        .await;
+        run(
+            &locker,
+            "begin; select from jobs.running r join jobs.job j on j.id = r.job_id where j.queue = 'c' for update of r",
+        )
+        .await;
+        // Has locked what it replaces but the last one.
+        let batch = tokio::spawn(async move {
+            let replace = r#"select count(*) from jobs.insert_batch('k', array['"a"', '"b"', '"c"']::jsonb[], '{"by_args": true, "by_state": ["available", "running"], "on_conflict": "replace"}')"#;
+            sqlstate(batch.query_one(replace, &[]).await)
+        });
+        blocked(&db, 1).await;
+        run(
+            &db,
+            "insert into public.mine select id, token from jobs.fetch('b')",
+        )
+        .await;
+        let worker = tokio::spawn(async move {
+            let mine = format!(
+                "select count(*) from {finish}(array(select id from public.mine), array(select token from public.mine))"
+            );
+            sqlstate(worker.query_one(&mine, &[]).await)
+        });
+        blocked(&db, 2).await;
+        run(&locker, "commit").await;
+        let ended = (batch.await.expect("batch"), worker.await.expect("worker"));
+        assert_eq!(ended, ("00000".into(), "00000".into()), "{finish}");
+    }
 }

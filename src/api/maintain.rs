@@ -7,10 +7,16 @@ use super::check;
 use crate::error::OrRaise;
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::{subxact, time};
+use crate::settings;
 use crate::store::extension;
 use crate::store::ledger::{self, Run};
 use crate::worker::tasks::{self, PassedOver, Task};
 use crate::worker::wake::{self, Work};
+
+/// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few of them.
+const MOST_BATCHES: i64 = 64;
+/// Of that room each task leaves so much for every task behind it.
+const FOR_EACH_TASK: usize = 4;
 
 /// Runs every maintenance task once. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
@@ -18,32 +24,40 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     check::writable().or_raise();
     let mut rows = Rows::new(fcinfo);
     let has_ledger = extension::find().is_some_and(|extension| extension.has_ledger);
+    // Nobody can pause maintenance while this transaction is at it.
+    let hindrance = has_ledger.then(ledger::hindrance).flatten();
+    let is_to_do = hindrance.is_none() && ledger::has_begun();
     let mut over = PassedOver::default();
-    for task in tasks::ALL {
-        // Somebody may pause maintenance while it is under way.
-        let hindrance = has_ledger.then(ledger::hindrance).flatten();
-        let idle = hindrance.is_some() || !ledger::has_begun();
-        let mut run = if idle {
-            Run {
-                at: time::now(),
-                is_clean: true,
-                ..Run::default()
-            }
-        } else {
-            run_until_done(task, &mut over)
-        };
-        if has_ledger && hindrance.is_none() {
-            // Somebody else may be noting a run, too: that is no reason to undo this one.
-            let _ = subxact::attempt_unless_cancelled(|| ledger::note(task.name, &run));
-        }
-        if let Some(hindrance) = &hindrance {
-            run.error = Some(hindrance.clone());
-        }
+    let runs: Vec<(&str, Run)> = tasks::ALL
+        .iter()
+        .enumerate()
+        .map(|(n, task)| {
+            let behind = tasks::ALL.len() - n;
+            let _reserve = subxact::Reserve::of((FOR_EACH_TASK * behind) as u32);
+            let run = match is_to_do {
+                true => run_until_done(task, &mut over),
+                false => Run {
+                    at: time::now(),
+                    is_clean: true,
+                    ..Run::default()
+                },
+            };
+            (task.name, run)
+        })
+        .collect();
+    if has_ledger && hindrance.is_none() {
+        let note = || runs.iter().for_each(|(task, run)| ledger::note(task, run));
+        // Somebody else may be noting a run, too: that is no reason to undo these.
+        let _ = subxact::attempt_unless_cancelled(note);
+    }
+    for (task, run) in runs {
+        let hindrance = hindrance.as_ref().map(|hindrance| hindrance.why.clone());
+        let error = hindrance.or(run.error);
         rows.push(vec![
-            Cell::Text(task.name.into()),
+            Cell::Text(task.into()),
             Cell::Big(run.rows),
             Cell::Span(run.duration),
-            run.error.map_or(Cell::Null, Cell::Text),
+            error.map_or(Cell::Null, Cell::Text),
         ]);
     }
     rows
@@ -53,15 +67,29 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
 fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
     let begun = time::now();
     let mut run = Run::default();
+    let (batch, mut batches) = (i64::from(settings::BATCH_SIZE.get()), 1);
     let mut more = true;
     while more {
         pgrx::check_for_interrupts!();
-        let turn = tasks::turn(task, over, &mut |round| {
+        if !subxact::has_room() {
+            run.error = Some(format!(
+                "there is more to do: call jobs.maintain() again, in another transaction{}",
+                run.error
+                    .map_or(String::new(), |error| format!(" ({error})"))
+            ));
+            break;
+        }
+        let turn = tasks::turn(task, batch * batches, over, &mut |round| {
             let round = subxact::attempt_unless_cancelled(round);
             Ok::<_, std::convert::Infallible>(round.map_err(|(_, message)| message))
         });
         let Ok(turn) = turn;
         more = turn.more;
+        // What fails is rolled back, so that is to be little.
+        batches = match turn.errors.is_empty() {
+            true => (2 * batches).min(MOST_BATCHES),
+            false => 1,
+        };
         run.is_clean = turn.errors.is_empty() && turn.passed_over == 0;
         run.rows += turn.rows as i64;
         run.failures += turn.errors.len() as i64;
@@ -76,14 +104,14 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 #[pg_extern(sql = false)]
 fn pause_maintenance() {
     check::writable().or_raise();
-    ledger::pause(time::now());
+    ledger::begin_pause(time::now());
 }
 
 /// Lets it go on. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn resume_maintenance() {
     check::writable().or_raise();
-    ledger::resume();
+    ledger::end_pause();
     wake::at_commit(Work::MayBeDue);
 }
 

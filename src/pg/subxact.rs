@@ -1,5 +1,10 @@
 //! Subtransactions: the only way to go on after an error, and to take back what was written.
+//!
+//! One that wrote something and is kept has an id of its own until the transaction ends. Of each transaction the server has
+//! 64 of these at hand; where there are more, every snapshot that others take meanwhile is slower to look through. So there are
+//! not many of ours ([`has_room`]): the caller has some as well.
 
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
 use pgrx::PgSqlErrorCode;
@@ -7,6 +12,49 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 
 use super::report;
+use super::versions;
+
+/// As many as a transaction keeps.
+const MOST_KEPT: u32 = 48;
+
+thread_local! {
+    /// The transaction that kept one last, and how many it has kept.
+    static KEPT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// How many are for others.
+    static RESERVED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether the transaction under way should keep one more. Who does without where it should not is slower, or leaves something
+/// to the next transaction.
+pub fn has_room() -> bool {
+    kept() + RESERVED.get() < MOST_KEPT
+}
+
+/// While it lives there is less room: so many are for what comes later.
+pub struct Reserve;
+
+impl Reserve {
+    /// Reserves room for so many.
+    pub fn of(count: u32) -> Reserve {
+        RESERVED.set(count);
+        Reserve
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        RESERVED.set(0);
+    }
+}
+
+fn kept() -> u32 {
+    let (transaction, kept) = KEPT.get();
+    if transaction == versions::local_transaction() {
+        kept
+    } else {
+        0
+    }
+}
 
 /// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error returned.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
@@ -20,6 +68,7 @@ pub fn attempt_and_keep<T>(
 ) -> Result<T, Box<CaughtError>> {
     // SAFETY: the sequence of PL/pgSQL's exception blocks.
     unsafe {
+        let kept = kept();
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
@@ -32,9 +81,15 @@ pub fn attempt_and_keep<T>(
         });
         pg_sys::MemoryContextSwitchTo(context);
         if outcome.as_ref().is_ok_and(keep) {
+            let has_written =
+                pg_sys::GetCurrentTransactionIdIfAny() != pg_sys::InvalidTransactionId;
             pg_sys::ReleaseCurrentSubTransaction();
+            let kept = self::kept() + u32::from(has_written);
+            KEPT.set((versions::local_transaction(), kept));
         } else {
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            // With those that were in it.
+            KEPT.set((versions::local_transaction(), kept));
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;
@@ -50,6 +105,37 @@ pub fn attempt_unless_cancelled<T>(
         (PgSqlErrorCode::ERRCODE_QUERY_CANCELED, _) => rethrow(*error),
         described => described,
     })
+}
+
+/// Runs `work` for each of these, and hands those that it fails for to `fail`, with the reason; the sum of what it returned for
+/// the others. As many are done together as succeed together, so that few subtransactions are kept. Where there is no room for
+/// more of them, the rest is left.
+pub fn attempt_each<T>(
+    things: &[T],
+    work: &dyn Fn(&T) -> usize,
+    fail: &mut dyn FnMut(&T, PgSqlErrorCode, String),
+) -> usize {
+    let together = || {
+        let each = things.iter().map(|thing| {
+            pgrx::check_for_interrupts!();
+            work(thing)
+        });
+        each.sum()
+    };
+    if things.is_empty() || !has_room() {
+        return 0;
+    }
+    match (attempt_unless_cancelled(together), things) {
+        (Ok(done), _) => done,
+        (Err((code, why)), [thing]) => {
+            fail(thing, code, why);
+            0
+        }
+        (Err(_), _) => {
+            let (before, behind) = things.split_at(things.len() / 2);
+            attempt_each(before, work, fail) + attempt_each(behind, work, fail)
+        }
+    }
 }
 
 /// Whether an error says nothing about what was to be done, and may not come the next time.

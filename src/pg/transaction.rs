@@ -30,6 +30,17 @@ pub fn make_visible() {
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
+/// Runs `work` with a snapshot of now, whatever the transaction's level. What it sees may have come since the transaction began.
+pub fn with_latest_snapshot<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: popped afterwards, or by Postgres after an error.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        let done = work();
+        pg_sys::PopActiveSnapshot();
+        done
+    }
+}
+
 /// Something that a transaction does only so many times.
 pub struct AtMost {
     times: u32,
@@ -46,13 +57,25 @@ impl AtMost {
         }
     }
 
-    /// Whether this transaction may do it once more; counts it.
+    /// Whether this transaction may do it once more.
+    pub fn may(&self) -> bool {
+        self.count() < self.times
+    }
+
+    /// The same; counts it.
     pub fn once_more(&self) -> bool {
+        let (may, count) = (self.may(), self.count());
         let transaction = versions::local_transaction();
-        let (last, done) = self.done.get();
-        let done = if last == transaction { done } else { 0 };
-        let may = done < self.times;
-        self.done.set((transaction, done + u32::from(may)));
+        self.done.set((transaction, count + u32::from(may)));
         may
+    }
+
+    fn count(&self) -> u32 {
+        let (last, done) = self.done.get();
+        if last == versions::local_transaction() {
+            done
+        } else {
+            0
+        }
     }
 }

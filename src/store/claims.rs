@@ -16,7 +16,7 @@ use crate::fault;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
 use crate::pg::table::Table;
-use crate::pg::transaction::{self, AtMost};
+use crate::pg::transaction;
 use crate::pg::{array, dirty, subxact};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
@@ -225,6 +225,7 @@ impl Lists {
 }
 
 /// A job in the list of a key.
+#[derive(Clone)]
 pub struct Listed {
     /// the key
     pub key: Key,
@@ -349,18 +350,13 @@ pub fn can_claim_or_lock_directly() -> bool {
 /// From so many new keys on it pays to begin a subtransaction.
 const WORTH_A_SUBTRANSACTION: usize = 32;
 
-thread_local! {
-    /// The subtransactions of a transaction that others know without looking them up are 64, and the caller has some as well.
-    static SUBTRANSACTIONS: AtMost = const { AtMost::new(16) };
-}
-
 /// Inserts claims, up to the first whose key is known to have one; how many. Never waits.
 ///
 /// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can only be taken back all
 /// together: that is done if a rival has come since it was looked for claims, and is what this returns none for.
 fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(&Listed) -> bool) -> usize {
     let new = claims.iter().take_while(|claim| is_new(claim)).count();
-    if new < WORTH_A_SUBTRANSACTION || !SUBTRANSACTIONS.with(AtMost::once_more) {
+    if new < WORTH_A_SUBTRANSACTION || !subxact::has_room() {
         return 0;
     }
     let rows = claims[..new].iter().map(|claim| new_row(table, claim));

@@ -2,19 +2,29 @@
 //! is a database to be maintained at all just now.
 
 use jobs_core::interval::Interval;
-use pgrx::pg_sys::Datum;
+use pgrx::pg_sys::{self, Datum};
 
-use super::spi::{Plan, text};
+use super::spi::{Plan, Snapshot, text};
 use super::types::*;
+use crate::pg::name::Name;
 use crate::pg::time;
+use crate::pg::transaction;
 
 /// What maintenance has to know before it begins.
 #[derive(Default)]
 pub struct Standing {
     /// why nothing is to be done now
-    pub hindrance: Option<String>,
+    pub hindrance: Option<Hindrance>,
     /// tasks whose last run failed
     pub failing: Vec<String>,
+}
+
+/// Why nothing is to be done now.
+pub struct Hindrance {
+    /// in words
+    pub why: String,
+    /// nobody will say so when it is over
+    pub is_passing: bool,
 }
 
 /// A run of a task, or several in a row.
@@ -49,18 +59,43 @@ pub fn standing() -> Standing {
     }
 }
 
-/// Why nothing is to be done now, if so.
-pub fn hindrance() -> Option<String> {
-    HINDRANCE.run(&[], |rows| {
-        if let Some(who) = rows.text(0, 1) {
-            Some(format!(
-                "maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"
-            ))
-        } else if rows.bool(0, 2) == Some(true) {
-            Some("the database is being restored: pg_restore is connected to it".into())
-        } else {
-            None
-        }
+/// Why nothing is to be done now, if so. Otherwise maintenance can be paused only once this transaction has ended.
+pub fn hindrance() -> Option<Hindrance> {
+    pause().or_else(|| {
+        let is_restored = IS_BEING_RESTORED.run(&[], |rows| rows.bool(0, 1) == Some(true));
+        is_restored.then(|| Hindrance {
+            why: "the database is being restored: pg_restore is connected to it".into(),
+            is_passing: false,
+        })
+    })
+}
+
+/// Whether maintenance is paused. Otherwise it can be only once this transaction has ended, so that nothing is maintained any
+/// more then.
+pub fn is_paused() -> bool {
+    pause().is_some()
+}
+
+fn pause() -> Option<Hindrance> {
+    let table = MAINTENANCE_PAUSE.oid();
+    // SAFETY: as a statement does it that locks rows; who pauses does not let that in.
+    if !unsafe { pg_sys::ConditionalLockRelationOid(table, pg_sys::RowShareLock as i32) } {
+        return Some(Hindrance {
+            why: "maintenance is being paused just now".into(),
+            is_passing: true,
+        });
+    }
+    // Also what is committed since this transaction took its snapshot.
+    transaction::with_latest_snapshot(|| {
+        PAUSED_BY.run_as_of(Snapshot::Callers, &[], |rows| {
+            let who = (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()?;
+            Some(Hindrance {
+                why: format!(
+                    "maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"
+                ),
+                is_passing: false,
+            })
+        })
     })
 }
 
@@ -87,13 +122,15 @@ pub fn note(task: &str, run: &Run) {
     ]);
 }
 
-/// Pauses maintenance; what is paused stays as it is.
-pub fn pause(at: i64) {
+/// Pauses maintenance; what is paused stays as it is. Waits for transactions that are maintaining.
+pub fn begin_pause(at: i64) {
+    // Reading goes on.
+    KEEP_OTHERS_OUT.execute(&[]);
     PAUSE.execute(&[Some(Datum::from(at))]);
 }
 
 /// Lets it go on.
-pub fn resume() {
+pub fn end_pause() {
     RESUME.execute(&[]);
 }
 
@@ -109,13 +146,9 @@ macro_rules! is_being_restored {
 }
 pub(super) use is_being_restored;
 
-static HINDRANCE: Plan = Plan::new(
-    concat!(
-        "SELECT (SELECT p.paused_by FROM jobs.maintenance_pause p), ",
-        is_being_restored!()
-    ),
-    &[],
-);
+static MAINTENANCE_PAUSE: Name = Name::new(c"maintenance_pause");
+static PAUSED_BY: Plan = Plan::new("SELECT p.paused_by FROM jobs.maintenance_pause p", &[]);
+static IS_BEING_RESTORED: Plan = Plan::new(concat!("SELECT ", is_being_restored!()), &[]);
 static FAILING: Plan = Plan::new(
     "SELECT t.task FROM jobs.maintenance_task t WHERE t.failures > 0",
     &[],
@@ -129,6 +162,8 @@ static NOTE: Plan = Plan::new(
       WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM jobs.maintenance_task t WHERE t.task = $1 FOR UPDATE SKIP LOCKED))",
     &[TEXT, AT, SPAN, INT8, INT8, BOOL, TEXT],
 );
+static KEEP_OTHERS_OUT: Plan =
+    Plan::new("LOCK TABLE jobs.maintenance_pause IN EXCLUSIVE MODE", &[]);
 static PAUSE: Plan = Plan::new(
     "INSERT INTO jobs.maintenance_pause (paused_at, paused_by) VALUES ($1, session_user) ON CONFLICT DO NOTHING",
     &[AT],

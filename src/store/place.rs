@@ -11,7 +11,7 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, Tuples, big, text};
+use super::spi::{Arg, Plan, Tuples, big, bigs, text};
 use super::types::*;
 use super::{extension, lanes, limits};
 use crate::pg::array;
@@ -241,6 +241,14 @@ pub fn tries(id: i64) -> Tries {
         errors: rows.big(0, 2).expect("count"),
         retry: rows.datum(0, 3).map(read_retry).unwrap_or_default(),
     })
+}
+
+/// Locks those of these jobs that wait, so that nobody fetches them.
+pub fn lock_waiting(ids: &BTreeSet<i64>) {
+    let ids: Vec<i64> = ids.iter().copied().collect();
+    for plan in [&LOCK_ALL_READY, &LOCK_ALL_REQUEUED, &LOCK_ALL_SCHEDULED] {
+        plan.execute(&[bigs(&ids)]);
+    }
 }
 
 /// Locks those of these jobs that are running, in the order of their ids.
@@ -554,6 +562,19 @@ static LOCK_SCHEDULED: Plan = Plan::new(
 static LOCK_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR UPDATE",
     &[INT8, INT8],
+);
+static LOCK_ALL_READY: Plan = Plan::new(
+    "SELECT FROM unnest($1) AS n(id) JOIN jobs.job j ON j.id = n.id
+       JOIN jobs.ready r ON r.queue = j.queue AND r.priority = j.priority AND r.seq = j.id FOR UPDATE OF r",
+    &[INT8S],
+);
+static LOCK_ALL_REQUEUED: Plan = Plan::new(
+    "SELECT FROM unnest($1) AS n(id) JOIN jobs.ready r ON r.job_id = n.id AND r.seq <> r.job_id FOR UPDATE OF r",
+    &[INT8S],
+);
+static LOCK_ALL_SCHEDULED: Plan = Plan::new(
+    "SELECT FROM unnest($1) AS n(id) JOIN jobs.scheduled s ON s.job_id = n.id FOR UPDATE OF s",
+    &[INT8S],
 );
 static LOCK_ALL_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = ANY ($1) ORDER BY job_id FOR UPDATE",

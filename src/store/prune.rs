@@ -70,30 +70,46 @@ pub fn past_retention(
     limit: i64,
     but: &[i64],
 ) -> PastRetention {
-    let (plan, queues) = match queues {
-        Queues::One(queue) => (&PAST_RETENTION_OF_ONE, text(queue)),
-        Queues::AllBut(queues) => (&PAST_RETENTION, texts(queues)),
-    };
-    let args = [
-        text(state.as_str()),
-        big(horizon),
-        big(limit),
-        bigs(but),
-        queues,
-        big(since),
-    ];
-    plan.run(&args, |rows| {
-        let old = |row| Old {
-            id: rows.big(row, 1).expect("id"),
-            key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
+    let find = |plans: [&Plan; 2], limit: i64, but: &[i64]| {
+        let (plan, queues) = match queues {
+            Queues::One(queue) => (plans[0], text(queue)),
+            Queues::AllBut(queues) => (plans[1], texts(queues)),
         };
-        let last = rows.len().checked_sub(1);
-        PastRetention {
-            jobs: (0..rows.len()).map(old).collect(),
-            first_busy: None,
-            latest: last.and_then(|last| rows.big(last, 3)).unwrap_or(horizon),
-        }
-    })
+        let args = [
+            text(state.as_str()),
+            big(horizon),
+            big(limit),
+            bigs(but),
+            queues,
+            big(since),
+        ];
+        plan.run(&args, |rows| {
+            let old = |row| Old {
+                id: rows.big(row, 1).expect("id"),
+                key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
+            };
+            let jobs: Vec<Old> = (0..rows.len()).map(old).collect();
+            let last = rows.len().checked_sub(1);
+            (jobs, last.and_then(|last| rows.big(last, 3)))
+        })
+    };
+    let (jobs, latest) = find([&PAST_RETENTION_OF_ONE, &PAST_RETENTION], limit, but);
+    let mut found = PastRetention {
+        jobs,
+        first_busy: None,
+        latest: latest.unwrap_or(horizon),
+    };
+    if (found.jobs.len() as i64) < limit {
+        // What is left beside somebody has locked.
+        let but: Vec<i64> = found
+            .jobs
+            .iter()
+            .map(|job| job.id)
+            .chain(but.iter().copied())
+            .collect();
+        (_, found.first_busy) = find([&LEFT_OF_ONE, &LEFT], 1, &but);
+    }
+    found
 }
 
 /// The same, and deletes them with all that belongs to them but their claims. `None`: use statements.
@@ -105,7 +121,7 @@ pub fn erase_past_retention(
     limit: i64,
     but: &[i64],
 ) -> Option<PastRetention> {
-    if !transaction::is_read_committed() {
+    if !transaction::is_read_committed() || !subxact::has_room() {
         return None;
     }
     // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
@@ -277,24 +293,35 @@ pub fn oldest_final(state: State, since: i64) -> Option<i64> {
     OLDEST_FINAL.run(&[text(state.as_str()), big(since)], |rows| rows.big(0, 1))
 }
 
-// The job is locked as well, so that what it was updated to meanwhile is looked at.
 macro_rules! past_retention {
-    ($queues:literal) => {
+    ($queues:literal, $how:literal) => {
         concat!(
             "SELECT f.job_id, j.unique_key, f.finalized_at
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
               WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
-            " ORDER BY f.finalized_at LIMIT $3 FOR UPDATE OF f, j SKIP LOCKED"
+            " ORDER BY f.finalized_at LIMIT $3",
+            $how
         )
     };
 }
-static PAST_RETENTION: Plan = Plan::new(
-    past_retention!("<> ALL ($5)"),
+// The job is locked as well, so that what it was updated to meanwhile is looked at.
+macro_rules! locked {
+    ($queues:literal) => {
+        past_retention!($queues, " FOR UPDATE OF f, j SKIP LOCKED")
+    };
+}
+static PAST_RETENTION: Plan =
+    Plan::new(locked!("<> ALL ($5)"), &[TEXT, AT, INT8, INT8S, TEXTS, AT]);
+static PAST_RETENTION_OF_ONE: Plan = Plan::new(locked!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT]);
+static LEFT: Plan = Plan::new(
+    past_retention!("<> ALL ($5)", ""),
     &[TEXT, AT, INT8, INT8S, TEXTS, AT],
 );
-static PAST_RETENTION_OF_ONE: Plan =
-    Plan::new(past_retention!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT]);
+static LEFT_OF_ONE: Plan = Plan::new(
+    past_retention!("= $5", ""),
+    &[TEXT, AT, INT8, INT8S, TEXT, AT],
+);
 static ERASE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
     &[INT8S],

@@ -301,33 +301,50 @@ impl<'a> Batch<'a> {
         let in_order: BTreeMap<usize, Key> = candidates
             .filter(|(index, _)| !matches!(self.decisions[*index], Decision::Busy))
             .collect();
-        self.lock_running(&in_order);
+        self.lock_touched(&in_order);
         for (index, key) in in_order {
             self.decisions[index] = self.insert_next(key, index)?;
         }
         Ok(())
     }
 
-    /// Locks the running jobs that several candidates will replace or update, in the order
-    /// in which a completion of many jobs takes them: neither waits for the other with something
-    /// that the other one needs.
-    fn lock_running(&mut self, candidates: &BTreeMap<usize, Key>) {
+    /// Locks the jobs that several candidates will replace or update: first those that wait, so that nobody fetches them, then
+    /// the running ones in the order in which a completion of many jobs takes them. So neither waits for the other with
+    /// something that the other one needs.
+    fn lock_touched(&mut self, candidates: &BTreeMap<usize, Key>) {
         if candidates.len() < 2 {
             return;
         }
         let keys: BTreeSet<Key> = candidates.values().copied().collect();
-        self.look_for_decision(&keys.into_iter().collect::<Vec<_>>());
-        let mut running = BTreeSet::new();
+        let keys: Vec<Key> = keys.into_iter().collect();
+        self.look_for_decision(&keys);
+        let waiting = self.touched(candidates, |state| {
+            !state.is_final() && state != State::Running
+        });
+        if !waiting.is_empty() {
+            place::lock_waiting(&waiting);
+            // Some may have been fetched before.
+            self.look_for_decision(&keys);
+        }
+        place::lock_running(&self.touched(candidates, |state| state == State::Running));
+    }
+
+    /// The jobs in some states that candidates will replace or update, as far as can be seen.
+    fn touched(
+        &self,
+        candidates: &BTreeMap<usize, Key>,
+        is_meant: fn(State) -> bool,
+    ) -> BTreeSet<i64> {
+        let mut ids = BTreeSet::new();
         for (&index, key) in candidates {
-            let under = self.under.get(key);
-            let created_at = self.candidates[index].job.created_at;
-            if let Some(under) = under {
+            if let Some(under) = self.under.get(key) {
+                let created_at = self.candidates[index].job.created_at;
                 let verdict = decide(self.policy(index), Some(under), created_at);
-                let runs = |id: &i64| under.holder(*id).state() == Some(State::Running);
-                running.extend(touched(&verdict).into_iter().filter(runs));
+                let is_meant = |id: &i64| under.holder(*id).state().is_some_and(is_meant);
+                ids.extend(touched(&verdict).into_iter().filter(is_meant));
             }
         }
-        place::lock_running(&running);
+        ids
     }
 
     /// Decides a candidate by what is there now. What it will touch is locked: whoever had it
@@ -463,8 +480,9 @@ impl<'a> Batch<'a> {
         claims::let_write();
         let mut rest = self.claim_at_once(claims, fresh);
         // Where a taken key takes a statement, nobody need be at work on the one that is next, nor on any other.
-        if rest.len() > FEW
-            && !claims::can_claim_or_lock_directly()
+        let by_statement = !claims::can_claim_or_lock_directly();
+        if by_statement
+            && rest.len() > FEW
             && let Some(more) = impatiently(|| self.claim_or_lock(rest))
         {
             fresh.extend(more);
@@ -472,9 +490,12 @@ impl<'a> Batch<'a> {
         }
         let mut busy = Vec::new();
         while let [claim, behind @ ..] = rest {
-            if !self.claim_unless_contended(claim, fresh) {
-                busy.push(claim.key);
-            }
+            let (claims, behind) = if by_statement {
+                (rest, &[][..])
+            } else {
+                (std::slice::from_ref(claim), behind)
+            };
+            busy.extend(self.claim_unless_contended(claims, fresh));
             rest = self.claim_at_once(behind, fresh);
         }
         busy
@@ -486,19 +507,27 @@ impl<'a> Batch<'a> {
         &claims[claims::claim_or_lock_directly(claims, is_taken, false, fresh)..]
     }
 
-    /// Inserts or locks a claim unless somebody is at work on its key; whether it did.
-    fn claim_unless_contended(&self, claim: &Listed, fresh: &mut BTreeSet<Key>) -> bool {
+    /// Inserts or locks claims unless somebody is at work on their keys; those keys.
+    fn claim_unless_contended(&self, claims: &[Listed], fresh: &mut BTreeSet<Key>) -> Vec<Key> {
+        let mut busy = Vec::new();
+        let mut rest = claims.to_vec();
         loop {
-            check_for_interrupts!();
-            if is_contended(claim.key) {
-                return false;
+            rest.retain(|claim| {
+                check_for_interrupts!();
+                let is_contended = is_contended(claim.key);
+                if is_contended {
+                    busy.push(claim.key);
+                }
+                !is_contended
+            });
+            if rest.is_empty() {
+                return busy;
             }
             // If that takes too long somebody has come in between, or it was the server
             // that had to be waited for, as while the table grows: look again.
-            if let Some(inserted) = impatiently(|| self.claim_or_lock(std::slice::from_ref(claim)))
-            {
+            if let Some(inserted) = impatiently(|| self.claim_or_lock(&rest)) {
                 fresh.extend(inserted);
-                return true;
+                return busy;
             }
         }
     }
@@ -619,8 +648,12 @@ fn is_contended(key: Key) -> bool {
 const FEW: usize = 16;
 
 /// Runs `work` in a subtransaction in which no lock is waited for longer than a
-/// millisecond; `None` if one would have to be.
+/// millisecond; `None` if one would have to be. Where a transaction has too many of these, it waits for who has come
+/// since it was looked for rivals.
 fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
+    if !subxact::has_room() {
+        return Some(work());
+    }
     let _impatience = Impatience::begin();
     match subxact::attempt(work) {
         Ok(done) => Some(done),

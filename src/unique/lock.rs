@@ -22,9 +22,14 @@ pub fn take(key: Key) -> bool {
     LOCKS.with(AtMost::once_more) && !claims::advisory_lock(id(key), true)
 }
 
-/// Takes the lock on a key if nobody else has it; whether it is free.
+/// Takes the lock on a key if nobody else has it; whether it is free. There is to be room.
 pub fn try_take(key: Key) -> bool {
     !LOCKS.with(AtMost::once_more) || claims::advisory_lock(id(key), false)
+}
+
+/// Whether the transaction takes one more of these locks.
+pub fn has_room() -> bool {
+    LOCKS.with(AtMost::may)
 }
 
 fn id(key: Key) -> i64 {

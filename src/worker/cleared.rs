@@ -2,10 +2,13 @@
 //! again and again, and do not look overdue.
 //!
 //! Jobs are cleared away by groups: those of a state, of a queue or of all that have no retention of their own. Of a
-//! group all that became final up to some moment have been dealt with. The worker notes that in shared memory, once
-//! its transaction has committed. It is a hint: it is forgotten after an hour, for jobs that were locked just then.
+//! group all that became final up to some moment have been dealt with. The worker notes that once its transaction has
+//! committed: in its own memory, and, as far as there is room, in shared memory for the workers after it. It is a hint:
+//! it is forgotten after an hour, for jobs that were locked just then, and when a final job gets another queue.
+//! `jobs.maintain()` goes by nobody's notes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
@@ -21,7 +24,11 @@ pub const NOTHING: i64 = i64::MIN;
 const BELIEVED: i64 = 3600 * 1_000_000;
 
 /// The hints about a database.
-pub struct Cleared([Hint; 32]);
+pub struct Cleared {
+    hints: [Hint; 32],
+    /// how often all were taken back
+    taken_back: AtomicU64,
+}
 
 struct Hint {
     /// which jobs; 0: free
@@ -30,6 +37,8 @@ struct Hint {
     since: AtomicI64,
     /// those that became final up to then
     up_to: AtomicI64,
+    /// as often had all been taken back
+    taken_back: AtomicU64,
 }
 
 /// What a transaction has dealt with.
@@ -37,25 +46,64 @@ struct Pending {
     transaction: u32,
     group: u64,
     up_to: i64,
-    /// others are to know it
+    /// it is to be remembered
     is_told: bool,
+}
+
+/// What a worker remembers itself. Groups that find no room in shared memory would be looked through in each pass.
+struct Own {
+    /// how often all were taken back when these were noted
+    taken_back: u64,
+    /// of a group since when it is believed, and up to when its jobs were dealt with
+    hints: HashMap<u64, (i64, i64)>,
 }
 
 thread_local! {
     /// What the transaction under way has dealt with.
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
+    static OWN: RefCell<Own> = RefCell::new(Own { taken_back: 0, hints: HashMap::new() });
+    /// The worker's transaction that has asked last, and how often all had been taken back when it first did.
+    static ASKED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+    /// The transaction under way takes all back.
+    static TAKES_BACK: Cell<bool> = const { Cell::new(false) };
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Up to when the jobs of a group that became final were dealt with, also by this transaction.
 pub fn up_to(group: u64) -> i64 {
-    let now = versions::local_transaction();
+    let transaction = versions::local_transaction();
     let here = PENDING.with_borrow(|pending| {
-        let of_group = |p: &&Pending| p.group == group && p.transaction == now;
+        let of_group = |p: &&Pending| p.group == group && p.transaction == transaction;
         pending.iter().filter(of_group).map(|p| p.up_to).max()
     });
-    let before = wake::own_slot().map_or(NOTHING, |slot| slot.cleared.up_to(group));
-    before.max(here.unwrap_or(NOTHING))
+    here.unwrap_or(NOTHING).max(before(group, transaction))
+}
+
+/// The same by the worker's transactions before this one.
+fn before(group: u64, transaction: u32) -> i64 {
+    let slot = wake::own_slot().filter(|_| process::is_worker());
+    let Some(cleared) = slot.map(|slot| &slot.cleared) else {
+        return NOTHING;
+    };
+    if ASKED.get().0 != transaction {
+        ASKED.set((transaction, cleared.taken_back.load(Ordering::SeqCst)));
+    }
+    let own = OWN.with_borrow_mut(|own| {
+        let (_, taken_back) = ASKED.get();
+        if own.taken_back != taken_back {
+            own.taken_back = taken_back;
+            own.hints.clear();
+        }
+        let hint = own.hints.get(&group).copied();
+        hint.filter(|(since, _)| is_believed(*since))
+    });
+    let (_, taken_back) = ASKED.get();
+    own.map_or_else(|| cleared.up_to(group, taken_back), |(_, up_to)| up_to)
+}
+
+/// Whether a hint is believed that was first noted then.
+fn is_believed(since: i64) -> bool {
+    (0..BELIEVED).contains(&(time::now() - since))
 }
 
 /// Notes that it is so up to this moment, if the transaction commits. Only of the worker's transactions is nothing
@@ -64,6 +112,11 @@ pub fn note(group: u64, up_to: i64) {
     if process::is_worker() {
         add(group, up_to, true);
     }
+}
+
+/// A final job belongs to another group, once the transaction commits: what is noted of that may be wrong then.
+pub fn take_back() {
+    TAKES_BACK.set(true);
 }
 
 /// For the rest of this transaction it counts as so up to this moment.
@@ -79,7 +132,7 @@ fn add(group: u64, up_to: i64, is_told: bool) {
         };
     }
     let transaction = versions::local_transaction();
-    PENDING.with_borrow_mut(|pending| {
+    let count = PENDING.with_borrow_mut(|pending| {
         pending.retain(|p| p.transaction == transaction && p.group != group);
         pending.push(Pending {
             transaction,
@@ -87,7 +140,10 @@ fn add(group: u64, up_to: i64, is_told: bool) {
             up_to,
             is_told,
         });
+        pending.len()
     });
+    // At the commit there is to be room.
+    OWN.with_borrow_mut(|own| own.hints.reserve(count));
 }
 
 /// What was dealt with in a subtransaction that is rolled back is to be dealt with again.
@@ -105,68 +161,97 @@ unsafe extern "C-unwind" fn on_subtransaction_end(
 
 /// The transaction is over.
 pub fn end(is_committed: bool) {
+    if TAKES_BACK.take()
+        && is_committed
+        && let Some(slot) = wake::own_slot()
+    {
+        slot.cleared.take_back();
+    }
     PENDING.with_borrow_mut(|pending| {
         for noted in pending.drain(..) {
             if is_committed
                 && noted.is_told
                 && let Some(slot) = wake::own_slot()
             {
-                slot.cleared.set(noted.group, noted.up_to);
+                remember(&slot.cleared, noted.group, noted.up_to);
             }
         }
     });
 }
 
+/// Remembers what the worker's transaction has dealt with. Where all was taken back since it began to look, that is of no use.
+fn remember(cleared: &Cleared, group: u64, up_to: i64) {
+    OWN.with_borrow_mut(|own| {
+        let known = own.hints.get(&group).filter(|hint| is_believed(hint.0));
+        let since = known.map_or_else(time::now, |hint| hint.0);
+        own.hints.insert(group, (since, up_to));
+    });
+    let (_, taken_back) = ASKED.get();
+    cleared.set(group, up_to, taken_back);
+}
+
 impl Cleared {
     /// No hints.
     pub fn new() -> Cleared {
-        Cleared(std::array::from_fn(|_| Hint {
-            group: AtomicU64::new(0),
-            since: AtomicI64::new(0),
-            up_to: AtomicI64::new(NOTHING),
-        }))
+        Cleared {
+            hints: std::array::from_fn(|_| Hint {
+                group: AtomicU64::new(0),
+                since: AtomicI64::new(0),
+                up_to: AtomicI64::new(NOTHING),
+                taken_back: AtomicU64::new(0),
+            }),
+            taken_back: AtomicU64::new(0),
+        }
     }
 
     /// Forgets all of them.
     pub fn clear(&self) {
-        for hint in &self.0 {
+        for hint in &self.hints {
             hint.group.store(0, Ordering::SeqCst);
         }
     }
 
-    fn up_to(&self, group: u64) -> i64 {
-        let now = time::now();
-        let found = self.find(group);
-        found
-            .filter(|hint| (0..BELIEVED).contains(&(now - hint.since.load(Ordering::SeqCst))))
+    /// Some may be wrong by now: none is believed any more.
+    pub fn take_back(&self) {
+        self.taken_back.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn up_to(&self, group: u64, taken_back: u64) -> i64 {
+        self.find(group)
+            .filter(|hint| hint.is_believed(taken_back))
             .map_or(NOTHING, |hint| hint.up_to.load(Ordering::SeqCst))
     }
 
-    /// A database has one worker, so nobody else writes.
-    fn set(&self, group: u64, up_to: i64) {
-        let now = time::now();
-        let known = self.up_to(group) != NOTHING;
-        let oldest = || {
-            let since = |hint: &&Hint| match hint.group.load(Ordering::SeqCst) {
-                0 => i64::MIN,
-                _ => hint.since.load(Ordering::SeqCst),
-            };
-            self.0.iter().min_by_key(since).expect("there are some")
+    /// A database has one worker, so nobody else writes. What is believed of other groups stays as it is.
+    fn set(&self, group: u64, up_to: i64, taken_back: u64) {
+        let is_believed = |hint: &&Hint| hint.is_believed(taken_back);
+        let known = self.find(group).filter(is_believed);
+        let Some(hint) = known.or_else(|| self.hints.iter().find(|hint| !is_believed(hint))) else {
+            return;
         };
-        let hint = self.find(group).unwrap_or_else(oldest);
-        if !known {
-            // Free while it is of neither.
+        if known.is_none() {
+            // Of neither meanwhile.
             hint.group.store(0, Ordering::SeqCst);
-            hint.since.store(now, Ordering::SeqCst);
+            hint.since.store(time::now(), Ordering::SeqCst);
+            hint.taken_back.store(taken_back, Ordering::SeqCst);
         }
         hint.up_to.store(up_to, Ordering::SeqCst);
         hint.group.store(group, Ordering::SeqCst);
     }
 
     fn find(&self, group: u64) -> Option<&Hint> {
-        self.0
+        self.hints
             .iter()
             .find(|hint| hint.group.load(Ordering::SeqCst) == group)
+    }
+}
+
+impl Hint {
+    /// Whether it is one, is not too old, and was not taken back.
+    fn is_believed(&self, taken_back: u64) -> bool {
+        self.group.load(Ordering::SeqCst) != 0
+            && self.taken_back.load(Ordering::SeqCst) == taken_back
+            && is_believed(self.since.load(Ordering::SeqCst))
     }
 }
 
@@ -178,17 +263,20 @@ mod tests {
     use super::{Cleared, NOTHING};
 
     #[pg_test]
-    fn hints_are_found_again_moved_on_and_make_room() {
+    fn hints_are_found_again_and_moved_on_while_there_is_room() {
         let cleared = Cleared::new();
-        assert_eq!(cleared.up_to(7), NOTHING);
-        cleared.set(7, 100);
-        assert_eq!(cleared.up_to(7), 100);
-        cleared.set(7, 200);
-        assert_eq!((cleared.up_to(7), cleared.up_to(8)), (200, NOTHING));
-        (100..200).for_each(|group| cleared.set(group, 1));
-        assert_eq!(cleared.up_to(7), NOTHING, "the oldest has made room");
-        assert_eq!((cleared.up_to(199), cleared.up_to(180)), (1, 1));
+        assert_eq!(cleared.up_to(7, 0), NOTHING);
+        cleared.set(7, 100, 0);
+        assert_eq!(cleared.up_to(7, 0), 100);
+        cleared.set(7, 200, 0);
+        assert_eq!((cleared.up_to(7, 0), cleared.up_to(8, 0)), (200, NOTHING));
+        (100..200).for_each(|group| cleared.set(group, 1, 0));
+        assert_eq!((cleared.up_to(7, 0), cleared.up_to(100, 0)), (200, 1));
+        assert_eq!(cleared.up_to(199, 0), NOTHING, "there was no room");
+        assert_eq!(cleared.up_to(7, 1), NOTHING, "all were taken back");
+        cleared.set(199, 1, 1);
+        assert_eq!((cleared.up_to(199, 1), cleared.up_to(7, 1)), (1, NOTHING));
         cleared.clear();
-        assert_eq!(cleared.up_to(199), NOTHING);
+        assert_eq!(cleared.up_to(199, 1), NOTHING);
     }
 }

@@ -7,7 +7,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::journal::{self, Journal};
-use super::tasks::{self, PassedOver, Task};
+use super::tasks::{self, PassedOver, Round, Task};
 use super::wake::{self, Slot, Work};
 use super::{notify, process};
 use crate::pg::role::as_role;
@@ -15,6 +15,7 @@ use crate::pg::{subxact, time};
 use crate::settings;
 use crate::store::due;
 use crate::store::extension::{self, Extension};
+use crate::store::ledger;
 
 /// After it was woken the worker is not woken again for so long, however many commits there are.
 const REST: Duration = Duration::from_millis(50);
@@ -241,7 +242,10 @@ impl Worker {
             self.over = PassedOver::default();
             self.journal.forget_stuck();
             self.journal.note_visit();
-            pass.state = State::Hindered;
+            pass.state = match self.journal.is_hindered_in_passing() {
+                true => State::Unknown,
+                false => State::Hindered,
+            };
             return Ok(pass);
         }
         for (index, task) in tasks::ALL.into_iter().enumerate() {
@@ -255,9 +259,17 @@ impl Worker {
             }
             busy(task);
             let begun = time::now();
-            let turn = tasks::turn(task, &mut self.over, &mut |round| {
-                try_in_extension(|_| round())
-            })?;
+            let turn = tasks::turn(
+                task,
+                settings::BATCH_SIZE.get().into(),
+                &mut self.over,
+                &mut |round| {
+                    try_in_extension(|extension| {
+                        let is_paused = extension.has_ledger && ledger::is_paused();
+                        if is_paused { Round::default() } else { round() }
+                    })
+                },
+            )?;
             complain(task, &turn.errors);
             let now = time::now();
             self.journal.note(index, &turn, now, now - begun);

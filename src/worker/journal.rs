@@ -102,6 +102,13 @@ impl Journal {
         self.looked.as_ref().is_some_and(allows)
     }
 
+    /// Whether nobody will say so when there is something to be done again.
+    pub fn is_hindered_in_passing(&self) -> bool {
+        let looked = self.looked.as_ref().map(|(_, looked)| looked);
+        let hindrance = looked.and_then(|looked| looked.standing.hindrance.as_ref());
+        hindrance.is_some_and(|hindrance| hindrance.is_passing)
+    }
+
     /// Whether a task is not one that has failed just now.
     pub fn is_to_try(&self, task: usize) -> bool {
         let stuck = self.entries[task].stuck;

@@ -8,7 +8,7 @@
 //! [`tasks`], which `jobs.maintain()` runs as well.
 
 mod bounded;
-mod cleared;
+pub mod cleared;
 mod database;
 pub mod floor;
 mod journal;

@@ -205,6 +205,7 @@ pub fn prepared_has_committed() {
     let database = unsafe { pg_sys::MyDatabaseId };
     if let Some(slot) = slot(database) {
         slot.leases.forget();
+        slot.cleared.take_back();
     }
     tell(database, &News::unknown());
     touch(database, Work::MayBeDue as u8);

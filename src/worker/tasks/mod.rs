@@ -19,7 +19,6 @@ use jobs_core::key::Key;
 use pgrx::PgMemoryContexts;
 
 use crate::pg::subxact;
-use crate::settings;
 use crate::store::due;
 use crate::unique;
 use crate::worker::leases;
@@ -182,8 +181,13 @@ pub fn next_due() -> Option<i64> {
     due::next_due().into_iter().chain(prune::next_due()).min()
 }
 
-/// One turn of a task: a round, and if that fails, one thing by thing.
-pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result<Turn, E> {
+/// One turn of a task: a round over at most so many rows, and if that fails, one thing by thing.
+pub fn turn<E>(
+    task: &Task,
+    limit: i64,
+    over: &mut PassedOver,
+    wrap: &mut Wrap<E>,
+) -> Result<Turn, E> {
     let but = over.of(task);
     let turn = |round: Round, errors, is_stuck| Turn {
         rows: round.rows,
@@ -192,7 +196,7 @@ pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result
         passed_over: but.len(),
         is_stuck,
     };
-    let error = match wrap(&mut || round(task, &but))? {
+    let error = match wrap(&mut || round(task, limit, &but))? {
         Ok(round) => return Ok(turn(round, Vec::new(), false)),
         Err(error) => error,
     };
@@ -221,11 +225,10 @@ pub fn turn<E>(task: &Task, over: &mut PassedOver, wrap: &mut Wrap<E>) -> Result
 }
 
 /// One round of a task. What it allocates in the server's memory goes with it.
-fn round(task: &Task, but: &[Thing]) -> Round {
-    let limit = settings::BATCH_SIZE.get();
+fn round(task: &Task, limit: i64, but: &[Thing]) -> Round {
     let mut memory = PgMemoryContexts::new("a round of maintenance");
     // SAFETY: nothing of the round but numbers is used afterwards.
-    unsafe { memory.switch_to(|_| (task.run)(limit.into(), but)) }
+    unsafe { memory.switch_to(|_| (task.run)(limit, but)) }
 }
 
 /// Has another one be first in each round, so that none has to wait for those before it for ever.
@@ -238,23 +241,28 @@ fn half(limit: i64, round: usize) -> i64 {
     (limit + (round % 2) as i64) / 2
 }
 
-/// How many things a transaction does one by one: each is a subtransaction, of which the server keeps
-/// 64 at hand.
+/// How many things a transaction does apart from what fails.
 const SINGLY: i64 = 60;
 
 fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
-    let mut round = Round::default();
-    for thing in (singly.find)(SINGLY, but).into_iter().take(SINGLY as usize) {
-        pgrx::check_for_interrupts!();
-        // What somebody has locked is passed over, as always.
-        let impatience = unique::Impatience::begin();
-        let handled = subxact::attempt_unless_cancelled(|| (singly.handle)(&thing));
-        drop(impatience);
-        match handled {
-            Ok(done) => round.rows += usize::from(done),
-            Err((code, _)) if subxact::is_passing(code) => (),
-            Err((_, why)) => round.failed.push((thing, why)),
-        }
+    let mut things = (singly.find)(SINGLY, but);
+    things.truncate(SINGLY as usize);
+    let mut failed = Vec::new();
+    // What somebody has locked is passed over, as always.
+    let impatience = unique::Impatience::begin();
+    let rows = subxact::attempt_each(
+        &things,
+        &|thing| usize::from((singly.handle)(thing)),
+        &mut |thing, code, why| {
+            if !subxact::is_passing(code) {
+                failed.push((thing.clone(), why));
+            }
+        },
+    );
+    drop(impatience);
+    Round {
+        rows,
+        more: false,
+        failed,
     }
-    round
 }

@@ -11,8 +11,13 @@ pub const TASK: Task = Task {
     singly: Some(Singly { find, handle }),
 };
 
+/// As many as are dealt with in a round.
+const MOST: i64 = 16;
+
 fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();
+    // Each is a subtransaction, and a transaction has room for few of them.
+    let limit = limit.min(MOST);
     let mut handled = 0;
     for definition in &store::due(now, limit, &Thing::periodic(but)) {
         pgrx::check_for_interrupts!();
