@@ -63,6 +63,8 @@ CREATE TABLE jobs.scheduled (
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT scheduled_pkey PRIMARY KEY (job_id)
 );
+-- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is due of its queues.
+CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
 CREATE INDEX scheduled_expires ON jobs.scheduled (expires_at) WHERE expires_at IS NOT NULL;
 COMMENT ON TABLE jobs.scheduled IS 'Jobs that wait for a time: scheduled, retryable, and pending (due at infinity).';

@@ -13,7 +13,7 @@ BEGIN
   LOOP
     BEGIN
       LOCK TABLE jobs.job IN ACCESS EXCLUSIVE MODE;
-      LOCK TABLE jobs.running, jobs.error, jobs.unique_hold_release, jobs.unique_orphan, jobs.jobs, jobs.errors, jobs.queues, jobs.periodic IN ACCESS EXCLUSIVE MODE NOWAIT;
+      LOCK TABLE jobs.scheduled, jobs.running, jobs.error, jobs.unique_hold_release, jobs.unique_orphan, jobs.jobs, jobs.errors, jobs.queues, jobs.periodic IN ACCESS EXCLUSIVE MODE NOWAIT;
       EXIT;
     EXCEPTION WHEN lock_not_available THEN
       IF clock_timestamp() > begun + patience THEN
@@ -26,6 +26,8 @@ END $$;
 
 -- Appended in the order of time, so that a few entries find the latest errors among millions.
 CREATE INDEX error_by_age ON jobs.error USING brin (at);
+-- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is due of its queues.
+CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 
 -- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this server.
 CREATE TABLE jobs.maintenance_task (
@@ -377,13 +379,13 @@ Filters are joined by and; null: any; older_than counts from created_at; none at
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 COMMENT ON FUNCTION jobs.maintain() IS
 $$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs), statistics (counts of long tables).
-A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
+A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. What is too much for one transaction is left to the next call, and error says so. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.pause_maintenance() RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.pause_maintenance() IS
-$$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(); a pass that is under way stops after its round. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
+$$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance that is under way: a round of the worker, or a transaction that has called jobs.maintain(); once this is committed nothing is maintained. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
 REVOKE ALL ON FUNCTION jobs.pause_maintenance() FROM PUBLIC;
 
 CREATE FUNCTION jobs.resume_maintenance() RETURNS void
@@ -401,7 +403,7 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
-worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom).
+worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom), table_changed (what somebody has attached to a table or changed about it that makes calls slower, and an index that was left behind unfinished).
 Parameters: from when on a snapshot, an available job or a wait for a key is a finding (critical from 12 times that on, a wait from 60 times), and how many dead rows; null: never. Errors: 22023 where one is negative.
 Works on a standby, for what can be seen there.$$;
 REVOKE ALL ON FUNCTION jobs.health(interval, interval, interval, bigint) FROM PUBLIC;

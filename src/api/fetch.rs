@@ -1,7 +1,7 @@
 //! Section 4 of the contract: claiming jobs.
 
 use pgrx::prelude::*;
-use pgrx::{PgSqlErrorCode as Code, check_for_interrupts, pg_sys};
+use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use super::check;
 use crate::config;
@@ -9,7 +9,8 @@ use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{subxact, time};
-use crate::store::fetch::{self, Fetch, Reach, Room};
+use crate::store::fetch::{self, Fetch, Room};
+use crate::store::lanes::{self, Reach};
 use crate::store::{due, limits, place};
 use crate::transition;
 use crate::worker::news;
@@ -124,27 +125,28 @@ fn claim(
 
 /// Makes due jobs available; how many. Where that fails because of one of them, the others can be fetched all the same.
 fn promote(queue: &str, now: i64, most: i64) -> usize {
-    match subxact::attempt(|| fetch::promote_due(queue, now, most, &[], Reach::FromFloor)) {
-        Ok(due) => due,
-        Err(error) => match subxact::describe(&error).0 {
-            Code::ERRCODE_QUERY_CANCELED
-            | Code::ERRCODE_T_R_SERIALIZATION_FAILURE
-            | Code::ERRCODE_T_R_DEADLOCK_DETECTED => subxact::rethrow(*error),
-            _ => promote_singly(queue, now),
-        },
+    let from = lanes::scheduled_from(queue, Reach::FromFloor);
+    let promote = || fetch::promote_due(queue, from, now, most, &[]);
+    if !subxact::has_room() {
+        return promote();
     }
+    subxact::attempt(promote).unwrap_or_else(|error| match subxact::describe(&error).0 {
+        Code::ERRCODE_QUERY_CANCELED
+        | Code::ERRCODE_T_R_SERIALIZATION_FAILURE
+        | Code::ERRCODE_T_R_DEADLOCK_DETECTED => subxact::rethrow(*error),
+        _ => promote_singly(queue, now),
+    })
 }
 
-/// The same for the first of them, one by one. What fails is for maintenance to tell.
+/// The same for the first of them, apart from those that fail. What fails is for maintenance to tell.
 fn promote_singly(queue: &str, now: i64) -> usize {
     const MOST: i64 = 60;
-    let mut promoted = 0;
-    for id in due::scheduled(queue, now, MOST, &[]) {
-        check_for_interrupts!();
-        let one = || place::locate(id).is_some_and(|place| transition::became_due(&place));
-        promoted += usize::from(subxact::attempt_unless_cancelled(one).unwrap_or(false));
-    }
-    promoted
+    let due = due::scheduled(queue, now, MOST, &[]);
+    let promote = |id: &i64| {
+        let place = place::locate(*id);
+        usize::from(place.is_some_and(|place| transition::became_due(&place)))
+    };
+    subxact::attempt_each(&due, &promote, &mut |_, _, _| {})
 }
 
 /// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly. From

@@ -26,6 +26,11 @@ impl Name {
         }
     }
 
+    /// The name itself.
+    pub fn as_str(&self) -> &'static str {
+        self.name.to_str().expect("it is ASCII")
+    }
+
     /// The object id; invalid if there is no such thing.
     pub fn oid(&self) -> Oid {
         let memory = MEMORY.load(Ordering::Relaxed);

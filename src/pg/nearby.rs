@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::name::Name;
+use super::index::IndexShape;
 use super::row::Row;
 use super::scan::{Key, Scan, Seen};
 use super::table::Table;
@@ -32,7 +32,7 @@ impl<'a, K: Hash + Eq, V> Nearby<'a, K, V> {
     /// Looks rows up along a unique index of one column. Where two versions of a row are seen, either may be found.
     pub fn new(
         table: &'a Table,
-        index: &Name,
+        index: &IndexShape,
         seen: &'a Seen,
         read: impl Fn(&Row) -> Option<(K, V)> + 'a,
     ) -> Self {

@@ -6,9 +6,9 @@ use pgrx::FromDatum;
 use pgrx::itemptr::{item_pointer_get_block_number, item_pointer_set_all};
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::name::Name;
+use super::index::{Index, IndexShape};
 use super::row::{Row, Tid};
-use super::table::{Index, Table};
+use super::table::Table;
 use super::versions;
 
 impl Table {
@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// Whether an index has no entry at all, also none of rows that are gone or just being inserted.
-    pub fn is_empty(&self, index: &Name) -> bool {
+    pub fn is_empty(&self, index: &IndexShape) -> bool {
         let seen = Seen::dirty();
         let mut scan = self.scan(index, &seen, 0);
         scan.find(&[]);
@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// The first text in an index's first column that is above this one, of whatever row, be it one that is gone.
-    pub fn first_above(&self, index: &Name, text: Datum) -> Option<String> {
+    pub fn first_above(&self, index: &IndexShape, text: Datum) -> Option<String> {
         let seen = Seen::now();
         let mut scan = self.scan(index, &seen, 1);
         // SAFETY: the scan is this function's own; the entry lives as long as it stays where it is.
@@ -86,11 +86,11 @@ impl Table {
     }
 
     /// Begins to scan the table along one of its indexes.
-    pub fn scan<'a>(&'a self, index: &Name, seen: &'a Seen, keys: usize) -> Scan<'a> {
-        let is = |open: &&Index| match open.name {
-            Some(name) => std::ptr::eq(name, index),
+    pub fn scan<'a>(&'a self, index: &IndexShape, seen: &'a Seen, keys: usize) -> Scan<'a> {
+        let is = |open: &&Index| match open.shape {
+            Some(shape) => std::ptr::eq(shape, index),
             // SAFETY: an open index.
-            None => unsafe { (*open.relation).rd_id == index.oid() },
+            None => unsafe { (*open.relation).rd_id == index.name.oid() },
         };
         let index = self.indexes.iter().find(is);
         let index = index.expect("the table has its indexes");

@@ -4,7 +4,8 @@
 //! row without locking the others first (a WAL record each) nor write many rows with one record. So the statements that
 //! decide how fast a queue is come here instead, where the table is as the extension made it. Where somebody has attached something to it (a
 //! trigger, a rule, a column, row security, an index of an expression), [`Table::open`] says no, and the caller runs an
-//! ordinary statement, which honours all of that.
+//! ordinary statement, which honours all of that. An index that is not ready yet, or that was left behind so, is passed over,
+//! as statements do.
 
 use std::cell::Cell;
 
@@ -12,14 +13,15 @@ use pgrx::pg_sys::{self, Datum, Oid, Relation};
 use pgrx::{PgSqlErrorCode, ereport};
 use smallvec::SmallVec;
 
+use super::index::{Duplicates, Index, IndexShape, Upkeep};
 use super::name::{Name, label_of};
 use super::row::{NewRow, Row, Tid, Value};
 use super::scan::{Key, Seen};
 use super::transaction::{is_read_committed, make_visible};
 use super::versions;
 
-/// As many as any of these tables has.
-const MOST_COLUMNS: usize = 16;
+/// As many as any of these tables has, and a few that others have added and dropped.
+pub(super) const MOST_COLUMNS: usize = 20;
 
 /// Rows that are inserted with one record of WAL a page. Keeping track of more slots would take longer than it saves.
 const AT_ONCE: usize = 256;
@@ -31,19 +33,15 @@ pub const TOGETHER: usize = 256;
 pub struct Shape {
     /// its name
     pub name: Name,
-    /// the index of its primary key
-    pub key: Name,
+    /// its primary key
+    pub key: IndexShape,
+    /// the other indexes that it is read along
+    pub others: &'static [&'static IndexShape],
     /// the types of its columns; invalid: whatever it is
     pub columns: &'static [Oid],
     /// how many of them are not null
     pub not_null: usize,
-    /// its partial indexes
-    pub partial: &'static [Partial],
 }
-
-/// The name of a partial index, and whether a row is in it.
-pub type Partial = (&'static str, Holds);
-type Holds = fn(&Row) -> bool;
 
 /// A table that is open until the end of the call; its lock is kept until the end of the transaction.
 pub struct Table {
@@ -51,14 +49,6 @@ pub struct Table {
     pub(super) indexes: SmallVec<[Index; 4]>,
     /// rows may be deleted, as far as publications are concerned
     may_delete: Cell<bool>,
-}
-
-pub(super) struct Index {
-    pub(super) relation: Relation,
-    /// What it was opened as, if it was opened by its name: a while later the name may be that of another one
-    /// (REINDEX .. CONCURRENTLY), which is not open.
-    pub(super) name: Option<&'static Name>,
-    holds: Option<Holds>,
 }
 
 impl Table {
@@ -71,78 +61,61 @@ impl Table {
             let list = pg_sys::RelationGetIndexList(table.relation);
             for oid in oids(list) {
                 // A lock of its own: there are commands that lock an index alone and move its file.
-                let index = pg_sys::index_open(oid, lock);
-                let has = |attribute: u32| !is_null((*index).rd_indextuple, attribute);
-                let form = &*(*index).rd_index;
-                let is_plain = (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
-                    && form.indisready
-                    && !form.indisexclusion
-                    && (!form.indisunique || form.indimmediate)
-                    && !has(pg_sys::Anum_pg_index_indexprs);
-                let is_partial = has(pg_sys::Anum_pg_index_indpred);
-                let name = pgrx::name_data_to_str(&(*(*index).rd_rel).relname);
-                let known = shape.partial.iter().find(|(partial, _)| *partial == name);
-                let holds = known.filter(|_| is_partial).map(|(_, holds)| *holds);
-                table.indexes.push(Index {
-                    relation: index,
-                    name: None,
-                    holds,
-                });
-                if !is_plain || is_partial && holds.is_none() {
-                    return None;
+                let relation = pg_sys::index_open(oid, lock);
+                match Index::to_write(relation) {
+                    Upkeep::Entry(index) => table.indexes.push(index),
+                    other => {
+                        pg_sys::index_close(relation, pg_sys::NoLock as i32);
+                        if matches!(other, Upkeep::Unknown) {
+                            return None;
+                        }
+                    }
                 }
             }
             table.has(&shape.key).then_some(table)
         }
     }
 
-    /// Whether it has this index, and it can be relied on.
-    pub fn has(&self, index: &Name) -> bool {
-        let wanted = index.oid();
+    /// Whether it has this index, and rows can be looked for along it.
+    pub fn has(&self, index: &IndexShape) -> bool {
         // SAFETY: open indexes.
-        let is = |index: &Index| unsafe {
-            (*index.relation).rd_id == wanted && (*(*index.relation).rd_index).indisvalid
-        };
+        let is = |open: &Index| unsafe { index.is(open.relation, self.relation) };
         self.indexes.iter().any(is)
     }
 
     /// Opens a table to be looked into along one index; `None`: it is not as it was made.
-    pub fn open_to_read(shape: &Shape, index: &'static Name) -> Option<Table> {
+    pub fn open_to_read(shape: &Shape, index: &'static IndexShape) -> Option<Table> {
         // SAFETY: as above.
         unsafe {
             let lock = pg_sys::AccessShareLock as i32;
             let mut table = Table::open_alone(shape, lock)?;
-            let relation = pg_sys::try_index_open(index.oid(), lock);
+            let relation = pg_sys::try_index_open(index.name.oid(), lock);
             if relation.is_null() {
                 return None;
             }
-            table.indexes.push(Index {
-                relation,
-                name: Some(index),
-                holds: None,
-            });
-            let is_of_table = (*(*relation).rd_index).indrelid == (*table.relation).rd_id;
-            (is_of_table && table.has(index)).then_some(table)
+            table.indexes.push(Index::to_read(relation, index));
+            index.is(relation, table.relation).then_some(table)
         }
     }
 
     /// Opens a table without its indexes, if it is as it was made.
     unsafe fn open_alone(shape: &Shape, lock: i32) -> Option<Table> {
-        unsafe {
-            let relation = pg_sys::try_table_open(shape.name.oid(), lock);
-            if relation.is_null() {
-                return None;
-            }
-            let table = Table {
-                relation,
-                indexes: SmallVec::new(),
-                may_delete: Cell::new(false),
-            };
-            table.is_as_made(shape).then_some(table)
-        }
+        unsafe { Table::open_as_it_is(shape, lock).filter(|table| table.is_as_made(shape)) }
     }
 
-    unsafe fn is_as_made(&self, shape: &Shape) -> bool {
+    /// Opens a table without its indexes, if it is there.
+    pub(super) unsafe fn open_as_it_is(shape: &Shape, lock: i32) -> Option<Table> {
+        let relation = unsafe { pg_sys::try_table_open(shape.name.oid(), lock) };
+        (!relation.is_null()).then(|| Table {
+            relation,
+            indexes: SmallVec::new(),
+            may_delete: Cell::new(false),
+        })
+    }
+
+    /// Whether it can be written without the executor, as far as its indexes allow that. What is asked here
+    /// [`super::changed`] tells people of.
+    pub(super) unsafe fn is_as_made(&self, shape: &Shape) -> bool {
         unsafe {
             let relation = &*self.relation;
             let class = &*relation.rd_rel;
@@ -152,10 +125,14 @@ impl Table {
                 !column.attisdropped
                     && (*wanted == pg_sys::InvalidOid || column.atttypid == *wanted)
             };
-            columns.len() == shape.columns.len()
+            columns.len() >= shape.columns.len()
+                && columns.len() <= MOST_COLUMNS
                 && columns.iter().zip(shape.columns).all(is_right)
+                // Columns that others added are gone again.
+                && columns[shape.columns.len()..].iter().all(|column| column.attisdropped)
                 && columns.iter().filter(|column| column.attnotnull).count() == shape.not_null
                 && !class.relhassubclass
+                && !class.relispartition
                 && relation.trigdesc.is_null()
                 && relation.rd_rules.is_null()
                 && !class.relrowsecurity
@@ -176,14 +153,14 @@ impl Table {
         label_of(of, label)
     }
 
-    /// A row of these values, one a column.
+    /// A row of these values, one a column that the extension made.
     pub fn row(&self, values: &[Value]) -> NewRow {
         // SAFETY: a value a column, in its type.
         unsafe {
             let desc = (*self.relation).rd_att;
-            assert_eq!(values.len(), (*desc).natts as usize);
+            assert!(values.len() <= (*desc).natts as usize);
             let mut datums = [Datum::null(); MOST_COLUMNS];
-            let mut nulls = [false; MOST_COLUMNS];
+            let mut nulls = [true; MOST_COLUMNS];
             for (n, value) in values.iter().enumerate() {
                 (datums[n], nulls[n]) = (value.unwrap_or(Datum::null()), value.is_none());
             }
@@ -363,7 +340,7 @@ impl Table {
 
     /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
     /// leaves keys alone; whether it is. With `wait` it waits for whoever has it locked; it may be gone then. For READ COMMITTED.
-    pub fn lock(&self, index: &Name, key: &[Key], wait: bool) -> bool {
+    pub fn lock(&self, index: &IndexShape, key: &[Key], wait: bool) -> bool {
         make_visible();
         // Kept while it waits, so that the row's place is given to no other one.
         let seen = Seen::now();
@@ -399,7 +376,7 @@ impl Table {
 
     /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in its primary key stays
     /// as it is.
-    pub fn update(&self, row: &Row, new: NewRow, key: &Name) {
+    pub fn update(&self, row: &Row, new: NewRow, key: &IndexShape) {
         // SAFETY: both rows are of this table.
         unsafe {
             pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_UPDATE);
@@ -417,7 +394,7 @@ impl Table {
             );
             if versions::has_moved(indexes) {
                 let updated = in_slot(slot);
-                let key = key.oid();
+                let key = key.name.oid();
                 for index in &self.indexes {
                     let duplicates = match (*index.relation).rd_id == key {
                         true => Duplicates::None,
@@ -447,52 +424,6 @@ impl Drop for Table {
     }
 }
 
-impl Index {
-    /// Whether there is no other row like it, as far as that is asked.
-    unsafe fn insert(&self, table: Relation, row: &Row, duplicates: Duplicates) -> bool {
-        if self.holds.is_some_and(|holds| !holds(row)) {
-            return true;
-        }
-        unsafe {
-            let form = &*(*self.relation).rd_index;
-            let mut values = [Datum::null(); pg_sys::INDEX_MAX_KEYS as usize];
-            let mut nulls = [false; pg_sys::INDEX_MAX_KEYS as usize];
-            for (n, column) in form
-                .indkey
-                .values
-                .as_slice(form.indnatts as usize)
-                .iter()
-                .enumerate()
-            {
-                let value = row.datum(i32::from(*column));
-                (values[n], nulls[n]) = (value.unwrap_or(Datum::null()), value.is_none());
-            }
-            let check = match duplicates {
-                _ if !form.indisunique => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
-                Duplicates::None => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
-                Duplicates::Refuse => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
-                Duplicates::Tell => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
-            };
-            // Then there may be entries of older versions to be cleared away.
-            let is_unchanged = matches!(duplicates, Duplicates::None);
-            let (values, nulls, mut tid) = (values.as_mut_ptr(), nulls.as_mut_ptr(), row.tid());
-            // Of no use to a btree.
-            let mut info = pg_sys::IndexInfo::default();
-            let is_first = pg_sys::index_insert(
-                self.relation,
-                values,
-                nulls,
-                &mut tid,
-                table,
-                check,
-                is_unchanged,
-                &mut info,
-            );
-            is_first || check != pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL
-        }
-    }
-}
-
 /// The row that this session has just written.
 fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
     Row {
@@ -502,7 +433,7 @@ fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
 }
 
 /// The object ids of a list. Read in place, as the next one: a call into Postgres takes longer than what it would do.
-unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> {
+pub(super) unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> {
     let count = if list.is_null() {
         0
     } else {
@@ -510,28 +441,6 @@ unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> {
     };
     // SAFETY: the list has that many cells, of object ids.
     (0..count as usize).map(move |n| unsafe { (*(*list).elements.add(n)).oid_value })
-}
-
-/// Whether a column (from 1) of a catalogue's row is null.
-unsafe fn is_null(row: pg_sys::HeapTuple, column: u32) -> bool {
-    // SAFETY: a row that has nulls has a bit for each column, and it is set where there is a value.
-    unsafe {
-        let header = &*(*row).t_data;
-        let bit = column as usize - 1;
-        u32::from(header.t_infomask) & pg_sys::HEAP_HASNULL != 0
-            && *header.t_bits.as_ptr().add(bit / 8) & 1 << (bit % 8) == 0
-    }
-}
-
-/// What to do about a row like another one in a unique index.
-#[derive(Clone, Copy)]
-enum Duplicates {
-    /// an error; waits for who may be inserting or deleting it
-    Refuse,
-    /// say so; waits for nobody
-    Tell,
-    /// there are none but older versions of the row itself
-    None,
 }
 
 /// What became of a row that was to be deleted.

@@ -28,12 +28,12 @@ pub type IndexUpdates = bool;
 #[cfg(not(feature = "pg15"))]
 pub type IndexUpdates = pg_sys::TU_UpdateIndexes::Type;
 
-/// Whether an update needs new entries in the indexes.
+/// Whether an update needs new entries in the indexes. Those that sum up whole pages are not ours.
 pub fn has_moved(indexes: IndexUpdates) -> bool {
     #[cfg(feature = "pg15")]
     return indexes;
     #[cfg(not(feature = "pg15"))]
-    return indexes != pg_sys::TU_UpdateIndexes::TU_None;
+    return indexes == pg_sys::TU_UpdateIndexes::TU_All;
 }
 
 /// The columns of a row.

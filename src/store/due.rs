@@ -6,30 +6,75 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys::Datum;
 
+use super::fetch;
+use super::lanes::{self, Reach};
 use super::shapes::{self, ready, running, scheduled};
 use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
-use super::{fetch, lanes};
-use crate::pg::name::Name;
+use crate::pg::index::IndexShape;
 use crate::pg::table::{Shape, Table};
 use crate::pg::time;
 use crate::pg::transaction;
 use crate::worker::leases;
 
-/// Queues that have due jobs, as far as they may be left from their floors on.
-pub fn queues_with_due_from_floor(now: i64) -> Vec<String> {
-    let Some(mut queues) = lanes::scheduled_queues() else {
-        return queues_with_due(now);
+/// Queues that have due jobs, and from when on to look for those of each.
+///
+/// Where more than `most` jobs are due not all queues can be known: first come those among the next so many queues
+/// after this one, by their names, then those of the jobs that have been due for longest; and the last queue that was looked at is
+/// `after` for the next time.
+pub fn queues_with_due(
+    now: i64,
+    most: i64,
+    after: &mut String,
+    reach: Reach,
+) -> Vec<(String, i64)> {
+    let Some(due) = lanes::due_queues(now, most as usize, reach) else {
+        return queues_by_statement(now);
     };
-    queues.retain(|queue| fetch::has_due(queue, now));
+    if due.jobs < most as usize {
+        return due.queues;
+    }
+    let Some(next) = next_queues(after, most as usize) else {
+        return queues_by_statement(now);
+    };
+    if let Some(last) = next.last() {
+        after.clone_from(last);
+    }
+    let mut queues: Vec<(String, i64)> = next
+        .into_iter()
+        .filter(|queue| fetch::has_due(queue, now))
+        .map(|queue| {
+            let from = lanes::scheduled_from(&queue, reach);
+            (queue, from)
+        })
+        .collect();
+    let known: HashSet<String> = queues.iter().map(|(queue, _)| queue.clone()).collect();
+    queues.extend(
+        due.queues
+            .into_iter()
+            .filter(|(queue, _)| !known.contains(queue)),
+    );
     queues
 }
 
-/// Queues that have due jobs.
-pub fn queues_with_due(now: i64) -> Vec<String> {
+/// Up to so many queues that may have scheduled jobs: those after this one, by their names, and then from the first on.
+fn next_queues(after: &str, most: usize) -> Option<Vec<String>> {
+    let (mut queues, is_end) = lanes::scheduled_queues(after, most)?;
+    if is_end {
+        let (first, _) = lanes::scheduled_queues("", most - queues.len())?;
+        queues.extend(
+            first
+                .into_iter()
+                .take_while(|queue| queue.as_str() <= after),
+        );
+    }
+    Some(queues)
+}
+
+fn queues_by_statement(now: i64) -> Vec<(String, i64)> {
     QUEUES_WITH_DUE.run(&[big(now)], |rows| {
         (0..rows.len())
-            .filter_map(|row| rows.text(row, 1))
+            .filter_map(|row| Some((rows.text(row, 1)?, i64::MIN)))
             .collect()
     })
 }
@@ -67,7 +112,11 @@ fn first_scheduled_to_expire() -> Option<Option<i64>> {
 }
 
 /// The column's value in the first row along an index.
-fn first_along(shape: &'static Shape, index: &'static Name, column: i32) -> Option<Option<i64>> {
+fn first_along(
+    shape: &'static Shape,
+    index: &'static IndexShape,
+    column: i32,
+) -> Option<Option<i64>> {
     let table = Table::open_to_read(shape, index)?;
     transaction::make_visible();
     let seen = lanes::seen();
@@ -184,7 +233,7 @@ pub fn next_due() -> Option<i64> {
         Some(at) => Some(at),
         None => first_lease().unwrap_or_else(|| next(&NEXT_LEASE)),
     };
-    let scheduled = next_scheduled().unwrap_or_else(|| next(&NEXT_SCHEDULED));
+    let scheduled = lanes::first_due().unwrap_or_else(|| next(&NEXT_SCHEDULED));
     let expires = [
         first_ready_to_expire().unwrap_or_else(|| next(&NEXT_READY_EXPIRES)),
         first_scheduled_to_expire().unwrap_or_else(|| next(&NEXT_SCHEDULED_EXPIRES)),
@@ -199,15 +248,6 @@ pub fn next_due() -> Option<i64> {
 /// Whether some transaction of this database is prepared.
 pub fn has_prepared() -> bool {
     HAS_PREPARED.execute(&[]) > 0
-}
-
-/// When the first scheduled job is due; `None`: use a statement.
-fn next_scheduled() -> Option<Option<i64>> {
-    let mut next = None;
-    for queue in lanes::scheduled_queues()? {
-        next = next.into_iter().chain(lanes::first_due(&queue)?).min();
-    }
-    Some(next)
 }
 
 fn ids(plan: &Plan, args: &[Arg]) -> Vec<i64> {

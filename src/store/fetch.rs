@@ -235,21 +235,9 @@ pub fn has_due(queue: &str, now: i64) -> bool {
     lanes::has_due(queue, now).unwrap_or_else(by_statement)
 }
 
-/// Which scheduled jobs are looked at.
-#[derive(Clone, Copy)]
-pub enum Reach {
-    /// all of them
-    All,
-    /// those that may be left
-    FromFloor,
-}
-
-/// Makes up to `limit` due jobs of a queue available, but not these, in the order in which they were due; how many.
-pub fn promote_due(queue: &str, now: i64, limit: i64, but: &[i64], reach: Reach) -> usize {
-    let from = match reach {
-        Reach::All => i64::MIN,
-        Reach::FromFloor => lanes::scheduled_from(queue),
-    };
+/// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the order in which they were due;
+/// how many.
+pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64]) -> usize {
     let args = [
         text(queue),
         Some(Datum::from(now)),

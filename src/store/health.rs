@@ -6,8 +6,10 @@ use pgrx::pg_sys::Datum;
 
 use super::count::heads;
 use super::ledger::is_being_restored;
-use super::spi::{Plan, Tuples, text};
+use super::shapes;
+use super::spi::{Plan, Tuples, bigs, text, texts};
 use super::types::*;
+use crate::pg::changed::{self, Difference};
 use crate::pg::time;
 
 /// What the findings about the background worker depend on.
@@ -49,7 +51,23 @@ pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
         plan.run(&[], &mut take);
     }
     BLOAT.run(&[from.dead_rows.map(Datum::from)], &mut take);
+    find_changed(&mut take);
     LOCK_WAITS.run(&span(from.lock_wait), &mut take);
+}
+
+/// Finds tables that are not as they were made.
+fn find_changed(take: &mut impl FnMut(&Tuples)) {
+    let found: Vec<Difference> = shapes::ALL
+        .into_iter()
+        .flat_map(changed::differences)
+        .collect();
+    let what: Vec<&str> = found.iter().map(|found| found.what.as_str()).collect();
+    let mend: Vec<&str> = found.iter().map(|found| found.mend.as_str()).collect();
+    let index: Vec<i64> = found
+        .iter()
+        .map(|found| found.index.map_or(0, |index| index.to_u32().into()))
+        .collect();
+    CHANGED.run(&[texts(&what), texts(&mend), bigs(&index)], take);
 }
 
 // An age as people write it: to the second.
@@ -237,4 +255,11 @@ static LOCK_WAITS: Plan = Plan::new(
           ORDER BY l.waitstart LIMIT 50"
     ),
     &[SPAN],
+);
+
+// An index is not valid, either, while it is being made.
+static CHANGED: Plan = Plan::new(
+    "SELECT 'warning', 'table_changed', c.what, c.mend FROM unnest($1, $2, $3) AS c(what, mend, index)
+      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_stat_get_progress_info('CREATE INDEX') p WHERE p.param7 = c.index)",
+    &[TEXTS, TEXTS, INT8S],
 );

@@ -1,12 +1,16 @@
 //! Taking jobs out of the lanes of `ready`, from their floors on.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use pgrx::IntoDatum;
-use pgrx::pg_sys::Datum;
+use pgrx::pg_sys::{Datum, Oid};
+use smallvec::SmallVec;
 
 use super::shapes::{self, ready, scheduled};
 use crate::fault::{self, Fault};
+use crate::pg::index::IndexShape;
+use crate::pg::row::Row;
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
@@ -69,79 +73,175 @@ pub fn put_ready(queue: &str, priority: i16, seq: i64) {
 
 /// A job was put into `scheduled`.
 pub fn put_scheduled(queue: &str, due_at: i64) {
-    floor::inserted(shapes::SCHEDULED.name.oid(), queue, Lane::Scheduled, due_at);
-}
-
-/// From when on a queue may have scheduled jobs: those that were due before are gone.
-pub fn scheduled_from(queue: &str) -> i64 {
-    let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
-    floors.map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled))
-}
-
-/// The queues that have scheduled jobs, or had some of late; `None`: use a statement.
-pub fn scheduled_queues() -> Option<Vec<String>> {
-    let table = open_scheduled()?;
-    let mut queues: Vec<String> = Vec::new();
-    loop {
-        pgrx::check_for_interrupts!();
-        let last = queues.last().map_or("", String::as_str).into_datum();
-        let last = last.expect("it is not null");
-        match table.first_above(&shapes::SCHEDULED_DUE, last) {
-            Some(queue) => queues.push(queue),
-            None => return Some(queues),
-        }
+    for whose in [Whose::Queue(queue), Whose::All] {
+        let (table, queue) = whose.floor();
+        floor::inserted(table, queue, Lane::Scheduled, due_at);
     }
 }
 
-/// When the first scheduled job of a queue is due; `None`: use a statement.
-pub fn first_due(queue: &str) -> Option<Option<i64>> {
-    let table = open_scheduled()?;
-    let found = look_from_floor(&table, queue, i64::MAX, &|due| due.first.is_some());
+/// Whose scheduled jobs are meant. Both have a floor.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    /// those of this queue
+    Queue(&'a str),
+    /// those of all queues, as they come due
+    All,
+}
+
+impl Whose<'_> {
+    /// What their floor is known by.
+    fn floor(&self) -> (Oid, &str) {
+        match self {
+            Whose::Queue(queue) => (shapes::SCHEDULED.name.oid(), queue),
+            Whose::All => (shapes::SCHEDULED_NEXT.name.oid(), ""),
+        }
+    }
+
+    fn index(&self) -> &'static IndexShape {
+        match self {
+            Whose::Queue(_) => &shapes::SCHEDULED_DUE,
+            Whose::All => &shapes::SCHEDULED_NEXT,
+        }
+    }
+
+    fn open(&self) -> Option<Table> {
+        Table::open_to_read(&shapes::SCHEDULED, self.index())
+    }
+}
+
+/// Which scheduled jobs are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// all of them
+    All,
+    /// those that may be left
+    FromFloor,
+}
+
+/// From when on a queue may have scheduled jobs: those that were due before are gone.
+pub fn scheduled_from(queue: &str, reach: Reach) -> i64 {
+    let from_floor = || {
+        let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
+        floors.map(|floors| floors.of(Lane::Scheduled))
+    };
+    let floor = (reach == Reach::FromFloor).then(from_floor).flatten();
+    floor.unwrap_or(floor::LOWEST)
+}
+
+/// Up to so many queues that have scheduled jobs, or had some of late: those that come after this one; and whether these are
+/// all. `None`: use a statement.
+pub fn scheduled_queues(after: &str, most: usize) -> Option<(Vec<String>, bool)> {
+    let whose = Whose::Queue(after);
+    let table = whose.open()?;
+    let mut queues: Vec<String> = Vec::new();
+    while queues.len() < most {
+        pgrx::check_for_interrupts!();
+        let last = queues.last().map_or(after, String::as_str).into_datum();
+        let last = last.expect("it is not null");
+        match table.first_above(whose.index(), last) {
+            Some(queue) => queues.push(queue),
+            None => return Some((queues, true)),
+        }
+    }
+    Some((queues, false))
+}
+
+/// What is due of all queues.
+#[derive(Default)]
+pub struct DueQueues {
+    /// queues that have due jobs, and since when
+    pub queues: Vec<(String, i64)>,
+    /// jobs that were looked at
+    pub jobs: usize,
+}
+
+/// The queues of the first so many jobs that are due; `None`: use a statement.
+pub fn due_queues(now: i64, most: usize, reach: Reach) -> Option<DueQueues> {
+    let table = Whose::All.open()?;
+    let mut due = DueQueues::default();
+    let mut known: HashSet<String> = HashSet::new();
+    let mut add = |row: &Row, _: &Due| {
+        // Who is just moving a job sees to it.
+        if !row.is_in_progress {
+            due.jobs += 1;
+            let queue = row.text(scheduled::QUEUE).expect("it is not null");
+            if !known.contains(&queue) {
+                known.insert(queue.clone());
+                let since = row.big(scheduled::DUE_AT).expect("it is not null");
+                due.queues.push((queue, since));
+            }
+        }
+        due.jobs >= most
+    };
+    match reach {
+        Reach::All => drop(look_for_due(
+            &table,
+            Whose::All,
+            floor::LOWEST,
+            now,
+            &mut add,
+        )),
+        Reach::FromFloor => drop(look_also_below(&table, Whose::All, now, &mut add)),
+    }
+    Some(due)
+}
+
+/// When the first scheduled job is due; `None`: use a statement.
+pub fn first_due() -> Option<Option<i64>> {
+    let table = Whose::All.open()?;
+    let mut is_enough = |_: &Row, due: &Due| due.first.is_some();
+    let found = look_from_floor(&table, Whose::All, i64::MAX, &mut is_enough);
     Some(found.and_then(|found| found.first))
 }
 
 /// Whether a queue has jobs that are due but not yet ready; `None`: use a statement.
 pub fn has_due(queue: &str, now: i64) -> Option<bool> {
-    let table = open_scheduled()?;
-    let is_free = |due: &Due| due.is_there;
-    let found = look_from_floor(&table, queue, now, &is_free);
+    let whose = Whose::Queue(queue);
+    let table = whose.open()?;
+    let mut is_there = |_: &Row, due: &Due| due.is_there;
+    Some(look_also_below(&table, whose, now, &mut is_there))
+}
+
+/// Whether anything is due, from the floor on, and now and then below it: it may have come in without our knowing.
+fn look_also_below(
+    table: &Table,
+    whose: Whose,
+    now: i64,
+    is_enough: &mut dyn FnMut(&Row, &Due) -> bool,
+) -> bool {
     let is_there = |found: Option<Due>| found.is_some_and(|found| found.is_there);
-    let floors = floor::known(shapes::SCHEDULED.name.oid(), queue);
-    if let Some(floors) = floors
+    let found = look_from_floor(table, whose, now, is_enough);
+    let (of, queue) = whose.floor();
+    if let Some(floors) = floor::known(of, queue)
         && floors.of(Lane::Scheduled) > floor::LOWEST
         && floors.may_look_at_all()
     {
         let begun = Instant::now();
-        let all = look_for_due(&table, queue, floor::LOWEST, now, &is_free);
+        let all = look_for_due(table, whose, floor::LOWEST, now, is_enough);
         floors.looked_at_all(begun.elapsed());
         if let Some(all) = all {
-            // It may have come in without our knowing.
-            put_scheduled(queue, all.lowest);
+            floor::inserted(of, queue, Lane::Scheduled, all.lowest);
         }
-        return Some(is_there(all) || is_there(found));
+        return is_there(all) || is_there(found);
     }
-    Some(is_there(found))
+    is_there(found)
 }
 
-fn open_scheduled() -> Option<Table> {
-    Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_DUE)
-}
-
-/// What is due until then, from the floor on, which it raises. A queue gets a floor once there is much to walk over.
+/// What is due until then, from the floor on, which it raises. There is a floor once there is much to walk over.
 fn look_from_floor(
     table: &Table,
-    queue: &str,
+    whose: Whose,
     until: i64,
-    is_enough: &dyn Fn(&Due) -> bool,
+    is_enough: &mut dyn FnMut(&Row, &Due) -> bool,
 ) -> Option<Due> {
-    let scheduled = shapes::SCHEDULED.name.oid();
-    let floors = floor::known(scheduled, queue);
+    let (of, queue) = whose.floor();
+    let floors = floor::known(of, queue);
     let from = floors
         .as_ref()
         .map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled));
     let may_raise = transaction::is_read_committed() && !transaction::has_written();
     let begun = Instant::now();
-    let found = look_for_due(table, queue, from, until, is_enough);
+    let found = look_for_due(table, whose, from, until, is_enough);
     if may_raise && begun.elapsed() > WORTH_A_FLOOR {
         match floors {
             // The walk began with these.
@@ -150,13 +250,13 @@ fn look_from_floor(
                 let position = lowest.unwrap_or_else(|| until.min(time::now()));
                 floors.nothing_below(Lane::Scheduled, position);
             }
-            None => drop(floor::of(scheduled, queue)),
+            None => drop(floor::of(of, queue)),
         }
     }
     found
 }
 
-/// What is due of a queue.
+/// What is due.
 #[derive(Clone, Copy)]
 struct Due {
     /// since when, at the longest
@@ -170,20 +270,22 @@ struct Due {
 /// Takes no lock. Looks until that is enough.
 fn look_for_due(
     table: &Table,
-    queue: &str,
+    whose: Whose,
     from: i64,
     until: i64,
-    is_enough: &dyn Fn(&Due) -> bool,
+    is_enough: &mut dyn FnMut(&Row, &Due) -> bool,
 ) -> Option<Due> {
     transaction::make_visible();
     let seen = seen();
-    let mut scan = table.scan(&shapes::SCHEDULED_DUE, &seen, 3);
-    let queue = queue.into_datum().expect("names are not null");
-    scan.find(&[
-        Key::text(1, queue),
-        Key::at_from(2, from),
-        Key::at_to(2, until),
-    ]);
+    let mut keys = SmallVec::<[Key; 3]>::new();
+    if let Whose::Queue(queue) = whose {
+        let queue = queue.into_datum().expect("names are not null");
+        keys.push(Key::text(1, queue));
+    }
+    let due_at = keys.len() as i16 + 1;
+    keys.extend([Key::at_from(due_at, from), Key::at_to(due_at, until)]);
+    let mut scan = table.scan(whose.index(), &seen, keys.len());
+    scan.find(&keys);
     let now = time::now();
     let mut found: Option<Due> = None;
     while let Some(row) = scan.next() {
@@ -198,7 +300,7 @@ fn look_for_due(
         if !row.is_in_progress || due_at > now {
             found.first = found.first.or(Some(due_at));
         }
-        if is_enough(found) {
+        if is_enough(&row, found) {
             break;
         }
     }

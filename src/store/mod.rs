@@ -15,7 +15,7 @@ pub mod find;
 pub mod finish;
 pub mod health;
 pub mod insert;
-mod lanes;
+pub mod lanes;
 pub mod ledger;
 pub mod limits;
 pub mod metrics;

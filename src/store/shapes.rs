@@ -4,6 +4,7 @@
 use pgrx::pg_sys::{InvalidOid, Oid};
 
 use super::types::*;
+use crate::pg::index::{IndexShape, Predicate};
 use crate::pg::name::Name;
 use crate::pg::table::Shape;
 
@@ -11,11 +12,6 @@ use crate::pg::table::Shape;
 const ENUM: Oid = InvalidOid;
 
 pub static JOB_SEQ: Name = Name::new(c"job_seq");
-pub static SCHEDULED_DUE: Name = Name::new(c"scheduled_due");
-pub static SCHEDULED_EXPIRES: Name = Name::new(c"scheduled_expires");
-pub static READY_EXPIRES: Name = Name::new(c"ready_expires");
-pub static FINISHED_BY_AGE: Name = Name::new(c"finished_by_age");
-pub static READY_REQUEUED: Name = Name::new(c"ready_requeued");
 
 pub mod job {
     pub const ID: i32 = 1;
@@ -36,37 +32,37 @@ pub mod job {
 
 pub static JOB: Shape = Shape {
     name: Name::new(c"job"),
-    key: Name::new(c"job_pkey"),
+    key: IndexShape::key(c"job_pkey", &[1]),
+    others: &[],
     columns: &[
         INT8, AT, AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT,
     ],
     not_null: 7,
-    partial: &[],
 };
 
 /// Without a primary key.
 pub static ERROR: Shape = Shape {
     name: Name::new(c"error"),
-    key: Name::new(c"error_by_job"),
+    key: IndexShape::on(c"error_by_job", &[1, 2], None),
+    others: &[],
     columns: &[INT8, AT, INT8, AT, INT4, ENUM, TEXT, JSONB],
     not_null: 5,
-    partial: &[],
 };
 
 pub static ANSWER: Shape = Shape {
     name: Name::new(c"answer"),
-    key: Name::new(c"answer_pkey"),
+    key: IndexShape::key(c"answer_pkey", &[1, 2]),
+    others: &[],
     columns: &[INT8, INT8, AT, AT, ENUM],
     not_null: 4,
-    partial: &[],
 };
 
 pub static UNIQUE_FOLDED: Shape = Shape {
     name: Name::new(c"unique_folded"),
-    key: Name::new(c"unique_folded_pkey"),
+    key: IndexShape::key(c"unique_folded_pkey", &[1, 2]),
+    others: &[],
     columns: &[BYTEA, INT8],
     not_null: 2,
-    partial: &[],
 };
 
 pub mod claim {
@@ -77,18 +73,18 @@ pub mod claim {
 
 pub static UNIQUE_CLAIM: Shape = Shape {
     name: Name::new(c"unique_claim"),
-    key: Name::new(c"unique_claim_pkey"),
+    key: IndexShape::key(c"unique_claim_pkey", &[1]),
+    others: &[],
     columns: &[BYTEA, INT8S, ATS],
     not_null: 2,
-    partial: &[],
 };
 
 pub static UNIQUE_RETURN: Shape = Shape {
     name: Name::new(c"unique_return"),
-    key: Name::new(c"unique_return_pkey"),
+    key: IndexShape::key(c"unique_return_pkey", &[1, 2]),
+    others: &[],
     columns: &[BYTEA, INT8, INT8],
     not_null: 3,
-    partial: &[],
 };
 
 pub mod ready {
@@ -102,32 +98,46 @@ pub mod ready {
 
 pub static READY: Shape = Shape {
     name: Name::new(c"ready"),
-    key: Name::new(c"ready_pkey"),
+    key: IndexShape::key(c"ready_pkey", &[7, 6, 1]),
+    others: &[&READY_REQUEUED, &READY_EXPIRES],
     columns: &[INT8, INT8, AT, AT, INT4, INT2, TEXT],
     not_null: 5,
-    partial: &[
-        ("ready_requeued", |row| {
-            row.big(ready::SEQ) != row.big(ready::JOB_ID)
-        }),
-        ("ready_expires", |row| row.big(ready::EXPIRES_AT).is_some()),
-    ],
 };
+
+/// Jobs that became available later than they were inserted.
+pub static READY_REQUEUED: IndexShape = IndexShape::on(
+    c"ready_requeued",
+    &[2],
+    Some(Predicate::Differ(ready::SEQ, ready::JOB_ID)),
+);
+pub static READY_EXPIRES: IndexShape = IndexShape::on(
+    c"ready_expires",
+    &[4],
+    Some(Predicate::NotNull(ready::EXPIRES_AT)),
+);
 
 pub mod scheduled {
     pub const DUE_AT: i32 = 2;
     pub const EXPIRES_AT: i32 = 3;
     pub const STATE: i32 = 5;
+    pub const QUEUE: i32 = 6;
 }
 
 pub static SCHEDULED: Shape = Shape {
     name: Name::new(c"scheduled"),
-    key: Name::new(c"scheduled_pkey"),
+    key: IndexShape::key(c"scheduled_pkey", &[1]),
+    others: &[&SCHEDULED_DUE, &SCHEDULED_NEXT, &SCHEDULED_EXPIRES],
     columns: &[INT8, AT, AT, INT4, ENUM, TEXT],
     not_null: 5,
-    partial: &[("scheduled_expires", |row| {
-        row.big(scheduled::EXPIRES_AT).is_some()
-    })],
 };
+
+pub static SCHEDULED_DUE: IndexShape = IndexShape::on(c"scheduled_due", &[6, 2], None);
+pub static SCHEDULED_NEXT: IndexShape = IndexShape::on(c"scheduled_next", &[2], None);
+pub static SCHEDULED_EXPIRES: IndexShape = IndexShape::on(
+    c"scheduled_expires",
+    &[3],
+    Some(Predicate::NotNull(scheduled::EXPIRES_AT)),
+);
 
 pub mod running {
     pub const JOB_ID: i32 = 1;
@@ -145,12 +155,12 @@ pub mod running {
 
 pub static RUNNING: Shape = Shape {
     name: Name::new(c"running"),
-    key: Name::new(c"running_pkey"),
+    key: IndexShape::key(c"running_pkey", &[1]),
+    others: &[],
     columns: &[
         INT8, INT8, AT, AT, AT, AT, AT, AT, INT8, INT4, SPAN, TEXT, TEXT, JSONB, TEXT,
     ],
     not_null: 6,
-    partial: &[],
 };
 
 pub mod finished {
@@ -162,8 +172,22 @@ pub mod finished {
 
 pub static FINISHED: Shape = Shape {
     name: Name::new(c"finished"),
-    key: Name::new(c"finished_pkey"),
+    key: IndexShape::key(c"finished_pkey", &[1]),
+    others: &[&FINISHED_BY_AGE],
     columns: &[INT8, AT, INT8, AT, AT, AT, INT4, ENUM, TEXT, TEXT, JSONB],
     not_null: 4,
-    partial: &[],
 };
+
+pub static FINISHED_BY_AGE: IndexShape = IndexShape::on(c"finished_by_age", &[8, 2], None);
+
+/// Those that calls go to. Of the others it is only asked whether they are empty.
+pub static ALL: [&Shape; 8] = [
+    &JOB,
+    &READY,
+    &SCHEDULED,
+    &RUNNING,
+    &FINISHED,
+    &UNIQUE_CLAIM,
+    &UNIQUE_FOLDED,
+    &UNIQUE_RETURN,
+];

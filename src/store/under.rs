@@ -8,7 +8,7 @@ use pgrx::IntoDatum;
 use super::claims::{HolderJob, key_is};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
 use crate::fault::{self, Fault};
-use crate::pg::name::Name;
+use crate::pg::index::IndexShape;
 use crate::pg::row::Row;
 use crate::pg::scan::{Key as By, Seen};
 use crate::pg::table::{Shape, Table};
@@ -90,7 +90,7 @@ impl Look {
     fn find<T>(
         &self,
         shape: &'static Shape,
-        index: &'static Name,
+        index: &'static IndexShape,
         keys: &[By],
         read: impl FnOnce(&Table, &Row) -> T,
     ) -> Result<Option<T>, ()> {

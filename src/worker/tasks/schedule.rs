@@ -1,12 +1,11 @@
 //! Jobs that are due become available.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Round, Singly, Task, Thing, rotate};
+use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::fetch::{self, Reach};
-use crate::store::{due, place};
+use crate::store::lanes::Reach;
+use crate::store::{due, fetch, place};
 use crate::transition;
 use crate::worker::{news, process};
 
@@ -16,25 +15,24 @@ pub const TASK: Task = Task {
     singly: Some(Singly { find, handle }),
 };
 
-/// How often a round has begun: another queue is first in each.
-static ROUND: AtomicUsize = AtomicUsize::new(0);
-
 thread_local! {
     /// The queue that a round was at last: if it failed, there.
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The queue that was looked at last where more jobs are due than a round handles.
+    static AFTER: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     // The worker begins where it has been before; who calls `jobs.maintain()` gets all.
-    let (mut queues, reach) = match process::is_worker() {
-        true => (due::queues_with_due_from_floor(now), Reach::FromFloor),
-        false => (due::queues_with_due(now), Reach::All),
+    let reach = match process::is_worker() {
+        true => Reach::FromFloor,
+        false => Reach::All,
     };
-    rotate(&mut queues, ROUND.fetch_add(1, Ordering::Relaxed));
-    let promoted = by_shares(queues, limit, |queue, share| {
+    let queues = AFTER.with_borrow_mut(|after| due::queues_with_due(now, limit, after, reach));
+    let promoted = by_shares(queues, limit, |queue, from, share| {
         LAST.set(queue.to_owned());
-        let due = fetch::promote_due(queue, now, share, &but, reach);
+        let due = fetch::promote_due(queue, from, now, share, &but);
         if due > 0 {
             news::available(queue);
         }
@@ -45,13 +43,15 @@ fn run(limit: i64, but: &[Thing]) -> Round {
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let (now, mut but) = (time::now(), Thing::jobs(but));
-    let mut queues = due::queues_with_due(now);
+    let mut after = AFTER.with_borrow(String::clone);
+    let mut queues = due::queues_with_due(now, limit, &mut after, Reach::All);
     // Among more queues than things, the one that the round failed at shall be there.
-    let last = LAST.with_borrow(|last| queues.iter().position(|queue| queue == last));
-    let first = last.unwrap_or_else(|| ROUND.load(Ordering::Relaxed));
-    rotate(&mut queues, first);
+    LAST.with_borrow(|last| {
+        queues.retain(|(queue, _)| queue != last);
+        queues.insert(0, (last.clone(), i64::MIN));
+    });
     let mut found = Vec::new();
-    by_shares(queues, limit, |queue, share| {
+    by_shares(queues, limit, |queue, _, share| {
         let due = due::scheduled(queue, now, share, &but);
         found.extend(due.iter().copied().map(Thing::Job));
         but.extend(&due);
@@ -62,16 +62,20 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
 
 /// Takes up to `limit` things of these queues; how many it took. A queue with millions of due jobs shall not keep the others
 /// waiting: an equal share each, and what they leave of it is shared by those that have more.
-fn by_shares(mut queues: Vec<String>, limit: i64, mut take: impl FnMut(&str, i64) -> i64) -> i64 {
+fn by_shares(
+    mut queues: Vec<(String, i64)>,
+    limit: i64,
+    mut take: impl FnMut(&str, i64, i64) -> i64,
+) -> i64 {
     let mut left = limit;
     while left > 0 && !queues.is_empty() {
         let share = (left / queues.len() as i64).max(1);
-        queues.retain(|queue| {
+        queues.retain(|(queue, from)| {
             let share = share.min(left);
             if share == 0 {
                 return true;
             }
-            let taken = take(queue, share);
+            let taken = take(queue, *from, share);
             left -= taken;
             taken == share
         });

@@ -1,0 +1,239 @@
+//! What is different about our own tables from how their install script makes them, in words: all that
+//! [`Table::open`] says no to, and indexes that were left behind unfinished.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, Oid, SysCacheIdentifier};
+
+use super::index::{Index, Upkeep};
+use super::table::{MOST_COLUMNS, Shape, Table};
+use super::versions;
+
+/// Something that is different.
+pub struct Difference {
+    /// what it is
+    pub what: String,
+    /// what can be done about it
+    pub mend: String,
+    /// the index, where that is not valid: maybe it is being made
+    pub index: Option<Oid>,
+}
+
+impl Difference {
+    fn new(what: String, mend: String) -> Difference {
+        let index = None;
+        Difference { what, mend, index }
+    }
+}
+
+/// What is different about a table. It is only read.
+pub fn differences(shape: &'static Shape) -> Vec<Difference> {
+    let name = shape.name.as_str();
+    let lock = pg_sys::AccessShareLock as i32;
+    // SAFETY: a relation that is open until the end.
+    unsafe {
+        let Some(table) = Table::open_as_it_is(shape, lock) else {
+            let what = format!("table jobs.{name} is not there");
+            return vec![Difference::new(what, "Create the extension anew.".into())];
+        };
+        let mut found = Vec::new();
+        let mut add = |what: String, mend: String| {
+            let what =
+                format!("table jobs.{name} {what}, so that calls take a slower way, by statements");
+            found.push(Difference::new(what, mend));
+        };
+        attached(&table, name, &mut add);
+        columns(&table, shape, &mut add);
+        let invalid = indexes(&table, shape, &mut add);
+        if found.is_empty() && !table.is_as_made(shape) {
+            let what = format!(
+                "table jobs.{name} is not as it was made, so that calls take a slower way, by statements"
+            );
+            found.push(Difference::new(what, format!("To see it: \\d jobs.{name}")));
+        }
+        found.extend(invalid);
+        found
+    }
+}
+
+/// Triggers, rules, row security, parents and children.
+unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String)) {
+    unsafe {
+        let relation = &*table.relation;
+        let class = &*relation.rd_rel;
+        let triggers = match relation.trigdesc.as_ref() {
+            Some(all) => std::slice::from_raw_parts(all.triggers, all.numtriggers as usize),
+            None => &[],
+        };
+        for trigger in triggers {
+            let trigger = quoted(trigger.tgname);
+            add(
+                format!("has trigger {trigger}"),
+                format!("DROP TRIGGER {trigger} ON jobs.{name};"),
+            );
+        }
+        for rule in rules(relation.rd_id) {
+            add(
+                format!("has rule {rule}"),
+                format!("DROP RULE {rule} ON jobs.{name};"),
+            );
+        }
+        if class.relrowsecurity || class.relforcerowsecurity {
+            add(
+                "has row security".into(),
+                format!(
+                    "ALTER TABLE jobs.{name} DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY;"
+                ),
+            );
+        }
+        if class.relhassubclass || class.relispartition {
+            add(
+                "inherits, or others inherit from it".into(),
+                format!(
+                    "ALTER TABLE .. NO INHERIT, or DETACH PARTITION; then ANALYZE jobs.{name};"
+                ),
+            );
+        }
+    }
+}
+
+/// Columns, and what is said of them.
+unsafe fn columns(table: &Table, shape: &Shape, add: &mut dyn FnMut(String, String)) {
+    unsafe {
+        let name = shape.name.as_str();
+        let columns = versions::columns((*table.relation).rd_att);
+        if columns.len() > MOST_COLUMNS {
+            add(
+                "has had too many columns added".into(),
+                "Dump and restore the database.".into(),
+            );
+        }
+        for (n, column) in columns.iter().enumerate() {
+            let named = quoted(column.attname.data.as_ptr());
+            match shape.columns.get(n) {
+                Some(_) if column.attisdropped => add(
+                    format!("lacks its column {}", n + 1),
+                    "Create the extension anew.".into(),
+                ),
+                Some(wanted) if *wanted != pg_sys::InvalidOid && column.atttypid != *wanted => {
+                    let wanted = CStr::from_ptr(pg_sys::format_type_be(*wanted));
+                    let wanted = wanted.to_string_lossy();
+                    add(
+                        format!("has another type for its column {named}"),
+                        format!("ALTER TABLE jobs.{name} ALTER COLUMN {named} TYPE {wanted};"),
+                    );
+                }
+                None if !column.attisdropped => add(
+                    format!("has column {named}"),
+                    format!("ALTER TABLE jobs.{name} DROP COLUMN {named};"),
+                ),
+                _ if column.atthasdef => add(
+                    format!("has a default for its column {named}"),
+                    format!("ALTER TABLE jobs.{name} ALTER COLUMN {named} DROP DEFAULT;"),
+                ),
+                _ => {}
+            }
+        }
+        let constraints = (*(*table.relation).rd_att).constr.as_ref();
+        if let Some(constraints) = constraints {
+            let checks = match constraints.num_check {
+                0 => &[],
+                count => std::slice::from_raw_parts(constraints.check, count.into()),
+            };
+            for check in checks {
+                let check = quoted(check.ccname);
+                add(
+                    format!("has constraint {check}"),
+                    format!("ALTER TABLE jobs.{name} DROP CONSTRAINT {check};"),
+                );
+            }
+        }
+    }
+}
+
+/// Indexes that were added, changed or dropped; returns those that are not valid.
+unsafe fn indexes(
+    table: &Table,
+    shape: &'static Shape,
+    add: &mut dyn FnMut(String, String),
+) -> Vec<Difference> {
+    let mut invalid = Vec::new();
+    let mut missing: Vec<_> = std::iter::once(&shape.key)
+        .chain(shape.others.iter().copied())
+        .collect();
+    unsafe {
+        let name = shape.name.as_str();
+        let lock = pg_sys::AccessShareLock as i32;
+        for oid in super::table::oids(pg_sys::RelationGetIndexList(table.relation)) {
+            let index = pg_sys::index_open(oid, lock);
+            let named = quoted((*(*index).rd_rel).relname.data.as_ptr());
+            let form = &*(*index).rd_index;
+            missing.retain(|shape| !shape.is(index, table.relation));
+            if matches!(Index::to_write(index), Upkeep::Unknown) {
+                add(
+                    format!("has index {named}, which is none of its columns alone"),
+                    format!("DROP INDEX jobs.{named};"),
+                );
+            }
+            if !form.indisvalid {
+                let costs = match form.indisready {
+                    true => "every row is written into it, and nobody reads it",
+                    false => {
+                        "nobody writes into it or reads it, but rows are not updated in place because of it"
+                    }
+                };
+                invalid.push(Difference {
+                    what: format!("index jobs.{named} of table jobs.{name} was left behind unfinished: {costs}"),
+                    mend: format!("DROP INDEX jobs.{named}; or, if it is wanted: REINDEX INDEX CONCURRENTLY jobs.{named};"),
+                    index: Some(oid),
+                });
+            }
+            pg_sys::index_close(index, pg_sys::NoLock as i32);
+        }
+        for index in missing {
+            let named = index.name.as_str();
+            let other = match index.name.oid() == pg_sys::InvalidOid {
+                true => String::new(),
+                false => format!("DROP INDEX IF EXISTS jobs.{named}; "),
+            };
+            add(
+                format!("lacks its index {named} as it was made"),
+                other + &index.definition(shape, table),
+            );
+        }
+    }
+    invalid
+}
+
+/// How a row of pg_rewrite begins.
+#[repr(C)]
+struct RewriteRule {
+    _oid: Oid,
+    name: pg_sys::NameData,
+}
+
+/// The names of a table's rules.
+unsafe fn rules(table: Oid) -> Vec<String> {
+    let cache = SysCacheIdentifier::RULERELNAME as i32;
+    let none = pg_sys::Datum::null();
+    // SAFETY: a search of the catalog's cache by its first column; the rows live until the list is given back.
+    unsafe {
+        let list = pg_sys::SearchSysCacheList(cache, 1, pg_sys::Datum::from(table), none, none);
+        let members = (*list).members.as_slice((*list).n_members as usize);
+        let name = |member: &*mut pg_sys::CatCTup| {
+            let row: *mut RewriteRule = pg_sys::GETSTRUCT(&raw mut (**member).tuple).cast();
+            quoted((*row).name.data.as_ptr())
+        };
+        let names = members.iter().map(name).collect();
+        pg_sys::ReleaseCatCacheList(list);
+        names
+    }
+}
+
+/// A name as a statement needs it.
+unsafe fn quoted(name: *const std::ffi::c_char) -> String {
+    // SAFETY: a text of the server's that ends with a zero.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name)) }
+        .to_string_lossy()
+        .into_owned()
+}

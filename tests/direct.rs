@@ -1,0 +1,282 @@
+//! Tables that are written without statements, and what somebody has attached to them: it is honoured, what is not ready is
+//! left out, and `jobs.health()` names what makes calls slower, with the command that takes it away.
+
+use std::collections::BTreeSet;
+
+use jobs_tests::{Client, Cluster, SOON, number, poll_until, sqlstate};
+
+/// One transaction, also where it is several statements.
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+/// A job's life.
+const LIFE: &str = "select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');
+    select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');
+    select jobs.insert('k', '2', queue => 'q', scheduled_at => '2999-01-01 00:00Z');
+    select jobs.complete(id, token) from jobs.fetch('q')";
+
+/// The statements that a session has planned for that: none of those that go the slower way, where nothing is attached.
+async fn planned(cluster: &Cluster) -> BTreeSet<String> {
+    let db = cluster.connect("direct").await;
+    run(&db, LIFE).await;
+    let plans = "select ident from pg_backend_memory_contexts where name = 'CachedPlanSource' and ident ~ 'jobs\\.'";
+    let rows = db.query(plans, &[]).await.expect(plans);
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// What `jobs.health()` says of the tables, and what to do about it.
+async fn changed(db: &Client) -> Vec<(String, String)> {
+    let found = "select message, hint from jobs.health() where finding = 'table_changed'";
+    let rows = db.query(found, &[]).await.expect(found);
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[tokio::test]
+async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("direct").await;
+    run(
+        &db,
+        "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$",
+    )
+    .await;
+    let plain = planned(&cluster).await;
+    assert_eq!(changed(&db).await, []);
+    // What is done, what is said of it, and whether a job's life goes the slower way then.
+    for (change, said, is_slower) in [
+        (
+            "create trigger \"My trigger\" after insert on jobs.ready for each row execute function public.see()",
+            "jobs.ready has trigger \"My trigger\"",
+            true,
+        ),
+        (
+            "create trigger off after insert on jobs.job for each row execute function public.see(); alter table jobs.job disable trigger off",
+            "jobs.job has trigger off",
+            true,
+        ),
+        (
+            "create rule nothing as on insert to jobs.job do also nothing",
+            "jobs.job has rule nothing",
+            true,
+        ),
+        (
+            "alter table jobs.finished add column note text",
+            "jobs.finished has column note",
+            true,
+        ),
+        (
+            "alter table jobs.finished add column note text not null default 'x'",
+            "jobs.finished has column note",
+            true,
+        ),
+        (
+            "alter table jobs.finished add constraint checked check (attempt > -1)",
+            "jobs.finished has constraint checked",
+            true,
+        ),
+        (
+            "alter table jobs.running alter column worker set default 'w'",
+            "jobs.running has a default for its column worker",
+            true,
+        ),
+        (
+            "alter table jobs.running enable row level security",
+            "jobs.running has row security",
+            true,
+        ),
+        (
+            "create index \"Next\" on jobs.job ((id + 1))",
+            "jobs.job has index \"Next\"",
+            true,
+        ),
+        (
+            "create index by_hash on jobs.job using hash (id)",
+            "jobs.job has index by_hash",
+            true,
+        ),
+        (
+            "create index partly on jobs.job (id) where id > 5",
+            "jobs.job has index partly",
+            true,
+        ),
+        (
+            "drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at) where expires_at is null",
+            "jobs.ready has index ready_expires",
+            true,
+        ),
+        (
+            "alter table jobs.ready drop constraint ready_pkey",
+            "jobs.ready lacks its index ready_pkey",
+            true,
+        ),
+        // These are only looked along by maintenance.
+        (
+            "drop index jobs.finished_by_age",
+            "jobs.finished lacks its index finished_by_age",
+            false,
+        ),
+        (
+            "drop index jobs.ready_requeued; create index ready_requeued on jobs.ready (seq) where seq <> job_id",
+            "jobs.ready lacks its index ready_requeued",
+            false,
+        ),
+        (
+            "drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at)",
+            "jobs.ready lacks its index ready_expires",
+            false,
+        ),
+        (
+            "drop index jobs.scheduled_next; create index scheduled_next on jobs.scheduled (due_at desc)",
+            "jobs.scheduled lacks its index scheduled_next",
+            false,
+        ),
+        (
+            "drop index jobs.scheduled_due; create index scheduled_due on jobs.scheduled (queue text_pattern_ops, due_at)",
+            "jobs.scheduled lacks its index scheduled_due",
+            true,
+        ),
+    ] {
+        run(&db, change).await;
+        let found = changed(&db).await;
+        assert!(
+            found.iter().any(|(what, _)| what.contains(said)),
+            "{change}: {found:?}"
+        );
+        assert_eq!(planned(&cluster).await != plain, is_slower, "{change}");
+        // What it says to do helps.
+        for (_, mend) in found {
+            run(&db, &mend).await;
+        }
+        assert_eq!(changed(&db).await, [], "{change}");
+        assert_eq!(planned(&cluster).await, plain, "{change}");
+    }
+    // Indexes of columns alone cost what they cost, as for any table.
+    run(
+        &db,
+        "create index by_kind on jobs.job (kind, created_at desc); create index expiring on jobs.job (expires_at) where expires_at is not null",
+    )
+    .await;
+    assert_eq!(changed(&db).await, []);
+    assert_eq!(planned(&cluster).await, plain);
+    let all = number(&db, "select count(*) from jobs.job").await;
+    assert!(all > 30, "{all}");
+    assert_eq!(along_index(&db, "kind, created_at desc").await, all);
+    run(&db, "set enable_seqscan = off; set enable_bitmapscan = off").await;
+    let expiring = "select count(*) from jobs.job where expires_at is not null";
+    assert_eq!(number(&db, expiring).await, 0);
+}
+
+/// How many jobs an index has that is in this order.
+async fn along_index(db: &Client, order: &str) -> i64 {
+    run(db, "set enable_seqscan = off; set enable_sort = off").await;
+    let sql = format!(
+        "select count(*) from (select kind from jobs.job order by {order} limit 1000000) t"
+    );
+    let found = number(db, &sql).await;
+    run(db, "reset enable_seqscan; reset enable_sort").await;
+    found
+}
+
+/// Begins to make an index, and is cancelled while it waits: before any row is entered, or before all that were there are.
+async fn left_behind(cluster: &Cluster, db: &Client, table: &str, on: &str, is_ready: bool) {
+    let [first, second, maker] = [
+        cluster.connect("direct").await,
+        cluster.connect("direct").await,
+        cluster.connect("direct").await,
+    ];
+    let lock = format!("begin; lock table jobs.{table} in row exclusive mode");
+    run(&first, &lock).await;
+    let pid = number(&maker, "select pg_backend_pid()::bigint").await;
+    let make = format!("create index concurrently left_behind on jobs.{table} {on}");
+    let making = tokio::spawn(async move { sqlstate(maker.batch_execute(&make).await) });
+    let waits = format!("select count(*) from pg_locks where pid = {pid} and not granted");
+    poll_until("it waits", SOON, async || number(db, &waits).await == 1).await;
+    if is_ready {
+        run(&second, &lock).await;
+        run(&first, "commit").await;
+        let ready = format!(
+            "select count(*) from pg_index where indexrelid = 'jobs.left_behind'::regclass and indisready and {pid} in (select pid from pg_locks where not granted)"
+        );
+        poll_until("it is ready", SOON, async || number(db, &ready).await == 1).await;
+    }
+    // It is not left behind as long as somebody is at it.
+    assert_eq!(changed(db).await, []);
+    run(db, &format!("select pg_cancel_backend({pid})")).await;
+    assert_eq!(making.await.expect("the maker"), "57014");
+    let left = "select count(*) from pg_index where indexrelid = 'jobs.left_behind'::regclass and not indisvalid";
+    assert_eq!(number(db, left).await, 1);
+}
+
+#[tokio::test]
+async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_statements() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("direct").await;
+    let plain = planned(&cluster).await;
+    for (on, is_ready) in [
+        ("(kind)", false),
+        // Nothing is entered into it, so it makes no difference of what it is.
+        ("((id + 1))", false),
+        ("(kind) where id > 5", false),
+        ("(kind)", true),
+    ] {
+        left_behind(&cluster, &db, "job", on, is_ready).await;
+        assert_eq!(planned(&cluster).await, plain, "{on}");
+        let [(what, mend)] = &changed(&db).await[..] else {
+            panic!("{on}: it is one finding");
+        };
+        assert!(
+            what.contains("jobs.left_behind of table jobs.job was left behind"),
+            "{what}"
+        );
+        if is_ready {
+            // All that came since then is in it.
+            run(&db, LIFE).await;
+            let all = number(&db, "select count(*) from jobs.job").await;
+            run(&db, "update pg_index set indisvalid = true where indexrelid = 'jobs.left_behind'::regclass").await;
+            assert_eq!(along_index(&db, "kind").await, all);
+            run(&db, "update pg_index set indisvalid = false where indexrelid = 'jobs.left_behind'::regclass").await;
+        }
+        let (drop, reindex) = mend.split_once("; or, if it is wanted: ").expect(mend);
+        if is_ready {
+            run(&db, reindex).await;
+            assert_eq!(changed(&db).await, []);
+        }
+        run(&db, drop).await;
+        assert_eq!(changed(&db).await, []);
+    }
+}
+
+/// An index that nothing is entered into yet would lack a row whose new version has no entry of its own.
+#[tokio::test]
+async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_changes() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("direct").await;
+    let in_place = async || {
+        run(&db, "select pg_stat_force_next_flush()").await;
+        number(&db, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'jobs.unique_claim'::regclass").await
+    };
+    let take_over = r#"select jobs.delete(id) from jobs.insert('k', '3', '{"by_args": true, "window": 1}'); select jobs.insert('k', '3', '{"by_args": true, "window": 1}'); select pg_sleep(1.1); select jobs.insert('k', '3', '{"by_args": true, "window": 1}')"#;
+    run(&db, take_over).await;
+    let before = in_place().await;
+    run(&db, take_over).await;
+    assert!(in_place().await > before, "control: otherwise they are");
+    left_behind(&cluster, &db, "unique_claim", "using gin (jobs)", false).await;
+    let before = in_place().await;
+    run(&db, take_over).await;
+    assert_eq!(in_place().await, before);
+    run(&db, "drop index jobs.left_behind").await;
+    left_behind(
+        &cluster,
+        &db,
+        "unique_claim",
+        "using brin ((jobs[1]))",
+        false,
+    )
+    .await;
+    run(&db, take_over).await;
+    run(&db, "drop index jobs.left_behind; set enable_seqscan = off").await;
+    // Each key is found once.
+    let keys = "select count(*) - count(distinct key) from jobs.unique_claim where key >= ''";
+    assert_eq!(number(&db, keys).await, 0);
+}
