@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jobs_core::error::Invalid;
+use jobs_core::error::{Invalid, did_you_mean, quoted};
 use jobs_core::state::State;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
@@ -61,7 +61,7 @@ impl Error {
     pub fn null_element(parameter: &str) -> Error {
         Error {
             message: format!("an element of {parameter} must not be null"),
-            detail: Some(format!("an element of {parameter} has no null value.")),
+            detail: Some(format!("No element of {parameter} has a null value.")),
             ..Error::null(parameter)
         }
     }
@@ -88,19 +88,19 @@ impl Error {
         }
     }
 
-    /// 42704: no role has this name.
-    pub fn unknown_role(name: &str) -> Error {
+    /// 42704: no role has this name. `known` are those that there are.
+    pub fn unknown_role(name: &str, known: &[&str]) -> Error {
         Error {
             detail: Some("role is the name of a role as pg_roles has it, without quotes.".into()),
             ..Error::new(
                 Code::ERRCODE_UNDEFINED_OBJECT,
-                format!("role \"{}\" does not exist", jobs_core::error::shown(name)),
+                format!("role {} does not exist", quoted(name)),
             )
         }
         .hint(if name.eq_ignore_ascii_case("public") {
-            "Nothing is granted to PUBLIC: name the roles that are to have it."
+            "Nothing is granted to PUBLIC: name the roles that are to have it.".into()
         } else {
-            "CREATE ROLE makes one."
+            did_you_mean(name, known).unwrap_or_else(|| "CREATE ROLE makes one.".into())
         })
     }
 
@@ -121,8 +121,8 @@ impl Error {
     ) -> Error {
         let whose = match holder {
             Some((worker, since)) => {
-                let worker = jobs_core::error::shown(&worker);
-                format!("the current attempt, which worker \"{worker}\" has held since {since}")
+                let worker = quoted(&worker);
+                format!("the current attempt, which worker {worker} has held since {since}")
             }
             None => format!("a current attempt; the job is {}", state.as_str()),
         };

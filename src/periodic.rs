@@ -6,12 +6,13 @@
 
 use std::rc::Rc;
 
-use jobs_core::error::shown;
+use jobs_core::Invalid;
+use jobs_core::error::quoted;
 use jobs_core::schedule::{self, Schedule};
 use pgrx::prelude::*;
 
 use crate::api::check;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{OrRaise, Result};
 use crate::options::Options;
 use crate::pg::zone::TimeZone;
 use crate::pg::{subxact, time};
@@ -35,12 +36,17 @@ impl Ticks {
     pub fn of(cron: &str, time_zone: &str) -> Result<Ticks> {
         let schedule = schedule::parse(cron, &time::read_interval)?;
         let zone = TimeZone::find(time_zone).ok_or_else(|| {
-            Error::invalid(
+            let known = TimeZone::names();
+            Invalid::new(
                 "time_zone",
-                format!("time_zone \"{}\" is not known", shown(time_zone)),
+                format!("time_zone {} is not known", quoted(time_zone)),
                 "time_zone is the name of a time zone that the server has.",
             )
             .hint("Write a name as in pg_timezone_names, for example \"Europe/Berlin\".")
+            .did_you_mean(
+                time_zone,
+                &known.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
         })?;
         Ok(Ticks { schedule, zone })
     }

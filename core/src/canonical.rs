@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::Invalid;
+use crate::error::quoted;
 use crate::paths::Paths;
 
 pub(crate) mod absent;
@@ -32,7 +33,7 @@ impl Flaw {
         match self {
             Flaw::OutOfRange => Invalid::new(
                 parameter,
-                "number out of range",
+                format!("a number in {parameter} is out of range"),
                 format!(
                     "A number in JSON has at most {} digits before and {} after the decimal point.",
                     number::MOST_BEFORE_POINT,
@@ -41,12 +42,12 @@ impl Flaw {
             ),
             Flaw::Malformed => Invalid::new(
                 parameter,
-                "malformed number",
+                format!("a number in {parameter} is malformed"),
                 "A number in JSON has decimal digits, with an optional sign, fraction and exponent.",
             ),
             Flaw::TooLong => Invalid::new(
                 parameter,
-                "canonical JSON is too long",
+                format!("the canonical JSON of {parameter} is too long"),
                 format!(
                     "With its numbers written out, it has at most {} bytes.",
                     number::LONGEST_TEXT
@@ -55,7 +56,8 @@ impl Flaw {
             Flaw::SameName(name) => Invalid::new(
                 parameter,
                 format!(
-                    "two members of one object are named \"{name}\" in Unicode normal form C"
+                    "two members of one object in {parameter} are named {} in Unicode normal form C",
+                    quoted(&name)
                 ),
                 "Names that differ only in how their characters are encoded are the same in a unique key.",
             )

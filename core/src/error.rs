@@ -59,9 +59,9 @@ impl Invalid {
 
     /// The same refusal, asking for the candidate that looks most like `word`, if one does.
     #[must_use]
-    pub(crate) fn did_you_mean(self, word: &str, candidates: &[&str]) -> Self {
-        match nearest(word, candidates) {
-            Some(candidate) => self.hint(format!("Did you mean \"{candidate}\"?")),
+    pub fn did_you_mean(self, word: &str, candidates: &[&str]) -> Self {
+        match did_you_mean(word, candidates) {
+            Some(hint) => self.hint(hint),
             None => self,
         }
     }
@@ -77,11 +77,21 @@ impl std::error::Error for Invalid {}
 
 /// A value as messages show it: cut where it is too long to help.
 pub fn shown(value: &str) -> String {
-    const LONGEST: usize = 40;
+    const LONGEST: usize = 100;
     match value.char_indices().nth(LONGEST) {
         None => value.to_string(),
         Some((end, _)) => format!("{}...", &value[..end]),
     }
+}
+
+/// A text as messages show it, in quotes, which also stand where it is cut.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", shown(text))
+}
+
+/// The hint that asks for the candidate that looks most like `word`, if one does.
+pub fn did_you_mean(word: &str, candidates: &[&str]) -> Option<String> {
+    nearest(word, candidates).map(|candidate| format!("Did you mean {}?", quoted(candidate)))
 }
 
 /// The candidate that `word` is most likely a misspelling of, if any is near enough to be worth
@@ -89,10 +99,13 @@ pub fn shown(value: &str) -> String {
 ///
 /// Near is one edit (a letter inserted, left out, replaced, or two swapped) for every three letters
 /// of `word`, and at least one, but not all of it; upper and lower case are the same. Nothing is near
-/// a word of more than a hundred letters.
+/// a word of more than a hundred letters, and no more than the first ten thousand
+/// candidates are compared.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    // To compare takes as long as both are together long, and nobody misspells more.
     const LONGEST: usize = 100;
-    let letters = word.chars().count();
+    const MOST_CANDIDATES: usize = 10_000;
+    let letters = word.chars().take(LONGEST + 1).count();
     if letters > LONGEST {
         return None;
     }
@@ -100,13 +113,17 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     candidates
         .iter()
-        // The length alone rules most out, above all for words so long that comparing them would
-        // take time.
-        .filter(|candidate| candidate.chars().count().abs_diff(letters) <= limit)
+        .copied()
+        .take(MOST_CANDIDATES)
+        .filter(|candidate| {
+            // No more are counted than can matter.
+            let length = candidate.chars().take(letters + limit + 1).count();
+            length.abs_diff(letters) <= limit
+        })
         .map(|candidate| {
             (
                 strsim::osa_distance(&word, &candidate.to_lowercase()),
-                *candidate,
+                candidate,
             )
         })
         .filter(|(distance, _)| *distance <= limit)

@@ -1,11 +1,12 @@
 //! Reading an object of options, field by field.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
 use crate::Invalid;
-use crate::error::shown;
+use crate::error::{quoted, shown};
 use crate::interval::{self, Interval, ReadInterval};
 use crate::json;
 
@@ -107,7 +108,7 @@ impl<'a> Given<'a> {
             Some(number) => Ok(Some(number)),
             None => Err(Invalid::new(
                 &path,
-                format!("{path} is {}", shown(&number.to_string())),
+                format!("{path} {} is out of range", shown(&number.to_string())),
                 rule,
             )),
         }
@@ -125,10 +126,12 @@ impl<'a> Given<'a> {
         };
         match meaning(given, words) {
             Some(meaning) => Ok(Some(meaning)),
-            None => Err(
-                Invalid::new(&path, format!("{path} is \"{given}\""), rule())
-                    .did_you_mean(given, &names(words)),
-            ),
+            None => Err(Invalid::new(
+                &path,
+                format!("{path} {} is not known", quoted(given)),
+                rule(),
+            )
+            .did_you_mean(given, &names(words))),
         }
     }
 
@@ -164,7 +167,7 @@ impl<'a> Given<'a> {
                     Value::String(string) => Ok(string.clone()),
                     other => Err(Invalid::new(
                         &path,
-                        format!("{path} has {} in its list", json::what(other)),
+                        format!("an element of {path} must not be {}", json::what(other)),
                         rule,
                     )),
                 })
@@ -185,12 +188,31 @@ impl<'a> Given<'a> {
                 let path = self.path(field);
                 Err(Invalid::new(
                     &path,
-                    format!("{path} is an empty list"),
+                    format!("{path} must not be an empty list"),
                     format!("{path} is a list with something in it."),
                 )
                 .hint(format!("Leave {path} out.")))
             }
         }
+    }
+
+    /// Refuses those of these fields that are a list with something in it twice.
+    pub fn not_twice(&self, fields: &[&str]) -> Result<(), Invalid> {
+        for field in fields {
+            let Some(Value::Array(list)) = self.get(field) else {
+                continue;
+            };
+            let mut seen = HashSet::new();
+            if let Some(again) = list.iter().find(|element| !seen.insert(*element)) {
+                let path = self.path(field);
+                return Err(Invalid::new(
+                    &path,
+                    format!("{} stands twice in {path}", json::shown(again)),
+                    format!("{path} has each element once."),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// A field that is a duration, longer than nothing.
@@ -205,7 +227,7 @@ impl<'a> Given<'a> {
         } else if !duration.fits_a_calendar() {
             Err(Invalid::new(
                 &path,
-                format!("{path} {value} is out of range"),
+                format!("{path} {} is out of range", json::shown(value)),
                 interval::PARTS_RULE,
             ))
         } else {
@@ -220,7 +242,7 @@ impl<'a> Given<'a> {
                 let (field, other) = (self.path(field), self.path(other));
                 Err(Invalid::new(
                     &field,
-                    format!("{field} without {other}"),
+                    format!("{field} needs {other} beside it"),
                     format!("{field} says what {other} means."),
                 )
                 .hint(format!("Add {other}, or leave {field} out.")))
@@ -232,20 +254,28 @@ impl<'a> Given<'a> {
 
 /// The refusal of two fields that cannot stand together.
 pub(crate) fn together(one: &str, other: &str, rule: &str) -> Invalid {
-    Invalid::new(one, format!("{one} and {other} together"), rule)
-        .hint(format!("Leave {one} or {other} out."))
+    Invalid::new(
+        one,
+        format!("{one} and {other} must not stand together"),
+        rule,
+    )
+    .hint(format!("Leave {one} or {other} out."))
 }
 
 /// The refusal of a value of the wrong type.
 pub(crate) fn wrong_type(path: &str, value: &Value, rule: impl Into<String>) -> Invalid {
-    Invalid::new(path, format!("{path} is {}", json::what(value)), rule)
+    Invalid::new(
+        path,
+        format!("{path} must not be {}", json::what(value)),
+        rule,
+    )
 }
 
 /// The refusal of a duration that is none.
 pub(crate) fn not_positive(path: &str, value: &Value) -> Invalid {
     Invalid::new(
         path,
-        format!("{path} {value} is too short"),
+        format!("{path} {} is too short", json::shown(value)),
         format!("{path} is longer than nothing."),
     )
     .hint(format!("Leave {path} out if there is to be none."))
@@ -264,7 +294,7 @@ pub(crate) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) ->
 pub(crate) fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Invalid {
     Invalid::new(
         path,
-        format!("{path} has the unknown {noun} \"{given}\""),
+        format!("{noun} {} of {path} is not known", quoted(given)),
         format!("The {noun}s are {}.", known.join(", ")),
     )
     .did_you_mean(given, known)

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::Invalid;
-use crate::error::shown;
+use crate::error::{quoted, shown};
 use crate::json;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -130,19 +130,24 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
         Value::Number(seconds) => seconds.as_f64().and_then(from_seconds).ok_or_else(|| {
             Invalid::new(
                 field,
-                format!(
-                    "{field} is {} seconds, which is out of range",
-                    shown(&seconds.to_string())
-                ),
+                format!("{field} {} is out of range", shown(&seconds.to_string())),
                 "A duration is at most 9223372036854 seconds.",
             )
         }),
         Value::String(text) => read(text).ok_or_else(|| {
-            Invalid::new(field, format!("{field} \"{text}\" is not a duration"), RULE).hint(EXAMPLE)
+            Invalid::new(
+                field,
+                format!("{field} {} is not a duration", quoted(text)),
+                RULE,
+            )
+            .hint(EXAMPLE)
         }),
-        other => Err(
-            Invalid::new(field, format!("{field} is {}", json::what(other)), RULE).hint(EXAMPLE),
-        ),
+        other => Err(Invalid::new(
+            field,
+            format!("{field} must not be {}", json::what(other)),
+            RULE,
+        )
+        .hint(EXAMPLE)),
     }
 }
 
@@ -197,22 +202,13 @@ mod tests {
     #[test]
     fn what_is_no_duration_is_refused() {
         for (text, message) in [
-            (
-                "1e400",
-                "by_period is 1e+400 seconds, which is out of range",
-            ),
-            (
-                "-1e13",
-                "by_period is -1e+13 seconds, which is out of range",
-            ),
-            (
-                "9223372036855",
-                "by_period is 9223372036855 seconds, which is out of range",
-            ),
-            ("true", "by_period is true"),
-            ("null", "by_period is null"),
-            ("[2, \"minutes\"]", "by_period is an array"),
-            ("{}", "by_period is an object"),
+            ("1e400", "by_period 1e+400 is out of range"),
+            ("-1e13", "by_period -1e+13 is out of range"),
+            ("9223372036855", "by_period 9223372036855 is out of range"),
+            ("true", "by_period must not be true"),
+            ("null", "by_period must not be null"),
+            ("[2, \"minutes\"]", "by_period must not be an array"),
+            ("{}", "by_period must not be an object"),
         ] {
             let value = serde_json::from_str(text).unwrap();
             assert_eq!(

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-/// What a value is, to stand after "is": "a string", "an array", "true".
+use crate::error;
+
+/// What a value is, to stand after "must not be": "a string", "an array", "true".
 pub(crate) fn what(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -12,5 +14,13 @@ pub(crate) fn what(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
+    }
+}
+
+/// A value as messages show it: cut where it is too long to help.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => error::quoted(text),
+        other => error::shown(&other.to_string()),
     }
 }

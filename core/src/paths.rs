@@ -1,6 +1,7 @@
 //! Paths into a JSON object: which members of it count.
 
 use crate::Invalid;
+use crate::error::quoted;
 use crate::text::nfc;
 
 /// A set of paths, as a tree of names, so that one walk through a value finds them all.
@@ -171,7 +172,7 @@ pub(crate) fn split(path: &str, list: &str) -> Result<Vec<String>, Invalid> {
 fn empty_name(path: &str, list: &str) -> Invalid {
     Invalid::new(
         list,
-        format!("path \"{path}\" has an empty name"),
+        format!("path {} of {list} has an empty name", quoted(path)),
         "A path is one or more member names with a dot between them, none of them empty.",
     )
     .hint("Write \"\\.\" for a dot that belongs to a name.")
@@ -180,7 +181,7 @@ fn empty_name(path: &str, list: &str) -> Invalid {
 fn lone_backslash(path: &str, list: &str) -> Invalid {
     Invalid::new(
         list,
-        format!("path \"{path}\" has a backslash that escapes nothing"),
+        format!("path {} of {list} has a backslash that escapes nothing", quoted(path)),
         "In a path \"\\.\" is a dot and \"\\\\\" a backslash that belongs to a name; a backslash stands before nothing else.",
     )
     .hint("Write \"\\\\\" for a backslash that belongs to a name.")

@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::Invalid;
+use crate::error::quoted;
 use crate::given::wrong_type;
 use crate::interval::{LONGEST_MICROS, ReadInterval};
 
@@ -65,7 +66,11 @@ fn by_name(name: &str) -> Result<Retry, Invalid> {
         "oban" => Ok(Retry::Oban),
         "faktory" => Ok(Retry::Faktory),
         _ => {
-            let invalid = Invalid::new("retry", format!("retry is \"{name}\""), RULE);
+            let invalid = Invalid::new(
+                "retry",
+                format!("retry {} is not known", quoted(name)),
+                RULE,
+            );
             Err(match Strategy::by_name(name) {
                 Some(_) => invalid.hint(format!("Write {{\"strategy\": \"{name}\"}}.")),
                 None => invalid.did_you_mean(name, &NAMES),

@@ -23,7 +23,7 @@
 //! whatever happens to the clock.
 
 use crate::Invalid;
-use crate::error::{nearest, shown};
+use crate::error::{nearest, quoted, shown};
 use crate::interval::ReadInterval;
 
 mod cron;
@@ -86,19 +86,24 @@ fn named(name: &str) -> Result<Cron, Invalid> {
             let fields: Vec<_> = fields.split(' ').collect();
             Cron::parse(fields.try_into().expect("they are five"), name)
         }
-        None => Err(
-            Invalid::new("cron", format!("cron is \"{}\"", shown(name)), rule())
-                .did_you_mean(name, &names()),
-        ),
+        None => Err(Invalid::new(
+            "cron",
+            format!("cron {} is not a schedule", quoted(name)),
+            rule(),
+        )
+        .did_you_mean(name, &names())),
     }
 }
 
 /// The refusal of what has none of the forms.
 fn no_schedule(text: &str, fields: &[&str], read: ReadInterval) -> Invalid {
     let message = match fields.len() {
-        0 => "cron is empty".to_string(),
-        1 => format!("cron is \"{}\"", shown(text)),
-        count => format!("cron \"{}\" has {count} fields", shown(text)),
+        0 => "cron must not be empty".to_string(),
+        1 => format!("cron {} is not a schedule", quoted(text)),
+        count => format!(
+            "cron {} has {count} fields instead of {FIELDS}",
+            quoted(text)
+        ),
     };
     let invalid = Invalid::new("cron", message, rule());
     match fields {

@@ -78,10 +78,14 @@ mod beside_a_dialect {
             );
             refused(
                 with(dialect.clone(), "on_conflict", json!("ignore")),
-                "on_conflict is \"ignore\"",
+                "on_conflict \"ignore\" is not known",
                 None,
             );
-            refused(with(dialect, "wait", json!(1)), "wait is a number", None);
+            refused(
+                with(dialect, "wait", json!(1)),
+                "wait must not be a number",
+                None,
+            );
         }
     }
 
@@ -103,19 +107,19 @@ mod beside_a_dialect {
             ] {
                 refused(
                     json!({ name: options, other: value }),
-                    &format!("{name} and {other} together"),
+                    &format!("{name} and {other} must not stand together"),
                     None,
                 );
             }
         }
         refused(
             json!({ "oban": true, "ojs": {} }),
-            "oban and ojs together",
+            "oban and ojs must not stand together",
             None,
         );
         refused(
             json!({ "faktory": {}, "ojs": {} }),
-            "faktory and ojs together",
+            "faktory and ojs must not stand together",
             None,
         );
         // What counts as left out does not stand there.
@@ -127,12 +131,12 @@ mod beside_a_dialect {
     fn two_ways_out_of_a_conflict_are_refused() {
         refused(
             json!({ "oban": { "replace": ["args"] }, "on_conflict": "skip" }),
-            "on_conflict and oban.replace together",
+            "on_conflict and oban.replace must not stand together",
             None,
         );
         refused(
             json!({ "ojs": { "on_conflict": "reject" }, "on_conflict": "skip" }),
-            "on_conflict and ojs.on_conflict together",
+            "on_conflict and ojs.on_conflict must not stand together",
             None,
         );
     }
@@ -391,116 +395,132 @@ mod oban {
         for (options, message, hint) in [
             (
                 json!({ "perod": 1 }),
-                "oban has the unknown field \"perod\"",
+                "field \"perod\" of oban is not known",
                 Some("period"),
             ),
             (
                 json!({ "on_conflict": "skip" }),
-                "oban has the unknown field \"on_conflict\"",
+                "field \"on_conflict\" of oban is not known",
                 None,
             ),
             (
                 json!({ "fields": ["workr"] }),
-                "oban.fields has the unknown field \"workr\"",
+                "field \"workr\" of oban.fields is not known",
                 Some("worker"),
             ),
             (
                 json!({ "fields": ["kind"] }),
-                "oban.fields has the unknown field \"kind\"",
+                "field \"kind\" of oban.fields is not known",
                 None,
             ),
             (
                 json!({ "fields": [] }),
-                "oban.fields is an empty list",
+                "oban.fields must not be an empty list",
                 None,
             ),
-            (json!({ "fields": "args" }), "oban.fields is a string", None),
-            (json!({ "keys": "url" }), "oban.keys is a string", None),
+            (
+                json!({ "fields": "args" }),
+                "oban.fields must not be a string",
+                None,
+            ),
+            (
+                json!({ "keys": "url" }),
+                "oban.keys must not be a string",
+                None,
+            ),
             (
                 json!({ "keys": [1] }),
-                "oban.keys has a number in its list",
+                "an element of oban.keys must not be a number",
                 None,
             ),
-            (json!({ "keys": [""] }), "path \"\" has an empty name", None),
+            (
+                json!({ "keys": [""] }),
+                "path \"\" of oban.keys has an empty name",
+                None,
+            ),
             (
                 json!({ "fields": ["worker", "queue"], "keys": ["url"] }),
-                "oban.keys without args or meta in oban.fields",
+                "oban.keys needs args or meta in oban.fields",
                 None,
             ),
             (
                 json!({ "states": "succesful" }),
-                "oban.states is \"succesful\"",
+                "oban.states \"succesful\" is not known",
                 Some("successful"),
             ),
             (
                 json!({ "states": "running" }),
-                "oban.states is \"running\"",
+                "oban.states \"running\" is not known",
                 None,
             ),
             (
                 json!({ "states": ["executin"] }),
-                "oban.states has the unknown state \"executin\"",
+                "state \"executin\" of oban.states is not known",
                 Some("executing"),
             ),
             (
                 json!({ "states": ["pending"] }),
-                "oban.states has the unknown state \"pending\"",
+                "state \"pending\" of oban.states is not known",
                 None,
             ),
             (
                 json!({ "states": ["incomplete"] }),
-                "oban.states has the unknown state \"incomplete\"",
+                "state \"incomplete\" of oban.states is not known",
                 None,
             ),
             (
                 json!({ "states": [] }),
-                "oban.states is an empty list",
+                "oban.states must not be an empty list",
                 None,
             ),
-            (json!({ "states": 1 }), "oban.states is a number", None),
+            (
+                json!({ "states": 1 }),
+                "oban.states must not be a number",
+                None,
+            ),
             (
                 json!({ "timestamp": "created_at" }),
-                "oban.timestamp is \"created_at\"",
+                "oban.timestamp \"created_at\" is not known",
                 None,
             ),
             (
                 json!({ "timestamp": "insertd_at" }),
-                "oban.timestamp is \"insertd_at\"",
+                "oban.timestamp \"insertd_at\" is not known",
                 Some("inserted_at"),
             ),
             (
                 json!({ "replace": [] }),
-                "oban.replace is an empty list",
+                "oban.replace must not be an empty list",
                 None,
             ),
             (
                 json!({ "replace": {} }),
-                "the update on conflict has no state",
+                "oban.replace must not be empty",
                 None,
             ),
             (
                 json!({ "replace": ["kind"] }),
-                "oban.replace has the unknown field \"kind\"",
+                "field \"kind\" of oban.replace is not known",
                 None,
             ),
             (
                 json!({ "replace": { "*": ["args"] } }),
-                "oban.replace has the unknown state \"*\"",
+                "state \"*\" of oban.replace is not known",
                 None,
             ),
             (
                 json!({ "replace": { "executing": [] } }),
-                "oban.replace.executing is an empty list",
+                "oban.replace.executing must not be an empty list",
                 None,
             ),
             (
                 json!({ "replace": { "running": ["args"] } }),
-                "oban.replace has the unknown state \"running\"",
+                "state \"running\" of oban.replace is not known",
                 None,
             ),
             (
                 json!({ "replace": "args" }),
-                "oban.replace is a string",
+                "oban.replace must not be a string",
                 None,
             ),
         ] {
@@ -555,17 +575,17 @@ mod faktory {
         for (options, message, hint) in [
             (
                 json!({ "unique_fro": 1 }),
-                "faktory has the unknown field \"unique_fro\"",
+                "field \"unique_fro\" of faktory is not known",
                 Some("unique_for"),
             ),
             (
                 json!({ "unique_for": "10 minutes" }),
-                "faktory.unique_for is a string",
+                "faktory.unique_for must not be a string",
                 None,
             ),
             (
                 json!({ "unique_for": true }),
-                "faktory.unique_for is true",
+                "faktory.unique_for must not be true",
                 None,
             ),
             (
@@ -580,12 +600,12 @@ mod faktory {
             ),
             (
                 json!({ "unique_for": 1, "unique_until": "sucess" }),
-                "faktory.unique_until is \"sucess\"",
+                "faktory.unique_until \"sucess\" is not known",
                 Some("success"),
             ),
             (
                 json!({ "unique_for": 1, "unique_until": true }),
-                "faktory.unique_until is true",
+                "faktory.unique_until must not be true",
                 None,
             ),
         ] {
@@ -642,6 +662,24 @@ mod ojs {
             json!({ "ojs": { "keys": ["type", "queue", "args", "meta"], "meta_keys": ["tenant_id", "a.b"] } }),
             native(json!({ "by_queue": true, "by_args": true, "by_meta": ["tenant_id", "a\\.b"] })),
             json!({ "meta_optional": true }),
+        );
+    }
+
+    #[test]
+    fn keys_of_what_is_not_compared_say_nothing() {
+        for options in [
+            json!({ "args_keys": ["user_id"] }),
+            json!({ "keys": [], "args_keys": ["user_id"], "meta_keys": ["a"] }),
+            json!({ "keys": ["type"], "meta_keys": ["tenant_id", ""] }),
+        ] {
+            translated(
+                json!({ "ojs": options }),
+                native(json!({ "by_kind": true })),
+            );
+        }
+        translated(
+            json!({ "ojs": { "keys": ["args"], "meta_keys": ["a"] } }),
+            native(json!({ "by_args": true })),
         );
     }
 
@@ -771,99 +809,122 @@ mod ojs {
         for (options, message, hint) in [
             (
                 json!({ "key": ["type"] }),
-                "ojs has the unknown field \"key\"",
+                "field \"key\" of ojs is not known",
                 Some("keys"),
             ),
             (
                 json!({ "keys": ["argz"] }),
-                "ojs.keys has the unknown dimension \"argz\"",
+                "dimension \"argz\" of ojs.keys is not known",
                 Some("args"),
             ),
             (
                 json!({ "keys": ["Type"] }),
-                "ojs.keys has the unknown dimension \"Type\"",
+                "dimension \"Type\" of ojs.keys is not known",
                 Some("type"),
             ),
             (
                 json!({ "keys": ["kind"] }),
-                "ojs.keys has the unknown dimension \"kind\"",
+                "dimension \"kind\" of ojs.keys is not known",
                 None,
             ),
-            (json!({ "keys": "args" }), "ojs.keys is a string", None),
+            (
+                json!({ "keys": "args" }),
+                "ojs.keys must not be a string",
+                None,
+            ),
             (
                 json!({ "keys": ["meta"] }),
-                "ojs.keys has meta, without ojs.meta_keys",
+                "meta in ojs.keys needs ojs.meta_keys",
                 None,
             ),
             (
                 json!({ "keys": ["meta"], "meta_keys": [] }),
-                "ojs.keys has meta, without ojs.meta_keys",
+                "meta in ojs.keys needs ojs.meta_keys",
                 None,
             ),
             (
                 json!({ "keys": ["meta"], "meta_keys": null }),
-                "ojs.keys has meta, without ojs.meta_keys",
+                "meta in ojs.keys needs ojs.meta_keys",
                 None,
             ),
             (
                 json!({ "keys": ["meta"], "meta_keys": [""] }),
-                "path \"\" has an empty name",
+                "path \"\" of ojs.meta_keys has an empty name",
                 None,
             ),
             (
                 json!({ "keys": ["args"], "args_keys": [""] }),
-                "path \"\" has an empty name",
+                "path \"\" of ojs.args_keys has an empty name",
                 None,
             ),
             (
                 json!({ "keys": ["args"], "args_keys": [1] }),
-                "ojs.args_keys has a number in its list",
+                "an element of ojs.args_keys must not be a number",
                 None,
             ),
             (
                 json!({ "keys": ["args"], "args_keys": "id" }),
-                "ojs.args_keys is a string",
+                "ojs.args_keys must not be a string",
                 None,
             ),
             (
-                json!({ "args_keys": ["user_id"] }),
-                "ojs.args_keys without args in ojs.keys",
+                json!({ "args_keys": [1] }),
+                "an element of ojs.args_keys must not be a number",
                 None,
             ),
             (
-                json!({ "keys": ["args"], "meta_keys": ["a"] }),
-                "ojs.meta_keys without meta in ojs.keys",
+                json!({ "keys": ["type", "args", "type"] }),
+                "\"type\" stands twice in ojs.keys",
+                None,
+            ),
+            (
+                json!({ "keys": ["args"], "args_keys": ["a", "b", "a"] }),
+                "\"a\" stands twice in ojs.args_keys",
+                None,
+            ),
+            (
+                json!({ "meta_keys": ["a", "a"] }),
+                "\"a\" stands twice in ojs.meta_keys",
+                None,
+            ),
+            (
+                json!({ "states": ["active", "active"] }),
+                "\"active\" stands twice in ojs.states",
                 None,
             ),
             (
                 json!({ "states": ["activ"] }),
-                "ojs.states has the unknown state \"activ\"",
+                "state \"activ\" of ojs.states is not known",
                 Some("active"),
             ),
             (
                 json!({ "states": ["running"] }),
-                "ojs.states has the unknown state \"running\"",
+                "state \"running\" of ojs.states is not known",
                 None,
             ),
-            (json!({ "states": [] }), "ojs.states is an empty list", None),
+            (
+                json!({ "states": [] }),
+                "ojs.states must not be an empty list",
+                None,
+            ),
             (
                 json!({ "states": "active" }),
-                "ojs.states is a string",
+                "ojs.states must not be a string",
                 None,
             ),
             (
                 json!({ "on_conflict": "skip" }),
-                "ojs.on_conflict is \"skip\"",
+                "ojs.on_conflict \"skip\" is not known",
                 None,
             ),
             (
                 json!({ "on_conflict": "ignor" }),
-                "ojs.on_conflict is \"ignor\"",
+                "ojs.on_conflict \"ignor\" is not known",
                 Some("ignore"),
             ),
             (
                 json!({ "on_conflict": { "update": { "*": ["args"] } } }),
-                "ojs.on_conflict is an object",
+                "ojs.on_conflict must not be an object",
                 None,
             ),
         ] {

@@ -178,7 +178,7 @@ fn modifiers_alone_are_refused() {
     ] {
         assert_eq!(
             refused(value).0,
-            format!("{field} without anything that makes the job unique")
+            format!("{field} alone makes no job unique")
         );
     }
 }
@@ -188,15 +188,15 @@ fn a_field_about_another_is_refused_without_it() {
     for (value, message) in [
         (
             json!({ "by_args": true, "window_from": "created_at" }),
-            "window_from without window",
+            "window_from needs window beside it",
         ),
         (
             json!({ "by_args": true, "window_from": "created_at", "window": false }),
-            "window_from without window",
+            "window_from needs window beside it",
         ),
         (
             json!({ "by_args": true, "hold_until": "success", "window": 1 }),
-            "hold_until without hold_for",
+            "hold_until needs hold_for beside it",
         ),
     ] {
         assert_eq!(refused(value).0, message);
@@ -207,11 +207,11 @@ fn a_field_about_another_is_refused_without_it() {
 fn no_state_is_enough_only_with_a_hold() {
     assert_eq!(
         refused(json!({ "by_args": true, "by_state": [] })).0,
-        "by_state is an empty list"
+        "by_state must not be an empty list"
     );
     assert_eq!(
         refused(json!({ "by_args": true, "by_state": [], "window": 60 })).0,
-        "by_state is an empty list"
+        "by_state must not be an empty list"
     );
     for value in [
         json!({ "by_args": true, "by_state": [], "hold_for": 60 }),
@@ -246,72 +246,72 @@ fn unknown_words_are_refused_with_the_nearest() {
     for (value, message, hint) in [
         (
             json!({ "by_arg": true }),
-            "unique_opts has the unknown field \"by_arg\"",
+            "field \"by_arg\" of unique_opts is not known",
             Some("by_args"),
         ),
         (
             json!({ "hold_fro": 1 }),
-            "unique_opts has the unknown field \"hold_fro\"",
+            "field \"hold_fro\" of unique_opts is not known",
             Some("hold_for"),
         ),
         (
             json!({ "priority": null }),
-            "unique_opts has the unknown field \"priority\"",
+            "field \"priority\" of unique_opts is not known",
             None,
         ),
         (
             json!({ "by_state": ["runing"] }),
-            "by_state has the unknown state \"runing\"",
+            "state \"runing\" of by_state is not known",
             Some("running"),
         ),
         (
             json!({ "by_state": ["executing"] }),
-            "by_state has the unknown state \"executing\"",
+            "state \"executing\" of by_state is not known",
             None,
         ),
         (
             json!({ "by_kind": true, "window": 1, "window_from": "schedule_at" }),
-            "window_from is \"schedule_at\"",
+            "window_from \"schedule_at\" is not known",
             Some("scheduled_at"),
         ),
         (
             json!({ "by_kind": true, "hold_for": 1, "hold_until": "Start" }),
-            "hold_until is \"Start\"",
+            "hold_until \"Start\" is not known",
             Some("start"),
         ),
         (
             json!({ "by_kind": true, "on_conflict": "rejct" }),
-            "on_conflict is \"rejct\"",
+            "on_conflict \"rejct\" is not known",
             Some("reject"),
         ),
         (
             json!({ "by_kind": true, "on_conflict": "" }),
-            "on_conflict is \"\"",
+            "on_conflict \"\" is not known",
             None,
         ),
         (
             json!({ "by_kind": true, "on_conflict": "update" }),
-            "on_conflict is \"update\"",
+            "on_conflict \"update\" is not known",
             None,
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "skip": 1 } }),
-            "on_conflict has the unknown field \"skip\"",
+            "field \"skip\" of on_conflict is not known",
             None,
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "runing": ["args"] } } }),
-            "on_conflict.update has the unknown state \"runing\"",
+            "state \"runing\" of on_conflict.update is not known",
             Some("running"),
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "*": ["tag"] } } }),
-            "on_conflict.update.* has the unknown field \"tag\"",
+            "field \"tag\" of on_conflict.update.* is not known",
             Some("tags"),
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "running": ["timeout"] } } }),
-            "on_conflict.update.running has the unknown field \"timeout\"",
+            "field \"timeout\" of on_conflict.update.running is not known",
             None,
         ),
     ] {
@@ -323,75 +323,96 @@ fn unknown_words_are_refused_with_the_nearest() {
 #[test]
 fn wrong_types_are_refused() {
     for (value, message) in [
-        (json!(null), "unique_opts is null"),
-        (json!(true), "unique_opts is true"),
-        (json!(["by_args"]), "unique_opts is an array"),
-        (json!({ "by_kind": 1 }), "by_kind is a number"),
-        (json!({ "by_kind": [] }), "by_kind is an array"),
-        (json!({ "by_queue": "true" }), "by_queue is a string"),
-        (json!({ "by_args": "user_id" }), "by_args is a string"),
-        (json!({ "by_args": {} }), "by_args is an object"),
+        (json!(null), "unique_opts must not be null"),
+        (json!(true), "unique_opts must not be true"),
+        (json!(["by_args"]), "unique_opts must not be an array"),
+        (json!({ "by_kind": 1 }), "by_kind must not be a number"),
+        (json!({ "by_kind": [] }), "by_kind must not be an array"),
+        (
+            json!({ "by_queue": "true" }),
+            "by_queue must not be a string",
+        ),
+        (
+            json!({ "by_args": "user_id" }),
+            "by_args must not be a string",
+        ),
+        (json!({ "by_args": {} }), "by_args must not be an object"),
         (
             json!({ "by_args": ["a", 1] }),
-            "by_args has a number in its list",
+            "an element of by_args must not be a number",
         ),
-        (json!({ "by_args": [null] }), "by_args has null in its list"),
-        (json!({ "by_meta": true }), "by_meta is true"),
+        (
+            json!({ "by_args": [null] }),
+            "an element of by_args must not be null",
+        ),
+        (json!({ "by_meta": true }), "by_meta must not be true"),
         (
             json!({ "by_meta": [["a"]] }),
-            "by_meta has an array in its list",
+            "an element of by_meta must not be an array",
         ),
-        (json!({ "by_state": "running" }), "by_state is a string"),
-        (json!({ "by_state": true }), "by_state is true"),
-        (json!({ "by_period": true }), "by_period is true"),
+        (
+            json!({ "by_state": "running" }),
+            "by_state must not be a string",
+        ),
+        (json!({ "by_state": true }), "by_state must not be true"),
+        (json!({ "by_period": true }), "by_period must not be true"),
         (
             json!({ "by_period": [2, "minutes"] }),
-            "by_period is an array",
+            "by_period must not be an array",
         ),
-        (json!({ "exclude_kind": "yes" }), "exclude_kind is a string"),
-        (json!({ "key": true }), "key is true"),
-        (json!({ "key": 7 }), "key is a number"),
-        (json!({ "by_kind": true, "wait": 0 }), "wait is a number"),
-        (json!({ "by_kind": true, "window": true }), "window is true"),
+        (
+            json!({ "exclude_kind": "yes" }),
+            "exclude_kind must not be a string",
+        ),
+        (json!({ "key": true }), "key must not be true"),
+        (json!({ "key": 7 }), "key must not be a number"),
+        (
+            json!({ "by_kind": true, "wait": 0 }),
+            "wait must not be a number",
+        ),
+        (
+            json!({ "by_kind": true, "window": true }),
+            "window must not be true",
+        ),
         (
             json!({ "by_kind": true, "window": 1, "window_from": true }),
-            "window_from is true",
+            "window_from must not be true",
         ),
         (
             json!({ "by_kind": true, "hold_for": {} }),
-            "hold_for is an object",
+            "hold_for must not be an object",
         ),
         (
             json!({ "by_kind": true, "hold_for": 1, "hold_until": 1 }),
-            "hold_until is a number",
+            "hold_until must not be a number",
         ),
         (
             json!({ "by_kind": true, "on_conflict": true }),
-            "on_conflict is true",
+            "on_conflict must not be true",
         ),
         (
             json!({ "by_kind": true, "on_conflict": ["skip"] }),
-            "on_conflict is an array",
+            "on_conflict must not be an array",
         ),
         (
             json!({ "by_kind": true, "on_conflict": {} }),
-            "on_conflict.update is null",
+            "on_conflict.update must not be null",
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": ["args"] } }),
-            "on_conflict.update is an array",
+            "on_conflict.update must not be an array",
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "*": "args" } } }),
-            "on_conflict.update.* is a string",
+            "on_conflict.update.* must not be a string",
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "running": [1] } } }),
-            "on_conflict.update.running has a number in its list",
+            "an element of on_conflict.update.running must not be a number",
         ),
-        (json!({ "oban": 1 }), "oban is a number"),
-        (json!({ "faktory": true }), "faktory is true"),
-        (json!({ "ojs": true }), "ojs is true"),
+        (json!({ "oban": 1 }), "oban must not be a number"),
+        (json!({ "faktory": true }), "faktory must not be true"),
+        (json!({ "ojs": true }), "ojs must not be true"),
     ] {
         assert_eq!(refused(value).0, message);
     }
@@ -400,11 +421,17 @@ fn wrong_types_are_refused() {
 #[test]
 fn values_out_of_range_are_refused() {
     for (value, message) in [
-        (json!({ "by_args": [] }), "by_args is an empty list"),
-        (json!({ "by_meta": [] }), "by_meta is an empty list"),
+        (
+            json!({ "by_args": [] }),
+            "by_args must not be an empty list",
+        ),
+        (
+            json!({ "by_meta": [] }),
+            "by_meta must not be an empty list",
+        ),
         (
             json!({ "by_args": ["a..b"] }),
-            "path \"a..b\" has an empty name",
+            "path \"a..b\" of by_args has an empty name",
         ),
         (json!({ "by_period": 0 }), "by_period 0 is too short"),
         (
@@ -427,22 +454,22 @@ fn values_out_of_range_are_refused() {
             json!({ "by_period": "weekly" }),
             "by_period \"weekly\" is not a duration",
         ),
-        (json!({ "key": "" }), "key is empty"),
+        (json!({ "key": "" }), "key must not be empty"),
         (
             json!({ "by_kind": true, "on_conflict": { "update": {} } }),
-            "the update on conflict has no state",
+            "on_conflict.update must not be empty",
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "*": null } } }),
-            "the update on conflict has no state",
+            "on_conflict.update must not be empty",
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "running": [] } } }),
-            "on_conflict.update.running is an empty list",
+            "on_conflict.update.running must not be an empty list",
         ),
         (
             json!({ "by_kind": true, "on_conflict": { "update": { "*": [], "running": ["args"] } } }),
-            "on_conflict.update.* is an empty list",
+            "on_conflict.update.* must not be an empty list",
         ),
     ] {
         assert_eq!(refused(value).0, message);
@@ -509,7 +536,7 @@ fn a_key_stands_alone() {
     ] {
         assert_eq!(
             refused(json!({ "key": "k", other: value })).0,
-            format!("key and {other} together")
+            format!("key and {other} must not stand together")
         );
     }
     policy(json!({ "key": "k", "by_args": false, "by_queue": null }));

@@ -73,7 +73,7 @@ fn names_are_other_queues() {
 fn other_names_are_refused_with_the_nearest() {
     let hint = |name: &str| {
         let (message, hint) = refused(json!(name));
-        assert_eq!(message, format!("retry is \"{name}\""));
+        assert_eq!(message, format!("retry \"{name}\" is not known"));
         hint
     };
     assert_eq!(hint("rivr").as_deref(), Some("Did you mean \"river\"?"));
@@ -93,23 +93,23 @@ fn other_names_are_refused_with_the_nearest() {
 #[test]
 fn what_is_no_policy_is_refused() {
     for (value, message) in [
-        (json!(null), "retry is null"),
-        (json!(true), "retry is true"),
-        (json!(["river"]), "retry is an array"),
+        (json!(null), "retry must not be null"),
+        (json!(true), "retry must not be true"),
+        (json!(["river"]), "retry must not be an array"),
     ] {
         assert_eq!(refused(value), (message.into(), None));
     }
     assert_eq!(
         refused(json!(false)),
         (
-            "retry is false".into(),
+            "retry must not be false".into(),
             Some("Set max_attempts to 1 if the job is not to be tried again.".into())
         )
     );
     assert_eq!(
         refused(json!(5)),
         (
-            "retry is a number".into(),
+            "retry must not be a number".into(),
             Some("How many times a job may be tried is max_attempts.".into())
         )
     );
@@ -181,7 +181,7 @@ fn unknown_fields_are_refused_with_the_nearest() {
         assert_eq!(
             refused(json!({ field: null })),
             (
-                format!("retry has the unknown field \"{field}\""),
+                format!("field \"{field}\" of retry is not known"),
                 hint.map(Into::into)
             )
         );
@@ -198,7 +198,7 @@ fn unknown_strategies_are_refused_with_the_nearest() {
         assert_eq!(
             refused(json!({ "strategy": strategy })),
             (
-                format!("retry.strategy is \"{strategy}\""),
+                format!("retry.strategy \"{strategy}\" is not known"),
                 hint.map(Into::into)
             )
         );
@@ -208,31 +208,43 @@ fn unknown_strategies_are_refused_with_the_nearest() {
 #[test]
 fn wrong_types_are_refused() {
     for (value, message) in [
-        (json!({ "strategy": 1 }), "retry.strategy is a number"),
-        (json!({ "initial": true }), "retry.initial is true"),
-        (json!({ "initial": [1] }), "retry.initial is an array"),
-        (json!({ "max": {} }), "retry.max is an object"),
+        (
+            json!({ "strategy": 1 }),
+            "retry.strategy must not be a number",
+        ),
+        (json!({ "initial": true }), "retry.initial must not be true"),
+        (
+            json!({ "initial": [1] }),
+            "retry.initial must not be an array",
+        ),
+        (json!({ "max": {} }), "retry.max must not be an object"),
         (
             json!({ "coefficient": "2" }),
-            "retry.coefficient is a string",
+            "retry.coefficient must not be a string",
         ),
-        (json!({ "coefficient": true }), "retry.coefficient is true"),
-        (json!({ "jitter": "full" }), "retry.jitter is a string"),
+        (
+            json!({ "coefficient": true }),
+            "retry.coefficient must not be true",
+        ),
+        (
+            json!({ "jitter": "full" }),
+            "retry.jitter must not be a string",
+        ),
         (
             json!({ "non_retryable": "a" }),
-            "retry.non_retryable is a string",
+            "retry.non_retryable must not be a string",
         ),
         (
             json!({ "non_retryable": ["a", null] }),
-            "retry.non_retryable has null in its list",
+            "an element of retry.non_retryable must not be null",
         ),
         (
             json!({ "non_retryable": ["a", ""] }),
-            "retry.non_retryable has an empty string in its list",
+            "an element of retry.non_retryable must not be empty",
         ),
         (
             json!({ "non_retryable": ["*"] }),
-            "retry.non_retryable has \"*\" in its list, which matches no error type",
+            "\"*\" of retry.non_retryable matches no error type",
         ),
     ] {
         assert_eq!(refused(value).0, message);
@@ -291,12 +303,24 @@ fn a_first_delay_beyond_the_longest_is_refused() {
 #[test]
 fn numbers_that_cannot_be_are_refused() {
     for (text, message) in [
-        (r#"{"coefficient": 0.99}"#, "retry.coefficient is 0.99"),
-        (r#"{"coefficient": -2}"#, "retry.coefficient is -2"),
-        (r#"{"coefficient": 1001}"#, "retry.coefficient is 1001"),
-        (r#"{"coefficient": 1e400}"#, "retry.coefficient is 1e+400"),
-        (r#"{"jitter": 1.01}"#, "retry.jitter is 1.01"),
-        (r#"{"jitter": -0.1}"#, "retry.jitter is -0.1"),
+        (
+            r#"{"coefficient": 0.99}"#,
+            "retry.coefficient 0.99 is out of range",
+        ),
+        (
+            r#"{"coefficient": -2}"#,
+            "retry.coefficient -2 is out of range",
+        ),
+        (
+            r#"{"coefficient": 1001}"#,
+            "retry.coefficient 1001 is out of range",
+        ),
+        (
+            r#"{"coefficient": 1e400}"#,
+            "retry.coefficient 1e+400 is out of range",
+        ),
+        (r#"{"jitter": 1.01}"#, "retry.jitter 1.01 is out of range"),
+        (r#"{"jitter": -0.1}"#, "retry.jitter -0.1 is out of range"),
     ] {
         assert_eq!(refused(serde_json::from_str(text).unwrap()).0, message);
     }

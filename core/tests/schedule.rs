@@ -326,28 +326,40 @@ fn time_ends() {
 #[test]
 fn what_has_no_form_is_refused() {
     for (cron, message, hint) in [
-        ("", "cron is empty", None),
-        (" \t", "cron is empty", None),
-        ("soon", "cron is \"soon\"", None),
+        ("", "cron must not be empty", None),
+        (" \t", "cron must not be empty", None),
+        ("soon", "cron \"soon\" is not a schedule", None),
         (
             "daily",
-            "cron is \"daily\"",
+            "cron \"daily\" is not a schedule",
             Some("Did you mean \"@daily\"?"),
         ),
         (
             "@dayly",
-            "cron is \"@dayly\"",
+            "cron \"@dayly\" is not a schedule",
             Some("Did you mean \"@daily\"?"),
         ),
-        ("@reboot", "cron is \"@reboot\"", None),
-        ("@daily *", "cron \"@daily *\" has 2 fields", None),
-        ("* * * *", "cron \"* * * *\" has 4 fields", None),
+        ("@reboot", "cron \"@reboot\" is not a schedule", None),
+        (
+            "@daily *",
+            "cron \"@daily *\" has 2 fields instead of 5",
+            None,
+        ),
+        (
+            "* * * *",
+            "cron \"* * * *\" has 4 fields instead of 5",
+            None,
+        ),
         (
             "90 seconds",
-            "cron \"90 seconds\" has 2 fields",
+            "cron \"90 seconds\" has 2 fields instead of 5",
             Some("Write \"every 90 seconds\"."),
         ),
-        ("PT1H", "cron is \"PT1H\"", Some("Write \"every PT1H\".")),
+        (
+            "PT1H",
+            "cron \"PT1H\" is not a schedule",
+            Some("Write \"every PT1H\"."),
+        ),
     ] {
         assert_eq!(refused(cron), (message.into(), hint.map(Into::into)));
     }
@@ -359,7 +371,7 @@ fn seconds_and_years_are_refused() {
         assert_eq!(
             refused(cron),
             (
-                format!("cron \"{cron}\" has {fields} fields"),
+                format!("cron \"{cron}\" has {fields} fields instead of 5"),
                 Some("Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".".into())
             )
         );
@@ -369,25 +381,25 @@ fn seconds_and_years_are_refused() {
 #[test]
 fn numbers_outside_of_their_field_are_refused() {
     for (cron, message) in [
-        ("60 * * * *", "the minute \"60\""),
-        ("* 24 * * *", "the hour \"24\""),
-        ("* 1-24 * * *", "the hour \"1-24\""),
-        ("* * 0 * *", "the day of month \"0\""),
-        ("* * 32 * *", "the day of month \"32\""),
-        ("* * * 13 *", "the month \"13\""),
-        ("* * * 0 *", "the month \"0\""),
-        ("* * * * 8", "the day of week \"8\""),
-        ("-1 * * * *", "the minute \"-1\""),
-        ("+1 * * * *", "the minute \"+1\""),
-        ("1.5 * * * *", "the minute \"1.5\""),
-        ("99999999999 * * * *", "the minute \"99999999999\""),
-        ("1,60,2 * * * *", "the minute \"60\""),
-        ("*/0 * * * *", "the minute \"*/0\""),
-        ("1-5/0 * * * *", "the minute \"1-5/0\""),
+        ("60 * * * *", "minute \"60\""),
+        ("* 24 * * *", "hour \"24\""),
+        ("* 1-24 * * *", "hour \"1-24\""),
+        ("* * 0 * *", "day of month \"0\""),
+        ("* * 32 * *", "day of month \"32\""),
+        ("* * * 13 *", "month \"13\""),
+        ("* * * 0 *", "month \"0\""),
+        ("* * * * 8", "day of week \"8\""),
+        ("-1 * * * *", "minute \"-1\""),
+        ("+1 * * * *", "minute \"+1\""),
+        ("1.5 * * * *", "minute \"1.5\""),
+        ("99999999999 * * * *", "minute \"99999999999\""),
+        ("1,60,2 * * * *", "minute \"60\""),
+        ("*/0 * * * *", "minute \"*/0\""),
+        ("1-5/0 * * * *", "minute \"1-5/0\""),
     ] {
         assert_eq!(
             refused(cron),
-            (format!("cron \"{cron}\" has {message}"), None)
+            (format!("{message} of cron \"{cron}\" is not valid"), None)
         );
     }
 }
@@ -395,25 +407,25 @@ fn numbers_outside_of_their_field_are_refused() {
 #[test]
 fn what_is_no_item_of_a_list_is_refused() {
     for (cron, message) in [
-        (", * * * *", "the minute \"\""),
-        ("1,,2 * * * *", "the minute \"\""),
-        ("1, * * * *", "the minute \"\""),
-        ("*/ * * * *", "the minute \"*/\""),
-        ("*/2/2 * * * *", "the minute \"*/2/2\""),
-        ("1- * * * *", "the minute \"1-\""),
-        ("1-2-3 * * * *", "the minute \"1-2-3\""),
-        ("** * * * *", "the minute \"**\""),
-        ("*-5 * * * *", "the minute \"*-5\""),
-        ("* * L * *", "the day of month \"L\""),
-        ("* * 15W * *", "the day of month \"15W\""),
-        ("* * * * 5#2", "the day of week \"5#2\""),
-        ("* * * * 5L", "the day of week \"5L\""),
-        ("* * * * +1", "the day of week \"+1\""),
-        ("* * * * \u{e9}", "the day of week \"\u{e9}\""),
+        (", * * * *", "minute \"\""),
+        ("1,,2 * * * *", "minute \"\""),
+        ("1, * * * *", "minute \"\""),
+        ("*/ * * * *", "minute \"*/\""),
+        ("*/2/2 * * * *", "minute \"*/2/2\""),
+        ("1- * * * *", "minute \"1-\""),
+        ("1-2-3 * * * *", "minute \"1-2-3\""),
+        ("** * * * *", "minute \"**\""),
+        ("*-5 * * * *", "minute \"*-5\""),
+        ("* * L * *", "day of month \"L\""),
+        ("* * 15W * *", "day of month \"15W\""),
+        ("* * * * 5#2", "day of week \"5#2\""),
+        ("* * * * 5L", "day of week \"5L\""),
+        ("* * * * +1", "day of week \"+1\""),
+        ("* * * * \u{e9}", "day of week \"\u{e9}\""),
     ] {
         assert_eq!(
             refused(cron),
-            (format!("cron \"{cron}\" has {message}"), None)
+            (format!("{message} of cron \"{cron}\" is not valid"), None)
         );
     }
 }
@@ -421,36 +433,36 @@ fn what_is_no_item_of_a_list_is_refused() {
 #[test]
 fn names_elsewhere_and_misspelled_names_are_refused() {
     for (cron, message, hint) in [
-        ("* * * tue *", "the month \"tue\"", None),
-        ("* * * * jan", "the day of week \"jan\"", None),
-        ("jan * * * *", "the minute \"jan\"", None),
+        ("* * * tue *", "month \"tue\"", None),
+        ("* * * * jan", "day of week \"jan\"", None),
+        ("jan * * * *", "minute \"jan\"", None),
         (
             "* * * jnu *",
-            "the month \"jnu\"",
+            "month \"jnu\"",
             Some("Did you mean \"jun\"?"),
         ),
         (
             "* * * * Monday",
-            "the day of week \"Monday\"",
+            "day of week \"Monday\"",
             Some("Did you mean \"mon\"?"),
         ),
         (
             "* * * * mon-thurs",
-            "the day of week \"mon-thurs\"",
+            "day of week \"mon-thurs\"",
             Some("Did you mean \"thu\"?"),
         ),
         (
             "* * * 1-jann *",
-            "the month \"1-jann\"",
+            "month \"1-jann\"",
             Some("Did you mean \"jan\"?"),
         ),
-        ("* * * 12sept *", "the month \"12sept\"", None),
-        ("* * * * lunes", "the day of week \"lunes\"", None),
+        ("* * * 12sept *", "month \"12sept\"", None),
+        ("* * * * lunes", "day of week \"lunes\"", None),
     ] {
         assert_eq!(
             refused(cron),
             (
-                format!("cron \"{cron}\" has {message}"),
+                format!("{message} of cron \"{cron}\" is not valid"),
                 hint.map(Into::into)
             )
         );
@@ -460,33 +472,32 @@ fn names_elsewhere_and_misspelled_names_are_refused() {
 #[test]
 fn what_is_likely_meant_is_said() {
     for (cron, item, hint) in [
-        ("0/15 * * * *", "the minute \"0/15\"", "Write \"0-59/15\"."),
-        ("* * * mar/3 *", "the month \"mar/3\"", "Write \"3-12/3\"."),
+        ("0/15 * * * *", "minute \"0/15\"", "Write \"0-59/15\"."),
+        ("* * * mar/3 *", "month \"mar/3\"", "Write \"3-12/3\"."),
         (
             "*/90 * * * *",
-            "the minute \"*/90\"",
+            "minute \"*/90\"",
             "Write \"every 90 minutes\".",
         ),
-        (
-            "0 */48 * * *",
-            "the hour \"*/48\"",
-            "Write \"every 48 hours\".",
-        ),
-        ("0 0 ? * 1", "the day of month \"?\"", "Write \"*\"."),
+        ("0 */48 * * *", "hour \"*/48\"", "Write \"every 48 hours\"."),
+        ("0 0 ? * 1", "day of month \"?\"", "Write \"*\"."),
         (
             "0 22-4 * * *",
-            "the hour \"22-4\"",
+            "hour \"22-4\"",
             "A range goes upwards: write it as two, with a comma between.",
         ),
         (
             "0 0 * * fri-mon",
-            "the day of week \"fri-mon\"",
+            "day of week \"fri-mon\"",
             "A range goes upwards: write it as two, with a comma between.",
         ),
     ] {
         assert_eq!(
             refused(cron),
-            (format!("cron \"{cron}\" has {item}"), Some(hint.into()))
+            (
+                format!("{item} of cron \"{cron}\" is not valid"),
+                Some(hint.into())
+            )
         );
     }
 }
@@ -535,17 +546,17 @@ fn other_durations_than_fixed_ones_are_refused() {
         ),
         (
             "every 0 seconds",
-            "is too often",
+            "comes too often",
             Some("Write at least \"every 1 second\"."),
         ),
         (
             "every 0.5 seconds",
-            "is too often",
+            "comes too often",
             Some("Write at least \"every 1 second\"."),
         ),
         (
             "every -90 seconds",
-            "is too often",
+            "comes too often",
             Some("Write at least \"every 1 second\"."),
         ),
         (
@@ -555,7 +566,7 @@ fn other_durations_than_fixed_ones_are_refused() {
                 "Write it in days, such as \"every 30 days\", or as fields such as \"0 0 1 * *\" for the first of each month.",
             ),
         ),
-        ("every P365001D", "is too seldom", None),
+        ("every P365001D", "comes too seldom", None),
     ] {
         assert_eq!(
             refused(cron),

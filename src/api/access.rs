@@ -104,5 +104,8 @@ fn grant(role: Option<&str>, what: impl Fn(&Role)) {
 fn known(role: Option<&str>) -> Result<Role> {
     check::writable()?;
     let role = check::given("role", role)?;
-    access::role(role).ok_or_else(|| Error::unknown_role(role))
+    access::role(role).ok_or_else(|| {
+        let known = access::roles();
+        Error::unknown_role(role, &known.iter().map(String::as_str).collect::<Vec<_>>())
+    })
 }

@@ -1,5 +1,6 @@
 //! Checks that several functions share: what a value must be, and what is said when it is not.
 
+use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{Interval, PARTS_RULE};
 use jobs_core::retry;
 use jobs_core::state::State;
@@ -87,14 +88,14 @@ fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<
     if length > LONGEST_NAME {
         return Err(Error::invalid(
             parameter,
-            format!("{what} is too long: {length} characters"),
+            format!("{what} {} is too long: {length} characters", quoted(value)),
             rule(),
         ));
     }
     if value.chars().any(char::is_control) {
         return Err(Error::invalid(
             parameter,
-            format!("{what} {value:?} has a control character"),
+            format!("{what} {:?} has a control character", shown(value)),
             rule(),
         ));
     }
@@ -190,7 +191,7 @@ pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     match value.filter(|value| !value.is_null()) {
         Some(value) if !value.is_object() => Err(Error::invalid(
             parameter,
-            format!("{parameter} is not a JSON object"),
+            format!("{parameter} must not be {}", value.what()),
             format!("{parameter} is an object of any members."),
         )),
         value => Ok(value),
@@ -239,7 +240,17 @@ pub fn states(parameter: &str, value: Array) -> Result<Vec<State>> {
         .into_iter()
         .map(|label| {
             let label = label.ok_or_else(|| Error::null_element(parameter))?;
-            Ok(State::from_str(&label).expect("the type has no other labels"))
+            // Somebody may have added one to the type.
+            State::from_str(&label).ok_or_else(|| {
+                Error::invalid(
+                    parameter,
+                    format!("state {} of {parameter} is not known", quoted(&label)),
+                    format!(
+                        "The states are {}.",
+                        State::ALL.map(State::as_str).join(", ")
+                    ),
+                )
+            })
         })
         .collect()
 }

@@ -105,10 +105,13 @@ fn configure_queue(
                     check::positive("rate_period", check::interval(period))?,
                 )),
                 (rate, _) => {
-                    let given = rate.map_or("rate_period", |_| "rate");
+                    let (given, other) = match rate {
+                        Some(_) => ("rate", "rate_period"),
+                        None => ("rate_period", "rate"),
+                    };
                     return Err(Error::invalid(
                         given,
-                        "rate and rate_period belong together",
+                        format!("{given} needs {other} beside it"),
                         "rate is how many jobs may start within any time of rate_period's length.",
                     )
                     .hint("Give both, or leave both out for no limit."));

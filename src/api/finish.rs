@@ -206,7 +206,11 @@ fn all_held(ids: Option<Array>, tokens: Option<Array>) -> Result<Vec<(i64, i64)>
     } else {
         Err(Error::invalid(
             "ids",
-            format!("{} ids, but {} tokens", ids.len(), tokens.len()),
+            format!(
+                "ids has {} elements, but tokens has {}",
+                ids.len(),
+                tokens.len()
+            ),
             "ids and tokens are arrays of one length: a token for each id.",
         ))
     }

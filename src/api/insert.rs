@@ -1,6 +1,7 @@
 //! Section 2 of the contract: `jobs.insert`, `jobs.insert_many`, `jobs.insert_batch`.
 
-use jobs_core::error::{nearest, shown};
+use jobs_core::Invalid;
+use jobs_core::error::{quoted, shown};
 use jobs_core::interval;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
@@ -73,10 +74,11 @@ pub fn register() {
 fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let run = || {
         check::writable()?;
-        let elements = check::given("jobs", jobs)?.elements().ok_or_else(|| {
+        let jobs = check::given("jobs", jobs)?;
+        let elements = jobs.elements().ok_or_else(|| {
             Error::invalid(
                 "jobs",
-                "jobs must be a JSON array",
+                format!("jobs must not be {}", jobs.what()),
                 "jobs is an array of objects, one a job.",
             )
             .hint("For one job use jobs.insert.")
@@ -237,7 +239,7 @@ impl Element {
         let members = element.members().ok_or_else(|| {
             Error::invalid(
                 "jobs",
-                "an element of jobs is not a JSON object",
+                format!("an element of jobs must not be {}", element.what()),
                 "Each element is an object with the parameters of jobs.insert.",
             )
         })?;
@@ -286,21 +288,19 @@ impl Element {
 }
 
 fn unknown_field(name: &str) -> Error {
-    let error = Error::invalid(
+    Invalid::new(
         "jobs",
-        format!("unknown field {name:?}"),
+        format!("field {} of jobs is not known", quoted(name)),
         format!("The fields are {}.", Element::FIELDS.join(", ")),
-    );
-    match nearest(name, &Element::FIELDS) {
-        Some(field) => error.hint(format!("Did you mean {field:?}?")),
-        None => error,
-    }
+    )
+    .did_you_mean(name, &Element::FIELDS)
+    .into()
 }
 
-fn wrong_type(field: &str, rule: &str) -> Error {
+fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
     Error::invalid(
         field,
-        format!("{field} has the wrong type"),
+        format!("{field} must not be {}", value.what()),
         format!("{field} is {rule}."),
     )
 }
@@ -308,24 +308,31 @@ fn wrong_type(field: &str, rule: &str) -> Error {
 fn string(field: &str, value: Jsonb) -> Result<String> {
     match value.to_value(field)? {
         Value::String(text) => Ok(text),
-        _ => Err(wrong_type(field, "a string")),
+        _ => Err(wrong_type(field, value, "a string")),
     }
 }
 
 fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
-    let wrong = || wrong_type(field, "an array of strings");
+    let rule = "an array of strings";
     value
         .elements()
-        .ok_or_else(wrong)?
+        .ok_or_else(|| wrong_type(field, value, rule))?
         .into_iter()
-        .map(|v| string(field, v).map_err(|_| wrong()))
+        .map(|element| match element.to_value(field)? {
+            Value::String(text) => Ok(text),
+            _ => Err(Error::invalid(
+                field,
+                format!("an element of {field} must not be {}", element.what()),
+                format!("{field} is {rule}."),
+            )),
+        })
         .collect()
 }
 
 fn integer(field: &str, value: Jsonb) -> Result<i32> {
     let number = match value.to_value(field)? {
         Value::Number(number) => number,
-        _ => return Err(wrong_type(field, "a whole number")),
+        _ => return Err(wrong_type(field, value, "a whole number")),
     };
     // 5 and 5.0 are one JSON number.
     let whole = number.as_i64().or_else(|| {
@@ -337,7 +344,10 @@ fn integer(field: &str, value: Jsonb) -> Result<i32> {
     whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
         Error::invalid(
             field,
-            format!("{field} {} is out of range", shown(&number.to_string())),
+            format!(
+                "{field} {} is not a whole number of 32 bits",
+                shown(&number.to_string())
+            ),
             format!("{field} is a whole number of 32 bits."),
         )
     })
@@ -346,7 +356,7 @@ fn integer(field: &str, value: Jsonb) -> Result<i32> {
 fn boolean(field: &str, value: Jsonb) -> Result<bool> {
     match value.to_value(field)? {
         Value::Bool(flag) => Ok(flag),
-        _ => Err(wrong_type(field, "true or false")),
+        _ => Err(wrong_type(field, value, "true or false")),
     }
 }
 
@@ -355,11 +365,11 @@ fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
         Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
             Error::invalid(
                 field,
-                format!("{field} {text:?} is not a timestamp"),
+                format!("{field} {} is not a timestamp", quoted(&text)),
                 format!("{field} is a finite time as Postgres reads it."),
             )
             .hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
         }),
-        _ => Err(wrong_type(field, "a timestamp as a string")),
+        _ => Err(wrong_type(field, value, "a timestamp as a string")),
     }
 }

@@ -210,7 +210,7 @@ fn filter<'a>(
     if by_text.iter().all(Option::is_none) && states.is_none() && older_than.is_none() {
         return Err(Error::invalid(
             "queue",
-            "no filter at all",
+            "queue, kind, states, tag and older_than must not all be null",
             "One of queue, kind, states, tag and older_than says which jobs are meant.",
         )
         .hint("For all jobs give all states."));

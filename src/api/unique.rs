@@ -78,12 +78,20 @@ fn ojs_manifest() -> JsonB {
     JsonB(serde_json::json!({
         "ojs_version": "1.0.0-rc.1",
         "implementation": {"name": "jobs", "version": env!("CARGO_PKG_VERSION"), "language": "rust"},
+        // The protocol is SQL; the spec's own are for a server in front of it.
+        "protocols": [],
         "backend": "postgres",
         "capabilities": {
             "batch_enqueue": true,
+            "cron_jobs": true,
+            "dead_letter": true,
             "delayed_jobs": true,
             "job_ttl": true,
+            "pause_resume": true,
             "priority_queues": true,
+            "rate_limiting": true,
+            "schema_validation": false,
+            "workflows": false,
             "unique_jobs": {
                 "strength": "strong",
                 "mechanism": "the primary key of a table of keys, locked while the jobs under the key are looked at",

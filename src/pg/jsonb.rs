@@ -141,8 +141,8 @@ impl Jsonb {
         tree(first, &mut events, DEEPEST).ok_or_else(|| {
             Error::invalid(
                 parameter,
-                "the JSON is nested too deeply",
-                format!("Options are at most {DEEPEST} levels deep."),
+                format!("{parameter} is nested too deeply"),
+                format!("{parameter} is at most {DEEPEST} levels deep."),
             )
         })
     }
@@ -181,6 +181,19 @@ impl Jsonb {
                 }
                 _ => return Some(found),
             }
+        }
+    }
+
+    /// What it is, to stand after "must not be": "a string", "an array", "true".
+    pub fn what(self) -> &'static str {
+        match self.events().next() {
+            Event::BeginObject => "an object",
+            Event::BeginArray => "an array",
+            Event::Null => "null",
+            Event::Bool(true) => "true",
+            Event::Bool(false) => "false",
+            Event::Number(_) => "a number",
+            _ => "a string",
         }
     }
 

@@ -23,6 +23,24 @@ impl TimeZone {
         }
     }
 
+    /// The names of all that there are. The server reads each from its file.
+    pub fn names() -> Vec<String> {
+        let mut names = Vec::new();
+        // SAFETY: the walk is begun and ended here, and what it hands over is read before it goes on.
+        unsafe {
+            let walk = pg_sys::pg_tzenumerate_start();
+            loop {
+                let zone = pg_sys::pg_tzenumerate_next(walk);
+                if zone.is_null() {
+                    break;
+                }
+                names.push(TimeZone(zone).name());
+            }
+            pg_sys::pg_tzenumerate_end(walk);
+        }
+        names
+    }
+
     /// Its name as the server writes it.
     pub fn name(self) -> String {
         // SAFETY: the name is part of the zone.

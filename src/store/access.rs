@@ -32,6 +32,11 @@ pub fn role(name: &str) -> Option<Role> {
     })
 }
 
+/// The names of the roles that there are.
+pub fn roles() -> Vec<String> {
+    list(&ROLES, &[])
+}
+
 /// Lets a role call these functions and procedures, whatever their parameters.
 pub fn grant_functions(role: &Role, names: &[&str]) {
     let names: Vec<Arg> = names.iter().map(|name| text(name)).collect();
@@ -121,6 +126,7 @@ static ROLE: Plan = Plan::new(
     "SELECT r.oid, pg_catalog.quote_ident(r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname = $1",
     &[TEXT],
 );
+static ROLES: Plan = Plan::new("SELECT r.rolname::text FROM pg_catalog.pg_roles r", &[]);
 macro_rules! functions {
     ($which:literal) => {
         concat!(

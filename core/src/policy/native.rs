@@ -8,6 +8,7 @@ use super::{
 use crate::Invalid;
 use crate::given::{Given, together, wrong_type};
 use crate::interval::{self, ReadInterval};
+use crate::json;
 use crate::paths::Paths;
 use crate::state::{State, States};
 
@@ -67,8 +68,8 @@ pub(super) fn parse(
         None => Ok(None),
         Some(modifier) => Err(Invalid::new(
             modifier,
-            format!("{modifier} without anything that makes the job unique"),
-            format!("It needs one of {} beside it.", IDENTITY.join(", ")),
+            format!("{modifier} alone makes no job unique"),
+            format!("One of {} must stand beside it.", IDENTITY.join(", ")),
         )
         .hint("Add \"by_args\": true for one job per kind and args, or \"by_kind\": true for one per kind.")),
     }
@@ -106,13 +107,13 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
         if length.months == 0 {
             return Err(Invalid::new(
                 "by_period",
-                format!("by_period {value} is out of range"),
+                format!("by_period {} is out of range", json::shown(value)),
                 "A period is at most 106751991 days.",
             ));
         }
         return Err(Invalid::new(
             "by_period",
-            format!("by_period {value} has no fixed length"),
+            format!("by_period {} has no fixed length", json::shown(value)),
             "A period has a fixed length of at least one second; months and years differ in length.",
         )
         .hint("Write it in days, such as \"30 days\"."));
@@ -120,7 +121,7 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
     if micros < SHORTEST_PERIOD_MICROS {
         return Err(Invalid::new(
             "by_period",
-            format!("by_period {value} is too short"),
+            format!("by_period {} is too short", json::shown(value)),
             "A period is at least one second.",
         ));
     }
@@ -145,7 +146,7 @@ fn key(given: &Given) -> Result<Option<String>, Invalid> {
     let key = match given.get("key") {
         None => return Ok(None),
         Some(Value::String(key)) if key.is_empty() => {
-            return Err(Invalid::new("key", "key is empty", RULE));
+            return Err(Invalid::new("key", "key must not be empty", RULE));
         }
         Some(Value::String(key)) => key,
         Some(other) => return Err(wrong_type("key", other, RULE)),

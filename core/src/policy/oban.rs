@@ -7,6 +7,7 @@ use super::{Part, Policy, Window, WindowFrom};
 use crate::Invalid;
 use crate::given::{Given, not_positive, wrong_type};
 use crate::interval::{self, Interval};
+use crate::json;
 use crate::paths::Paths;
 use crate::state::{State, States};
 
@@ -150,7 +151,7 @@ fn keys(given: &Given, fields: &[Dimension]) -> Result<Option<Paths>, Invalid> {
     }
     Err(Invalid::new(
         "oban.keys",
-        "oban.keys without args or meta in oban.fields",
+        "oban.keys needs args or meta in oban.fields",
         "oban.keys picks members of the args and meta that jobs are compared by.",
     )
     .hint("Add \"args\" or \"meta\" to oban.fields, or leave oban.keys out."))
@@ -191,7 +192,7 @@ fn period(given: &Given) -> Result<Option<Interval>, Invalid> {
             .hint("Write \"infinity\" if there is to be none; left out, it is a minute.")),
         None => Err(Invalid::new(
             "oban.period",
-            format!("oban.period {value} is not a period"),
+            format!("oban.period {} is not a period", json::shown(value)),
             "oban.period is a number of seconds, \"infinity\", or a list of a number and a unit from seconds to months.",
         )
         .hint("Write 120, [2, \"minutes\"] or \"infinity\".")),

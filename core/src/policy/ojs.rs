@@ -7,6 +7,7 @@ use super::{Part, Policy, Window, WindowFrom};
 use crate::Invalid;
 use crate::given::{Given, wrong_type};
 use crate::interval::{Interval, ReadInterval};
+use crate::json;
 use crate::paths::Paths;
 use crate::state::{State, States};
 
@@ -70,6 +71,7 @@ pub(super) fn parse(
     };
     let given = Given::new("ojs", "field", object, &FIELDS)?;
     given.not_empty(&["states"])?;
+    given.not_twice(&["keys", "args_keys", "meta_keys", "states"])?;
     let keys = given.words("keys", "dimension", &DIMENSIONS)?;
     let keys = keys.unwrap_or_default();
     let states = given.words("states", "state", &STATES)?;
@@ -106,7 +108,7 @@ fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
         Some(members) => Ok(Part::Optional(members)),
         None if dimensions.contains(&Dimension::Meta) => Err(Invalid::new(
             "ojs.keys",
-            "ojs.keys has meta, without ojs.meta_keys",
+            "meta in ojs.keys needs ojs.meta_keys",
             "Which members of meta make the job unique is listed in ojs.meta_keys.",
         )
         .hint("Add \"meta_keys\", such as [\"tenant_id\"].")),
@@ -114,7 +116,8 @@ fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
     }
 }
 
-/// The top-level members in the list `field`; nothing if there are none.
+/// The top-level members in the list `field`; nothing if there are none, or if they are members of
+/// what is not compared.
 fn members(
     given: &Given,
     field: &str,
@@ -125,20 +128,10 @@ fn members(
     let path = given.path(field);
     let rule = format!("{path} is a list of top-level members of {word}.");
     let names = given.strings(field, &rule)?.unwrap_or_default();
-    if names.is_empty() {
-        Ok(None)
-    } else if dimensions.contains(&dimension) {
-        Paths::of_members(&names, &path).map(Some)
-    } else {
-        Err(Invalid::new(
-            &path,
-            format!("ojs.{field} without {word} in ojs.keys"),
-            format!("ojs.{field} picks members of {word}, where {word} make the job unique."),
-        )
-        .hint(format!(
-            "Add \"{word}\" to ojs.keys, or leave ojs.{field} out."
-        )))
+    if names.is_empty() || !dimensions.contains(&dimension) {
+        return Ok(None);
     }
+    Paths::of_members(&names, &path).map(Some)
 }
 
 /// ISO 8601 only: what else the reader of durations takes is refused.
@@ -148,7 +141,10 @@ fn period(given: &Given, read: ReadInterval) -> Result<Option<Interval>, Invalid
         None => Ok(None),
         Some(other) => Err(Invalid::new(
             "ojs.period",
-            format!("ojs.period {other} is not an ISO 8601 duration"),
+            format!(
+                "ojs.period {} is not an ISO 8601 duration",
+                json::shown(other)
+            ),
             "ojs.period is an ISO 8601 duration.",
         )
         .hint("Write \"PT15M\".")),

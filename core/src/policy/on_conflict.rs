@@ -207,8 +207,11 @@ pub(super) fn updates(
     if updates == Updates::in_every_state(Fields::default()) {
         return Err(Invalid::new(
             given.name(),
-            "the update on conflict has no state",
-            "It has at least one state with a list of fields.",
+            format!("{} must not be empty", given.name()),
+            format!(
+                "{} has at least one state with a list of fields.",
+                given.name()
+            ),
         ));
     }
     Ok(OnConflict::Update(updates))

@@ -6,6 +6,7 @@ use super::{ErrorTypes, bounded};
 use crate::Invalid;
 use crate::given::{Given, unknown, word_for, wrong_type};
 use crate::interval::{self, Interval, LONGEST_MICROS, LONGEST_YEARS, ReadInterval};
+use crate::json;
 
 /// How the delay grows, n being the attempt that failed: the first delay is always `initial`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,18 +150,20 @@ fn length(
         "{path} is a duration of fixed length, longer than nothing and at most {LONGEST_YEARS} years; months and years differ in length."
     );
     match interval::from_json(value, &path, read)?.fixed_micros() {
-        None => Err(
-            Invalid::new(&path, format!("{path} {value} has no fixed length"), rule)
-                .hint("Write it in days, such as \"30 days\"."),
-        ),
+        None => Err(Invalid::new(
+            &path,
+            format!("{path} {} has no fixed length", json::shown(value)),
+            rule,
+        )
+        .hint("Write it in days, such as \"30 days\".")),
         Some(micros) if micros <= 0 => Err(Invalid::new(
             &path,
-            format!("{path} {value} is too short"),
+            format!("{path} {} is too short", json::shown(value)),
             rule,
         )),
         Some(micros) if micros > LONGEST_MICROS => Err(Invalid::new(
             &path,
-            format!("{path} {value} is too long"),
+            format!("{path} {} is too long", json::shown(value)),
             rule,
         )),
         Some(micros) => Ok(micros),

@@ -1,6 +1,7 @@
 //! Which types of error are not tried again.
 
 use crate::Invalid;
+use crate::error::{quoted, shown};
 
 /// Ends an entry that stands for all types in a name space.
 const WILDCARD: &str = ".*";
@@ -23,7 +24,7 @@ impl ErrorTypes {
             if entry.is_empty() {
                 return Err(Invalid::new(
                     path,
-                    format!("{path} has an empty string in its list"),
+                    format!("an element of {path} must not be empty"),
                     rule(),
                 ));
             }
@@ -32,14 +33,14 @@ impl ErrorTypes {
             if name.is_empty() || name.contains('*') {
                 let invalid = Invalid::new(
                     path,
-                    format!("{path} has \"{entry}\" in its list, which matches no error type"),
+                    format!("{} of {path} matches no error type", quoted(entry)),
                     rule(),
                 );
                 let prefix = name.trim_end_matches(['*', '.']);
                 return Err(if prefix.is_empty() || prefix.contains('*') {
                     invalid
                 } else {
-                    invalid.hint(format!("Write \"{prefix}{WILDCARD}\"."))
+                    invalid.hint(format!("Write \"{}{WILDCARD}\".", shown(prefix)))
                 });
             }
         }
@@ -116,14 +117,14 @@ mod tests {
             let invalid = parse(&["ok", entry]).unwrap_err();
             assert_eq!(
                 invalid.message,
-                format!("non_retryable has \"{entry}\" in its list, which matches no error type")
+                format!("\"{entry}\" of non_retryable matches no error type")
             );
             assert_eq!(invalid.hint.as_deref(), hint);
         }
         let invalid = parse(&[""]).unwrap_err();
         assert_eq!(
             invalid.message,
-            "non_retryable has an empty string in its list"
+            "an element of non_retryable must not be empty"
         );
     }
 }

@@ -7,7 +7,7 @@ use croner::parser::{CronParser, Seconds, Year};
 
 use super::field::{ALL, FIELDS};
 use crate::Invalid;
-use crate::error::shown;
+use crate::error::quoted;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 /// From 1970-01-01, where the calendar library counts time from, to 2000-01-01.
@@ -38,11 +38,11 @@ impl Cron {
             .dom_and_dow(both_days)
             .build()
             .parse(&numbers.join(" "))
-            .map_err(|error| {
+            .map_err(|_| {
                 Invalid::new(
                     "cron",
-                    format!("cron \"{}\" is not a schedule", shown(text)),
-                    error.to_string(),
+                    format!("cron {} is not a schedule", quoted(text)),
+                    super::rule(),
                 )
             })?;
 
@@ -54,7 +54,7 @@ impl Cron {
         if both_days && !some_month_has_one {
             return Err(Invalid::new(
                 "cron",
-                format!("cron \"{}\" never comes", shown(text)),
+                format!("cron {} never comes", quoted(text)),
                 "At least one of its months has at least one of its days.",
             ));
         }

@@ -1,7 +1,7 @@
 //! Ticks at multiples of a duration.
 
 use crate::Invalid;
-use crate::error::shown;
+use crate::error::quoted;
 use crate::interval::{LONGEST_MICROS, LONGEST_YEARS, ReadInterval};
 use crate::period;
 
@@ -23,7 +23,7 @@ impl Every {
             )
         };
         let refused = |what: &str, hint: &str| {
-            Err(Invalid::new("cron", format!("cron \"{}\" {what}", shown(text)), rule()).hint(hint))
+            Err(Invalid::new("cron", format!("cron {} {what}", quoted(text)), rule()).hint(hint))
         };
         let Some(interval) = read(duration) else {
             return refused(
@@ -37,11 +37,11 @@ impl Every {
                 "Write it in days, such as \"every 30 days\", or as fields such as \"0 0 1 * *\" for the first of each month.",
             ),
             Some(duration) if duration < SHORTEST_MICROS => {
-                refused("is too often", "Write at least \"every 1 second\".")
+                refused("comes too often", "Write at least \"every 1 second\".")
             }
             Some(duration) if duration > LONGEST_MICROS => Err(Invalid::new(
                 "cron",
-                format!("cron \"{}\" is too seldom", shown(text)),
+                format!("cron {} comes too seldom", quoted(text)),
                 rule(),
             )),
             Some(duration) => Ok(Self { duration }),

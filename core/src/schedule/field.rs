@@ -7,7 +7,7 @@
 use std::str::FromStr;
 
 use crate::Invalid;
-use crate::error::{nearest, shown};
+use crate::error::{nearest, quoted, shown};
 
 /// A field: what it is called and what stands in it.
 pub(super) struct Field {
@@ -77,9 +77,9 @@ impl Field {
         Invalid::new(
             "cron",
             format!(
-                "cron \"{}\" has the {name} \"{}\"",
-                shown(whole),
-                shown(item)
+                "{name} {} of cron {} is not valid",
+                quoted(item),
+                quoted(whole)
             ),
             format!(
                 "The {name} is {from} to {to}{names}, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all."
@@ -114,8 +114,9 @@ impl Field {
         };
         if numbers.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(Some(format!(
-                "Write \"{numbers}-{}/{step}\".",
-                self.highest()
+                "Write \"{numbers}-{}/{}\".",
+                self.highest(),
+                shown(step)
             )));
         }
         let step = digits(step).ok_or(None)?;

@@ -68,7 +68,7 @@ insert into cases (opts) values
   ('{"ojs": {"keys": ["arg"]}}'), ('{"ojs": {"keys": ["Type"]}}'), ('{"ojs": {"keys": ["args"], "args_keys": true}}'), ('{"ojs": {"keys": ["args"], "args_keys": "id"}}'),
   ('{"ojs": {"keys": ["args"], "args_keys": {}}}'), ('{"ojs": {"keys": ["args"], "args_keys": [5]}}'), ('{"ojs": {"keys": ["meta"], "meta_keys": true}}'),
   ('{"ojs": {"keys": ["meta"], "meta_keys": "id"}}'), ('{"ojs": {"keys": ["meta"], "meta_keys": {}}}'), ('{"ojs": {"keys": ["meta"], "meta_keys": [5]}}'),
-  ('{"ojs": {"keys": ["args"], "args_keys": [""]}}'), ('{"ojs": {"args_keys": ["id"]}}'), ('{"ojs": {"meta_keys": ["id"]}}'), ('{"ojs": {"keys": ["meta"]}}'),
+  ('{"ojs": {"keys": ["args"], "args_keys": [""]}}'), ('{"ojs": {"keys": ["args", "args"]}}'), ('{"ojs": {"meta_keys": ["id", "id"]}}'), ('{"ojs": {"keys": ["meta"]}}'),
   ('{"ojs": {"keys": ["type", "meta"], "meta_keys": []}}'), ('{"ojs": {"period": 900}}'), ('{"ojs": {"period": true}}'), ('{"ojs": {"period": ["PT15M"]}}'), ('{"ojs": {"period": {}}}'),
   ('{"ojs": {"period": "15 minutes"}}'), ('{"ojs": {"period": "15"}}'), ('{"ojs": {"period": ""}}'), ('{"ojs": {"period": "P"}}'), ('{"ojs": {"period": "PT"}}'), ('{"ojs": {"period": "pt15m"}}'),
   ('{"ojs": {"period": "-PT15M"}}'), ('{"ojs": {"period": "PT-15M"}}'), ('{"ojs": {"period": "PT15M "}}'), ('{"ojs": {"period": "@ 1 hour"}}'), ('{"ojs": {"period": "PT0S"}}'),
