@@ -16,6 +16,7 @@ use crate::fault;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
 use crate::pg::table::Table;
+use crate::pg::time;
 use crate::pg::transaction;
 use crate::pg::{array, dirty, subxact};
 
@@ -176,6 +177,11 @@ impl Lists {
             SET_LISTS.execute(&columns);
             LISTED_AGAIN.execute(&columns[..2]);
             execute_for(&PUT_ASIDE, &self.aside);
+            if !transaction::is_read_committed() {
+                // An older snapshot may have shown them after they were deleted, and after what that left was cleared away.
+                let keys: BTreeSet<Key> = self.aside.iter().map(|(key, _)| *key).collect();
+                note_orphans(&keys, time::now());
+            }
         }
         execute_for(&FORGET_RETURNS, &self.returns);
         forget_releases(&self.released);
@@ -434,9 +440,11 @@ pub fn come_back(key: Key, id: i64, now: i64) {
     note_orphans(&[key], now);
 }
 
-/// Forgets jobs that were put aside and are being deleted. The caller has locked their claims.
-pub fn forget_aside(pairs: &[(Key, i64)]) {
-    execute_for(&LISTED_AGAIN, pairs);
+/// Forgets that jobs were put aside, or came back, which are being deleted. The caller has locked their claims.
+pub fn forget_beside(pairs: &[(Key, i64)]) {
+    for plan in [&LISTED_AGAIN, &BACK_NO_MORE] {
+        execute_for(plan, pairs);
+    }
 }
 
 /// Ends the holds of jobs before they run out at the times beside them. Never waits, whoever has
@@ -627,6 +635,10 @@ static LISTED_AGAIN: Plan = Plan::new(
 static COME_BACK: Plan = Plan::new(
     "INSERT INTO jobs.unique_return (key, seq, job_id) VALUES ($1, nextval('jobs.job_seq'), $2)",
     &[BYTEA, INT8],
+);
+static BACK_NO_MORE: Plan = Plan::new(
+    "DELETE FROM jobs.unique_return u USING unnest($1, $2) AS n(key, id) WHERE u.key = n.key AND u.job_id = n.id",
+    &[BYTEAS, INT8S],
 );
 static FORGET_RETURNS: Plan = Plan::new(
     "DELETE FROM jobs.unique_return u USING unnest($1, $2) AS n(key, seq) WHERE u.key = n.key AND u.seq = n.seq",

@@ -67,7 +67,7 @@ pub fn delete_claims_of(
 enum Going {
     /// somebody is at work on it
     Busy,
-    /// it lists other jobs, or a hold
+    /// it lists other jobs, or a hold; or that is not certain
     Needed,
     /// nothing in it is left; where it is
     Superfluous(Tid),
@@ -93,9 +93,11 @@ fn look_at_claims(claims: &Table, keys: &BTreeSet<Key>, going: &HashSet<i64>) ->
     let mut nearby = Nearby::new(claims, &shapes::UNIQUE_CLAIM.key, &seen, read);
     let claim = |key: &Key| {
         pgrx::check_for_interrupts!();
-        Some((*key, nearby.take(key, || claims::key_is(*key))?))
+        let now = nearby.take(key, || claims::key_is(*key));
+        // Of an update that commits right now, neither version may be met: a snapshot is to tell.
+        (*key, now.unwrap_or(Going::Needed))
     };
-    keys.iter().filter_map(claim).collect()
+    keys.iter().map(claim).collect()
 }
 
 /// Without a statement; `None` if some table is not as it was made.

@@ -183,7 +183,7 @@ fn clear_claims(erased: &[Old]) {
         .filter_map(|job| Some((job.key?, job.id)))
         .filter(|(key, _)| locks.locked.contains(key))
         .collect();
-    claims::forget_aside(&locked);
+    claims::forget_beside(&locked);
     reap::reap_claims(&locks.locked, now);
 }
 
