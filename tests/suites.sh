@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core pgtest pgspot regress isolation server reliability examples drivers migration monitoring doc site packaging)
+ALL_SUITES=(harness core model pgtest pgspot regress isolation server reliability examples drivers migration monitoring doc site packaging)
 
 declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -196,6 +196,14 @@ libtest() { # SUITE COMMAND..
 }
 
 suite_core() { libtest core cargo test --no-fail-fast -p jobs-core -- ${1:+"$1"}; }
+
+# Every order of the protocol's steps: model/README.md. It needs no server. The tests have a control for each mistake.
+suite_model() {
+  libtest model cargo test --no-fail-fast -p jobs-model -- --show-output ${1:+"$1"}
+  check model "control: a protocol that looks in the same statement fails" \
+    refuses env JOBS_MODEL_FAULT=look-in-the-same-statement cargo test -p jobs-model -- every_property >"$TMP/model.control" 2>&1
+  check model "control: and says how" grep -q "^So this does not hold: there are never two jobs that conflict" "$TMP/model.control"
+}
 
 # pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a test that failed.
 suite_pgtest() {
