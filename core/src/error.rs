@@ -160,6 +160,31 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_is_about_something() {
+        for (path, name) in [
+            ("max_attempts", "max_attempts"),
+            ("oban.keys", "keys"),
+            ("on_conflict.update.*", "*"),
+        ] {
+            assert_eq!(Invalid::new(path, "m", "d").name(), name);
+        }
+        for path in ["", "oban."] {
+            let refusal = std::panic::catch_unwind(|| Invalid::new(path, "m", "d"));
+            assert!(refusal.is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        assert_eq!(quoted("é\"x"), "\"é\"x\"");
+        assert_eq!(shown(&"é".repeat(100)), "é".repeat(100));
+        for letter in ["x", "é", "日", "😀"] {
+            let cut = shown(&letter.repeat(10_000_000 / letter.len()));
+            assert_eq!(cut, format!("{}...", letter.repeat(100)));
+        }
+    }
+
+    #[test]
     fn a_hint_is_added_only_where_there_is_one() {
         let invalid = Invalid::new("unique_opts", "unknown field", "Fields are by_args.");
         assert_eq!(invalid.clone().did_you_mean("zzz", &FIELDS), invalid);

@@ -38,6 +38,8 @@ fn refused(value: Value, message: &str, hint: Option<&str>) {
     let invalid = parse(&value).expect_err(&value.to_string());
     assert_eq!(invalid.message, message);
     assert!(invalid.detail.ends_with('.'), "{invalid:?}");
+    // What it is about is named in it.
+    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
     if let Some(hint) = hint {
         assert_eq!(invalid.hint, Some(format!("Did you mean \"{hint}\"?")));
     }

@@ -24,6 +24,8 @@ fn refused(value: Value) -> (String, Option<String>) {
     let invalid = parse(&value).expect_err(&value.to_string());
     assert!(invalid.detail.ends_with('.'), "{invalid:?}");
     assert!(!invalid.message.ends_with('.'), "{invalid:?}");
+    // What it is about is named in it.
+    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
     assert!(
         invalid
             .hint

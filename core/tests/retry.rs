@@ -30,6 +30,7 @@ fn refusal(value: Value) -> Invalid {
     let invalid = parse(&value).expect_err(&value.to_string());
     assert!(invalid.detail.ends_with('.'), "{invalid:?}");
     assert!(!invalid.message.ends_with('.'), "{invalid:?}");
+    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
     assert!(
         invalid
             .hint

@@ -54,6 +54,7 @@ fn refused(text: &str) -> (String, Option<String>) {
     let invalid = parse(text).expect_err(text);
     assert!(invalid.detail.ends_with('.'), "{invalid:?}");
     assert!(!invalid.message.ends_with('.'), "{invalid:?}");
+    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
     assert!(
         invalid
             .hint

@@ -367,6 +367,12 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> To
                 is_for_callers(code) && !error.message().contains("panicked"),
                 "seed {seed}: {level} {shown}: {error:?}"
             );
+            if error.routine() == Some("jobs") {
+                // Ours say which parameter was bad.
+                let is_named = error.column().is_some_and(|name| !name.is_empty());
+                let is_about_input = ["22023", "22004"].contains(&code);
+                assert_eq!(is_named, is_about_input, "seed {seed}: {shown}: {error:?}");
+            }
             *told.codes.entry(code.into()).or_default() += 1;
             if is_call && script.len() > 1 {
                 // The others go on from the savepoint before it.
