@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::versions;
+
 /// What EXPLAIN calls it.
 const NAME: &CStr = c"jobs.insert";
 
@@ -150,6 +152,10 @@ unsafe fn is_ours(entry: *mut pg_sys::RangeTblEntry) -> bool {
             || !(*function).funccolnames.is_null()
             || (*entry).funcordinality
         {
+            return false;
+        }
+        // Who may not call it is told so when the plan is executed, and has no library loaded by asking for one.
+        if !versions::may_call((*call).funcid, pg_sys::GetUserId()) {
             return false;
         }
         // Last, since it loads the function's library.

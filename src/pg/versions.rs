@@ -118,3 +118,27 @@ pub unsafe fn decode_date_time(
     };
     (code == 0).then_some(found)
 }
+
+/// Whether a role has the rights of the owner of an extension.
+pub fn owns_extension(extension: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    // SAFETY: catalog look-ups; an error if the extension is gone.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_extension_ownercheck(extension, role);
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_ownercheck(pg_sys::ExtensionRelationId, extension, role);
+    }
+}
+
+/// Whether a role may call a function.
+pub fn may_call(function: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
+    // SAFETY: a catalog look-up; an error if the function is gone.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let answer = pg_sys::pg_proc_aclcheck(function, role, mode);
+        #[cfg(not(feature = "pg15"))]
+        let answer = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, mode);
+        answer == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
