@@ -1,11 +1,13 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time zones, subtransactions,
-//! procedures, roles, search_path, what pgrx leaves out of errors, uncommitted rows, rows and indexes of our own tables, a call that is alone in
-//! FROM; what differs between majors. All that is unsafe about it stays in here and in [`crate::store::spi`].
+//! procedures, roles, the extension and its schema, search_path, what pgrx leaves out of errors, uncommitted rows, rows and indexes
+//! of our own tables, a call that is alone in FROM; what differs between majors. All that is unsafe about it stays in here and in
+//! [`crate::store::spi`].
 
 pub mod answer;
 pub mod array;
 pub mod changed;
 pub mod dirty;
+pub mod extension;
 pub mod index;
 pub mod jsonb;
 pub mod lone;

@@ -7,6 +7,8 @@ use pgrx::direct_function_call;
 use pgrx::pg_sys::{self, Datum, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
+use super::extension;
+
 /// The name of a table, index or sequence of schema `jobs`, and its object id as this session remembers it.
 pub struct Name {
     name: &'static CStr,
@@ -51,13 +53,9 @@ impl Name {
             }
         }
         let memory = MEMORY.load(Ordering::Relaxed);
-        // SAFETY: look-ups in the catalog's cache.
-        let oid = unsafe {
-            pg_sys::get_relname_relid(
-                self.name.as_ptr(),
-                pg_sys::get_namespace_oid(c"jobs".as_ptr(), false),
-            )
-        };
+        let schema = extension::schema();
+        // SAFETY: a look-up in the catalog's cache.
+        let oid = unsafe { pg_sys::get_relname_relid(self.name.as_ptr(), schema) };
         let remembered = u64::from(memory) << 32 | u64::from(oid.to_u32());
         self.remembered.store(remembered, Ordering::Relaxed);
         oid

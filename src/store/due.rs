@@ -352,7 +352,7 @@ static NEXT_SCHEDULED: Plan = Plan::new(
     ),
     &[],
 );
-static HAS_PREPARED: Plan = Plan::new(
+static HAS_PREPARED: Plan = Plan::of_catalogs(
     "SELECT FROM pg_catalog.pg_prepared_xacts WHERE database = current_database() LIMIT 1",
     &[],
 );

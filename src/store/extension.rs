@@ -40,9 +40,29 @@ pub fn database() -> String {
         .expect("it has a name")
 }
 
-static FIND: Plan = Plan::new(
-    "SELECT e.oid, e.extowner, pg_catalog.to_regclass('jobs.maintenance_task') IS NOT NULL
+// A table of that name counts only as the extension's own.
+static FIND: Plan = Plan::of_catalogs(
+    "SELECT e.oid, e.extowner,
+            EXISTS (SELECT FROM pg_catalog.pg_depend d
+                     WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = pg_catalog.to_regclass('jobs.maintenance_task')
+                       AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid AND d.deptype = 'e')
        FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'",
     &[],
 );
-static DATABASE: Plan = Plan::new("SELECT current_database()::text", &[]);
+/// The settings that were made of this database or of the role of this session, and what each is by default. Those of other
+/// modules, and what is logged, stay: who set them means this session, too. A transaction's own are none.
+pub fn settings_of_database() -> Vec<(String, String)> {
+    SETTINGS.run(&[], |rows| {
+        let read = |row| Some((rows.text(row, 1)?, rows.text(row, 2)?));
+        (0..rows.len()).filter_map(read).collect()
+    })
+}
+
+static SETTINGS: Plan = Plan::of_catalogs(
+    "SELECT s.name, s.boot_val FROM pg_catalog.pg_settings s
+      WHERE s.source IN ('global', 'database', 'user', 'database user') AND s.context IN ('user', 'superuser')
+        AND strpos(s.name, '.') = 0 AND NOT starts_with(s.name, 'log_')
+        AND s.name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'client_encoding')",
+    &[],
+);
+static DATABASE: Plan = Plan::of_catalogs("SELECT current_database()::text", &[]);

@@ -16,6 +16,7 @@ use pgrx::{FromDatum, IntoDatum};
 
 use crate::fault;
 use crate::pg::array;
+use crate::pg::extension;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::path;
 use crate::pg::report;
@@ -62,6 +63,8 @@ pub enum Snapshot {
 pub struct Plan {
     sql: &'static str,
     types: &'static [Oid],
+    /// it reads catalogs only
+    is_of_catalogs: bool,
     handle: AtomicPtr<pg_sys::_SPI_plan>,
 }
 
@@ -71,7 +74,16 @@ impl Plan {
         Plan {
             sql,
             types,
+            is_of_catalogs: false,
             handle: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Declares a statement that may also be run where the extension is not in its place.
+    pub const fn of_catalogs(sql: &'static str, types: &'static [Oid]) -> Plan {
+        Plan {
+            is_of_catalogs: true,
+            ..Plan::new(sql, types)
         }
     }
 
@@ -96,6 +108,9 @@ impl Plan {
 
     fn run_with<T>(&self, args: &[Arg], read_only: bool, read: impl FnOnce(&Tuples) -> T) -> T {
         assert_eq!(args.len(), self.types.len(), "{}", self.sql);
+        if !self.is_of_catalogs {
+            extension::schema();
+        }
         let mut values: Vec<Datum> = args.iter().map(|a| a.unwrap_or(Datum::null())).collect();
         let nulls: Vec<c_char> = args
             .iter()

@@ -10,6 +10,7 @@ use super::journal::{self, Journal};
 use super::tasks::{self, PassedOver, Round, Task};
 use super::wake::{self, Slot, Work};
 use super::{notify, process};
+use crate::pg::extension::complaint;
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
 use crate::settings;
@@ -44,6 +45,8 @@ const HINDERED_AGAIN: Duration = Duration::from_secs(1);
 enum Leave {
     /// the database does not have the extension
     NoExtension,
+    /// the schema `jobs` is not the extension's, which the log has
+    Displaced,
     /// somebody wants the database, or the extension, for themselves
     Wanted,
 }
@@ -54,20 +57,8 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     process::begin();
     let database = Oid::from(database.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
-    process::apply_transaction_defaults();
-    for (name, value) in [
-        ("application_name", "jobs worker"),
-        ("search_path", "pg_catalog, pg_temp"),
-        ("statement_timeout", "0"),
-        ("lock_timeout", "1s"),
-        ("idle_in_transaction_session_timeout", "0"),
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        ("transaction_timeout", "0"),
-        ("max_parallel_workers_per_gather", "0"),
-    ] {
-        process::set(name, value);
-    }
-    process::apply_log_level();
+    process::apply_settings();
+    process::set("application_name", "jobs worker");
     let Some(slot) = wake::slot(database) else {
         // More databases than slots: one pass, and the launcher comes back.
         let _ = Worker::new(None).work_once();
@@ -76,9 +67,14 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     if !slot.attend() {
         return;
     }
-    if let Err(Leave::NoExtension) = Worker::new(Some(slot)).work(slot) {
-        slot.set_next_due(wake::NEVER);
-        let _ = process::transaction(|| slot.forget_prepared(due::has_prepared));
+    match Worker::new(Some(slot)).work(slot) {
+        Err(Leave::NoExtension) => {
+            slot.set_next_due(wake::NEVER);
+            let _ = process::transaction(|| slot.forget_prepared(due::has_prepared));
+        }
+        // Nobody can make work there. The next regular visit sees whether it is so still.
+        Err(Leave::Displaced) => slot.set_next_due(wake::NEVER - 1),
+        Ok(()) | Err(Leave::Wanted) => (),
     }
 }
 
@@ -134,7 +130,7 @@ impl Worker {
     /// Passes, until there is nothing to do for a while.
     fn work(&mut self, slot: &Slot) -> Result<(), Leave> {
         let outcome = self.pass_and_wait(slot);
-        if self.is_asked {
+        if self.is_asked && !matches!(outcome, Err(Leave::Displaced)) {
             // Somebody else has to do it.
             slot.ask();
         }
@@ -406,6 +402,11 @@ fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, St
         let extension = extension::find().ok_or(Leave::NoExtension)?;
         if !process::extension_is_free(extension.oid) {
             return Err(Leave::Wanted);
+        }
+        // Maintenance would use what somebody else has made.
+        if let Some(report) = complaint() {
+            report.report(PgLogLevel::WARNING);
+            return Err(Leave::Displaced);
         }
         Ok(as_role(extension.owner, || {
             let done = work(extension);

@@ -53,8 +53,7 @@ struct Known {
 pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
     process::begin();
     BackgroundWorker::connect_worker_to_spi(None, None);
-    process::apply_transaction_defaults();
-    process::apply_log_level();
+    process::apply_settings();
     wake::attend_as_launcher();
     let mut known: HashMap<Oid, Known> = HashMap::new();
     let mut starved = None;

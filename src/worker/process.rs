@@ -1,5 +1,6 @@
 //! What every background process here needs: signals, sleep, transactions that end.
 
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use pgrx::pg_sys::{self, Oid};
 use crate::pg::subxact::catch;
 use crate::pg::versions;
 use crate::settings;
+use crate::store::extension;
 
 // Postgres' own handlers. pgrx' SIGTERM handler only sets a flag of its own: a worker
 // inside a statement would ignore it, and a fast shutdown would wait for ever.
@@ -77,17 +79,65 @@ pub fn apply_log_level() {
     );
 }
 
-/// Transactions are what they are here, whatever the server's default is: one that is serializable, read only and deferrable
-/// would wait for others before it begins.
-pub fn apply_transaction_defaults() {
-    set("default_transaction_isolation", "read committed");
-    set("default_transaction_read_only", "off");
+/// What these processes depend on, whatever the server's configuration says: transactions that are serializable, read only and
+/// deferrable would wait for others before they begin, and a trigger that somebody has attached is his to switch on.
+const SETTINGS: &[(&str, &str)] = &[
+    ("search_path", "pg_catalog, pg_temp"),
+    ("default_transaction_isolation", "read committed"),
+    ("default_transaction_read_only", "off"),
+    ("default_transaction_deferrable", "off"),
+    ("row_security", "on"),
+    ("session_replication_role", "origin"),
+    ("statement_timeout", "0"),
+    ("lock_timeout", "1s"),
+    ("idle_in_transaction_session_timeout", "0"),
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    ("transaction_timeout", "0"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("track_activities", "on"),
+    ("track_counts", "on"),
+];
+
+/// Begins with the settings of [`SETTINGS`], and for the rest with those of the server's configuration: what was set of the database,
+/// or of the role, is for sessions, and whoever owns a database may set it.
+pub fn apply_settings() {
+    for (name, value) in SETTINGS {
+        set(name, value);
+    }
+    // SAFETY: a variable of this process. What is in no database has no settings of one.
+    if unsafe { pg_sys::MyDatabaseId } != pg_sys::InvalidOid {
+        become_the_superuser();
+        let others = transaction(extension::settings_of_database).unwrap_or_default();
+        for (name, value) in others {
+            // One that cannot be what it is by default stays what it is.
+            let _ = transaction(|| set(&name, &value));
+        }
+    }
+    apply_log_level();
+}
+
+/// The database may have begun the session as somebody else.
+fn become_the_superuser() {
+    let done = transaction(|| {
+        // SAFETY: the first superuser cannot be dropped; its name is a copy.
+        let name = unsafe {
+            let name = pg_sys::GetUserNameFromId(pg_sys::BOOTSTRAP_SUPERUSERID.into(), false);
+            CStr::from_ptr(name).to_owned()
+        };
+        set_to(c"session_authorization", &name);
+        set_to(c"role", c"none");
+    });
+    done.expect("the first superuser may be itself");
 }
 
 /// Sets a setting for this process.
 pub fn set(name: &str, value: &str) {
-    let name = std::ffi::CString::new(name).expect("no zero byte");
-    let value = std::ffi::CString::new(value).expect("no zero byte");
+    let name = CString::new(name).expect("no zero byte");
+    let value = CString::new(value).expect("no zero byte");
+    set_to(&name, &value);
+}
+
+fn set_to(name: &CStr, value: &CStr) {
     // SAFETY: both strings are copied.
     unsafe {
         pg_sys::SetConfigOption(
