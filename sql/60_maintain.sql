@@ -21,7 +21,7 @@ COMMENT ON FUNCTION jobs.resume_maintenance() IS
 $$Lets maintenance go on that jobs.pause_maintenance() has stopped. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.installed() RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'installed_wrapper';
 COMMENT ON FUNCTION jobs.installed() IS
-$$The end of the install script: refuses a database whose encoding is not UTF8 (0A000), and tells the background worker, at commit, that this database has the extension. Harmless otherwise.$$;
+$$The end of the install script, and of each upgrade script: refuses a database whose encoding is not UTF8 (0A000), takes what others have come by that is the owner's alone, as by ALTER DEFAULT PRIVILEGES, and tells the background worker, at commit, that this database has the extension. Of what the script has made it takes every right, of what was there before the right to write, TRIGGER, REFERENCES and CREATE; what jobs.grant_producer and the like have granted stays. For the extension's owner and superusers only (42501). Harmless otherwise.$$;

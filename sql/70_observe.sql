@@ -8,7 +8,7 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
-worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom), table_changed (what somebody has attached to a table or changed about it that makes calls slower, and an index that was left behind unfinished).
+worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom), table_changed (what somebody has attached to a table or changed about it that makes calls slower, and an index that was left behind unfinished), foreign_right (what others may do with the extension's objects that is the owner's alone: write, TRIGGER, REFERENCES, CREATE), foreign_trigger (a trigger or rule that somebody has attached), foreign_owner (an object that another role owns than the extension).
 Parameters: from when on a snapshot, an available job or a wait for a key is a finding (critical from 12 times that on, a wait from 60 times), and how many dead rows; null: never. Errors: 22023 where one is negative.
 Works on a standby, for what can be seen there.$$;
 
@@ -23,7 +23,7 @@ CREATE FUNCTION jobs.top()
 RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, workers bigint, scheduled bigint, retryable bigint,
                completed_per_s numeric, failed_per_s numeric, note text)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $top$
+BEGIN ATOMIC
   WITH clock AS (SELECT clock_timestamp() AS now), latest AS MATERIALIZED (
     SELECT f.job_id, f.finalized_at FROM jobs.finished f
      WHERE f.state = 'completed' AND f.finalized_at > (SELECT c.now - interval '1 minute' FROM clock c)
@@ -52,8 +52,8 @@ AS $top$
          round(a.completed, 1), round(a.failed, 1), a.note
     FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
           UNION ALL SELECT 1, * FROM line) a
-   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue
-$top$;
+   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue;
+END;
 COMMENT ON FUNCTION jobs.top() IS
 $$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
 

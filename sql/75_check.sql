@@ -4,7 +4,7 @@
 CREATE FUNCTION jobs.check()
 RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $check$
+BEGIN ATOMIC
   WITH place AS (
     SELECT r.job_id FROM jobs.ready r
     UNION ALL SELECT s.job_id FROM jobs.scheduled s
@@ -68,8 +68,8 @@ AS $check$
     (9, 'sequence', 'The numbers of jobs and of their places are ones that have been given out, so that none comes again.'))
   SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
     FROM rule r JOIN broken b ON b.invariant = r.invariant
-   GROUP BY r.n, r.invariant, r.rule ORDER BY r.n
-$check$;
+   GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;
+END;
 COMMENT ON FUNCTION jobs.check() IS
 $$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand. Only while a dump is being restored, or a subscriber copies the tables, there may be some.
 Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes; not in a SERIALIZABLE transaction, which would be in the way of all others. Works on a standby.$$;

@@ -1,7 +1,3 @@
--- Nothing is granted to PUBLIC: functions, procedures and types would be by default.
-REVOKE ALL ON ALL ROUTINES IN SCHEMA jobs FROM PUBLIC;
-REVOKE ALL ON TYPE jobs.state FROM PUBLIC;
-
 -- pg_dump takes the rows of these along with the extension.
 SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.job', '');
@@ -23,4 +19,6 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
 
+-- Nobody but the owner may do anything with all this: not PUBLIC, who might call functions and use types, and nobody who was
+-- given something by ALTER DEFAULT PRIVILEGES.
 SELECT jobs.installed();

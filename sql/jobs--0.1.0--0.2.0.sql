@@ -189,7 +189,6 @@ RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, r
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'count_queues_wrapper';
 COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs.';
-REVOKE ALL ON FUNCTION jobs.count_queues() FROM PUBLIC;
 
 CREATE OR REPLACE VIEW jobs.queues AS
 SELECT COALESCE(c.queue, q.queue) AS queue,
@@ -282,7 +281,6 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'idle_runs_wrapper';
 COMMENT ON FUNCTION jobs.idle_runs() IS
   'The latest runs of maintenance tasks in this database that found nothing to do. The background worker keeps them in shared memory, so there are none without it.';
-REVOKE ALL ON FUNCTION jobs.idle_runs() FROM PUBLIC;
 
 CREATE VIEW jobs.maintenance AS
 SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
@@ -310,7 +308,6 @@ CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'is_preloaded_wrapper';
 COMMENT ON FUNCTION jobs.is_preloaded() IS 'Whether shared_preload_libraries has jobs: without that there is no background worker.';
-REVOKE ALL ON FUNCTION jobs.is_preloaded() FROM PUBLIC;
 
 CREATE VIEW jobs.settings AS
 SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS default_value, s.unit,
@@ -386,14 +383,12 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.pause_maintenance() IS
 $$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance that is under way: a round of the worker, or a transaction that has called jobs.maintain(); once this is committed nothing is maintained. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
-REVOKE ALL ON FUNCTION jobs.pause_maintenance() FROM PUBLIC;
 
 CREATE FUNCTION jobs.resume_maintenance() RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.resume_maintenance() IS
 $$Lets maintenance go on that jobs.pause_maintenance() has stopped. Errors: 25006 on a standby or read only.$$;
-REVOKE ALL ON FUNCTION jobs.resume_maintenance() FROM PUBLIC;
 
 CREATE FUNCTION jobs.health(
   old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
@@ -403,10 +398,9 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
-worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom), table_changed (what somebody has attached to a table or changed about it that makes calls slower, and an index that was left behind unfinished).
+worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom), table_changed (what somebody has attached to a table or changed about it that makes calls slower, and an index that was left behind unfinished), foreign_right (what others may do with the extension's objects that is the owner's alone: write, TRIGGER, REFERENCES, CREATE), foreign_trigger (a trigger or rule that somebody has attached), foreign_owner (an object that another role owns than the extension).
 Parameters: from when on a snapshot, an available job or a wait for a key is a finding (critical from 12 times that on, a wait from 60 times), and how many dead rows; null: never. Errors: 22023 where one is negative.
 Works on a standby, for what can be seen there.$$;
-REVOKE ALL ON FUNCTION jobs.health(interval, interval, interval, bigint) FROM PUBLIC;
 
 CREATE FUNCTION jobs.metrics()
 RETURNS TABLE (metric text, type text, labels jsonb, value double precision, help text)
@@ -414,13 +408,12 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
 $$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters of rows are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset.$$;
-REVOKE ALL ON FUNCTION jobs.metrics() FROM PUBLIC;
 
 CREATE FUNCTION jobs.top()
 RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, workers bigint, scheduled bigint, retryable bigint,
                completed_per_s numeric, failed_per_s numeric, note text)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $top$
+BEGIN ATOMIC
   WITH clock AS (SELECT clock_timestamp() AS now), latest AS MATERIALIZED (
     SELECT f.job_id, f.finalized_at FROM jobs.finished f
      WHERE f.state = 'completed' AND f.finalized_at > (SELECT c.now - interval '1 minute' FROM clock c)
@@ -449,23 +442,21 @@ AS $top$
          round(a.completed, 1), round(a.failed, 1), a.note
     FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
           UNION ALL SELECT 1, * FROM line) a
-   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue
-$top$;
+   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue;
+END;
 COMMENT ON FUNCTION jobs.top() IS
 $$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
-REVOKE ALL ON FUNCTION jobs.top() FROM PUBLIC;
 
 CREATE FUNCTION jobs.show(id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'show_wrapper';
 COMMENT ON FUNCTION jobs.show(bigint) IS
 $$The whole story of a job as text, to be read by people: what it is, what it carries, what happened to it and when, in the session's time zone, and what comes next. In psql best seen by \g (format=unaligned tuples_only). Shows what the caller may see in the views: a viewer sees no args, meta, progress and output. The form of the text may change; programs read jobs.jobs and jobs.errors. Errors: P0002 no such job, 22004 id is null.$$;
-REVOKE ALL ON FUNCTION jobs.show(bigint) FROM PUBLIC;
 
 CREATE FUNCTION jobs.check()
 RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $check$
+BEGIN ATOMIC
   WITH place AS (
     SELECT r.job_id FROM jobs.ready r
     UNION ALL SELECT s.job_id FROM jobs.scheduled s
@@ -529,46 +520,50 @@ AS $check$
     (9, 'sequence', 'The numbers of jobs and of their places are ones that have been given out, so that none comes again.'))
   SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
     FROM rule r JOIN broken b ON b.invariant = r.invariant
-   GROUP BY r.n, r.invariant, r.rule ORDER BY r.n
-$check$;
+   GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;
+END;
 COMMENT ON FUNCTION jobs.check() IS
 $$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand. Only while a dump is being restored, or a subscriber copies the tables, there may be some.
 Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes; not in a SERIALIZABLE transaction, which would be in the way of all others. Works on a standby.$$;
-REVOKE ALL ON FUNCTION jobs.check() FROM PUBLIC;
 
 CREATE FUNCTION jobs.grant_producer(role text) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
 COMMENT ON FUNCTION jobs.grant_producer(text) IS
-$$Lets a role, named as in pg_roles, insert jobs: insert, insert_many, insert_batch, unique_key, ojs_manifest. It can skip, replace or update what its own policy conflicts with, and cannot read jobs. For the extension's owner and superusers only. Errors: 42704 no such role, 22004, 25006.$$;
-REVOKE ALL ON FUNCTION jobs.grant_producer(text) FROM PUBLIC;
+$$Lets a role, named as in pg_roles, insert jobs: insert, insert_many, insert_batch, unique_key, ojs_manifest. It can skip, replace or update what its own policy conflicts with, and cannot read jobs. For the extension's owner and superusers only, whoever has been granted EXECUTE. Errors: 42501 for others, 42704 no such role, 22004, 25006.$$;
 
 CREATE FUNCTION jobs.grant_worker(role text) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
 COMMENT ON FUNCTION jobs.grant_worker(text) IS
 $$Lets a role fetch and finish jobs: fetch, fetch_any, wait, heartbeat, heartbeat_many, complete, complete_many, fail, snooze, release, ojs_manifest. A worker that inserts jobs is granted producer as well. Errors: as jobs.grant_producer.$$;
-REVOKE ALL ON FUNCTION jobs.grant_worker(text) FROM PUBLIC;
 
 CREATE FUNCTION jobs.grant_viewer(role text) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
 COMMENT ON FUNCTION jobs.grant_viewer(text) IS
 $$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top() and jobs.show(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
-REVOKE ALL ON FUNCTION jobs.grant_viewer(text) FROM PUBLIC;
 
 CREATE FUNCTION jobs.grant_admin(role text) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_admin_wrapper';
 COMMENT ON FUNCTION jobs.grant_admin(text) IS
 $$Lets a role call every function but those that grant and revoke, and read all views, with what jobs carry. Errors: as jobs.grant_producer.$$;
-REVOKE ALL ON FUNCTION jobs.grant_admin(text) FROM PUBLIC;
 
 CREATE FUNCTION jobs.revoke(role text) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'revoke_wrapper';
 COMMENT ON FUNCTION jobs.revoke(text) IS
 $$Takes away from a role whatever it was granted in the schema jobs, by these functions or by hand. Errors: as jobs.grant_producer.$$;
-REVOKE ALL ON FUNCTION jobs.revoke(text) FROM PUBLIC;
-REVOKE ALL ON TYPE jobs.state FROM PUBLIC;
+
 SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
+
+-- It looks who calls.
+ALTER FUNCTION jobs.installed() SECURITY INVOKER;
+COMMENT ON FUNCTION jobs.installed() IS
+$$The end of the install script, and of each upgrade script: refuses a database whose encoding is not UTF8 (0A000), takes what others have come by that is the owner's alone, as by ALTER DEFAULT PRIVILEGES, and tells the background worker, at commit, that this database has the extension. Of what the script has made it takes every right, of what was there before the right to write, TRIGGER, REFERENCES and CREATE; what jobs.grant_producer and the like have granted stays. For the extension's owner and superusers only (42501). Harmless otherwise.$$;
+
+-- As each script ends: nobody but the owner has any right to what it has made. GRANT and REVOKE stand in no upgrade script:
+-- in one, Postgres takes all rights to the object, those that were granted by hand too, for what the extension comes with, and
+-- dumps leave them out.
+SELECT jobs.installed();

@@ -104,6 +104,18 @@ impl Error {
         })
     }
 
+    /// 42501: only for who has the rights of the extension's owner.
+    pub fn not_owner(operation: &str) -> Error {
+        Error {
+            detail: Some("It takes the rights of the extension's owner; EXECUTE on a function does not give them.".into()),
+            ..Error::new(
+                Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("only the extension's owner and superusers may {operation}"),
+            )
+        }
+        .hint("SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs' shows who owns it.")
+    }
+
     /// 55000: the job's state does not allow the operation.
     pub fn wrong_state(id: i64, state: State, operation: &str) -> Error {
         Error::new(

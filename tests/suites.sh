@@ -263,16 +263,19 @@ suite_pgspot() {
 # An upgrade script is read after the install script that it starts from. How careful that one was does not matter, it has
 # run; but what it has created the upgrade may replace.
 pgspot_run() { # DIRECTORY SCRIPT
-  local name from earlier
+  local name from earlier script
   name=$(basename "$2" .sql)
   from=$(sed -n 's/^jobs--\(.*\)--.*/\1/p' <<<"$name")
+  # pgspot knows bodies of functions as texts only.
+  script=$1/$name.read
+  sed 's/^BEGIN ATOMIC$/AS $atomic$/; s/^END;$/$atomic$;/' "$2" >"$script"
   if [[ ! $from ]]; then
-    "$PGSPOT" "$2" >"$1/$name.out"
+    "$PGSPOT" "$script" >"$1/$name.out"
     return
   fi
   earlier=$1/earlier.sql
   { echo "SET search_path = pg_catalog, pg_temp;" && cat "sql/install/jobs--$from.sql" && echo "RESET search_path;"; } >"$earlier" &&
-    "$PGSPOT" -a "$earlier" "$2" >"$1/$name.out"
+    "$PGSPOT" -a "$earlier" "$script" >"$1/$name.out"
 }
 
 pgspot_clean() { # DIRECTORY SCRIPT

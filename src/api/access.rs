@@ -1,10 +1,14 @@
 //! Section 7 of the contract: who may do what.
 
+use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::check;
 use crate::error::{Error, OrRaise, Result};
+use crate::pg::role::{as_definer, called};
 use crate::store::access::{self, Role};
+use crate::store::members;
+use crate::worker::wake::{self, Work};
 
 const PRODUCER: [&str; 5] = [
     "insert",
@@ -48,20 +52,22 @@ const NOBODY: [&str; 6] = [
 
 /// Lets a role insert. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_producer(role: Option<&str>) {
-    grant(role, |role| access::grant_functions(role, &PRODUCER));
+fn grant_producer(role: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, fcinfo, |role| {
+        access::grant_functions(role, &PRODUCER)
+    });
 }
 
 /// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_worker(role: Option<&str>) {
-    grant(role, |role| access::grant_functions(role, &WORKER));
+fn grant_worker(role: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, fcinfo, |role| access::grant_functions(role, &WORKER));
 }
 
 /// Lets a role look. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_viewer(role: Option<&str>) {
-    grant(role, |role| {
+fn grant_viewer(role: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, fcinfo, |role| {
         access::grant_functions(role, &VIEWER);
         access::grant_views(role);
     });
@@ -69,8 +75,8 @@ fn grant_viewer(role: Option<&str>) {
 
 /// Lets a role do everything but grant. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_admin(role: Option<&str>) {
-    grant(role, |role| {
+fn grant_admin(role: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, fcinfo, |role| {
         access::grant_functions_but(role, &NOBODY);
         access::grant_views(role);
         access::grant_payload(role);
@@ -79,22 +85,41 @@ fn grant_admin(role: Option<&str>) {
 
 /// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn revoke(role: Option<&str>) {
+fn revoke(role: Option<&str>, fcinfo: FunctionCallInfo) {
+    change(role, fcinfo, access::revoke);
+}
+
+/// The end of the script that installs the extension, and of each that upgrades it. See the COMMENT in sql/60_maintain.sql.
+#[pg_extern(sql = false)]
+fn installed() {
     let run = || {
-        let role = known(role)?;
+        check::encoding()?;
+        check::owner("call jobs.installed")?;
         access::one_at_a_time();
-        access::revoke(&role);
+        members::keep_to_the_owner();
+        wake::at_commit(Work::MayBeDue);
         Ok(())
     };
     run().or_raise()
 }
 
-fn grant(role: Option<&str>, what: impl Fn(&Role)) {
+fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
+    change(role, fcinfo, |role| {
+        access::grant_schema(role);
+        what(role);
+    });
+}
+
+/// Changes the rights of a role with those of the owner, if the caller has them: these functions are not SECURITY DEFINER, so
+/// that the caller is known, whoever the session belongs to.
+fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
     let run = || {
+        check::owner("grant and revoke")?;
         let role = known(role)?;
-        access::one_at_a_time();
-        access::grant_schema(&role);
-        what(&role);
+        as_definer(called(fcinfo), || {
+            access::one_at_a_time();
+            what(&role);
+        });
         Ok(())
     };
     run().or_raise()

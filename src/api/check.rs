@@ -8,6 +8,7 @@ use pgrx::{FromDatum, pg_sys};
 
 use crate::error::{Error, Result};
 use crate::pg::array::{self, Array};
+use crate::pg::extension;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -32,6 +33,16 @@ pub fn primary() -> Result<()> {
         Err(Error::read_only(true))
     } else {
         Ok(())
+    }
+}
+
+/// Refuses who has not the rights of the extension's owner, whatever he has been granted.
+pub fn owner(operation: &str) -> Result<()> {
+    // SAFETY: reads a variable.
+    if extension::is_owned_by(unsafe { pg_sys::GetUserId() }) {
+        Ok(())
+    } else {
+        Err(Error::not_owner(operation))
     }
 }
 

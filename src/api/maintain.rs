@@ -114,10 +114,3 @@ fn resume_maintenance() {
     ledger::end_pause();
     wake::at_commit(Work::MayBeDue);
 }
-
-/// The end of the install script. See the COMMENT in sql/60_maintain.sql.
-#[pg_extern(sql = false)]
-fn installed() {
-    check::encoding().or_raise();
-    wake::at_commit(Work::MayBeDue);
-}

@@ -111,7 +111,8 @@ fn list(plan: &Plan, args: &[Arg]) -> Vec<String> {
     })
 }
 
-fn execute(statement: &str) {
+/// Runs a statement that has names in it.
+pub(super) fn execute(statement: &str) {
     let statement = CString::new(statement).expect("names have no zero byte");
     // SAFETY: the SPI protocol; an error unwinds through here and Postgres cleans up.
     path::pinned(|| unsafe {

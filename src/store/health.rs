@@ -6,6 +6,7 @@ use pgrx::pg_sys::Datum;
 
 use super::count::heads;
 use super::ledger::is_being_restored;
+use super::members::{granted, members};
 use super::shapes;
 use super::spi::{Plan, Tuples, bigs, text, texts};
 use super::types::*;
@@ -53,6 +54,9 @@ pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
     BLOAT.run(&[from.dead_rows.map(Datum::from)], &mut take);
     find_changed(&mut take);
     LOCK_WAITS.run(&span(from.lock_wait), &mut take);
+    for plan in [&FOREIGN_RIGHTS, &FOREIGN_TRIGGERS, &FOREIGN_OWNERS] {
+        plan.run(&[], &mut take);
+    }
 }
 
 /// Finds tables that are not as they were made.
@@ -262,4 +266,44 @@ static CHANGED: Plan = Plan::new(
     "SELECT 'warning', 'table_changed', c.what, c.mend FROM unnest($1, $2, $3) AS c(what, mend, index)
       WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_stat_get_progress_info('CREATE INDEX') p WHERE p.param7 = c.index)",
     &[TEXTS, TEXTS, INT8S],
+);
+
+static FOREIGN_RIGHTS: Plan = Plan::new(
+    concat!(
+        granted!(),
+        "SELECT 'critical', 'foreign_right', format('%s has %s on %s %s', COALESCE(g.role, 'everybody'), g.never, lower(g.kind), g.name),
+                format('With that one can have the rights of the extension''s owner. REVOKE %s ON %s %s FROM %s CASCADE;', g.never, g.kind, g.name, g.grantee)
+           FROM granted g WHERE g.never IS NOT NULL
+          ORDER BY 3"
+    ),
+    &[],
+);
+
+// None comes with the extension, but for the rules that are its views.
+static FOREIGN_TRIGGERS: Plan = Plan::new(
+    concat!(
+        members!(),
+        "SELECT 'warning', 'foreign_trigger', o.what, format('It runs with the rights of the extension''s owner. DROP %s;', o.name)
+           FROM (SELECT format('trigger %I on %s calls %s', t.tgname, m.name, t.tgfoid::pg_catalog.regprocedure) AS what, format('TRIGGER %I ON %s', t.tgname, m.name) AS name
+                   FROM member m JOIN pg_catalog.pg_trigger t ON t.tgrelid = m.objid
+                  WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT t.tgisinternal
+                 UNION
+                 SELECT format('rule %I on %s', r.rulename, m.name), format('RULE %I ON %s', r.rulename, m.name)
+                   FROM member m JOIN pg_catalog.pg_rewrite r ON r.ev_class = m.objid
+                  WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND r.ev_type <> '1') o
+          ORDER BY 3"
+    ),
+    &[],
+);
+
+static FOREIGN_OWNERS: Plan = Plan::new(
+    concat!(
+        members!(),
+        "SELECT DISTINCT 'critical', 'foreign_owner', format('%s %s belongs to %s, the extension to %s', lower(m.kind), m.name, o.rolname, e.rolname),
+                format('ALTER %s %s OWNER TO %I;', m.kind, m.name, e.rolname)
+           FROM member m LEFT JOIN pg_catalog.pg_roles o ON o.oid = m.owner LEFT JOIN pg_catalog.pg_roles e ON e.oid = m.extowner
+          WHERE m.owner <> m.extowner
+          ORDER BY 3"
+    ),
+    &[],
 );

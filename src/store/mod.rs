@@ -18,6 +18,7 @@ pub mod insert;
 pub mod lanes;
 pub mod ledger;
 pub mod limits;
+pub mod members;
 pub mod metrics;
 pub mod notify;
 pub mod periodic;
