@@ -38,6 +38,8 @@ COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; 
 COMMENT ON COLUMN jobs.job.hold_ends_at IS 'Until when the job holds its key by itself, whatever becomes of it; null: it does not.';
 COMMENT ON COLUMN jobs.job.hold_until IS 'What gives the key back before that: success or start.';
 
+-- The tables that jobs pass through are empty again and again. Vacuum would give their pages back each time, under a lock that
+-- keeps every fetch waiting, and the next jobs would have to get new ones.
 CREATE TABLE jobs.ready (
   seq          bigint      NOT NULL,
   job_id       bigint      NOT NULL,
@@ -47,7 +49,7 @@ CREATE TABLE jobs.ready (
   priority     smallint    NOT NULL,
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq)
-);
+) WITH (vacuum_truncate = off);
 -- A job that becomes available later than it was inserted gets a new seq; only such rows need an index by job.
 CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
 CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
@@ -62,7 +64,7 @@ CREATE TABLE jobs.scheduled (
   state        jobs.state  NOT NULL,
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT scheduled_pkey PRIMARY KEY (job_id)
-);
+) WITH (vacuum_truncate = off);
 -- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is due of its queues.
 CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
@@ -86,7 +88,7 @@ CREATE TABLE jobs.running (
   progress            jsonb,
   queue               text        COLLATE "C",
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70, vacuum_truncate = off);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
 COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job gives its key back; else null.';
 COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';

@@ -82,6 +82,12 @@ ALTER TABLE jobs.job DROP CONSTRAINT job_hold_until;
 ALTER TABLE jobs.scheduled DROP CONSTRAINT scheduled_state;
 ALTER TABLE jobs.finished DROP CONSTRAINT finished_state;
 
+-- The tables that jobs pass through are empty again and again. Vacuum would give their pages back each time, under a lock that
+-- keeps every fetch waiting, and the next jobs would have to get new ones.
+ALTER TABLE jobs.ready SET (vacuum_truncate = off);
+ALTER TABLE jobs.scheduled SET (vacuum_truncate = off);
+ALTER TABLE jobs.running SET (vacuum_truncate = off);
+
 -- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
 

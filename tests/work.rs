@@ -31,6 +31,34 @@ async fn fetch_soon(db: &Client, more: &str) -> (i64, i64, i32) {
 }
 
 #[tokio::test]
+async fn vacuum_does_not_shorten_what_jobs_pass_through() {
+    // For that it would lock the table, and every fetch out.
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("autovacuum", "off")
+        .start();
+    let db = cluster.database("vacuum").await;
+    db.batch_execute(
+        "select from jobs.insert_batch('k', array_fill('{}'::jsonb, array[3000]));
+         select from jobs.insert_batch('k', array_fill('{}'::jsonb, array[3000]), scheduled_at => now() + '1 day');
+         select from (select jobs.complete(id, token) from jobs.fetch(max_jobs => 10000)) x;
+         select from (select jobs.cancel(id) from jobs.jobs where state = 'scheduled') x",
+    )
+    .await
+    .unwrap();
+    let reader = cluster.connect("vacuum").await;
+    for table in ["ready", "scheduled", "running"] {
+        let size = format!("select pg_relation_size('jobs.{table}')");
+        let before: i64 = scalar(&db, &size).await;
+        db.batch_execute(&format!("vacuum jobs.{table}"))
+            .await
+            .unwrap();
+        assert_eq!(scalar::<i64>(&reader, &size).await, before, "{table}");
+        assert!(before > 100_000, "{table}: {before}");
+    }
+}
+
+#[tokio::test]
 async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts() {
     // The worker of the database rescues: nobody else does anything for the job.
     let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
