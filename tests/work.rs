@@ -30,6 +30,97 @@ async fn fetch_soon(db: &Client, more: &str) -> (i64, i64, i32) {
     }
 }
 
+const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+
+/// A database in which the calls go to the tables themselves, then by statements, since something is attached to them.
+async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str)) {
+    check("directly").await;
+    db.batch_execute(
+        "create function public.nothing() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;
+         create trigger nothing before insert or update or delete on jobs.ready for each row execute function public.nothing()",
+    )
+    .await
+    .unwrap();
+    check("by statements").await;
+}
+
+#[tokio::test]
+async fn a_fetch_takes_what_its_own_transaction_has_locked() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("own").await;
+    db.batch_execute("select jobs.insert('k')").await.unwrap();
+    let ways = [
+        "select from jobs.ready for update",
+        "select from jobs.ready for no key update",
+        "select from jobs.ready for share",
+        "select from jobs.ready for key share",
+        "select from jobs.job for update",
+        "savepoint a; select from jobs.ready for update",
+        "savepoint a; select from jobs.ready for update; release a",
+        "savepoint a; select from jobs.ready for update; rollback to a",
+        "select from jobs.ready for key share; savepoint a; select from jobs.ready for update",
+        "savepoint a; select from jobs.ready for update; release a; select from jobs.ready for key share; savepoint b",
+        "update jobs.ready set attempt = attempt",
+        "select jobs.update(id, priority => 2) from jobs.jobs",
+        "select jobs.retry(id) from jobs.jobs",
+        "select jobs.cancel(id) from jobs.jobs; select jobs.retry(id) from jobs.jobs",
+        "savepoint a; select jobs.fetch(); rollback to a",
+        "select jobs.delete(id) from jobs.jobs; select jobs.insert('k', pending => true); select jobs.activate(id) from jobs.jobs",
+    ];
+    directly_and_by_statements(&db, async |how| {
+        for level in LEVELS {
+            for way in ways {
+                db.batch_execute(&format!("begin isolation level {level}; {way}"))
+                    .await
+                    .expect(way);
+                assert!(fetch(&db, "").await.is_some(), "{how}, {level}: {way}");
+                assert_eq!(fetch(&db, "").await, None, "{how}, {level}: {way}");
+                db.batch_execute("rollback").await.unwrap();
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fetch_leaves_what_others_have_locked_also_beside_its_own_transaction() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("beside").await;
+    let other = cluster.connect("beside").await;
+    db.batch_execute("select jobs.insert('k')").await.unwrap();
+    directly_and_by_statements(&db, async |how| {
+        for level in LEVELS {
+            for end in ["commit", "rollback"] {
+                let lock = "select from jobs.ready for key share";
+                // Both have it locked, in either order.
+                for first_is_own in [true, false] {
+                    let what = format!("{how}, {level}, {end}, {first_is_own}");
+                    if !first_is_own {
+                        other
+                            .batch_execute(&format!("begin; {lock}"))
+                            .await
+                            .unwrap();
+                    }
+                    db.batch_execute(&format!("begin isolation level {level}; {lock}"))
+                        .await
+                        .unwrap();
+                    if first_is_own {
+                        other
+                            .batch_execute(&format!("begin; {lock}"))
+                            .await
+                            .unwrap();
+                    }
+                    assert_eq!(fetch(&db, "").await, None, "{what}");
+                    other.batch_execute(end).await.unwrap();
+                    assert!(fetch(&db, "").await.is_some(), "{what}");
+                    db.batch_execute("rollback").await.unwrap();
+                }
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn vacuum_does_not_shorten_what_jobs_pass_through() {
     // For that it would lock the table, and every fetch out.

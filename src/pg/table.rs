@@ -17,7 +17,7 @@ use super::index::{Duplicates, Index, IndexShape, Upkeep};
 use super::name::{Name, label_of};
 use super::row::{NewRow, Row, Tid, Value};
 use super::scan::{Key, Seen};
-use super::transaction::{is_read_committed, make_visible};
+use super::transaction::{has_written, is_read_committed, make_visible};
 use super::versions;
 
 /// As many as any of these tables has, and a few that others have added and dropped.
@@ -281,9 +281,49 @@ impl Table {
         }
     }
 
-    /// Deletes the row that a scan has found. With `wait` it waits for whoever has it locked.
+    /// Deletes the row that a scan has found. With `wait` it waits for whoever else has it locked.
     pub fn delete(&self, row: &Row, wait: bool) -> Deleted {
-        self.delete_at(row.tid(), wait)
+        match self.delete_at(row.tid(), wait) {
+            // To who does not wait, a row that its own transaction has locked looks the same.
+            Deleted::Locked if has_written() && self.lock_at(row.tid()) => {
+                self.delete_at(row.tid(), true)
+            }
+            deleted => deleted,
+        }
+    }
+
+    /// Locks the row that is there to be deleted, unless somebody else has it locked or has changed it; whether it is.
+    fn lock_at(&self, tid: Tid) -> bool {
+        let mode = pg_sys::LockTupleMode::LockTupleExclusive;
+        let policy = pg_sys::LockWaitPolicy::LockWaitSkip;
+        self.lock_tuple(tid, mode, policy, 0)
+    }
+
+    fn lock_tuple(
+        &self,
+        mut tid: Tid,
+        mode: pg_sys::LockTupleMode::Type,
+        policy: pg_sys::LockWaitPolicy::Type,
+        flags: u32,
+    ) -> bool {
+        // SAFETY: the row is of this table; the outputs are plain; the snapshot is not used.
+        unsafe {
+            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
+            let mut failure = pg_sys::TM_FailureData::default();
+            let result = pg_sys::table_tuple_lock(
+                self.relation,
+                &mut tid,
+                pg_sys::GetActiveSnapshot(),
+                slot,
+                pg_sys::GetCurrentCommandId(true),
+                mode,
+                policy,
+                flags as u8,
+                &mut failure,
+            );
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            result == pg_sys::TM_Result::TM_Ok
+        }
     }
 
     /// Deletes the row that is there, as far as nobody else has changed it.
@@ -346,7 +386,7 @@ impl Table {
         let seen = Seen::now();
         let mut scan = self.scan(index, &seen, key.len()).backward();
         scan.find(key);
-        let Some(mut tid) = scan.next().map(|row| row.tid()) else {
+        let Some(tid) = scan.next().map(|row| row.tid()) else {
             return false;
         };
         drop(scan);
@@ -354,24 +394,8 @@ impl Table {
             true => pg_sys::LockWaitPolicy::LockWaitBlock,
             false => pg_sys::LockWaitPolicy::LockWaitSkip,
         };
-        // SAFETY: the row is of this table; the outputs are plain; the snapshot is not used.
-        unsafe {
-            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
-            let mut failure = pg_sys::TM_FailureData::default();
-            let result = pg_sys::table_tuple_lock(
-                self.relation,
-                &mut tid,
-                pg_sys::GetActiveSnapshot(),
-                slot,
-                pg_sys::GetCurrentCommandId(true),
-                pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
-                policy,
-                pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION as u8,
-                &mut failure,
-            );
-            pg_sys::ExecDropSingleTupleTableSlot(slot);
-            result == pg_sys::TM_Result::TM_Ok
-        }
+        let mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+        self.lock_tuple(tid, mode, policy, pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION)
     }
 
     /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in its primary key stays
