@@ -3,7 +3,8 @@
 //!
 //! A change invalidates the relation cache of its table, which the server tells every session of at
 //! its commit; then this forgets everything. Under REPEATABLE READ nothing is remembered: what an
-//! old snapshot shows is not what the next transaction is to see.
+//! old snapshot shows is not what the next transaction is to see. A serializable transaction remembers
+//! what it has read itself, and only that: the server is to know what its result depends on.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
+use crate::pg::{transaction, versions};
 use crate::settings::Retention;
 use crate::store::config::{self, Kind, Queue};
 
@@ -21,6 +23,8 @@ const MOST: usize = 10_000;
 
 #[derive(Default)]
 struct Remembered {
+    /// the serializable transaction that has read all of it, if one has
+    reader: Option<u32>,
     tables: Option<[Oid; 2]>,
     kinds: HashMap<String, Option<Rc<Kind>>>,
     queues: HashMap<String, Option<Rc<Queue>>>,
@@ -58,16 +62,20 @@ fn look_up<T>(
     // A long transaction that takes no new lock would not hear of changes.
     // SAFETY: processes what other sessions have sent; the callback below touches only this file's state.
     unsafe { pg_sys::AcceptInvalidationMessages() };
+    let reader = transaction::is_serializable().then(versions::local_transaction);
+    if REMEMBERED.with_borrow(|r| r.reader) != reader {
+        forget();
+    }
     if let Some(known) = REMEMBERED.with_borrow_mut(|r| map(r).get(name).cloned()) {
         return known;
     }
     let tables = config::tables();
     let before = FORGOTTEN.get();
     let found = read(name).map(Rc::new);
-    // SAFETY: reads a variable.
-    let is_latest = unsafe { pg_sys::XactIsoLevel } < pg_sys::XACT_REPEATABLE_READ as i32;
-    if is_latest && FORGOTTEN.get() == before {
+    let may_remember = transaction::is_read_committed() || reader.is_some();
+    if may_remember && FORGOTTEN.get() == before {
         REMEMBERED.with_borrow_mut(|r| {
+            r.reader = reader;
             r.tables = Some(tables);
             let map = map(r);
             if map.len() >= MOST {

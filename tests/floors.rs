@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, with_faults};
+use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, sqlstate, with_faults};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
@@ -94,6 +94,56 @@ async fn pages_after_many(cluster: &Cluster) -> i64 {
 async fn a_fetch_under_a_held_snapshot_walks_over_little() {
     let looked_at = pages_after_many(&quiet()).await;
     assert!(looked_at < 100, "{looked_at} pages for one job");
+}
+
+/// Nothing comes in below a floor, in practice. A serializable transaction goes by what it has found anywhere all the same.
+#[tokio::test]
+async fn a_serializable_fetch_that_found_nothing_is_known_to_have_looked_everywhere() {
+    let cluster = quiet();
+    let db = cluster.database("serializable").await;
+    let _holder = holder(&cluster, "serializable").await;
+    run(&db, "create table switch as select false as is_on").await;
+    let id = number(&db, "select nextval('jobs.job_seq')").await;
+    go_on(&db, 20).await;
+    // Due ones as well, which are dead by then, too.
+    run(
+        &db,
+        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[5000]), queue => 'q', scheduled_at => clock_timestamp() + '1 s')",
+    )
+    .await;
+    run(&db, "select pg_sleep(1.5)").await;
+    let all = "select count(*) from jobs.fetch('q', 10000)";
+    poll_until("all are fetched", SOON, async || {
+        number(&db, all).await == 0
+    })
+    .await;
+    for _ in 0..3 {
+        pages(&db).await;
+    }
+    let other = cluster.connect("serializable").await;
+    for rows in [
+        format!(
+            "insert into jobs.ready (seq, job_id, attempt, priority, queue) values ({id}, {id}, 0, 1, 'q')"
+        ),
+        format!(
+            "insert into jobs.scheduled (job_id, due_at, attempt, state, queue) values ({id}, '2000-01-01 00:00Z', 0, 'scheduled', 'q')"
+        ),
+    ] {
+        run(&db, "begin isolation level serializable").await;
+        assert_eq!(number(&db, all).await, 0);
+        run(&other, "begin isolation level serializable").await;
+        run(&other, "select is_on from switch").await;
+        run(&db, "update switch set is_on = true").await;
+        run(&other, &format!("insert into jobs.job (id, kind, args, queue, priority, max_attempts, created_at) values ({id}, 'k', '{{}}', 'q', 1, 1, now()); {rows}"))
+            .await;
+        run(&db, "commit").await;
+        assert_eq!(
+            sqlstate(other.batch_execute("commit").await),
+            "40001",
+            "{rows}"
+        );
+        run(&db, "update switch set is_on = false").await;
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,8 @@
 //! So a row is either in the index before the second walk passes its place, and found, or its inserter sees the
 //! candidate. No end of a transaction has to be noticed. Rows that come in some other way (COPY, replication) are not
 //! seen from here; a fetch that finds too little, and who looks for what is due, look once more without floors now and then. Without shared memory
-//! there are no floors.
+//! there are no floors. Nor are there any for a serializable transaction: the server is to know that it has found nothing below
+//! them, in case that somebody who goes by what it has not done puts something there.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
@@ -26,7 +27,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::spin::with_lock;
-use crate::pg::time;
+use crate::pg::{time, transaction};
 
 /// The lowest position.
 pub const LOWEST: i64 = i64::MIN;
@@ -149,7 +150,7 @@ pub fn known(table: Oid, queue: &str) -> Option<Floors> {
 }
 
 fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Queue>) -> Option<Floors> {
-    if !REGISTERED.load(Ordering::Relaxed) {
+    if !REGISTERED.load(Ordering::Relaxed) || transaction::is_serializable() {
         return None;
     }
     let now = time::now();
