@@ -72,6 +72,7 @@ pgrx::extension_sql_file!(
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     settings::define();
+    pg::planner::register();
     api::insert::register();
     worker::register();
 }

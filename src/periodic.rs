@@ -138,8 +138,8 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         unique::insert_one(&candidate).map(|outcome| (outcome, waits))
     };
     // Nor for one that has locked a job which this one replaces.
-    let _impatience = unique::Impatience::begin();
-    match subxact::attempt_unless_cancelled(|| work().or_raise()) {
+    let insert = || subxact::attempt_unless_cancelled(|| work().or_raise());
+    match unique::impatiently(insert) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),
         Err((code, message)) if subxact::is_passing(code) => Decided::Later(message),

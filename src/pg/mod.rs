@@ -1,19 +1,21 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time zones, subtransactions,
-//! procedures, roles, the extension and its schema, search_path, what pgrx leaves out of errors, uncommitted rows, rows and indexes
-//! of our own tables, a call that is alone in FROM; what differs between majors. All that is unsafe about it stays in here and in
-//! [`crate::store::spi`].
+//! procedures, roles, the extension and its schema, settings, search_path, how our statements are planned, what pgrx leaves out of
+//! errors, uncommitted rows, rows and indexes of our own tables, a call that is alone in FROM; what differs between majors. All that
+//! is unsafe about it stays in here and in [`crate::store::spi`].
 
 pub mod answer;
 pub mod array;
 pub mod changed;
 pub mod dirty;
 pub mod extension;
+pub mod guc;
 pub mod index;
 pub mod jsonb;
 pub mod lone;
 pub mod name;
 pub mod nearby;
 pub mod path;
+pub mod planner;
 pub mod procedure;
 pub mod report;
 pub mod role;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use pgrx::pg_sys::{self, FunctionCallInfo};
 
+use super::guc;
+
 /// Whether a procedure was called where it may end the transaction without ending anything
 /// of its caller: as a statement of its own, or by another procedure that may do so and has
 /// written nothing yet.
@@ -41,10 +43,9 @@ pub fn next_transaction() {
 /// Runs `work`, which only reads, in what is left of a transaction that has done nothing
 /// yet; under READ COMMITTED, whatever the session's default is.
 pub fn in_transaction<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the level may be set as long as there is no snapshot; what is pushed is popped,
-    // or dropped by an abort.
+    guc::set_locally((c"transaction_isolation", c"read committed"));
+    // SAFETY: what is pushed is popped, or dropped by an abort.
     unsafe {
-        pg_sys::XactIsoLevel = pg_sys::XACT_READ_COMMITTED as i32;
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         let done = work();
         pg_sys::PopActiveSnapshot();

@@ -19,6 +19,7 @@ use crate::pg::array;
 use crate::pg::extension;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::path;
+use crate::pg::planner;
 use crate::pg::report;
 use crate::pg::time;
 
@@ -116,7 +117,6 @@ impl Plan {
             .iter()
             .map(|a| if a.is_some() { b' ' } else { b'n' } as c_char)
             .collect();
-        let _pins = PlannerPins::set();
         // SAFETY: the SPI protocol; an error unwinds through here and Postgres
         // cleans up the connection when it rolls back.
         let run = || unsafe {
@@ -151,10 +151,11 @@ impl Plan {
         }
         let sql = CString::new(self.sql).expect("statements have no zero byte");
         unsafe {
-            let plan = pg_sys::SPI_prepare(
+            let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
                 self.types.len() as i32,
                 self.types.as_ptr().cast_mut(),
+                planner::PINNED | pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
             );
             assert!(!plan.is_null(), "{} was not prepared", self.sql);
             pg_sys::SPI_keepplan(plan);
@@ -271,71 +272,6 @@ impl Tuples {
     }
 }
 
-/// The planner's switches while one of our statements is planned.
-///
-/// A queue's tables are empty when they are analysed and full when they are used, so
-/// the planner's guess is wrong when it matters. Every statement here is written for
-/// one plan: index scans and nested loops. The switches are plain variables; setting
-/// them directly costs nothing, and they are restored also when an error unwinds.
-struct PlannerPins {
-    switches: [(*mut bool, bool); 11],
-    mode: i32,
-    /// The level of whatever is set meanwhile. The function, savepoint or transaction around it ends it: to end it here would
-    /// go through all settings there are, with each statement.
-    nesting: i32,
-}
-
-impl PlannerPins {
-    fn set() -> PlannerPins {
-        // SAFETY: a backend has one thread, and the switches are its variables.
-        unsafe {
-            let mut pins = PlannerPins {
-                switches: [
-                    (&raw mut pg_sys::enable_indexscan, true),
-                    (&raw mut pg_sys::enable_indexonlyscan, true),
-                    (&raw mut pg_sys::enable_tidscan, true),
-                    (&raw mut pg_sys::enable_nestloop, true),
-                    (&raw mut pg_sys::enable_sort, true),
-                    (&raw mut pg_sys::enable_seqscan, false),
-                    (&raw mut pg_sys::enable_bitmapscan, false),
-                    (&raw mut pg_sys::enable_hashjoin, false),
-                    (&raw mut pg_sys::enable_mergejoin, false),
-                    (&raw mut pg_sys::enable_memoize, false),
-                    (&raw mut pg_sys::jit_enabled, false),
-                ],
-                mode: pg_sys::plan_cache_mode,
-                nesting: pg_sys::NewGUCNestLevel(),
-            };
-            pins.swap();
-            pg_sys::plan_cache_mode =
-                pg_sys::PlanCacheMode::PLAN_CACHE_MODE_FORCE_GENERIC_PLAN as i32;
-            pins
-        }
-    }
-
-    /// Exchanges what is set with what is kept.
-    unsafe fn swap(&mut self) {
-        for (switch, value) in &mut self.switches {
-            unsafe { std::ptr::swap(*switch, value) };
-        }
-    }
-}
-
-impl Drop for PlannerPins {
-    fn drop(&mut self) {
-        // SAFETY: as above; what is undone was set by the statement that failed.
-        unsafe {
-            if std::thread::panicking() {
-                // A trigger's function that sets a switch itself has what it found put back: by now, not by the rollback,
-                // which comes when the switches are the session's again.
-                pg_sys::AtEOXact_GUC(false, self.nesting);
-            }
-            self.swap();
-            pg_sys::plan_cache_mode = self.mode;
-        }
-    }
-}
-
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]
 mod tests {
@@ -346,25 +282,73 @@ mod tests {
     use crate::pg::subxact;
 
     #[pg_test]
-    fn the_planner_is_pinned_only_meanwhile_also_after_an_error() {
-        static SHOW: Plan = Plan::new("SELECT current_setting('enable_seqscan')", &[]);
-        static FAIL: Plan = Plan::new("SELECT 1 / length($1)", &[pg_sys::TEXTOID]);
-        assert_eq!(
-            SHOW.run(&[], |rows| rows.text(0, 1)).as_deref(),
-            Some("off")
+    fn statements_run_with_the_sessions_own_switches_also_right_after_they_were_planned() {
+        static SHOW: Plan = Plan::new(
+            "SELECT current_setting('enable_seqscan') || current_setting('jit')",
+            &[],
         );
-        let failed = subxact::attempt(|| FAIL.execute(&[text("")]));
+        for _ in 0..2 {
+            assert_eq!(
+                SHOW.run(&[], |rows| rows.text(0, 1)).as_deref(),
+                Some("onon")
+            );
+        }
+    }
+
+    /// A table that is read from end to end in every session but for our statements.
+    fn make_table() {
+        Spi::run(
+            "CREATE TABLE jobs.numbers (n integer PRIMARY KEY); INSERT INTO jobs.numbers SELECT generate_series(1, 3); ANALYZE jobs.numbers;
+             SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off",
+        )
+        .expect("a table");
+    }
+
+    /// How often it was read from end to end so far.
+    fn scans() -> i64 {
+        let scans =
+            "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'jobs.numbers'::regclass";
+        Spi::get_one(scans).expect(scans).expect(scans)
+    }
+
+    #[pg_test]
+    fn statements_are_planned_in_one_way_however_often_and_whatever_is_set() {
+        static FIND: Plan = Plan::new(
+            "SELECT n FROM jobs.numbers WHERE n = $1",
+            &[pg_sys::INT4OID],
+        );
+        make_table();
+        let find = || FIND.run(&[Some(2.into())], |rows| rows.int(0, 1));
+        let before = scans();
+        Spi::run("SELECT n FROM jobs.numbers WHERE n = 2").expect("a query");
+        assert_eq!(scans(), before + 1, "what others ask is planned as ever");
+        for mode in ["auto", "force_custom_plan", "force_generic_plan", "auto"] {
+            Spi::run(&format!("SET LOCAL plan_cache_mode = {mode}")).expect("set");
+            for _ in 0..7 {
+                assert_eq!(find(), Some(2));
+            }
+            // Planned anew.
+            Spi::run("ALTER TABLE jobs.numbers ADD CHECK (n > 0)").expect("alter");
+            let before = scans();
+            assert_eq!(find(), Some(2));
+            assert_eq!(scans(), before, "{mode}");
+        }
+    }
+
+    #[pg_test]
+    fn a_plan_that_fails_to_be_made_leaves_the_switches_alone() {
+        static FAIL: Plan = Plan::new("SELECT n FROM jobs.numbers WHERE n = 1 / 0", &[]);
+        make_table();
+        let failed = subxact::attempt(|| FAIL.execute(&[]));
         assert_eq!(
             subxact::describe(&failed.expect_err("division by zero")).0,
             PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO
         );
         assert_eq!(
-            Spi::get_one::<String>("SHOW enable_seqscan"),
-            Ok(Some("on".into()))
-        );
-        assert_eq!(
-            Spi::get_one::<String>("SHOW plan_cache_mode"),
-            Ok(Some("auto".into()))
+            Spi::get_one::<String>(
+                "SELECT current_setting('enable_seqscan') || current_setting('enable_indexscan')"
+            ),
+            Ok(Some("onoff".into()))
         );
     }
 

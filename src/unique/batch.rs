@@ -11,7 +11,7 @@ use pgrx::check_for_interrupts;
 use smallvec::SmallVec;
 
 use super::insert::{Candidate, Outcome, Replacement};
-use super::lock::Impatience;
+use super::lock::impatiently;
 use super::under::{self, Under, cutoff, decide};
 use crate::error::{Error, Result};
 use crate::fault;
@@ -483,7 +483,7 @@ impl<'a> Batch<'a> {
         let by_statement = !claims::can_claim_or_lock_directly();
         if by_statement
             && rest.len() > FEW
-            && let Some(more) = impatiently(|| self.claim_or_lock(rest))
+            && let Some(more) = without_waiting(|| self.claim_or_lock(rest))
         {
             fresh.extend(more);
             rest = &[];
@@ -525,7 +525,7 @@ impl<'a> Batch<'a> {
             }
             // If that takes too long somebody has come in between, or it was the server
             // that had to be waited for, as while the table grows: look again.
-            if let Some(inserted) = impatiently(|| self.claim_or_lock(&rest)) {
+            if let Some(inserted) = without_waiting(|| self.claim_or_lock(&rest)) {
                 fresh.extend(inserted);
                 return busy;
             }
@@ -650,12 +650,11 @@ const FEW: usize = 16;
 /// Runs `work` in a subtransaction in which no lock is waited for longer than a
 /// millisecond; `None` if one would have to be. Where a transaction has too many of these, it waits for who has come
 /// since it was looked for rivals.
-fn impatiently<T>(work: impl FnOnce() -> T) -> Option<T> {
+fn without_waiting<T>(work: impl FnOnce() -> T) -> Option<T> {
     if !subxact::has_room() {
         return Some(work());
     }
-    let _impatience = Impatience::begin();
-    match subxact::attempt(work) {
+    match impatiently(|| subxact::attempt(work)) {
         Ok(done) => Some(done),
         Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
         Err(error) => subxact::rethrow(*error),

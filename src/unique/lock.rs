@@ -2,8 +2,8 @@
 //! waiter is queued fairly. It is not what makes keys unique; the claim's primary key is.
 
 use jobs_core::key::Key;
-use pgrx::pg_sys;
 
+use crate::pg::guc;
 use crate::pg::transaction::AtMost;
 use crate::settings;
 use crate::store::claims;
@@ -36,27 +36,7 @@ fn id(key: Key) -> i64 {
     key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())
 }
 
-/// While it lives, whoever waits for a lock gives up after a millisecond (55P03).
-///
-/// It outlives the subtransaction that it is for: where a function in there sets `lock_timeout` and fails, the rollback
-/// restores what it found.
-pub struct Impatience(i32);
-
-impl Impatience {
-    /// Begins to be impatient.
-    pub fn begin() -> Impatience {
-        // SAFETY: a plain variable of a backend with one thread.
-        unsafe {
-            let before = pg_sys::LockTimeout;
-            pg_sys::LockTimeout = 1;
-            Impatience(before)
-        }
-    }
-}
-
-impl Drop for Impatience {
-    fn drop(&mut self) {
-        // SAFETY: as above; no call into Postgres.
-        unsafe { pg_sys::LockTimeout = self.0 };
-    }
+/// Runs `work`, a subtransaction, in which whoever waits for a lock gives up after a millisecond (55P03).
+pub fn impatiently<T>(work: impl FnOnce() -> T) -> T {
+    guc::set_while(&[(c"lock_timeout", c"1")], work)
 }

@@ -7,5 +7,5 @@ pub mod policy;
 mod under;
 
 pub use insert::{Candidate, Outcome, insert_many, insert_one};
-pub use lock::Impatience;
+pub use lock::impatiently;
 pub use under::foresee;

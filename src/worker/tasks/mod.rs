@@ -248,18 +248,19 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
     let mut things = (singly.find)(SINGLY, but);
     things.truncate(SINGLY as usize);
     let mut failed = Vec::new();
+    let handle_each = || {
+        subxact::attempt_each(
+            &things,
+            &|thing| usize::from((singly.handle)(thing)),
+            &mut |thing, code, why| {
+                if !subxact::is_passing(code) {
+                    failed.push((thing.clone(), why));
+                }
+            },
+        )
+    };
     // What somebody has locked is passed over, as always.
-    let impatience = unique::Impatience::begin();
-    let rows = subxact::attempt_each(
-        &things,
-        &|thing| usize::from((singly.handle)(thing)),
-        &mut |thing, code, why| {
-            if !subxact::is_passing(code) {
-                failed.push((thing.clone(), why));
-            }
-        },
-    );
-    drop(impatience);
+    let rows = unique::impatiently(handle_each);
     Round {
         rows,
         more: false,
