@@ -71,6 +71,7 @@ pgrx::extension_sql_file!(
 /// session that uses it.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    pg::backtrace::never();
     settings::define();
     pg::planner::register();
     api::insert::register();

@@ -246,3 +246,55 @@ async fn triggers_run_with_what_the_session_has_set() {
         assert!(others.is_empty(), "{name}: {others:?}");
     }
 }
+
+/// The DETAIL of the error that a statement ends with.
+async fn detail(db: &Client, sql: &str) -> Option<String> {
+    let error = db.query(sql, &[]).await.expect_err(sql);
+    let error = error.as_db_error().expect("the server's");
+    error.detail().map(str::to_string)
+}
+
+/// Every server of these tests has `RUST_BACKTRACE` in its environment.
+#[tokio::test]
+async fn no_error_shows_a_backtrace() {
+    let cluster = quiet();
+    let db = cluster.database("backtrace").await;
+    // Ours, with and without.
+    for sql in [
+        "select jobs.insert('k', max_attempts => 0)",
+        "select jobs.cancel(4711)",
+        "call jobs.wait(timeout => '-1 s')",
+        "begin; select jobs.insert('k'); call jobs.wait()",
+    ] {
+        let error = db.batch_execute(sql).await.expect_err(sql);
+        let detail = error.as_db_error().expect("the server's").detail();
+        assert!(!detail.unwrap_or_default().contains('\n'), "{detail:?}");
+        run(&db, "rollback").await;
+    }
+    // The server's own, and those of somebody's triggers, whether a subtransaction catches them on the way or not.
+    run(
+        &db,
+        "create function public.fails() returns trigger language plpgsql as $$ begin
+           case new.kind when 'with' then raise 'no' using detail = 'a detail';
+             when 'without' then raise 'no'; else new.max_attempts := 1 / 0; end case;
+           return new; end $$;
+         create trigger fails before insert on jobs.job for each row execute function public.fails()",
+    )
+    .await;
+    for (kind, expected) in [
+        ("with", Some("a detail")),
+        ("without", None),
+        ("else", None),
+    ] {
+        for call in [
+            "insert('KIND')",
+            "insert('KIND', unique_opts => '{\"by_kind\": true}')",
+            "insert('KIND', unique_opts => '{\"by_kind\": true, \"wait\": false}')",
+            "insert_batch('KIND', '{1,2}')",
+            "insert_batch('KIND', '{1,2}', '{\"by_args\": true}')",
+        ] {
+            let sql = format!("select id from jobs.{}", call.replace("KIND", kind));
+            assert_eq!(detail(&db, &sql).await.as_deref(), expected, "{sql}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod array;
+pub mod backtrace;
 pub mod changed;
 pub mod dirty;
 pub mod extension;

@@ -403,7 +403,8 @@ impl Cluster {
         command
             .env("PGHOST", self.directory())
             .env("PGUSER", "postgres")
-            .env_remove("RUST_BACKTRACE");
+            // Whatever it says, errors show nothing of what it asks for.
+            .env("RUST_BACKTRACE", "full");
         command
     }
 
