@@ -3,6 +3,7 @@
 use jobs_core::state::State;
 
 use crate::database::{Claim, Job, Key, Version};
+use crate::scenario::Fault;
 use crate::session::{Decision, Item, Step, Try, Why};
 use crate::transaction::Turn;
 
@@ -111,7 +112,7 @@ impl Turn<'_> {
         }
         let end = self.end_of_list(at);
         let new = (at..end).take_while(|at| !self.is_taken(*at)).count();
-        if self.is_direct() && new >= WORTH_A_SUBTRANSACTION {
+        if self.is_direct() && self.scenario.room && new >= WORTH_A_SUBTRANSACTION {
             self.me().from = at;
             return self.then(Step::InsertTogether(at));
         }
@@ -140,12 +141,11 @@ impl Turn<'_> {
 
     /// Somebody is at work on a claim, or it takes a statement.
     pub(crate) fn give_up_directly(&mut self, at: u8) {
-        let is_patient = at < self.me().patient;
-        self.then(if is_patient {
-            Step::ByStatement(at)
-        } else {
-            Step::IsInProgress(at)
-        });
+        if at < self.me().patient {
+            return self.then(Step::ByStatement(at));
+        }
+        self.me().from = at;
+        self.then(Step::IsInProgress(at));
     }
 
     /// The key of a claim, and which job it is of.
@@ -342,7 +342,7 @@ impl Turn<'_> {
             _ => {
                 self.say
                     .say(|| format!("finds that nobody has locked the claim of key {key}"));
-                self.then(Step::TryByStatement(at));
+                self.next_check(at);
             }
         }
     }
@@ -351,23 +351,78 @@ impl Turn<'_> {
         self.say
             .say(|| "finds that somebody is at work on the key".into());
         self.me().items[n].decision = Decision::Busy;
-        self.begin_list(at + 1);
+        self.next_check(at);
     }
 
-    /// Inserts or locks a claim in a subtransaction that gives up if it would have to wait.
+    /// Those of the claims that are tried by one statement which nobody is at work on, from this one on. Where a taken claim
+    /// takes a statement anyway, it is one for all that are left.
+    fn next_of_statement(&mut self, from: u8) -> Option<u8> {
+        let is_one_by_one = self.is_direct() && self.is_read_committed();
+        let me = self.me();
+        let end = if is_one_by_one {
+            me.from + 1
+        } else {
+            me.order.len() as u8
+        };
+        let is_left = |at: &u8| {
+            let item = &me.items[me.order[*at as usize] as usize];
+            item.decision == Decision::Insert
+        };
+        (from..end).find(is_left)
+    }
+
+    fn next_check(&mut self, at: u8) {
+        let from = self.me().from;
+        let next = self.next_of_statement(at + 1).map(Step::IsInProgress);
+        let next = next.or_else(|| self.next_of_statement(from).map(Step::TryByStatement));
+        match next {
+            Some(step) => self.then(step),
+            None => self.end_statement(),
+        }
+    }
+
+    fn end_statement(&mut self) {
+        let is_one_by_one = self.is_direct() && self.is_read_committed();
+        let me = self.me();
+        let end = if is_one_by_one {
+            me.from + 1
+        } else {
+            me.order.len() as u8
+        };
+        self.begin_list(end);
+    }
+
+    /// Inserts or locks a claim in a subtransaction that gives up if it would have to wait. Where the transaction has too many
+    /// of these already, it waits.
     pub fn try_by_statement(&mut self, at: u8) {
-        self.begin_sub();
+        let has_room =
+            self.scenario.room && self.scenario.fault != Fault::WaitWithoutSubtransaction;
+        let from = self.me().from;
+        let first = self.next_of_statement(from).expect("this one is left");
+        if has_room && at == first {
+            self.begin_sub();
+        }
         match self.insert_or_lock(at) {
             None => self.fail_to_serialize(),
+            Some(Err(xid)) if !has_room => self.wait_for(xid, Step::TryByStatement(at)),
             Some(Err(_)) => {
                 self.say.say(|| "would have to wait".into());
+                for at in first..at {
+                    let (_, n) = self.claim_at(at);
+                    self.me().items[n].is_fresh = false;
+                }
                 self.roll_back_sub();
-                self.then(Step::IsInProgress(at));
+                self.then(Step::IsInProgress(first));
             }
-            Some(Ok(())) => {
-                self.release_sub();
-                self.begin_list(at + 1);
-            }
+            Some(Ok(())) => match self.next_of_statement(at + 1) {
+                Some(next) => self.then(Step::TryByStatement(next)),
+                None => {
+                    if has_room {
+                        self.release_sub();
+                    }
+                    self.end_statement();
+                }
+            },
         }
     }
 

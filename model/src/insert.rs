@@ -148,12 +148,11 @@ impl Turn<'_> {
 
     /// Takes it if it is free, in a subtransaction.
     pub fn try_lock(&mut self) {
+        if !self.scenario.lock || !self.scenario.room {
+            return self.look(Why::Batch);
+        }
         self.begin_sub();
         let key = self.me().items[0].new.key;
-        if !self.scenario.lock {
-            self.say.say(|| "begins a subtransaction".into());
-            return self.then(Step::Look(Why::Batch));
-        }
         let mine = self.session as u8;
         match self.state.database.advisory[key.0 as usize] {
             Some((holder, _)) if holder != mine => {

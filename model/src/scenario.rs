@@ -105,6 +105,8 @@ pub enum Fault {
     PruneLeavesReturns,
     /// a list that is written by an old snapshot puts jobs aside that may be gone, and leaves no note
     NoNoteByOldSnapshot,
+    /// who does not want to wait does, where there is no room for a subtransaction
+    WaitWithoutSubtransaction,
 }
 
 /// What is there when everybody begins, all of it committed.
@@ -135,6 +137,8 @@ pub struct Scenario {
     pub direct: bool,
     /// Whether single inserts take the advisory lock; else they are a transaction's seventeenth and later ones.
     pub lock: bool,
+    /// whether transactions have room for subtransactions
+    pub room: bool,
     /// what is wrong
     pub fault: Fault,
 }

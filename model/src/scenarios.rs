@@ -72,6 +72,8 @@ const RETRY_AND_COMPLETE: Program = &[
 ];
 /// Inserts a job under key A, by one snapshot.
 const INSERT_BY_OLD_SNAPSHOT: Program = program!(RepeatableRead, A_JOB);
+/// Inserts jobs under both keys, and waits for the second one only.
+const ONE_WAITS: Program = program!(ReadCommitted, ONE_WAITING);
 /// Maintenance: both tasks.
 const MAINTAIN: Program = &[
     (ReadCommitted, &[Op::Prune] as &[Op]) as Transaction,
@@ -94,6 +96,8 @@ pub struct Family {
     pub direct: &'static [bool],
     /// whether single inserts take the advisory lock
     pub lock: bool,
+    /// whether transactions have room for subtransactions
+    pub room: bool,
 }
 
 const STARTS: &[Start] = &[
@@ -154,6 +158,7 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[true],
         lock: true,
+        room: true,
     },
     Family {
         name: "without the lock",
@@ -163,6 +168,7 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[true],
         lock: false,
+        room: true,
     },
     Family {
         name: "batches",
@@ -172,6 +178,7 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[true],
         lock: true,
+        room: true,
     },
     Family {
         name: "wait: false",
@@ -185,6 +192,21 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[true],
         lock: true,
+        room: true,
+    },
+    Family {
+        name: "no subtransactions",
+        subject: &[
+            BATCH,
+            INSERT_NOT_WAITING,
+            program!(ReadCommitted, BOTH_NOT_WAITING),
+        ],
+        others: AT_WORK,
+        starts: STARTS,
+        kept: BOTH_WAYS,
+        direct: &[true],
+        lock: true,
+        room: false,
     },
     Family {
         name: "maintenance",
@@ -194,6 +216,7 @@ pub const FAMILIES: &[Family] = &[
         kept: &[false],
         direct: BOTH_WAYS,
         lock: true,
+        room: true,
     },
     Family {
         name: "repeatable read",
@@ -203,6 +226,7 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[true],
         lock: true,
+        room: true,
     },
     Family {
         name: "serializable",
@@ -212,6 +236,7 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[true],
         lock: true,
+        room: true,
     },
     Family {
         name: "statements",
@@ -221,6 +246,7 @@ pub const FAMILIES: &[Family] = &[
         kept: BOTH_WAYS,
         direct: &[false],
         lock: true,
+        room: true,
     },
 ];
 
@@ -240,6 +266,7 @@ impl Family {
                                     kept,
                                     direct,
                                     lock: self.lock,
+                                    room: self.room,
                                     fault,
                                 });
                             }
@@ -283,6 +310,7 @@ impl Control {
             kept: self.kept,
             direct: true,
             lock: true,
+            room: true,
             fault: self.fault,
         }
     }
@@ -381,5 +409,15 @@ pub const CONTROLS: &[Control] = &[
         start: Start::Folded,
         kept: false,
         property: properties::NOTHING_LEFT_BESIDE,
+    },
+    Control {
+        name: "wait-without-a-subtransaction",
+        why: "A batch that waits for one key and not for the other waits for both, since its transaction has no room for one\n\
+              more subtransaction.",
+        fault: Fault::WaitWithoutSubtransaction,
+        programs: [ONE_WAITS, BATCH, INSERT],
+        start: Start::Empty,
+        kept: true,
+        property: properties::NOBODY_WAITS_FOR_EVER,
     },
 ];

@@ -48,7 +48,7 @@ pub enum Step {
     IsInProgress(u8),
     /// the same: is its claim locked
     IsLocked(u8),
-    /// to insert or lock one by a statement that does not wait
+    /// to insert or lock claims by a statement that does not wait
     TryByStatement(u8),
     /// to write the jobs, and the lists of the keys that were taken
     Write,
@@ -238,7 +238,7 @@ pub struct Session {
     pub patient: u8,
     /// the claim of each key that it is about to lock or delete
     pub target: [Option<u8>; KEYS],
-    /// where the claims begin that are inserted together
+    /// where the claims begin that are inserted together, or tried by one statement
     pub from: u8,
     /// the job that it is about to move
     pub job: Id,
