@@ -26,6 +26,9 @@ CREATE TABLE jobs.job (
   retry        jsonb,
   unique_key   bytea,
   hold_until   text,
+  unique_until  timestamptz,
+  unique_window interval,
+  unique_final  smallint,
   CONSTRAINT job_pkey PRIMARY KEY (id)
 );
 COMMENT ON TABLE jobs.job IS 'What to do: one row a job, written once, changed only by update and conflict updates.';
@@ -37,6 +40,9 @@ COMMENT ON COLUMN jobs.job.retry IS 'Retry policy; null: river.';
 COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; null: inserted without uniqueness.';
 COMMENT ON COLUMN jobs.job.hold_ends_at IS 'Until when the job holds its key by itself, whatever becomes of it; null: it does not.';
 COMMENT ON COLUMN jobs.job.hold_until IS 'What gives the key back before that: success or start.';
+COMMENT ON COLUMN jobs.job.unique_until IS 'Until when the job counts under its key once it is final, however short its retention: the end of its by_period, or of its window from created_at; null: neither.';
+COMMENT ON COLUMN jobs.job.unique_window IS 'The same, counted from when it was due: its window from scheduled_at; null: none.';
+COMMENT ON COLUMN jobs.job.unique_final IS 'The final states in which that is so: 1 completed, 2 cancelled, 4 discarded, or their sum; null: none.';
 
 -- The tables that jobs pass through are empty again and again. Vacuum would give their pages back each time, under a lock that
 -- keeps every fetch waiting, and the next jobs would have to get new ones.

@@ -24,6 +24,12 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Jobs that were inserted before keep their retention alone.
+ALTER TABLE jobs.job ADD COLUMN unique_until timestamptz, ADD COLUMN unique_window interval, ADD COLUMN unique_final smallint;
+COMMENT ON COLUMN jobs.job.unique_until IS 'Until when the job counts under its key once it is final, however short its retention: the end of its by_period, or of its window from created_at; null: neither.';
+COMMENT ON COLUMN jobs.job.unique_window IS 'The same, counted from when it was due: its window from scheduled_at; null: none.';
+COMMENT ON COLUMN jobs.job.unique_final IS 'The final states in which that is so: 1 completed, 2 cancelled, 4 discarded, or their sum; null: none.';
+
 -- Appended in the order of time, so that a few entries find the latest errors among millions.
 CREATE INDEX error_by_age ON jobs.error USING brin (at);
 -- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is due of its queues.
@@ -133,7 +139,7 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
       FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'retryable'
     UNION ALL
     SELECT j.id, j.created_at, j.scheduled_at, j.expires_at, j.hold_ends_at, j.timeout, j.max_attempts, j.priority, j.kind,
-           COALESCE(p.queue, j.queue), j.args, j.meta, j.tags, j.retry, j.unique_key, j.hold_until,
+           COALESCE(p.queue, j.queue), j.args, j.meta, j.tags, j.retry, j.unique_key, j.hold_until, j.unique_until, j.unique_window, j.unique_final,
            'running', p.attempt, p.scheduled_at, p.attempted_at, NULL, p.lease_expires_at,
            p.deadline_at, p.cancel_requested_at, p.cancel_reason, p.worker, p.token, p.progress, NULL
       FROM jobs.job j JOIN jobs.running p ON p.job_id = j.id
@@ -381,7 +387,7 @@ $$Deletes the jobs that a filter finds, as jobs.delete does; running ones are le
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 COMMENT ON FUNCTION jobs.maintain() IS
-$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention), claims (keys that no job needs), statistics (counts of long tables).
+$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention, and past their own by_period and window), claims (keys that no job needs), statistics (counts of long tables).
 A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. What is too much for one transaction is left to the next call, and error says so. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.pause_maintenance() RETURNS void

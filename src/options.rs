@@ -157,6 +157,10 @@ impl<'a> Checked<'a> {
                 retry: self.retry,
                 unique_key,
                 hold: self.policy.as_ref().and_then(|policy| policy.hold),
+                kept: self
+                    .policy
+                    .as_ref()
+                    .and_then(|policy| policy::kept(policy, now, self.scheduled_at)),
             },
             policy: self.policy.clone(),
         })

@@ -1412,3 +1412,36 @@ async fn a_shorter_interval_takes_effect_at_once() {
     cluster.reload();
     available_within(&db, id, 3.0).await;
 }
+
+#[tokio::test]
+async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "0")
+        .start();
+    let db = cluster.database("kept").await;
+    let window = 6.0;
+    run(
+        &db,
+        &format!(
+            "select jobs.insert('unique', unique_opts => '{{\"by_kind\": true, \"window\": {window}}}');
+             select jobs.complete(id, token) from jobs.fetch()"
+        ),
+    )
+    .await;
+    let created: String = scalar(
+        &db,
+        "select created_at::text from jobs.jobs where kind = 'unique'",
+    )
+    .await;
+    let is_over =
+        format!("clock_timestamp() >= '{created}'::timestamptz + {window} * interval '1 s'");
+    // The worker has gone past it by the time that what became final later is pruned.
+    run(&db, "select jobs.insert('other')").await;
+    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
+    becomes(&db, "count(*) = 0 from jobs.jobs where kind = 'other'").await;
+    let there = "(select count(*) = 1 from jobs.jobs where kind = 'unique')";
+    assert!(is(&db, &format!("{there} or {is_over}")).await);
+    becomes(&db, &format!("not {there}")).await;
+    assert!(is(&db, &is_over).await);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, blocked, sqlstate};
+use jobs_tests::{Client, Cluster, blocked, poll_until, sqlstate};
 
 /// A cluster whose background worker leaves everything to the tests.
 fn quiet() -> Cluster {
@@ -1127,4 +1127,95 @@ async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
         let ended = (batch.await.expect("batch"), worker.await.expect("worker"));
         assert_eq!(ended, ("00000".into(), "00000".into()), "{finish}");
     }
+}
+
+/// Sessions insert under two keys and do what they got, at each isolation level, while the worker prunes what is completed at
+/// once: how many jobs each kind got.
+async fn inserted_while_pruned(
+    cluster: &Cluster,
+    database: &str,
+    options: &'static str,
+) -> Vec<i64> {
+    let db = cluster.database(database).await;
+    db.batch_execute(
+        "create table public.got (kind text);
+         select jobs.configure_queue('default', retention_completed => '0', retention_discarded => '0')",
+    )
+    .await
+    .unwrap();
+    let mut sessions = Vec::new();
+    for level in [
+        "read committed",
+        "repeatable read",
+        "serializable",
+        "read committed",
+    ] {
+        let session = cluster.connect(database).await;
+        sessions.push(tokio::spawn(async move {
+            session
+                .batch_execute(&format!(
+                    "set default_transaction_isolation = '{level}'"
+                ))
+                .await
+                .unwrap();
+            for n in 0..60 {
+                let insert = format!(
+                    "with i as materialized (select kind, i.unique_skipped_as_duplicate as skipped
+                                               from unnest(array['a', 'b']) kind, jobs.insert(kind, unique_opts => '{options}') i)
+                     insert into public.got select kind from i where not skipped"
+                );
+                let finish = if n % 3 == 0 {
+                    "select jobs.fail(id, token, 'x', retryable => false) from jobs.fetch()"
+                } else {
+                    "select jobs.complete(id, token) from jobs.fetch()"
+                };
+                for statement in [insert.as_str(), finish] {
+                    let code = sqlstate(session.batch_execute(statement).await);
+                    assert!(["00000", "40001", "40P01"].contains(&code.as_str()), "{code}");
+                }
+            }
+        }));
+    }
+    for session in sessions {
+        session.await.unwrap();
+    }
+    poll_until("all is pruned or kept", Duration::from_secs(60), async || {
+        db.batch_execute(
+            "select jobs.complete(id, token) from jobs.fetch(max_jobs => 10); select jobs.maintain()",
+        )
+        .await
+        .unwrap();
+        scalar::<i64>(&db, "select count(*) from jobs.ready").await == 0
+    })
+    .await;
+    let counts = "select count(*) from public.got group by kind order by kind";
+    let rows = db.query(counts, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn what_is_unique_for_a_time_stays_so_however_soon_it_is_pruned() {
+    let cluster = Cluster::builder().set("jobs.interval", "10ms").start();
+    let once = [1, 1];
+    for (n, options) in [
+        r#"{"by_kind": true, "window": "1 day", "by_state": ["available", "running", "completed", "discarded"]}"#,
+        r#"{"by_period": "100000 days", "by_state": ["available", "running", "completed", "discarded"]}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let database = format!("kept{n}");
+        assert_eq!(
+            inserted_while_pruned(&cluster, &database, options).await,
+            once,
+            "{options}"
+        );
+        let db = cluster.connect(&database).await;
+        assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.finished").await, 2);
+    }
+    // Control: with nothing that lasts, a completed job makes room at once.
+    let options =
+        r#"{"by_kind": true, "by_state": ["available", "running", "completed", "discarded"]}"#;
+    let counts = inserted_while_pruned(&cluster, "control", options).await;
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
 }

@@ -13,6 +13,13 @@ pub(crate) fn rounded_down(at: i64, period: i64) -> i128 {
     since_first.div_euclid(period.into()) * i128::from(period) - FIRST_TO_POSTGRES_EPOCH
 }
 
+/// The end of the period that a moment falls into, which is the start of the next one, as in
+/// [`start_of`]; the end of all time if it is later.
+pub fn end_of(at: i64, period: i64) -> i64 {
+    let end = rounded_down(at, period) + i128::from(period);
+    end.try_into().unwrap_or(i64::MAX)
+}
+
 /// The start of the period that a moment falls into: the moment rounded down to a multiple of the
 /// period, in text as it stands in a unique key, such as `2026-02-12T15:15:00Z`.
 ///
@@ -76,6 +83,24 @@ mod tests {
     /// 2026-02-12 15:21:00 UTC: 9539 days (26 years with 7 leap days, January and 11 days) and
     /// 15:21 hours.
     const AT: i64 = 9539 * DAY + (15 * 60 + 21) * MINUTE;
+
+    #[test]
+    fn a_period_ends_where_the_next_one_starts() {
+        assert_eq!(end_of(AT, 15 * MINUTE), AT + 9 * MINUTE);
+        assert_eq!(end_of(AT + 9 * MINUTE, 15 * MINUTE), AT + 24 * MINUTE);
+        assert_eq!(end_of(AT + 9 * MINUTE - 1, 15 * MINUTE), AT + 9 * MINUTE);
+        for (at, period) in [(AT, 7 * DAY), (i64::MIN, DAY), (0, SECOND)] {
+            assert_eq!(
+                start_of(end_of(at, period), period),
+                start_of(at.saturating_add(period), period)
+            );
+        }
+        assert_eq!(end_of(i64::MAX, DAY), i64::MAX);
+        assert_eq!(
+            end_of(0, i64::MAX),
+            i64::MAX - (FIRST_TO_POSTGRES_EPOCH as i64)
+        );
+    }
 
     #[test]
     fn rounds_down_to_a_multiple() {

@@ -116,6 +116,11 @@ impl States {
         self.0 |= 1 << state as u8;
     }
 
+    /// The final states among them in a number: 1 is completed, 2 cancelled, 4 discarded.
+    pub const fn final_bits(self) -> u8 {
+        self.0 >> State::Completed as u8
+    }
+
     /// Whether there is no state in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -138,6 +143,19 @@ impl fmt::Debug for States {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn final_states_are_bits() {
+        for (states, bits) in [
+            (States::DEFAULT_UNIQUE, 1),
+            (States::of(&[State::Cancelled, State::Running]), 2),
+            (States::of(&[State::Discarded]), 4),
+            (States::of(&State::ALL), 7),
+            (States::empty(), 0),
+        ] {
+            assert_eq!(states.final_bits(), bits, "{states:?}");
+        }
+    }
 
     #[test]
     fn names_go_both_ways() {

@@ -8,7 +8,8 @@ use crate::state::State;
 pub struct Member {
     /// The job's id; later jobs have higher ones.
     pub id: i64,
-    /// The job, unless it is gone: deleted, or final and past its retention, pruned or not.
+    /// The job, unless it is gone: deleted, or final, past its retention and not kept by its own
+    /// period or window any more, pruned or not.
     pub job: Option<Job>,
     /// Whether its own hold has neither run out nor been given back. It outlives the job.
     pub holds: bool,
@@ -27,6 +28,9 @@ pub struct Job {
     pub finalized_at: i64,
     /// A number for its queue: how long final jobs are kept may differ between queues.
     pub queue: u64,
+    /// If it is final: until when its own period or window keeps it, whatever its retention;
+    /// [`i64::MIN`] if neither does.
+    pub kept_until: i64,
 }
 
 impl Member {
@@ -65,6 +69,7 @@ impl Job {
             && self.scheduled_at >= other.scheduled_at
             && self.finalized_at >= other.finalized_at
             && self.queue == other.queue
+            && self.kept_until >= other.kept_until
     }
 }
 
@@ -167,7 +172,7 @@ pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdi
 
 /// Which of the jobs under a key still have to be known there, now that another one joins them:
 /// those that hold the key, those on their way, and of each final state those that no newer one
-/// covers, whatever window is looked through and whichever retention ends. Usually that is one of each; one that comes back by a
+/// covers, whatever window is looked through and whichever of retention, period and window ends. Usually that is one of each; one that comes back by a
 /// retry joins again.
 ///
 /// This is what keeps the list short, however often a key is used within its retention.

@@ -21,6 +21,7 @@ fn member(id: i64, state: State) -> Member {
             scheduled_at: id,
             finalized_at: i64::MAX,
             queue: 0,
+            kept_until: i64::MIN,
         }),
         holds: false,
     }
@@ -118,6 +119,7 @@ fn only_younger_jobs_conflict() {
             scheduled_at,
             finalized_at: i64::MAX,
             queue: 0,
+            kept_until: i64::MIN,
         }),
         holds: false,
     };
@@ -376,6 +378,7 @@ fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
             scheduled_at,
             finalized_at,
             queue: 0,
+            kept_until: i64::MIN,
         }),
         holds: false,
     };
@@ -410,13 +413,16 @@ fn any_state() -> impl Strategy<Value = State> {
 }
 
 fn any_members() -> impl Strategy<Value = Vec<Member>> {
-    let job = (any_state(), 0..6_i64, 0..6_i64, 0..6_i64, 0..2_u64).prop_map(
-        |(state, created_at, scheduled_at, finalized_at, queue)| Job {
+    let kept_until = prop_oneof![Just(i64::MIN), 0..6_i64, Just(i64::MAX)];
+    let times = (0..6_i64, 0..6_i64, 0..6_i64, kept_until);
+    let job = (any_state(), times, 0..2_u64).prop_map(
+        |(state, (created_at, scheduled_at, finalized_at, kept_until), queue)| Job {
             state,
             created_at,
             scheduled_at,
             finalized_at,
             queue,
+            kept_until,
         },
     );
     let member = (prop::option::weighted(0.9, job), prop::bool::weighted(0.1));
@@ -502,14 +508,16 @@ proptest! {
     }
 
     /// Until a job changes, what was folded away would not have made a difference: to no policy, in
-    /// no window, and at no time, as one retention after the other ends.
+    /// no window, and at no time, as one retention, period and window after the other ends.
     #[test]
     fn folding_changes_no_verdict(
         policy in any_policy(), members in any_members(), cutoff in prop::option::of(-1..6_i64), now in -1..6_i64, longer in 0..4_i64,
     ) {
         let at = |members: &[Member]| -> Vec<Member> {
             members.iter().map(|member| Member {
-                job: member.job.filter(|job| !job.state.is_final() || job.finalized_at + longer * job.queue as i64 > now),
+                job: member.job.filter(|job| {
+                    !job.state.is_final() || job.finalized_at + longer * job.queue as i64 > now || job.kept_until > now
+                }),
                 ..*member
             }).collect()
         };

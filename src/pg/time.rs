@@ -43,6 +43,16 @@ pub fn add(at: i64, duration: Interval) -> i64 {
     }
 }
 
+/// From when on what happened `at` is not younger than a duration that is not negative: [`ago`] leads back to `at` or
+/// behind it. Of months that may be some days after [`add`], to the day: in February, a month goes from the 28th to the end.
+pub fn end_of_window(at: i64, duration: Interval) -> i64 {
+    let mut end = add(at, duration);
+    while is_finite(end) && ago(end, duration).is_some_and(|begin| begin < at) {
+        end = end.saturating_add(MICROS_PER_DAY as i64);
+    }
+    end
+}
+
 /// A timestamp earlier by a duration that is not negative, calendar arithmetic likewise; `None` if that is
 /// before any time that a job can have.
 pub fn ago(at: i64, duration: Interval) -> Option<i64> {

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jobs_core::interval::Interval;
 use jobs_core::key::Key;
-use jobs_core::state::State;
+use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -18,7 +19,7 @@ use crate::pg::scan::{self, Seen};
 use crate::pg::table::Table;
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::pg::{array, dirty, subxact};
+use crate::pg::{array, dirty, subxact, time};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
 #[derive(Clone, Debug)]
@@ -44,6 +45,44 @@ pub struct HolderJob {
     pub scheduled_at: i64,
     /// when it became final
     pub finalized_at: Option<i64>,
+    /// what its retention does not shorten
+    pub kept: KeptFinal,
+}
+
+/// What keeps a job once it is final, as it is stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeptFinal {
+    until: Option<i64>,
+    window: Option<Interval>,
+    states: i16,
+}
+
+impl KeptFinal {
+    /// From the columns of `job`.
+    pub fn of(until: Option<i64>, window: Option<Interval>, states: Option<i16>) -> KeptFinal {
+        KeptFinal {
+            until,
+            window,
+            states: states.unwrap_or(0),
+        }
+    }
+
+    /// Until when the job is kept if it ends, or has ended, in this state.
+    pub fn until(&self, state: State, scheduled_at: i64) -> Option<i64> {
+        let is_one = i16::from(States::of(&[state]).final_bits()) & self.states != 0;
+        let window_ends = || {
+            self.window
+                .map(|window| time::end_of_window(scheduled_at, window))
+        };
+        is_one.then(|| self.until.max(window_ends())).flatten()
+    }
+}
+
+impl HolderJob {
+    /// Until when its own period or window keeps it, if it is final.
+    pub fn kept_until(&self) -> Option<i64> {
+        self.kept.until(self.state, self.scheduled_at)
+    }
 }
 
 impl Holder {
@@ -109,6 +148,7 @@ impl Found {
             created_at: rows.big(row, 5).expect("it is not null"),
             scheduled_at: rows.big(row, 6).expect("it has a default"),
             finalized_at: rows.big(row, 7),
+            kept: KeptFinal::of(rows.big(row, 11), rows.span(row, 12), rows.small(row, 13)),
         });
         self.add(
             Holder {
@@ -554,7 +594,7 @@ macro_rules! holders {
                       u.hold_ends_at,
                       CASE WHEN u.hold_ends_at IS NOT NULL
                            THEN (SELECT true FROM jobs.unique_hold_release x WHERE x.job_id = u.id LIMIT 1) END AS released,
-                      u.return
+                      u.return/*+*/, j.unique_until, j.unique_window, j.unique_final/*-*/
                  FROM (SELECT l.id, l.hold_ends_at, NULL::bigint AS return FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
                         UNION ALL
                        SELECT t.job_id, NULL, t.seq FROM jobs.unique_return t WHERE t.key = c.key",
@@ -571,7 +611,7 @@ macro_rules! holders {
 }
 macro_rules! look_columns {
     () => {
-        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.released, h.return FROM "
+        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.released, h.return/*+*/, h.unique_until, h.unique_window, h.unique_final/*-*/ FROM "
     };
 }
 // An old snapshot may show two claims of one key: one that is gone by now, and one that this transaction has put in its

@@ -4,7 +4,7 @@
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::policy::Hold;
-use jobs_core::state::State;
+use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
 use smallvec::SmallVec;
@@ -55,6 +55,19 @@ pub struct NewJob<'a> {
     pub unique_key: Option<Key>,
     /// `None`: it does not hold its key by itself
     pub hold: Option<Hold>,
+    /// `None`: once it is final its retention alone keeps it
+    pub kept: Option<Kept>,
+}
+
+/// What keeps a job that is final, so that it counts under its key however short its retention is.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    /// in these states
+    pub states: States,
+    /// until then
+    pub until: Option<i64>,
+    /// and until this long after it was due
+    pub window: Option<Interval>,
 }
 
 impl NewJob<'_> {
@@ -98,7 +111,7 @@ impl NewJob<'_> {
             .and_then(|key| key.0.as_slice().into_datum())
     }
 
-    fn args(&self) -> [Arg; 17] {
+    fn args(&self) -> [Arg; 20] {
         [
             Some(Datum::from(self.created_at)),
             self.scheduled_at.map(Datum::from),
@@ -117,6 +130,12 @@ impl NewJob<'_> {
             Some(Datum::from(self.due_at())),
             self.hold_ends_at().map(Datum::from),
             self.hold.and_then(|hold| text(hold.until.as_str())),
+            self.kept.and_then(|kept| kept.until).map(Datum::from),
+            self.kept
+                .and_then(|kept| kept.window)
+                .map(time::interval_datum),
+            self.kept
+                .map(|kept| Datum::from(i16::from(kept.states.final_bits()))),
         ]
     }
 }
@@ -226,6 +245,9 @@ impl Direct {
                 due_at,
                 hold_ends_at,
                 hold_until,
+                unique_until,
+                unique_window,
+                unique_final,
             ] = job.args();
             jobs.push(self.jobs.row(&[
                 id,
@@ -244,6 +266,9 @@ impl Direct {
                 retry,
                 key,
                 hold_until,
+                unique_until,
+                unique_window,
+                unique_final,
             ]));
             let attempt = Some(Datum::from(0i32));
             match (&self.ready, &self.scheduled) {
@@ -305,11 +330,11 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
 }
 
 fn many_by_statement(jobs: &[(i64, &NewJob)]) {
-    const COLUMNS: [Oid; 17] = [
+    const COLUMNS: [Oid; 20] = [
         AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXT, JSONB, BYTEA, TEXT, AT, AT,
-        TEXT,
+        TEXT, AT, SPAN, INT2,
     ];
-    let mut columns: [Vec<Arg>; 17] = std::array::from_fn(|_| Vec::with_capacity(jobs.len()));
+    let mut columns: [Vec<Arg>; 20] = std::array::from_fn(|_| Vec::with_capacity(jobs.len()));
     for (_, job) in jobs {
         for (column, arg) in columns.iter_mut().zip(job.args()) {
             column.push(arg);
@@ -337,12 +362,12 @@ fn many_by_statement(jobs: &[(i64, &NewJob)]) {
 
 macro_rules! columns {
     () => {
-        "created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta, tags, retry, unique_key, hold_ends_at, hold_until"
+        "created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta, tags, retry, unique_key, hold_ends_at, hold_until/*+*/, unique_until, unique_window, unique_final/*-*/"
     };
 }
 macro_rules! values {
     () => {
-        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $16, $17"
+        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $16, $17/*+*/, $18, $19, $20/*-*/"
     };
 }
 macro_rules! into_ready {
@@ -382,7 +407,8 @@ macro_rules! claiming {
 }
 
 const ONE: &[Oid] = &[
-    AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT, AT, AT, TEXT,
+    AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT, AT, AT,
+    TEXT, AT, SPAN, INT2,
 ];
 static ONE_READY: Plan = Plan::new(concat!(plain!(), into_ready!()), ONE);
 static ONE_SCHEDULED: Plan = Plan::new(concat!(plain!(), into_scheduled!()), ONE);
@@ -392,17 +418,18 @@ static ONE_CLAIMING_SCHEDULED: Plan = Plan::new(concat!(claiming!(), into_schedu
 static MANY: Plan = Plan::new(
     concat!(
         "WITH new AS MATERIALIZED (
-           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
              AS n(id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue,
-                  args, meta, tags, retry, unique_key, state, due_at, hold_ends_at, hold_until)),
+                  args, meta, tags, retry, unique_key, state, due_at, hold_ends_at, hold_until,
+                  unique_until, unique_window, unique_final)),
          j AS (INSERT INTO jobs.job (id, ", columns!(), ")
                SELECT id, created_at, scheduled_at, expires_at, timeout, max_attempts, priority, kind, queue, args, meta,
                       CASE WHEN tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(tags::jsonb)) END,
-                      retry, unique_key, hold_ends_at, hold_until FROM new),
+                      retry, unique_key, hold_ends_at, hold_until/*+*/, unique_until, unique_window, unique_final/*-*/ FROM new),
          r AS (INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue)
                SELECT id, id, expires_at, 0, priority, queue FROM new WHERE state = 'available')
          INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
          SELECT id, due_at, expires_at, 0, state::jobs.state, queue FROM new WHERE state <> 'available'"
     ),
-    &[INT8S, ATS, ATS, ATS, SPANS, INT4S, INT2S, TEXTS, TEXTS, JSONBS, JSONBS, TEXTS, JSONBS, BYTEAS, TEXTS, ATS, ATS, TEXTS],
+    &[INT8S, ATS, ATS, ATS, SPANS, INT4S, INT2S, TEXTS, TEXTS, JSONBS, JSONBS, TEXTS, JSONBS, BYTEAS, TEXTS, ATS, ATS, TEXTS, ATS, SPANS, INT2S],
 );

@@ -1,12 +1,14 @@
-//! Final jobs past their retention, and answers that are not needed any more. As in [`super::due`]: a bounded number
+//! Final jobs that nothing keeps any more, and answers that are not needed any more. As in [`super::due`]: a bounded number
 //! of rows, none that is locked, and none without its job.
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
+use super::claims::KeptFinal;
 use super::shapes::{self, finished, job};
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
+use super::under;
 use crate::pg::nearby::Nearby;
 use crate::pg::row::{Row, Tid};
 use crate::pg::scan::{self, Scan, Seen};
@@ -49,6 +51,8 @@ pub struct PastRetention {
     /// when the first one became final that could not be deleted just now: somebody has it locked, or it comes or goes with
     /// a transaction that is still open
     pub first_busy: Option<i64>,
+    /// those that their own period or window keeps
+    pub kept: KeptOn,
     /// when the latest of all became final
     pub latest: i64,
 }
@@ -59,29 +63,57 @@ impl PastRetention {
         let first = self.first_busy.get_or_insert(finalized_at);
         *first = finalized_at.min(*first);
     }
+
+    /// One is kept until then.
+    fn note_kept(&mut self, until: i64) {
+        let first = self.kept.first.get_or_insert(until);
+        *first = until.min(*first);
+        self.kept.count += 1;
+    }
 }
 
-/// Up to so many final jobs of a state that became so after `since` and before `horizon`, but not these: locked.
-pub fn past_retention(
-    queues: &Queues,
-    state: State,
-    since: i64,
-    horizon: i64,
-    limit: i64,
-    but: &[i64],
-) -> PastRetention {
+/// Final jobs past their retention that something else keeps.
+#[derive(Clone, Copy, Default)]
+pub struct KeptOn {
+    /// how many
+    pub count: usize,
+    /// until when the first one is kept
+    pub first: Option<i64>,
+}
+
+/// Which final jobs are meant.
+pub struct Wanted<'a> {
+    /// of these queues
+    pub queues: &'a Queues<'a>,
+    /// in this state
+    pub state: State,
+    /// that became so after that
+    pub since: i64,
+    /// and before this
+    pub horizon: i64,
+    /// and that nothing else keeps now
+    pub now: i64,
+    /// so many
+    pub limit: i64,
+    /// but not these
+    pub but: &'a [i64],
+}
+
+/// Final jobs that can go: locked. Of those that are kept it does not tell how long.
+pub fn past_retention(wanted: &Wanted) -> PastRetention {
     let find = |plans: [&Plan; 2], limit: i64, but: &[i64]| {
-        let (plan, queues) = match queues {
+        let (plan, queues) = match wanted.queues {
             Queues::One(queue) => (plans[0], text(queue)),
             Queues::AllBut(queues) => (plans[1], texts(queues)),
         };
         let args = [
-            text(state.as_str()),
-            big(horizon),
+            text(wanted.state.as_str()),
+            big(wanted.horizon),
             big(limit),
             bigs(but),
             queues,
-            big(since),
+            big(wanted.since),
+            big(wanted.now),
         ];
         plan.run(&args, |rows| {
             let old = |row| Old {
@@ -93,19 +125,24 @@ pub fn past_retention(
             (jobs, last.and_then(|last| rows.big(last, 3)))
         })
     };
-    let (jobs, latest) = find([&PAST_RETENTION_OF_ONE, &PAST_RETENTION], limit, but);
+    let (jobs, latest) = find(
+        [&PAST_RETENTION_OF_ONE, &PAST_RETENTION],
+        wanted.limit,
+        wanted.but,
+    );
     let mut found = PastRetention {
         jobs,
         first_busy: None,
-        latest: latest.unwrap_or(horizon),
+        kept: KeptOn::default(),
+        latest: latest.unwrap_or(wanted.horizon),
     };
-    if (found.jobs.len() as i64) < limit {
+    if (found.jobs.len() as i64) < wanted.limit {
         // What is left beside somebody has locked.
         let but: Vec<i64> = found
             .jobs
             .iter()
             .map(|job| job.id)
-            .chain(but.iter().copied())
+            .chain(wanted.but.iter().copied())
             .collect();
         (_, found.first_busy) = find([&LEFT_OF_ONE, &LEFT], 1, &but);
     }
@@ -113,35 +150,19 @@ pub fn past_retention(
 }
 
 /// The same, and deletes them with all that belongs to them but their claims. `None`: use statements.
-pub fn erase_past_retention(
-    queues: &Queues,
-    state: State,
-    since: i64,
-    horizon: i64,
-    limit: i64,
-    but: &[i64],
-) -> Option<PastRetention> {
+pub fn erase_past_retention(wanted: &Wanted) -> Option<PastRetention> {
     if !transaction::is_read_committed() || !subxact::has_room() {
         return None;
     }
     // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
     // its row of `finished` is deleted, which is taken back then.
-    let erased = subxact::attempt_and_keep(
-        || erase_as_seen(queues, state, since, horizon, limit, but),
-        Option::is_some,
-    );
+    let erased = subxact::attempt_and_keep(|| erase_as_seen(wanted), Option::is_some);
     erased.unwrap_or_else(|error| subxact::rethrow(*error))
 }
 
 /// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.
-fn erase_as_seen(
-    queues: &Queues,
-    state: State,
-    since: i64,
-    horizon: i64,
-    limit: i64,
-    but: &[i64],
-) -> Option<PastRetention> {
+fn erase_as_seen(wanted: &Wanted) -> Option<PastRetention> {
+    let limit = wanted.limit as usize;
     let finished =
         Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
     let jobs = Table::open(&shapes::JOB)?;
@@ -149,22 +170,31 @@ fn erase_as_seen(
     let (dirty, seen) = (Seen::dirty(), Seen::now());
     let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
     scan.find(&[
-        scan::Key::label(1, finished.label(finished::STATE, state.as_str())),
-        scan::Key::at_from(2, since.saturating_add(1)),
-        scan::Key::at_to(2, horizon),
+        scan::Key::label(1, finished.label(finished::STATE, wanted.state.as_str())),
+        scan::Key::at_from(2, wanted.since.saturating_add(1)),
+        scan::Key::at_to(2, wanted.horizon),
     ]);
     let read_job = |row: &Row| {
-        let is_meant = queues.include(|| row.text(job::QUEUE).expect("it is not null"));
-        let key = row.bytes(job::UNIQUE_KEY).and_then(Key::from_bytes);
+        let queue = || row.text(job::QUEUE).expect("it is not null");
         let id = row.big(job::ID).expect("it is not null");
-        Some((id, (is_meant, key, row.tid())))
+        let job = Job {
+            is_meant: wanted.queues.include(queue),
+            key: row.bytes(job::UNIQUE_KEY).and_then(Key::from_bytes),
+            kept: under::kept(row),
+            scheduled_at: row
+                .big(job::SCHEDULED_AT)
+                .or(row.big(job::CREATED_AT))
+                .expect("it is not null"),
+            row: row.tid(),
+        };
+        Some((id, job))
     };
     let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
     let mut unseen = jobs.scan(&shapes::JOB.key, &dirty, 1);
     let mut erased = PastRetention::default();
     loop {
-        let most = table::TOGETHER.min(limit as usize - erased.jobs.len());
-        let found = next_final(&mut scan, but, most, &mut erased);
+        let most = table::TOGETHER.min(limit - erased.jobs.len());
+        let found = next_final(&mut scan, wanted.but, most, &mut erased);
         // A scan that is at its end would begin anew.
         let is_over = found.len() < most;
         let mut whole = Vec::with_capacity(found.len());
@@ -172,8 +202,14 @@ fn erase_as_seen(
             pgrx::check_for_interrupts!();
             let id = || scan::Key::big(1, of.id);
             match nearby.take(&of.id, id) {
-                Some((true, key, job)) => whole.push((of, key, job)),
-                Some(_) => {}
+                Some(job) if !job.is_meant => {}
+                Some(job) => {
+                    let scheduled_at = of.scheduled_at.unwrap_or(job.scheduled_at);
+                    match job.kept.until(wanted.state, scheduled_at) {
+                        Some(until) if until > wanted.now => erased.note_kept(until),
+                        _ => whole.push((of, job.key, job.row)),
+                    }
+                }
                 None => {
                     // It may have come, together with its end, after the rows were begun to be looked at.
                     unseen.find(&[id()]);
@@ -186,7 +222,7 @@ fn erase_as_seen(
         if !erase(&finished, &jobs, whole, &mut erased) {
             return None;
         }
-        if is_over || erased.jobs.len() == limit as usize {
+        if is_over || erased.jobs.len() == limit {
             break;
         }
     }
@@ -197,11 +233,24 @@ fn erase_as_seen(
     Some(erased)
 }
 
+/// A row of `job`.
+struct Job {
+    /// its queue is
+    is_meant: bool,
+    key: Option<Key>,
+    kept: KeptFinal,
+    /// as long as its row of `finished` says nothing else
+    scheduled_at: i64,
+    /// where it is
+    row: Tid,
+}
+
 /// A row of `finished`.
 struct Final {
     /// the job
     id: i64,
     finalized_at: i64,
+    scheduled_at: Option<i64>,
     /// where it is
     row: Tid,
 }
@@ -221,11 +270,11 @@ fn next_final(scan: &mut Scan, but: &[i64], most: usize, erased: &mut PastRetent
         if row.is_in_progress {
             erased.note_busy(finalized_at);
         } else {
-            let row = row.tid();
             found.push(Final {
                 id,
                 finalized_at,
-                row,
+                scheduled_at: row.big(finished::SCHEDULED_AT),
+                row: row.tid(),
             });
         }
     }
@@ -300,7 +349,12 @@ macro_rules! past_retention {
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
               WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
-            " ORDER BY f.finalized_at LIMIT $3",
+            "/*+*/ AND NOT COALESCE(
+                 j.unique_final & CASE f.state WHEN 'completed' THEN 1 WHEN 'cancelled' THEN 2 ELSE 4 END > 0
+                 AND (j.unique_until > $7
+                      OR CASE WHEN j.unique_window > '1000 years' THEN true
+                              ELSE COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) > $7 - j.unique_window END), false)/*-*/
+               ORDER BY f.finalized_at LIMIT $3",
             $how
         )
     };
@@ -311,16 +365,19 @@ macro_rules! locked {
         past_retention!($queues, " FOR UPDATE OF f, j SKIP LOCKED")
     };
 }
-static PAST_RETENTION: Plan =
-    Plan::new(locked!("<> ALL ($5)"), &[TEXT, AT, INT8, INT8S, TEXTS, AT]);
-static PAST_RETENTION_OF_ONE: Plan = Plan::new(locked!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT]);
+static PAST_RETENTION: Plan = Plan::new(
+    locked!("<> ALL ($5)"),
+    &[TEXT, AT, INT8, INT8S, TEXTS, AT, AT],
+);
+static PAST_RETENTION_OF_ONE: Plan =
+    Plan::new(locked!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT, AT]);
 static LEFT: Plan = Plan::new(
     past_retention!("<> ALL ($5)", ""),
-    &[TEXT, AT, INT8, INT8S, TEXTS, AT],
+    &[TEXT, AT, INT8, INT8S, TEXTS, AT, AT],
 );
 static LEFT_OF_ONE: Plan = Plan::new(
     past_retention!("= $5", ""),
-    &[TEXT, AT, INT8, INT8S, TEXT, AT],
+    &[TEXT, AT, INT8, INT8S, TEXT, AT, AT],
 );
 static ERASE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",

@@ -28,6 +28,9 @@ pub mod job {
     pub const TAGS: i32 = 13;
     pub const UNIQUE_KEY: i32 = 15;
     pub const HOLD_UNTIL: i32 = 16;
+    pub const UNIQUE_UNTIL: i32 = 17;
+    pub const UNIQUE_WINDOW: i32 = 18;
+    pub const UNIQUE_FINAL: i32 = 19;
 }
 
 pub static JOB: Shape = Shape {
@@ -35,7 +38,8 @@ pub static JOB: Shape = Shape {
     key: IndexShape::key(c"job_pkey", &[1]),
     others: &[],
     columns: &[
-        INT8, AT, AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA, TEXT,
+        INT8, AT, AT, AT, AT, SPAN, INT4, INT2, TEXT, TEXT, JSONB, JSONB, TEXTS, JSONB, BYTEA,
+        TEXT, AT, SPAN, INT2,
     ],
     not_null: 7,
 };

@@ -7,7 +7,7 @@
 //! COMMITTED, and reading stays reading. And none runs with a caller's search_path.
 
 use std::ffi::{CString, c_char};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
@@ -67,16 +67,20 @@ pub struct Plan {
     /// it reads catalogs only
     is_of_catalogs: bool,
     handle: AtomicPtr<pg_sys::_SPI_plan>,
+    /// The kept plan leaves out what the extension's SQL did not have yet.
+    is_old: AtomicBool,
 }
 
 impl Plan {
-    /// Declares a statement. Names in `sql` are schema-qualified.
+    /// Declares a statement. Names in `sql` are schema-qualified. What the SQL of the version before does not have stands
+    /// between `/*+*/` and `/*-*/`, and is left out there; columns that are so left out read as null.
     pub const fn new(sql: &'static str, types: &'static [Oid]) -> Plan {
         Plan {
             sql,
             types,
             is_of_catalogs: false,
             handle: AtomicPtr::new(std::ptr::null_mut()),
+            is_old: AtomicBool::new(false),
         }
     }
 
@@ -146,10 +150,16 @@ impl Plan {
 
     unsafe fn prepared(&self) -> pg_sys::SPIPlanPtr {
         let kept = self.handle.load(Ordering::Relaxed);
-        if !kept.is_null() {
+        if !kept.is_null() && (!self.is_old.load(Ordering::Relaxed) || is_old_sql()) {
             return kept;
         }
-        let sql = CString::new(self.sql).expect("statements have no zero byte");
+        let is_old = self.sql.contains(NEW) && is_old_sql();
+        self.is_old.store(is_old, Ordering::Relaxed);
+        let sql = match is_old {
+            true => as_before(self.sql),
+            false => self.sql.to_string(),
+        };
+        let sql = CString::new(sql).expect("statements have no zero byte");
         unsafe {
             let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
@@ -163,6 +173,24 @@ impl Plan {
             plan
         }
     }
+}
+
+/// Where what the version before does not have begins in a statement, and where it ends.
+const NEW: &str = "/*+*/";
+const NEW_ENDS: &str = "/*-*/";
+
+/// Whether the extension's SQL is that of the version before: this library is loaded, and the database is not yet upgraded.
+fn is_old_sql() -> bool {
+    // SAFETY: looks into the catalog; the table exists, or nothing could be prepared.
+    unsafe { pg_sys::get_attnum(super::shapes::JOB.name.oid(), c"unique_until".as_ptr()) == 0 }
+}
+
+/// A statement for the version before.
+fn as_before(sql: &str) -> String {
+    let mut parts = sql.split(NEW);
+    let first = parts.next().unwrap_or_default().to_string();
+    let rests = parts.map(|part| part.split_once(NEW_ENDS).expect("what is new ends").1);
+    first + &rests.collect::<String>()
 }
 
 /// Rows of a statement, while it is being read.

@@ -5,13 +5,14 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 
-use super::claims::{HolderJob, key_is};
+use super::claims::{HolderJob, KeptFinal, key_is};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
 use crate::fault::{self, Fault};
 use crate::pg::index::IndexShape;
 use crate::pg::row::Row;
 use crate::pg::scan::{Key as By, Seen};
 use crate::pg::table::{Shape, Table};
+use crate::pg::time;
 use crate::pg::transaction;
 
 /// More jobs than these are looked for by a statement.
@@ -113,6 +114,7 @@ impl Look {
                 created_at,
                 scheduled_at,
                 finalized_at: None,
+                kept: kept(row),
             };
             (job, row.small(job::PRIORITY).expect("it is not null"))
         })?;
@@ -181,6 +183,15 @@ impl Look {
             job
         }))
     }
+}
+
+/// What a row of `job` says of what keeps it once it is final.
+pub(super) fn kept(row: &Row) -> KeptFinal {
+    KeptFinal::of(
+        row.big(job::UNIQUE_UNTIL),
+        row.datum(job::UNIQUE_WINDOW).map(time::read_datum),
+        row.small(job::UNIQUE_FINAL),
+    )
 }
 
 /// Which of these states a column says.

@@ -41,6 +41,7 @@ impl Candidate<'_> {
                 scheduled_at: self.job.scheduled_at(),
                 finalized_at: i64::MAX,
                 queue: under::number_of(self.job.queue),
+                kept_until: i64::MIN,
             }),
             holds: self.job.hold.is_some(),
         }

@@ -4,11 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use jobs_core::key::{self, Key, Parts};
-use jobs_core::policy::{self, Policy};
+use jobs_core::period;
+use jobs_core::policy::{self, Policy, WindowFrom};
 
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, JsonbEvents};
 use crate::pg::time;
+use crate::store::insert::Kept;
+
+use super::under;
 
 thread_local! {
     /// The options parsed last: callers insert with the same ones over and over.
@@ -40,6 +44,29 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
         policy: policy.clone(),
     }));
     Ok(policy)
+}
+
+/// What keeps a job of a policy once it is final: the period or window for which it is to be unique,
+/// in the states in which the policy itself would count it.
+pub fn kept(policy: &Policy, created_at: i64, scheduled_at: Option<i64>) -> Option<Kept> {
+    if policy.by_period.is_none() && policy.window.is_none() || !under::asks_for_final(policy) {
+        return None;
+    }
+    let in_period = scheduled_at.unwrap_or(created_at);
+    let period = policy.by_period.map(|p| period::end_of(in_period, p));
+    let (window, sliding) = match policy.window {
+        None => (None, None),
+        Some(window) => match window.from {
+            WindowFrom::CreatedAt => (Some(time::end_of_window(created_at, window.length)), None),
+            // It may be scheduled anew.
+            WindowFrom::ScheduledAt => (None, Some(window.length)),
+        },
+    };
+    Some(Kept {
+        states: policy.by_state,
+        until: period.max(window),
+        window: sliding,
+    })
 }
 
 /// What of a job its key can be made of.

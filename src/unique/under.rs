@@ -72,7 +72,7 @@ impl Under {
         let members = holders
             .iter_mut()
             .map(|holder| {
-                // Past its retention it counts as gone, pruned or not.
+                // Past its retention and its own period and window it counts as gone, pruned or not.
                 holder.job = holder.job.take().filter(|job| is_kept(job, retention, now));
                 Member {
                     id: holder.id,
@@ -129,7 +129,9 @@ impl Under {
 fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
     let kept = config::retention(&job.queue, job.state, retention);
     match (job.finalized_at, kept) {
-        (Some(at), Some(kept)) => at.saturating_add(kept) > now,
+        (Some(at), Some(kept)) => {
+            at.saturating_add(kept) > now || job.kept_until().is_some_and(|until| until > now)
+        }
         _ => true,
     }
 }
@@ -148,6 +150,7 @@ fn counts(job: &HolderJob) -> Job {
         scheduled_at: job.scheduled_at,
         finalized_at: job.finalized_at.unwrap_or(i64::MAX),
         queue: number_of(&job.queue),
+        kept_until: job.kept_until().unwrap_or(i64::MIN),
     }
 }
 

@@ -322,6 +322,38 @@ fn what_is_past_its_retention_is_gone_to_inserts_only() {
 }
 
 #[test]
+fn what_its_own_window_keeps_counts_past_its_retention() {
+    let told = |by_state: &[State], fact| {
+        let first = Fact::Insert {
+            key: 0,
+            new: New {
+                by_state: by_state.to_vec(),
+                window: Some("created_at"),
+                ..new(OnConflict::Skip)
+            },
+            told: Told::Inserted {
+                id: 1,
+                state: Available,
+                replaced: None,
+            },
+        };
+        check(&History {
+            gone: vec![Completed],
+            transactions: vec![
+                alone(0, 0, 1, first),
+                alone(0, 2, 3, fetched(1)),
+                alone(0, 4, 5, completed(1)),
+                alone(1, 6, 7, fact),
+            ],
+        })
+    };
+    assert!(told(&[Completed], skipped(1, Completed)).is_ok());
+    assert!(told(&[Completed], inserted(2)).is_err());
+    assert!(told(&[Available], skipped(1, Completed)).is_err());
+    assert!(told(&[Available], inserted(2)).is_ok());
+}
+
+#[test]
 fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
     let of = |by_state: &[State], on_conflict, told| Fact::Insert {
         key: 0,

@@ -16,6 +16,8 @@ pub struct Job {
     pub used: Vec<(i64, Finish, State)>,
     /// what gives its hold back, as long as it has one
     pub hold: Option<Until>,
+    /// the states in which its own window keeps it, whatever the retention
+    pub kept: Vec<State>,
     /// counts the commits that changed it
     pub version: u32,
 }
@@ -27,7 +29,13 @@ impl Job {
 
     /// Whether nothing is left of it that an insert could meet.
     pub fn is_gone(&self, gone: &[State]) -> bool {
-        self.hold.is_none() && self.state.is_none_or(|state| gone.contains(&state))
+        self.hold.is_none() && (self.state.is_none() || self.is_past(gone))
+    }
+
+    /// Whether it is past its retention, and its own window does not keep it.
+    fn is_past(&self, gone: &[State]) -> bool {
+        let is_past = |state| gone.contains(&state) && !self.kept.contains(&state);
+        self.state.is_some_and(is_past)
     }
 
     fn moved(&self, state: State) -> Job {
@@ -96,7 +104,7 @@ impl Key<'_> {
                 let is_seen =
                     |(id, job): (&i64, &Job)| match (job.state, seen.iter().find(|s| s.0 == *id)) {
                         (Some(state), Some((_, seen))) => state == *seen,
-                        (Some(state), None) => self.gone.contains(&state),
+                        (Some(_), None) => job.is_past(self.gone),
                         (None, seen) => seen.is_none(),
                     };
                 let is_known = |(id, _): &(i64, State)| self.jobs.contains_key(id);
@@ -106,7 +114,7 @@ impl Key<'_> {
     }
 
     fn counts(&self, job: &Job, new: &New) -> bool {
-        let by_state = |state: State| new.by_state.contains(&state) && !self.gone.contains(&state);
+        let by_state = |state: State| new.by_state.contains(&state) && !job.is_past(self.gone);
         job.hold.is_some() || job.state.is_some_and(by_state)
     }
 
@@ -121,8 +129,10 @@ impl Key<'_> {
             OnConflict::Skip | OnConflict::Reject => (Vec::new(), false),
             OnConflict::Update { states, .. } => {
                 let newest = self.conflicting(new).last();
-                let is_listed = |state| states.contains(&state) && !self.gone.contains(&state);
-                let listed = newest.filter(|(_, job)| job.state.is_some_and(is_listed));
+                let listed = newest.filter(|(_, job)| {
+                    !job.is_past(self.gone)
+                        && job.state.is_some_and(|state| states.contains(&state))
+                });
                 (listed.map(|(id, _)| id).into_iter().collect(), false)
             }
             OnConflict::Replace | OnConflict::ReplaceExceptSchedule => {
@@ -203,8 +213,7 @@ impl Key<'_> {
 
     fn insert_untouching(&self, new: &New, told: Told) -> Option<Effect> {
         let newest = self.conflicting(new).last();
-        let there = |state: &State| !self.gone.contains(state);
-        let newest = newest.map(|(id, job)| (id, job.state.filter(there)));
+        let newest = newest.map(|(id, job)| (id, job.state.filter(|_| !job.is_past(self.gone))));
         match told {
             Told::Busy => unreachable!("that is no decision"),
             Told::Skipped { id, state } => (newest == Some((id, state))
@@ -272,7 +281,7 @@ impl Key<'_> {
             return (told == Err(Refusal::Unknown)).then(Effect::none);
         };
         if told == Err(Refusal::Unknown) {
-            return self.gone.contains(&state).then(Effect::none);
+            return job.is_past(self.gone).then(Effect::none);
         }
         let (answer, after) = match (what, state) {
             (Manage::Cancel { .. }, state) if state.is_final() => (Ok(state), None),
@@ -306,6 +315,10 @@ fn fresh(new: &New, state: State) -> Job {
         cancel_requested: false,
         used: Vec::new(),
         hold: new.hold,
+        kept: match new.window {
+            Some(_) => new.by_state.clone(),
+            None => Vec::new(),
+        },
         version: 0,
     }
 }

@@ -21,7 +21,8 @@
 //! * `wait: false` may give up only while another transaction is at work on the key (`plain::busy_without_rival`).
 //! * 40001 (not under READ COMMITTED) and 40P01 may come at any time, and leave nothing.
 //! * Maintenance has no effect: it removes only what no longer counts. A final job whose retention is over in the same
-//!   moment counts as gone to inserts, and to calls by id may be there or not.
+//!   moment counts as gone to inserts, and to calls by id may be there or not; but for one whose own window keeps it in that
+//!   state.
 //!
 //! Time plays no part: windows and holds never run out, leases and delays outlast the history. Keys are explained one by one:
 //! an order for each is less than one order for all, but whatever has none is wrong.
@@ -85,7 +86,7 @@ pub struct New {
     pub by_state: Vec<State>,
     pub on_conflict: OnConflict,
     pub wait: bool,
-    /// a window that never ends: it must change nothing
+    /// a window that never ends: it must change nothing, but that retention does not end it in its own `by_state`
     pub window: Option<&'static str>,
     pub hold: Option<Until>,
     /// available, scheduled or pending

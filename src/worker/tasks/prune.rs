@@ -1,4 +1,4 @@
-//! Final jobs past their retention are deleted, together with the claims that no job
+//! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together with the claims that no job
 //! needs any more, and with the answers that no client can still be asking for.
 
 use std::collections::{BTreeSet, HashSet};
@@ -11,7 +11,7 @@ use jobs_core::state::State;
 use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::prune::{self, Old, PastRetention, Queues};
+use crate::store::prune::{self, Old, PastRetention, Queues, Wanted};
 use crate::store::{claims, config, extension, place, reap};
 use crate::worker::cleared;
 
@@ -43,13 +43,13 @@ fn run(limit: i64, but: &[Thing]) -> Round {
             return;
         }
         LAST.store(group.id, Ordering::Relaxed);
-        let horizon = now.saturating_sub(group.kept);
-        let found = group.prune(horizon, left as i64, &but);
+        let found = group.prune(now, left as i64, &but);
         if found.jobs.len() == left {
             // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
             cleared::pass_over(group.id, found.latest - 1);
         } else if but.is_empty() {
-            cleared::note(group.id, found.first_busy.map_or(horizon, |at| at - 1));
+            let up_to = found.first_busy.map_or(group.horizon(now), |at| at - 1);
+            cleared::note(group.id, up_to, found.kept);
         }
         pruned += found.jobs.len();
     });
@@ -68,8 +68,11 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
             // What is locked here and not dealt with stays locked in a transaction of the caller's.
             let limit = limit - found.len() as i64;
             if limit > 0 && (group.id == last) == is_last {
-                let old = group.past_retention(now.saturating_sub(group.kept), limit, &but);
-                found.extend(old.jobs.iter().map(|old| Thing::Job(old.id)));
+                let old = group
+                    .wanted(now, limit, &but)
+                    .map(|w| prune::past_retention(&w));
+                let old = old.unwrap_or_default().jobs;
+                found.extend(old.iter().map(|old| Thing::Job(old.id)));
             }
         });
     }
@@ -82,7 +85,8 @@ pub fn next_due() -> Option<i64> {
     for_each_group(0, |group| {
         let oldest = prune::oldest_final(group.state, cleared::up_to(group.id));
         let due = oldest.map(|at| at.saturating_add(group.kept));
-        next = next.into_iter().chain(due).min();
+        let again = cleared::looked_through_again(group.id);
+        next = next.into_iter().chain(due).chain(again).min();
     });
     next
 }
@@ -112,30 +116,37 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Prunes those that became final before `horizon` and were not dealt with yet, but not these.
-    fn prune(&self, horizon: i64, limit: i64, but: &[i64]) -> PastRetention {
-        let since = cleared::up_to(self.id);
-        if since >= horizon {
+    /// Those that became final before are past their retention.
+    fn horizon(&self, now: i64) -> i64 {
+        now.saturating_sub(self.kept)
+    }
+
+    /// Those past their retention that were not dealt with yet, but not these, if there can be any.
+    fn wanted<'a>(&'a self, now: i64, limit: i64, but: &'a [i64]) -> Option<Wanted<'a>> {
+        let wanted = Wanted {
+            queues: &self.queues,
+            state: self.state,
+            since: cleared::up_to(self.id),
+            horizon: self.horizon(now),
+            now,
+            limit,
+            but,
+        };
+        (wanted.since < wanted.horizon).then_some(wanted)
+    }
+
+    /// Prunes those.
+    fn prune(&self, now: i64, limit: i64, but: &[i64]) -> PastRetention {
+        let Some(wanted) = self.wanted(now, limit, but) else {
             return PastRetention::default();
-        }
-        let (queues, state) = (&self.queues, self.state);
-        let erased = prune::erase_past_retention(queues, state, since, horizon, limit, but);
-        let erased = erased.unwrap_or_else(|| {
-            let old = self.past_retention(horizon, limit, but);
+        };
+        let erased = prune::erase_past_retention(&wanted).unwrap_or_else(|| {
+            let old = prune::past_retention(&wanted);
             prune::erase_finished(&old.jobs);
             old
         });
         clear_claims(&erased.jobs);
         erased
-    }
-
-    /// Those that became final before `horizon` and were not dealt with yet, but not these: locked.
-    fn past_retention(&self, horizon: i64, limit: i64, but: &[i64]) -> PastRetention {
-        let since = cleared::up_to(self.id);
-        if since >= horizon {
-            return PastRetention::default();
-        }
-        prune::past_retention(&self.queues, self.state, since, horizon, limit, but)
     }
 }
 
