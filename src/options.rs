@@ -63,7 +63,8 @@ impl Options {
     pub fn checked(&self, kind: &str) -> Result<Checked<'_>> {
         let defaults = config::kind(kind).unwrap_or_default();
         let meta = check::object("meta", self.meta)?;
-        let retry = check::retry(self.retry)?;
+        let (retry, attempts) = check::retry(self.retry)?;
+        let max_attempts = check::attempts(self.max_attempts, attempts)?;
         let given = self
             .queue
             .as_deref()
@@ -85,10 +86,10 @@ impl Options {
                 .expires_at
                 .map(|at| check::finite("expires_at", at))
                 .transpose()?,
-            max_attempts: match self.max_attempts {
-                Some(attempts) => check::max_attempts(attempts)?,
-                None => defaults.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
-            },
+            max_attempts: max_attempts
+                .or(defaults.max_attempts)
+                .or(attempts.default())
+                .unwrap_or(DEFAULT_MAX_ATTEMPTS),
             timeout: self
                 .timeout
                 .map(check::timeout)

@@ -29,6 +29,8 @@ pub struct Told<'a> {
     pub details: Option<Jsonb>,
     /// `None`: the job's policy
     pub retry_in: Option<Interval>,
+    /// nobody failed: the lease of its worker ran out
+    pub lease_lost: bool,
     /// whether to try again at all
     pub retryable: bool,
 }
@@ -43,15 +45,16 @@ pub fn failed(id: i64, mut luggage: Luggage, told: &Told, now: i64) -> (State, O
     } else if exhausted || hopeless {
         (State::Discarded, None)
     } else {
+        let tried = Tried {
+            attempt: luggage.attempt.try_into().unwrap_or(1),
+            errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
+        };
+        let after_lease = tries.retry.after_lease.filter(|_| told.lease_lost);
+        let by_policy =
+            || after_lease.unwrap_or_else(|| tries.retry.delay_micros(tried, unit_random()));
         let due_at = match told.retry_in {
             Some(delay) => time::add(now, delay),
-            None => now.saturating_add(tries.retry.delay_micros(
-                Tried {
-                    attempt: luggage.attempt.try_into().unwrap_or(1),
-                    errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
-                },
-                unit_random(),
-            )),
+            None => now.saturating_add(by_policy()),
         };
         if due_at <= now {
             (State::Available, Some(now))
@@ -88,7 +91,8 @@ pub fn failed(id: i64, mut luggage: Luggage, told: &Told, now: i64) -> (State, O
 /// Whether a policy does not try again after an error of the type that its details say.
 fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
     // Details may be long: only who asks for their type has them taken apart.
-    let (Retry::Backoff(_), Some(members)) = (policy, details.and_then(Jsonb::members)) else {
+    let details = details.filter(|_| !policy.non_retryable.is_empty());
+    let Some(members) = details.and_then(Jsonb::members) else {
         return false;
     };
     let error_type = members.into_iter().find(|(name, _)| name == "type");

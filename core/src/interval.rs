@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::Invalid;
 use crate::error::{quoted, shown};
+use crate::given::Given;
 use crate::json;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -162,6 +163,55 @@ pub fn from_seconds(seconds: f64) -> Option<Interval> {
     // not fit.
     let fits = (i64::MIN as f64..-(i64::MIN as f64)).contains(&micros);
     fits.then_some(Interval::of_micros(micros as i64))
+}
+
+/// Refuses a field that is a duration in another form than ISO 8601, of which the reader of durations
+/// takes more.
+pub(crate) fn iso_8601_only(given: &Given, field: &str) -> Result<(), Invalid> {
+    match given.get(field) {
+        Some(Value::String(text)) if is_iso_8601(text) => Ok(()),
+        None => Ok(()),
+        Some(other) => {
+            let path = given.path(field);
+            Err(Invalid::new(
+                &path,
+                format!("{path} {} is not an ISO 8601 duration", json::shown(other)),
+                format!("{path} is an ISO 8601 duration."),
+            )
+            .hint("Write \"PT15M\"."))
+        }
+    }
+}
+
+/// Whether the text is an ISO 8601 duration: numbers with their units, each unit at most once and
+/// in order, those of the clock behind a T.
+fn is_iso_8601(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('P') else {
+        return false;
+    };
+    match rest.split_once('T') {
+        None => has_units(rest, "YMWD"),
+        Some((date, clock)) => {
+            (date.is_empty() || has_units(date, "YMWD")) && has_units(clock, "HMS")
+        }
+    }
+}
+
+/// Whether the text is one or more numbers, each followed by one of the units, which come in order.
+fn has_units(text: &str, units: &str) -> bool {
+    let mut rest = text;
+    let mut units = units.chars();
+    while let Some(end) = rest.find(|char: char| !char.is_ascii_digit() && char != '.') {
+        let (number, unit) = rest.split_at(end);
+        let whole_and_part = number.split('.').collect::<Vec<_>>();
+        let is_number =
+            whole_and_part.len() <= 2 && whole_and_part.iter().all(|part| !part.is_empty());
+        if !is_number || !units.any(|next| unit.starts_with(next)) {
+            return false;
+        }
+        rest = &unit[1..];
+    }
+    rest.is_empty() && !text.is_empty()
 }
 
 #[cfg(test)]

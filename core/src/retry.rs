@@ -1,26 +1,41 @@
 //! Retry policies: how long a failed job waits for its next try, and which errors are not tried
 //! again.
 //!
-//! A policy is one of the formulas of other queues, by name, or a strategy of Open Job Spec's with
-//! figures of one's own.
+//! A policy is one of the formulas of other queues, by name, a strategy of Open Job Spec's with
+//! figures of one's own, or Open Job Spec's own `RetryPolicy`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Invalid;
 use crate::error::quoted;
-use crate::given::wrong_type;
-use crate::interval::{LONGEST_MICROS, ReadInterval};
+use crate::given::{Given, together, wrong_type};
+use crate::interval::{self, Interval, LONGEST_MICROS, LONGEST_YEARS, ReadInterval};
+use crate::json;
 
 mod backoff;
 mod error_types;
 mod named;
+mod ojs;
 
 pub use backoff::{Backoff, Strategy};
 pub use error_types::ErrorTypes;
 
 /// What a job's `retry` asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Retry {
+pub struct Retry {
+    /// How long the job waits for its next try.
+    pub delay: Delay,
+    /// Errors after which the job is not tried again.
+    pub non_retryable: ErrorTypes,
+    /// How long it waits instead where the lease of its worker ran out, in microseconds.
+    pub after_lease: Option<i64>,
+    /// What it says of `max_attempts`.
+    pub attempts: Attempts,
+}
+
+/// A formula for delays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Delay {
     /// River's: (errors before this one + 1)^4 seconds, ± 10 %.
     #[default]
     River,
@@ -30,6 +45,28 @@ pub enum Retry {
     Faktory,
     /// A strategy with its figures.
     Backoff(Backoff),
+}
+
+/// How often a job is tried, as far as its retry policy says that: Open Job Spec's does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attempts {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    /// So often unless somebody says otherwise.
+    Default(i32),
+    /// So often.
+    Given(i32),
+}
+
+impl Attempts {
+    /// So often where nobody says otherwise, if the policy says that.
+    pub fn default(self) -> Option<i32> {
+        match self {
+            Attempts::Default(count) => Some(count),
+            Attempts::Unsaid | Attempts::Given(_) => None,
+        }
+    }
 }
 
 /// How often a job has been tried when an attempt fails.
@@ -42,7 +79,11 @@ pub struct Tried {
     pub errors_before: u32,
 }
 
-const NAMES: [&str; 3] = ["river", "oban", "faktory"];
+const NAMES: [(&str, Delay); 3] = [
+    ("river", Delay::River),
+    ("oban", Delay::Oban),
+    ("faktory", Delay::Faktory),
+];
 const RULE: &str = "retry is \"river\", \"oban\", \"faktory\" or an object such as {\"strategy\": \"exponential\", \"initial\": 1, \"max\": \"PT5M\"}.";
 
 /// Reads a policy; durations in text go through `read`.
@@ -50,8 +91,24 @@ const RULE: &str = "retry is \"river\", \"oban\", \"faktory\" or an object such 
 /// Null is refused here: what is left out means the kind's policy, which the caller knows.
 pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
     match value {
-        Value::String(name) => by_name(name),
-        Value::Object(object) => backoff::parse(object, read).map(Retry::Backoff),
+        Value::String(name) => match by_name(name) {
+            Some(delay) => Ok(Retry {
+                delay,
+                ..Retry::default()
+            }),
+            None => {
+                let invalid = Invalid::new(
+                    "retry",
+                    format!("retry {} is not known", quoted(name)),
+                    RULE,
+                );
+                Err(match Strategy::by_name(name) {
+                    Some(_) => invalid.hint(format!("Write {{\"strategy\": \"{name}\"}}.")),
+                    None => invalid.did_you_mean(name, &NAMES.map(|(name, _)| name)),
+                })
+            }
+        },
+        Value::Object(object) => of_object(object, read),
         Value::Bool(false) => Err(wrong_type("retry", value, RULE)
             .hint("Set max_attempts to 1 if the job is not to be tried again.")),
         Value::Number(_) => Err(wrong_type("retry", value, RULE)
@@ -60,22 +117,79 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
     }
 }
 
-fn by_name(name: &str) -> Result<Retry, Invalid> {
-    match name {
-        "river" => Ok(Retry::River),
-        "oban" => Ok(Retry::Oban),
-        "faktory" => Ok(Retry::Faktory),
-        _ => {
-            let invalid = Invalid::new(
-                "retry",
-                format!("retry {} is not known", quoted(name)),
-                RULE,
-            );
-            Err(match Strategy::by_name(name) {
-                Some(_) => invalid.hint(format!("Write {{\"strategy\": \"{name}\"}}.")),
-                None => invalid.did_you_mean(name, &NAMES),
-            })
+/// The formula of another queue.
+fn by_name(name: &str) -> Option<Delay> {
+    let named = NAMES.into_iter().find(|(word, _)| *word == name);
+    named.map(|(_, delay)| delay)
+}
+
+fn of_object(object: &Map<String, Value>, read: ReadInterval) -> Result<Retry, Invalid> {
+    let given = backoff::given(object)?;
+    let mut retry = match given.get("ojs") {
+        Some(policy) => {
+            if let Some(other) = given.first_of(&backoff::OWN_FIELDS) {
+                return Err(together(
+                    "retry.ojs",
+                    &given.path(other),
+                    "Beside retry.ojs only after_lease can stand.",
+                ));
+            }
+            ojs::parse(policy, read)?
         }
+        None => Retry {
+            delay: backoff::parse(&given, read)?,
+            non_retryable: non_retryable(&given, "non_retryable")?,
+            ..Retry::default()
+        },
+    };
+    retry.after_lease = length(&given, "after_lease", 0, read)?;
+    Ok(retry)
+}
+
+/// Errors after which a job is not tried again.
+fn non_retryable(given: &Given, field: &str) -> Result<ErrorTypes, Invalid> {
+    let path = given.path(field);
+    let rule = format!("{path} is a list of error types such as [\"card_declined\", \"auth.*\"].");
+    ErrorTypes::parse(given.strings(field, &rule)?.unwrap_or_default(), &path)
+}
+
+/// A duration of fixed length, no shorter than this, in microseconds.
+fn length(
+    given: &Given,
+    field: &str,
+    shortest: i64,
+    read: ReadInterval,
+) -> Result<Option<i64>, Invalid> {
+    let Some(value) = given.get(field) else {
+        return Ok(None);
+    };
+    let path = given.path(field);
+    let bound = if shortest > 0 {
+        "longer than nothing"
+    } else {
+        "not negative"
+    };
+    let rule = format!(
+        "{path} is a duration of fixed length, {bound} and at most {LONGEST_YEARS} years; months and years differ in length."
+    );
+    match interval::from_json(value, &path, read)?.fixed_micros() {
+        None => Err(Invalid::new(
+            &path,
+            format!("{path} {} has no fixed length", json::shown(value)),
+            rule,
+        )
+        .hint("Write it in days, such as \"30 days\".")),
+        Some(micros) if micros < shortest => Err(Invalid::new(
+            &path,
+            format!("{path} {} is too short", json::shown(value)),
+            rule,
+        )),
+        Some(micros) if micros > LONGEST_MICROS => Err(Invalid::new(
+            &path,
+            format!("{path} {} is too long", json::shown(value)),
+            rule,
+        )),
+        Some(micros) => Ok(Some(micros)),
     }
 }
 
@@ -86,33 +200,39 @@ impl Retry {
     /// `unit_random` is a random number in [0, 1), so that jobs that failed together do not come
     /// back together.
     pub fn delay_micros(&self, tried: Tried, unit_random: f64) -> i64 {
-        match self {
-            Retry::River => micros(named::river(tried.errors_before, unit_random)),
-            Retry::Oban => micros(named::oban(tried.attempt, unit_random)),
-            Retry::Faktory => micros(named::faktory(tried.errors_before, unit_random)),
-            Retry::Backoff(backoff) => backoff.delay_micros(tried.attempt, unit_random),
+        match &self.delay {
+            Delay::River => micros(named::river(tried.errors_before, unit_random)),
+            Delay::Oban => micros(named::oban(tried.attempt, unit_random)),
+            Delay::Faktory => micros(named::faktory(tried.errors_before, unit_random)),
+            Delay::Backoff(backoff) => backoff.delay_micros(tried.attempt, unit_random),
         }
     }
 
     /// Whether a job that failed with an error of this type is not tried again, however many
     /// attempts it has left. An error without a type always is.
     pub fn gives_up_on(&self, error_type: Option<&str>) -> bool {
-        match (self, error_type) {
-            (Retry::Backoff(backoff), Some(error_type)) => {
-                backoff.non_retryable.contains(error_type)
-            }
-            _ => false,
-        }
+        error_type.is_some_and(|error_type| self.non_retryable.contains(error_type))
     }
 
-    /// The policy with what was left out filled in, durations in ISO 8601. [`parse`] reads it as
-    /// the same policy.
+    /// The policy in the native form with what was left out filled in, durations in ISO 8601.
+    /// [`parse`] reads it as the same policy, but for its [`Attempts`].
     pub fn to_json(&self) -> Value {
-        match self {
-            Retry::River => json!("river"),
-            Retry::Oban => json!("oban"),
-            Retry::Faktory => json!("faktory"),
-            Retry::Backoff(backoff) => backoff.to_json(),
+        let named = NAMES.into_iter().find(|(_, delay)| *delay == self.delay);
+        let name = named.map(|(name, _)| name);
+        let mut json = match (&self.delay, name) {
+            (Delay::Backoff(backoff), _) => backoff.to_json(),
+            (_, Some(name)) => json!({ "strategy": name }),
+            (_, None) => unreachable!("the others have names"),
+        };
+        json["non_retryable"] = json!(self.non_retryable.entries());
+        if let Some(micros) = self.after_lease {
+            json["after_lease"] = json!(Interval::of_micros(micros).to_string());
+        }
+        match name {
+            Some(name) if self.non_retryable.is_empty() && self.after_lease.is_none() => {
+                json!(name)
+            }
+            _ => json,
         }
     }
 }

@@ -3,7 +3,7 @@
 mod duration;
 
 use jobs_core::Invalid;
-use jobs_core::retry::{self, Backoff, Retry, Strategy, Tried};
+use jobs_core::retry::{self, Attempts, Backoff, Delay, Retry, Strategy, Tried};
 use serde_json::{Value, json};
 
 const SECOND: i64 = 1_000_000;
@@ -20,8 +20,8 @@ fn policy(value: Value) -> Retry {
 }
 
 fn backoff(value: Value) -> Backoff {
-    match policy(value.clone()) {
-        Retry::Backoff(backoff) => backoff,
+    match policy(value.clone()).delay {
+        Delay::Backoff(backoff) => backoff,
         other => panic!("{value}: {other:?}"),
     }
 }
@@ -64,10 +64,249 @@ fn delays<const N: usize>(value: Value) -> [f64; N] {
 
 #[test]
 fn names_are_other_queues() {
-    assert_eq!(policy(json!("river")), Retry::River);
-    assert_eq!(policy(json!("oban")), Retry::Oban);
-    assert_eq!(policy(json!("faktory")), Retry::Faktory);
-    assert_eq!(Retry::default(), Retry::River);
+    for (name, delay) in [
+        ("river", Delay::River),
+        ("oban", Delay::Oban),
+        ("faktory", Delay::Faktory),
+    ] {
+        let named = policy(json!(name));
+        assert_eq!(named.delay, delay);
+        assert_eq!(policy(json!({ "strategy": name })), named);
+    }
+    assert_eq!(Retry::default(), policy(json!("river")));
+}
+
+#[test]
+fn the_formulas_of_other_queues_have_no_figures() {
+    for figure in ["initial", "coefficient", "max", "jitter"] {
+        let (message, hint) = refused(json!({ "strategy": "oban", figure: 1 }));
+        assert_eq!(
+            message,
+            format!("retry.{figure} must not stand beside the strategy \"oban\"")
+        );
+        assert_eq!(hint, Some(format!("Leave retry.{figure} out.")));
+    }
+    let more = json!({ "strategy": "river", "non_retryable": ["a"], "after_lease": 10 });
+    assert!(policy(more.clone()).gives_up_on(Some("a")));
+    assert_eq!(
+        policy(more).to_json(),
+        json!({ "strategy": "river", "non_retryable": ["a"], "after_lease": "PT10S" })
+    );
+}
+
+#[test]
+fn a_lost_lease_may_have_a_delay_of_its_own() {
+    let after = |value: Value| policy(value).after_lease;
+    assert_eq!(after(json!("river")), None);
+    assert_eq!(after(json!({ "after_lease": null })), None);
+    for (value, micros) in [
+        (json!({ "after_lease": 0 }), 0),
+        (json!({ "after_lease": "PT0S" }), 0),
+        (json!({ "after_lease": "15 minutes" }), 15 * MINUTE),
+        (
+            json!({ "strategy": "faktory", "after_lease": 1.5 }),
+            1_500_000,
+        ),
+        (
+            json!({ "strategy": "linear", "max": 5, "after_lease": "PT1H" }),
+            60 * MINUTE,
+        ),
+        (
+            json!({ "ojs": {}, "after_lease": "P365000D" }),
+            THOUSAND_YEARS,
+        ),
+    ] {
+        assert_eq!(after(value.clone()), Some(micros), "{value}");
+    }
+    for (value, message) in [
+        (json!(-1), "retry.after_lease -1 is too short"),
+        (
+            json!("P365001D"),
+            "retry.after_lease \"P365001D\" is too long",
+        ),
+        (
+            json!("1 month"),
+            "retry.after_lease \"1 month\" has no fixed length",
+        ),
+        (json!(true), "retry.after_lease must not be true"),
+        (
+            json!("soon"),
+            "retry.after_lease \"soon\" is not a duration",
+        ),
+    ] {
+        assert_eq!(refused(json!({ "after_lease": value })).0, message);
+    }
+}
+
+mod ojs {
+    use super::*;
+
+    fn ojs(value: Value) -> Value {
+        json!({ "ojs": value })
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_the_specification_has_it() {
+        let read = policy(ojs(json!({})));
+        assert_eq!(read.attempts, Attempts::Default(3));
+        assert_eq!(read.attempts.default(), Some(3));
+        assert_eq!(read.to_json(), policy(json!({})).to_json());
+        let same = json!({
+            "max_attempts": null, "initial_interval": "PT1S", "backoff_coefficient": 2.0, "max_interval": "PT5M",
+            "jitter": true, "non_retryable_errors": [], "on_exhaustion": "discard", "backoff_strategy": "exponential",
+        });
+        assert_eq!(policy(ojs(same)), read);
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let value = ojs(json!({
+            "max_attempts": 10, "initial_interval": "PT0.5S", "backoff_coefficient": 4, "max_interval": "PT1H",
+            "jitter": false, "non_retryable_errors": ["auth.*"], "on_exhaustion": "dead_letter", "backoff_strategy": "polynomial",
+        }));
+        let read = policy(value.clone());
+        assert_eq!(read.attempts, Attempts::Given(10));
+        assert_eq!(read.attempts.default(), None);
+        assert!(read.gives_up_on(Some("auth.forbidden")));
+        assert_eq!(delays(value), [0.5, 8.0, 40.5, 128.0, 312.5, 648.0, 1200.5]);
+        for (strategy, expected) in [
+            ("none", [5.0, 5.0, 5.0]),
+            ("linear", [5.0, 10.0, 15.0]),
+            ("exponential", [5.0, 10.0, 20.0]),
+            ("polynomial", [5.0, 20.0, 45.0]),
+        ] {
+            let value = json!({ "initial_interval": "PT5S", "backoff_strategy": strategy });
+            assert_eq!(delays(ojs(value)), expected, "{strategy}");
+        }
+    }
+
+    #[test]
+    fn no_delay_is_longer_than_the_longest_the_first_one_too() {
+        let value = ojs(json!({ "initial_interval": "PT10M" }));
+        assert_eq!(delays(value), [300.0, 300.0]);
+    }
+
+    #[test]
+    fn no_attempts_are_one() {
+        let attempts = |count: Value| policy(ojs(json!({ "max_attempts": count }))).attempts;
+        assert_eq!(attempts(json!(0)), Attempts::Given(1));
+        assert_eq!(attempts(json!(1)), Attempts::Given(1));
+        assert_eq!(attempts(json!(i32::MAX)), Attempts::Given(i32::MAX));
+        assert_eq!(attempts(json!(5.0)), Attempts::Given(5));
+    }
+
+    #[test]
+    fn jitter_is_half_either_way() {
+        let policy = policy(ojs(json!({ "initial_interval": "PT10S" })));
+        assert_eq!(delay(&policy, 1, 0.0), 5 * SECOND);
+        assert_eq!(delay(&policy, 1, 0.75), 12_500_000);
+    }
+
+    #[test]
+    fn only_after_lease_stands_beside_it() {
+        for field in [
+            "strategy",
+            "initial",
+            "coefficient",
+            "max",
+            "jitter",
+            "non_retryable",
+        ] {
+            assert_eq!(
+                refused(json!({ "ojs": {}, field: ["x"] })).0,
+                format!("retry.ojs and retry.{field} must not stand together")
+            );
+        }
+        for value in [json!(true), json!("x"), json!([]), json!(3)] {
+            assert!(refused(ojs(value)).0.starts_with("retry.ojs must not be "));
+        }
+    }
+
+    #[test]
+    fn what_the_specification_does_not_have_is_refused() {
+        for (field, value, message) in [
+            (
+                "max_attempts",
+                json!(-1),
+                "retry.ojs.max_attempts -1 is out of range",
+            ),
+            (
+                "max_attempts",
+                json!(2.5),
+                "retry.ojs.max_attempts 2.5 is not a whole number",
+            ),
+            (
+                "max_attempts",
+                json!("3"),
+                "retry.ojs.max_attempts must not be a string",
+            ),
+            (
+                "max_attempts",
+                json!(3e9),
+                "retry.ojs.max_attempts 3000000000.0 is out of range",
+            ),
+            (
+                "initial_interval",
+                json!(1),
+                "retry.ojs.initial_interval 1 is not an ISO 8601 duration",
+            ),
+            (
+                "initial_interval",
+                json!("1 s"),
+                "retry.ojs.initial_interval \"1 s\" is not an ISO 8601 duration",
+            ),
+            (
+                "initial_interval",
+                json!("PT0S"),
+                "retry.ojs.initial_interval \"PT0S\" is too short",
+            ),
+            (
+                "max_interval",
+                json!("P1M"),
+                "retry.ojs.max_interval \"P1M\" has no fixed length",
+            ),
+            (
+                "backoff_coefficient",
+                json!(0.5),
+                "retry.ojs.backoff_coefficient 0.5 is out of range",
+            ),
+            (
+                "jitter",
+                json!(0.5),
+                "retry.ojs.jitter must not be a number",
+            ),
+            (
+                "non_retryable_errors",
+                json!("auth"),
+                "retry.ojs.non_retryable_errors must not be a string",
+            ),
+            (
+                "non_retryable_errors",
+                json!(["*"]),
+                "\"*\" of retry.ojs.non_retryable_errors matches no error type",
+            ),
+            (
+                "on_exhaustion",
+                json!("keep"),
+                "retry.ojs.on_exhaustion \"keep\" is not known",
+            ),
+            (
+                "backoff_strategy",
+                json!("constant"),
+                "retry.ojs.backoff_strategy \"constant\" is not known",
+            ),
+        ] {
+            assert_eq!(refused(ojs(json!({ field: value }))).0, message);
+        }
+        assert_eq!(
+            refused(ojs(json!({ "initial": "PT1S" }))).0,
+            "retry.ojs has the unknown field \"initial\""
+        );
+        assert_eq!(
+            refused(ojs(json!({ "max_atempts": 3 }))).1.as_deref(),
+            Some("Did you mean \"max_attempts\"?")
+        );
+    }
 }
 
 #[test]
@@ -143,7 +382,8 @@ fn every_field_is_read() {
     assert_eq!(read.coefficient, 4.0);
     assert_eq!(read.max, 15 * MINUTE);
     assert_eq!(read.jitter, 0.25);
-    assert_eq!(read.non_retryable.entries(), ["card_declined", "auth.*"]);
+    let listed = policy(json!({ "non_retryable": ["card_declined", "auth.*"] }));
+    assert_eq!(listed.non_retryable.entries(), ["card_declined", "auth.*"]);
     assert_eq!(backoff(json!({ "jitter": false })).jitter, 0.0);
     assert_eq!(backoff(json!({ "jitter": 0 })).jitter, 0.0);
     assert_eq!(backoff(json!({ "jitter": 1 })).jitter, 1.0);
@@ -194,7 +434,7 @@ fn unknown_strategies_are_refused_with_the_nearest() {
     for (strategy, hint) in [
         ("exponentail", Some("Did you mean \"exponential\"?")),
         ("none", Some("Did you mean \"constant\"?")),
-        ("river", None),
+        ("sidekiq", None),
     ] {
         assert_eq!(
             refused(json!({ "strategy": strategy })),
@@ -428,9 +668,9 @@ fn river_and_faktory_count_errors_and_the_others_attempts() {
 #[test]
 fn no_delay_is_longer_than_a_thousand_years() {
     for policy in [
-        Retry::River,
-        Retry::Oban,
-        Retry::Faktory,
+        policy(json!("river")),
+        policy(json!("oban")),
+        policy(json!("faktory")),
         policy(json!({ "max": "P365000D" })),
         policy(json!({ "max": "P365000D", "strategy": "polynomial", "coefficient": 1000 })),
     ] {
@@ -462,5 +702,5 @@ fn only_listed_errors_are_given_up_on() {
     assert!(!listed.gives_up_on(Some("auth")));
     assert!(!listed.gives_up_on(Some("timeout")));
     assert!(!listed.gives_up_on(None));
-    assert!(!Retry::River.gives_up_on(Some("card_declined")));
+    assert!(!policy(json!("river")).gives_up_on(Some("card_declined")));
 }

@@ -3,7 +3,7 @@
 mod duration;
 
 use jobs_core::interval::Interval;
-use jobs_core::retry::{self, Retry, Tried};
+use jobs_core::retry::{self, Delay, Retry, Tried};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
@@ -33,7 +33,16 @@ const WORDS: [&str; 20] = [
     "-1 day",
 ];
 
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 17] = [
+    "ojs",
+    "after_lease",
+    "max_attempts",
+    "initial_interval",
+    "backoff_coefficient",
+    "non_retryable_errors",
+    "on_exhaustion",
+    "backoff_strategy",
+    "discard",
     "strategy",
     "initial",
     "coefficient",
@@ -92,7 +101,22 @@ fn any_policy() -> impl Strategy<Value = Value> {
             })
         },
     );
-    prop_oneof![1 => named, 4 => own]
+    let ojs = (strategy_of_ojs(), 1_i64..=3_000_000, 1_i64..=3_000_000, 1.0..=1000.0, any::<bool>(), 0..5).prop_map(
+        |(strategy, initial, max, coefficient, jitter, attempts)| {
+            json!({
+                "ojs": {
+                    "backoff_strategy": strategy, "initial_interval": format!("PT{initial}S"), "max_interval": format!("PT{max}S"),
+                    "backoff_coefficient": coefficient, "jitter": jitter, "max_attempts": attempts, "non_retryable_errors": ["a", "b.*"],
+                },
+                "after_lease": attempts,
+            })
+        },
+    );
+    prop_oneof![1 => named, 4 => own, 4 => ojs]
+}
+
+fn strategy_of_ojs() -> impl Strategy<Value = &'static str> {
+    select(vec!["none", "linear", "exponential", "polynomial"])
 }
 
 fn any_tried() -> impl Strategy<Value = Tried> {
@@ -105,8 +129,8 @@ fn any_tried() -> impl Strategy<Value = Tried> {
 
 /// The most that a policy ever waits.
 fn longest(policy: &Retry) -> i64 {
-    match policy {
-        Retry::Backoff(backoff) => backoff.max,
+    match &policy.delay {
+        Delay::Backoff(backoff) => backoff.max,
         _ => THOUSAND_YEARS,
     }
 }

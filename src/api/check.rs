@@ -2,7 +2,7 @@
 
 use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{Interval, PARTS_RULE};
-use jobs_core::retry;
+use jobs_core::retry::{self, Attempts};
 use jobs_core::state::State;
 use pgrx::{FromDatum, pg_sys};
 
@@ -209,14 +209,29 @@ pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     }
 }
 
-/// A retry policy, as it was given.
-pub fn retry(value: Option<Jsonb>) -> Result<Option<Jsonb>> {
+/// A retry policy, as it was given, and what it says of `max_attempts`.
+pub fn retry(value: Option<Jsonb>) -> Result<(Option<Jsonb>, Attempts)> {
     // A driver's JSON null is meant as left out, too.
-    let value = value.filter(|value| !value.is_null());
-    if let Some(value) = value {
-        retry::parse(&value.to_value("retry")?, &time::read_interval)?;
+    let Some(value) = value.filter(|value| !value.is_null()) else {
+        return Ok((None, Attempts::Unsaid));
+    };
+    let policy = retry::parse(&value.to_value("retry")?, &time::read_interval)?;
+    Ok((Some(value), policy.attempts))
+}
+
+/// `max_attempts`, as given beside a retry policy: one of them may say it.
+pub fn attempts(max_attempts: Option<i32>, policy: Attempts) -> Result<Option<i32>> {
+    let given = max_attempts.map(self::max_attempts).transpose()?;
+    match (given, policy) {
+        (Some(given), Attempts::Given(other)) if given != other => Err(Error::invalid(
+            "max_attempts",
+            format!("max_attempts {given} and retry.ojs.max_attempts {other} must not differ"),
+            "retry.ojs.max_attempts says the same as max_attempts.",
+        )
+        .hint("Leave one of them out.")),
+        (None, Attempts::Given(count)) => Ok(Some(count)),
+        (given, _) => Ok(given),
     }
-    Ok(value)
 }
 
 /// How many jobs one call may take.

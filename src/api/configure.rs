@@ -37,15 +37,16 @@ fn define_kind(
         let queue = queue.map(|queue| check::name("queue", Some(queue)));
         let unique_opts = unique_opts.filter(|options| !options.is_null());
         policy::parse(unique_opts)?;
+        let (retry, attempts) = check::retry(retry)?;
         store::set_kind(
             kind,
             queue.transpose()?,
             priority.map(check::priority).transpose()?,
-            max_attempts.map(check::max_attempts).transpose()?,
+            check::attempts(max_attempts, attempts)?.or(attempts.default()),
             timeout
                 .map(|timeout| check::timeout(check::interval(timeout)))
                 .transpose()?,
-            check::retry(retry)?,
+            retry,
             unique_opts,
         );
         config::changed();

@@ -82,6 +82,7 @@ fn fail(
             retry_in: retry_in
                 .map(|delay| check::not_negative("retry_in", check::interval(delay)))
                 .transpose()?,
+            lease_lost: false,
             retryable: retryable.unwrap_or(true),
         };
         wake::at_commit(Work::MayBeDue);

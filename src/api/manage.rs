@@ -119,6 +119,7 @@ fn update(
         at.map(|at| check::finite(name, at.into())).transpose()
     };
     let changes = || -> Result<Changes> {
+        let (retry, attempts) = check::retry(retry)?;
         Ok(Changes {
             kind: None,
             args,
@@ -126,7 +127,7 @@ fn update(
                 .map(|queue| check::name("queue", Some(queue)))
                 .transpose()?,
             priority: priority.map(check::priority).transpose()?,
-            max_attempts: max_attempts.map(check::max_attempts).transpose()?,
+            max_attempts: check::attempts(max_attempts, attempts)?,
             meta: check::object("meta", meta)?.map(Some),
             tags: tags
                 .map(|tags| check::texts("tags", tags).map(Some))
@@ -135,7 +136,7 @@ fn update(
             timeout: timeout
                 .map(|timeout| check::timeout(check::interval(timeout)))
                 .transpose()?,
-            retry: check::retry(retry)?,
+            retry,
             expires_at: finite("expires_at", expires_at)?,
         })
     };

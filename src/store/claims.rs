@@ -19,7 +19,7 @@ use crate::pg::scan::{self, Seen};
 use crate::pg::table::Table;
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::pg::{array, dirty, subxact, time};
+use crate::pg::{array, dirty, subxact};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
 #[derive(Clone, Debug)]

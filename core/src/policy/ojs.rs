@@ -6,8 +6,7 @@ use super::on_conflict::{OJS_WORDS, OnConflict, either};
 use super::{Part, Policy, Window, WindowFrom};
 use crate::Invalid;
 use crate::given::{Given, wrong_type};
-use crate::interval::{Interval, ReadInterval};
-use crate::json;
+use crate::interval::{Interval, ReadInterval, iso_8601_only};
 use crate::paths::Paths;
 use crate::state::{State, States};
 
@@ -134,50 +133,8 @@ fn members(
     Paths::of_members(&names, &path).map(Some)
 }
 
-/// ISO 8601 only: what else the reader of durations takes is refused.
+/// ISO 8601 only.
 fn period(given: &Given, read: ReadInterval) -> Result<Option<Interval>, Invalid> {
-    match given.get("period") {
-        Some(Value::String(text)) if is_iso_8601(text) => given.duration("period", read),
-        None => Ok(None),
-        Some(other) => Err(Invalid::new(
-            "ojs.period",
-            format!(
-                "ojs.period {} is not an ISO 8601 duration",
-                json::shown(other)
-            ),
-            "ojs.period is an ISO 8601 duration.",
-        )
-        .hint("Write \"PT15M\".")),
-    }
-}
-
-/// Whether the text is an ISO 8601 duration: numbers with their units, each unit at most once and
-/// in order, those of the clock behind a T. The reader of durations takes more.
-fn is_iso_8601(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix('P') else {
-        return false;
-    };
-    match rest.split_once('T') {
-        None => has_units(rest, "YMWD"),
-        Some((date, clock)) => {
-            (date.is_empty() || has_units(date, "YMWD")) && has_units(clock, "HMS")
-        }
-    }
-}
-
-/// Whether the text is one or more numbers, each followed by one of the units, which come in order.
-fn has_units(text: &str, units: &str) -> bool {
-    let mut rest = text;
-    let mut units = units.chars();
-    while let Some(end) = rest.find(|char: char| !char.is_ascii_digit() && char != '.') {
-        let (number, unit) = rest.split_at(end);
-        let whole_and_part = number.split('.').collect::<Vec<_>>();
-        let is_number =
-            whole_and_part.len() <= 2 && whole_and_part.iter().all(|part| !part.is_empty());
-        if !is_number || !units.any(|next| unit.starts_with(next)) {
-            return false;
-        }
-        rest = &unit[1..];
-    }
-    rest.is_empty() && !text.is_empty()
+    iso_8601_only(given, "period")?;
+    given.duration("period", read)
 }

@@ -2,11 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ErrorTypes, bounded};
+use super::{Delay, NAMES, bounded, by_name, length};
 use crate::Invalid;
 use crate::given::{Given, unknown, word_for, wrong_type};
-use crate::interval::{self, Interval, LONGEST_MICROS, LONGEST_YEARS, ReadInterval};
-use crate::json;
+use crate::interval::{Interval, ReadInterval};
 
 /// How the delay grows, n being the attempt that failed: the first delay is always `initial`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +33,20 @@ pub struct Backoff {
     pub max: i64,
     /// The part of the delay, from 0 to 1, by which it varies either way.
     pub jitter: f64,
-    /// Errors after which the job is not tried again.
-    pub non_retryable: ErrorTypes,
 }
 
-const FIELDS: [&str; 6] = [
+const FIELDS: [&str; 8] = [
+    "strategy",
+    "initial",
+    "coefficient",
+    "max",
+    "jitter",
+    "non_retryable",
+    "after_lease",
+    "ojs",
+];
+/// Those that do not stand beside `ojs`.
+pub(super) const OWN_FIELDS: [&str; 6] = [
     "strategy",
     "initial",
     "coefficient",
@@ -46,6 +54,8 @@ const FIELDS: [&str; 6] = [
     "jitter",
     "non_retryable",
 ];
+/// Those that say more of a strategy, not of another queue's formula.
+const FIGURES: [&str; 4] = ["initial", "coefficient", "max", "jitter"];
 /// Open Job Spec's names of what is called otherwise or given elsewhere, and what is meant.
 const OJS_FIELDS: [(&str, &str); 6] = [
     ("backoff_strategy", "Did you mean \"strategy\"?"),
@@ -63,15 +73,15 @@ const STRATEGIES: [(&str, Strategy); 4] = [
     ("polynomial", Strategy::Polynomial),
 ];
 
-const DEFAULT_INITIAL: Interval = Interval::of_micros(1_000_000);
-const DEFAULT_COEFFICIENT: f64 = 2.0;
-const DEFAULT_MAX: Interval = Interval::of_micros(300_000_000);
+pub(super) const DEFAULT_INITIAL: Interval = Interval::of_micros(1_000_000);
+pub(super) const DEFAULT_COEFFICIENT: f64 = 2.0;
+pub(super) const DEFAULT_MAX: Interval = Interval::of_micros(300_000_000);
 /// What `true` means: a factor in [0.5, 1.5).
-const DEFAULT_JITTER: f64 = 0.5;
+pub(super) const DEFAULT_JITTER: f64 = 0.5;
 
 /// Below 1 delays would become shorter; beyond 1000, whatever it was meant to be, it was not a
 /// coefficient.
-const COEFFICIENTS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+pub(super) const COEFFICIENTS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
 
 impl Strategy {
     /// The strategy of this name.
@@ -88,24 +98,48 @@ impl Strategy {
     }
 }
 
-/// Reads the object. What is left out is as Open Job Spec has it: exponential from a second to
-/// five minutes, doubling, with jitter.
-pub(super) fn parse(object: &Map<String, Value>, read: ReadInterval) -> Result<Backoff, Invalid> {
-    if let Some((field, hint)) = OJS_FIELDS
+/// The fields of the object, which are known.
+pub(super) fn given(object: &Map<String, Value>) -> Result<Given<'_>, Invalid> {
+    match OJS_FIELDS
         .iter()
         .find(|(field, _)| object.contains_key(*field))
     {
-        return Err(unknown("retry", "field", field, &FIELDS).hint(*hint));
+        Some((field, hint)) => Err(unknown("retry", "field", field, &FIELDS).hint(*hint)),
+        None => Given::new("retry", "field", object, &FIELDS),
     }
-    let given = Given::new("retry", "field", object, &FIELDS)?;
-    let strategy = given.word("strategy", &STRATEGIES).map_err(|invalid| {
-        match object.get("strategy").and_then(Value::as_str) {
+}
+
+/// Reads the delay. What is left out is as Open Job Spec has it: exponential from a second to
+/// five minutes, doubling, with jitter.
+pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid> {
+    let name = given.get("strategy").and_then(Value::as_str);
+    if let Some(named) = name.and_then(by_name) {
+        return match given.first_of(&FIGURES) {
+            None => Ok(named),
+            Some(figure) => Err(Invalid::new(
+                &given.path(figure),
+                format!(
+                    "{} must not stand beside the strategy \"{}\"",
+                    given.path(figure),
+                    name.unwrap_or_default()
+                ),
+                format!(
+                    "The formulas {} have figures of their own; the others take {}.",
+                    NAMES.map(|(name, _)| name).join(", "),
+                    FIGURES.join(", ")
+                ),
+            )
+            .hint(format!("Leave {} out.", given.path(figure)))),
+        };
+    }
+    let strategy = given
+        .word("strategy", &STRATEGIES)
+        .map_err(|invalid| match name {
             Some("none") => invalid.hint("Did you mean \"constant\"?"),
             _ => invalid,
-        }
-    })?;
-    let initial = length(&given, "initial", DEFAULT_INITIAL, read)?;
-    let max = length(&given, "max", DEFAULT_MAX, read)?;
+        })?;
+    let initial = length(given, "initial", 1, read)?.unwrap_or(DEFAULT_INITIAL.micros);
+    let max = length(given, "max", 1, read)?.unwrap_or(DEFAULT_MAX.micros);
     if max < initial {
         return Err(Invalid::new(
             "retry.initial",
@@ -120,54 +154,15 @@ pub(super) fn parse(object: &Map<String, Value>, read: ReadInterval) -> Result<B
         )
         .hint("Give both."));
     }
-    const RULE: &str =
-        "retry.non_retryable is a list of error types such as [\"card_declined\", \"auth.*\"].";
-    let non_retryable = given.strings("non_retryable", RULE)?.unwrap_or_default();
-    Ok(Backoff {
+    Ok(Delay::Backoff(Backoff {
         strategy: strategy.unwrap_or(Strategy::Exponential),
         initial,
         coefficient: given
             .number("coefficient", COEFFICIENTS)?
             .unwrap_or(DEFAULT_COEFFICIENT),
         max,
-        jitter: jitter(&given)?,
-        non_retryable: ErrorTypes::parse(non_retryable, &given.path("non_retryable"))?,
-    })
-}
-
-/// A duration of fixed length, in microseconds.
-fn length(
-    given: &Given,
-    field: &str,
-    default: Interval,
-    read: ReadInterval,
-) -> Result<i64, Invalid> {
-    let Some(value) = given.get(field) else {
-        return Ok(default.micros);
-    };
-    let path = given.path(field);
-    let rule = format!(
-        "{path} is a duration of fixed length, longer than nothing and at most {LONGEST_YEARS} years; months and years differ in length."
-    );
-    match interval::from_json(value, &path, read)?.fixed_micros() {
-        None => Err(Invalid::new(
-            &path,
-            format!("{path} {} has no fixed length", json::shown(value)),
-            rule,
-        )
-        .hint("Write it in days, such as \"30 days\".")),
-        Some(micros) if micros <= 0 => Err(Invalid::new(
-            &path,
-            format!("{path} {} is too short", json::shown(value)),
-            rule,
-        )),
-        Some(micros) if micros > LONGEST_MICROS => Err(Invalid::new(
-            &path,
-            format!("{path} {} is too long", json::shown(value)),
-            rule,
-        )),
-        Some(micros) => Ok(micros),
-    }
+        jitter: jitter(given)?,
+    }))
 }
 
 /// False says something here: no jitter at all, where leaving it out means true.
@@ -201,7 +196,7 @@ impl Backoff {
         bounded((delay * jitter).round()).min(self.max)
     }
 
-    /// As [`parse`] reads it, without what the strategy does not look at.
+    /// As [`super::parse`] reads it, without what the strategy does not look at.
     pub(super) fn to_json(&self) -> Value {
         let duration = |micros| Interval::of_micros(micros).to_string();
         let mut json = json!({
@@ -209,7 +204,6 @@ impl Backoff {
             "initial": duration(self.initial),
             "max": duration(self.max),
             "jitter": self.jitter,
-            "non_retryable": self.non_retryable.entries(),
         });
         if let Strategy::Exponential | Strategy::Polynomial = self.strategy {
             json["coefficient"] = json!(self.coefficient);

@@ -47,6 +47,11 @@ impl ErrorTypes {
         Ok(Self(entries))
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether this type is one of them. Case matters.
     pub fn contains(&self, error_type: &str) -> bool {
         self.0

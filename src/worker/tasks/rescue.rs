@@ -56,6 +56,7 @@ fn rescue(lease: &Expired, now: i64) {
         error,
         details: Some(place::details_of_type(kind)),
         retry_in: None,
+        lease_lost: !lease.timed_out,
         retryable: true,
     };
     if let Some(luggage) = place::take_running(lease.id, lease.token) {
