@@ -17,6 +17,10 @@ pub enum Fault {
     /// who looks for claims overlooks rivals who are just inserting them: harmless, but only so a test can have the race that
     /// the look makes rare
     ClaimBlindly,
+    /// who has a lock in shared memory stops there
+    StopUnderLock,
+    /// the same, and afterwards takes no notice of who did not wait for it any longer
+    StopAndTrust,
 }
 
 /// Whether this fault is on.
@@ -34,9 +38,23 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::FoldBlindly => "fold_blindly",
         Fault::RaiseBlindly => "raise_blindly",
         Fault::ClaimBlindly => "claim_blindly",
+        Fault::StopUnderLock => "stop_under_lock",
+        Fault::StopAndTrust => "stop_and_trust",
     };
     let set = crate::settings::FAULT.get();
     set.is_some_and(|set| set.to_bytes() == name.as_bytes())
+}
+
+/// A lock in shared memory is held: stops the process, as SIGSTOP from outside does, until somebody has it go on.
+pub fn stop_under_lock() {
+    if is_on(Fault::StopUnderLock) || is_on(Fault::StopAndTrust) {
+        const SIGSTOP: i32 = 19;
+        unsafe extern "C" {
+            fn raise(signal: i32) -> i32;
+        }
+        // SAFETY: a function of the C library.
+        unsafe { raise(SIGSTOP) };
+    }
 }
 
 thread_local! {

@@ -123,7 +123,7 @@ need_extension() {
   INSTALLED=yes
 }
 
-# The extension with faults for the controls of tests/histories.rs, floors.rs and concurrency.rs, in a tree of its own.
+# The extension with faults for the controls of tests/histories.rs, floors.rs, concurrency.rs and locks.rs, in a tree of its own.
 need_faults() {
   [[ -z ${JOBS_FAULTS_PG_CONFIG:-} ]] || return 0
   install_faults
@@ -221,7 +221,7 @@ suite_pgtest() {
 suite_server() {
   local args=()
   need_extension
-  if [[ -z $1 || ${1%%:*} =~ ^(histories|floors|concurrency)$ ]]; then need_faults; fi
+  if [[ -z $1 || ${1%%:*} =~ ^(histories|floors|concurrency|locks)$ ]]; then need_faults; fi
   if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
   libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
 }

@@ -56,6 +56,11 @@ impl Numbers {
         self.more |= others.more;
     }
 
+    /// Adds some that are not known.
+    pub fn add_more(&mut self) {
+        self.more = true;
+    }
+
     /// Whether others did not fit.
     pub fn has_more(&self) -> bool {
         self.more
@@ -136,6 +141,11 @@ impl Names {
                 work(name);
             }
         }
+    }
+
+    /// Adds some that are not known.
+    pub fn add_more(&mut self) {
+        self.more = true;
     }
 
     /// Whether others did not fit.

@@ -17,6 +17,9 @@
 //! seen from here; a fetch that finds too little, and who looks for what is due, look once more without floors now and then. Without shared memory
 //! there are no floors. Nor are there any for a serializable transaction: the server is to know that it has found nothing below
 //! them, in case that somebody who goes by what it has not done puts something there.
+//!
+//! Who cannot get at a queue's floors, because whoever is at them is not running, does without, and has them forgotten: to
+//! lower them may have been what it wanted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
@@ -25,8 +28,9 @@ use std::time::Duration;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
+use smallvec::SmallVec;
 
-use super::spin::with_lock;
+use super::spin::Lock;
 use crate::pg::{time, transaction};
 
 /// The lowest position.
@@ -79,9 +83,9 @@ struct Floor {
 struct Queue {
     /// database, table and name as a number; 0: free
     key: AtomicU64,
-    locked: AtomicBool,
-    /// of the first of some places: somebody is giving one of them away
-    settling: AtomicBool,
+    lock: Lock,
+    /// of the first of some places: held by who is giving one of them away
+    settling: Lock,
     used_at: AtomicI64,
     /// how often floors were lowered, or all forgotten
     lowered: AtomicU64,
@@ -106,8 +110,8 @@ pub fn register() {
     pg_shmem_init!(
         SHARED = Shared(std::array::from_fn(|_| Queue {
             key: AtomicU64::new(0),
-            locked: AtomicBool::new(false),
-            settling: AtomicBool::new(false),
+            lock: Lock::new(),
+            settling: Lock::new(),
             used_at: AtomicI64::new(0),
             lowered: AtomicU64::new(0),
             look_at_all_at: AtomicI64::new(0),
@@ -127,8 +131,11 @@ pub struct Floors {
     queue: &'static Queue,
     key: u64,
     lowered: u64,
-    lanes: Vec<Known>,
+    lanes: Lanes,
 }
+
+/// Lanes that have floors, without allocating: they are read under a lock.
+type Lanes = SmallVec<[Known; LANES]>;
 
 /// A lane that has a floor.
 #[derive(Clone, Copy)]
@@ -156,14 +163,15 @@ fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Queue>) -> Op
     let now = time::now();
     let queue = find(key).or_else(|| otherwise(key, now))?;
     queue.used_at.store(now, Ordering::Relaxed);
-    queue.with_lock(|| {
+    let floors = queue.with_lock(|| {
         (queue.key.load(Ordering::SeqCst) == key).then(|| Floors {
             queue,
             key,
             lowered: queue.lowered.load(Ordering::SeqCst),
             lanes: queue.known(),
         })
-    })
+    });
+    floors.flatten()
 }
 
 impl Floors {
@@ -318,7 +326,8 @@ fn find(key: u64) -> Option<&'static Queue> {
 fn settle(key: u64, now: i64) -> Option<&'static Queue> {
     // One at a time, so that a queue settles in one place.
     let settling = &places(key)[0].settling;
-    with_lock(settling, || find(key).or_else(|| settle_alone(key, now)))
+    let settled = settling.with(|| find(key).or_else(|| settle_alone(key, now)), || ());
+    settled.flatten()
 }
 
 fn settle_alone(key: u64, now: i64) -> Option<&'static Queue> {
@@ -330,23 +339,21 @@ fn settle_alone(key: u64, now: i64) -> Option<&'static Queue> {
     }
     oldest.with_lock(|| {
         if oldest.key.load(Ordering::SeqCst) == before {
-            oldest.lowered.fetch_add(1, Ordering::SeqCst);
+            oldest.forget_floors();
             for floor in &oldest.lanes {
                 floor.lane.store(Lane::FREE, Ordering::SeqCst);
-                floor.confirmed.store(LOWEST, Ordering::SeqCst);
-                floor.candidate.store(LOWEST, Ordering::SeqCst);
                 floor.end.store(LOWEST, Ordering::SeqCst);
             }
             oldest.look_at_all_at.store(0, Ordering::SeqCst);
             oldest.used_at.store(now, Ordering::Relaxed);
             oldest.key.store(key, Ordering::SeqCst);
         }
-    });
+    })?;
     Some(oldest)
 }
 
 impl Queue {
-    fn known(&self) -> Vec<Known> {
+    fn known(&self) -> Lanes {
         self.lanes
             .iter()
             .map(|floor| Known {
@@ -369,7 +376,17 @@ impl Queue {
         })
     }
 
-    fn with_lock<T>(&self, work: impl FnOnce() -> T) -> T {
-        with_lock(&self.locked, work)
+    /// Everything begins at the beginning again, and whoever is walking just now raises nothing.
+    fn forget_floors(&self) {
+        self.lowered.fetch_add(1, Ordering::SeqCst);
+        for floor in &self.lanes {
+            floor.confirmed.store(LOWEST, Ordering::SeqCst);
+            floor.candidate.store(LOWEST, Ordering::SeqCst);
+        }
+    }
+
+    /// `None`: it cannot be had; then the floors are forgotten.
+    fn with_lock<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        self.lock.with(work, || self.forget_floors())
     }
 }

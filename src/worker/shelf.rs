@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::bounded::{Names, Numbers};
-use super::spin::with_lock;
+use super::spin::Lock;
 
 /// What there is to notify.
 pub struct Content {
@@ -37,6 +37,12 @@ impl Content {
         self.queues.is_empty() && self.cancelled.is_empty()
     }
 
+    /// Adds that there is more than is known.
+    fn add_more(&mut self) {
+        self.queues.add_more();
+        self.cancelled.add_more();
+    }
+
     /// Adds what another one has.
     pub fn add(&mut self, other: &Content) {
         self.queues.add_all(&other.queues);
@@ -52,8 +58,7 @@ impl Content {
 
 /// The shelf of one database.
 pub struct Shelf {
-    /// somebody is at it
-    busy: AtomicBool,
+    lock: Lock,
     /// there is something
     filled: AtomicBool,
     content: UnsafeCell<Content>,
@@ -63,7 +68,7 @@ impl Shelf {
     /// An empty one.
     pub const fn new() -> Shelf {
         Shelf {
-            busy: AtomicBool::new(false),
+            lock: Lock::new(),
             filled: AtomicBool::new(false),
             content: UnsafeCell::new(Content::new()),
         }
@@ -76,6 +81,7 @@ impl Shelf {
 
     /// Puts something there; whether there was nothing before.
     pub fn put(&self, content: &Content) -> bool {
+        // Where that cannot be done, who takes it is told that there is more.
         self.with(|mine| mine.add(content));
         !self.filled.swap(true, Ordering::SeqCst)
     }
@@ -84,15 +90,20 @@ impl Shelf {
     pub fn take(&self) -> Content {
         self.filled.store(false, Ordering::SeqCst);
         let mut taken = Content::new();
-        self.with(|mine| {
+        let done = self.with(|mine| {
             taken.add(mine);
             mine.clear();
         });
+        if done.is_none() {
+            taken.add_more();
+        }
         taken
     }
 
-    fn with(&self, work: impl FnOnce(&mut Content)) {
-        // SAFETY: only who has `busy` locked is here.
-        with_lock(&self.busy, || work(unsafe { &mut *self.content.get() }));
+    /// `None`: somebody else is at it, and does not come to an end. It may be anything, then.
+    fn with(&self, work: impl FnOnce(&mut Content)) -> Option<()> {
+        // SAFETY: only who has the lock is here.
+        let content = || unsafe { &mut *self.content.get() };
+        self.lock.with(|| work(content()), || content().add_more())
     }
 }

@@ -1,22 +1,78 @@
 //! A lock in shared memory for moments in which nothing may fail, as while a transaction commits.
+//!
+//! Nobody waits for one without end. Its holder may not be running, and who waits here can be neither cancelled nor
+//! terminated. So who has waited long enough gives up, says so in the lock and does without. What these locks guard are
+//! hints. Before its holder gives the lock back it makes of them what is true whatever the others had to say.
+//!
+//! Under a lock nothing is allocated, and no interrupt is dealt with: its holder would end, and it would stay locked.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
-/// Does some work while nobody else does any under this lock.
-///
-/// Nobody holds one for longer than it takes to copy a kilobyte, and nobody can be ended meanwhile by less than what makes
-/// all of the server start anew.
-pub fn with_lock<T>(locked: &AtomicBool, work: impl FnOnce() -> T) -> T {
-    let mut tries = 0u32;
-    while locked.swap(true, Ordering::Acquire) {
-        tries += 1;
-        if tries.is_multiple_of(100) {
-            // Whoever holds it may not be running.
-            std::thread::yield_now();
-        }
-        std::hint::spin_loop();
+use crate::fault;
+
+const FREE: u8 = 0;
+const HELD: u8 = 1;
+/// Held, and somebody does not wait for it any more.
+const GIVEN_UP: u8 = 2;
+
+/// Nobody holds one for longer than it takes to copy a kilobyte.
+const SPINS: u32 = 200;
+/// Whoever holds it then is not running. It gets the time to be given the processor again, even if many want it.
+const NAPS: u32 = 100;
+const NAP: Duration = Duration::from_millis(1);
+
+/// Such a lock.
+pub struct Lock(AtomicU8);
+
+impl Lock {
+    /// One that is free.
+    pub const fn new() -> Lock {
+        Lock(AtomicU8::new(FREE))
     }
-    let done = work();
-    locked.store(false, Ordering::Release);
-    done
+
+    /// Does some work while nobody else does any under this lock; `None`: it cannot be had. Whoever holds it then does
+    /// `doubt`, which is to be the same with everybody, later than all that came before this call.
+    pub fn with<T>(&self, work: impl FnOnce() -> T, doubt: impl Fn()) -> Option<T> {
+        if !self.take() {
+            return None;
+        }
+        let done = work();
+        fault::stop_under_lock();
+        while self.change(HELD, FREE).is_err() {
+            // Who gives up from here on has it done once more.
+            self.0.store(HELD, Ordering::SeqCst);
+            if !fault::is_on(fault::Fault::StopAndTrust) {
+                doubt();
+            }
+        }
+        Some(done)
+    }
+
+    /// Whether it was to be had.
+    fn take(&self) -> bool {
+        for turn in 0..SPINS + NAPS {
+            match self.change(FREE, HELD) {
+                Ok(_) => return true,
+                // Others have waited for it long enough.
+                Err(GIVEN_UP) => return false,
+                Err(_) if turn < SPINS => std::hint::spin_loop(),
+                Err(_) => std::thread::sleep(NAP),
+            }
+        }
+        loop {
+            match self.change(HELD, GIVEN_UP) {
+                Ok(_) | Err(GIVEN_UP) => return false,
+                // It has just been given back.
+                Err(_) if self.change(FREE, HELD).is_ok() => return true,
+                // And taken by somebody else, who is running.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn change(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.0
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+    }
 }
