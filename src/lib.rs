@@ -72,6 +72,9 @@ pgrx::extension_sql_file!(
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     pg::backtrace::never();
+    jobs_core::interrupt::ask(|| {
+        pgrx::check_for_interrupts!();
+    });
     settings::define();
     pg::planner::register();
     api::insert::register();

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Invalid;
 use crate::canonical::{Events, Writer, absent, write, write_members};
+use crate::interrupt;
 use crate::period;
 use crate::policy::{Part, Policy};
 
@@ -88,7 +89,14 @@ pub struct Key(pub [u8; 32]);
 impl Key {
     /// The key of a canonical text.
     pub fn of(canonical: &str) -> Key {
-        Key(Sha256::digest(canonical).into())
+        let mut hash = Sha256::new();
+        for (n, chunk) in canonical.as_bytes().chunks(interrupt::CHUNK).enumerate() {
+            if n > 0 {
+                interrupt::check();
+            }
+            hash.update(chunk);
+        }
+        Key(hash.finalize().into())
     }
 
     /// The key of these bytes; nothing if there are not exactly 32.

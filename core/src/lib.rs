@@ -12,6 +12,7 @@
 
 pub mod canonical;
 pub mod error;
+pub mod interrupt;
 pub mod interval;
 pub mod key;
 pub mod paths;

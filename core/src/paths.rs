@@ -2,6 +2,7 @@
 
 use crate::Invalid;
 use crate::error::quoted;
+use crate::interrupt;
 use crate::text::nfc;
 
 /// A set of paths, as a tree of names, so that one walk through a value finds them all.
@@ -36,6 +37,7 @@ impl Paths {
             nodes: vec![Node::default()],
         };
         for path in paths {
+            interrupt::check();
             tree.insert(&split(path, list)?);
         }
         Ok(tree)

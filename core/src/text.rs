@@ -5,12 +5,14 @@ use std::fmt::Write;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
+use crate::interrupt;
+
 /// The string in Unicode normal form C, the same one if it is already.
 pub(crate) fn nfc(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
+    if text.is_ascii() || is_nfc_quick(interrupt::chars(text)) == IsNormalized::Yes {
         Cow::Borrowed(text)
     } else {
-        Cow::Owned(text.nfc().collect())
+        Cow::Owned(interrupt::chars(text).nfc().collect())
     }
 }
 
@@ -19,6 +21,9 @@ pub(crate) fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     let mut copied = 0;
     for (at, byte) in text.bytes().enumerate() {
+        if at % interrupt::CHUNK == interrupt::CHUNK - 1 {
+            interrupt::check();
+        }
         if byte >= b' ' && byte != b'"' && byte != b'\\' {
             continue;
         }

@@ -228,6 +228,8 @@ impl JsonbEvents {
     }
 
     fn step(&mut self, skip_nested: bool) -> (Token::Type, pg_sys::JsonbValue) {
+        // Documents are as large as callers like.
+        pgrx::check_for_interrupts!();
         let mut value = std::mem::MaybeUninit::<pg_sys::JsonbValue>::zeroed();
         // SAFETY: the iterator comes from JsonbIteratorInit and is null only at the end.
         unsafe {
@@ -362,13 +364,16 @@ mod tests {
     use std::borrow::Cow;
 
     use jobs_core::canonical::{Event, Events, Writer, write};
+    use jobs_core::key::Key;
     use jobs_core::paths::Paths;
+    use pgrx::pg_sys;
     use pgrx::prelude::*;
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
     use serde_json::{Value, json};
 
     use super::Jsonb;
+    use crate::pg::subxact;
 
     fn canonical(events: &mut impl Events, paths: Option<&Paths>) -> String {
         let mut out = Writer::new();
@@ -492,6 +497,34 @@ mod tests {
                 Ok(())
             })
             .expect("all cases");
+    }
+
+    /// Whether some work ends because somebody has cancelled the statement before.
+    fn can_be_cancelled(work: impl FnOnce()) -> bool {
+        // SAFETY: what the signal handler of a cancellation sets.
+        let cancel = |is_cancelled: bool| unsafe {
+            pg_sys::QueryCancelPending = is_cancelled.into();
+            pg_sys::InterruptPending = is_cancelled.into();
+        };
+        let done = subxact::attempt(|| {
+            cancel(true);
+            work();
+            cancel(false);
+        });
+        let code = done.map_err(|error| subxact::describe(&error).0);
+        code == Err(PgSqlErrorCode::ERRCODE_QUERY_CANCELED)
+    }
+
+    #[pg_test]
+    fn work_on_documents_can_be_cancelled() {
+        let document = Jsonb::from_text(r#"{"a": [1, {"b": "c"}]}"#);
+        assert!(can_be_cancelled(|| {
+            canonical(&mut document.events(), None);
+        }));
+        assert!(can_be_cancelled(|| drop(document.to_value())));
+        let long = "x".repeat(1_000_000);
+        assert!(can_be_cancelled(|| _ = Key::of(&long)));
+        assert!(!can_be_cancelled(|| _ = Key::of("{}")), "control");
     }
 
     /// The vectors of the core crate, through SQL.

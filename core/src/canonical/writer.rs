@@ -5,6 +5,7 @@ use std::mem;
 use std::ops::Range;
 
 use super::{Flaw, number};
+use crate::interrupt;
 use crate::text::{nfc, push_quoted};
 
 /// Writes one JSON value as RFC 8785 (JSON Canonicalization Scheme) does, but for two things:
@@ -116,6 +117,7 @@ impl Writer {
             members[members.len() - 1].text.end = close;
 
             let order = |a: &Member, b: &Member| {
+                interrupt::check();
                 utf16_order(&self.names[a.name.clone()], &self.names[b.name.clone()])
             };
             if !members.is_sorted_by(|a, b| order(a, b).is_lt()) {
@@ -197,6 +199,7 @@ impl Writer {
         // What is still to be copied, next last, each with what has to be written before it.
         let mut todo = vec![("", 0..self.text.len())];
         while let Some((before, range)) = todo.pop() {
+            interrupt::check();
             sorted.push_str(before);
             let next = self
                 .reorders
