@@ -202,7 +202,7 @@ suite_model() {
   libtest model cargo test --no-fail-fast -p jobs-model -- --show-output ${1:+"$1"}
   check model "control: a protocol that looks in the same statement fails" \
     refuses env JOBS_MODEL_FAULT=look-in-the-same-statement cargo test -p jobs-model -- every_property >"$TMP/model.control" 2>&1
-  check model "control: and says how" grep -q "^So this does not hold: there are never two jobs that conflict" "$TMP/model.control"
+  check model "control: and says how" grep -q "^So this does not hold: " "$TMP/model.control"
 }
 
 # pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a test that failed.
