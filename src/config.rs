@@ -113,8 +113,12 @@ fn register() {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_argument: Datum, relation: Oid) {
-    // In the middle of a look-up above nothing is borrowed: reading happens outside.
-    let tables = REMEMBERED.with_borrow(|r| r.tables);
+    // In the middle of a look-up above nothing is borrowed: reading happens outside. But a session that has run out of memory
+    // may end anywhere.
+    let tables = REMEMBERED.with(|r| Some(r.try_borrow().ok()?.tables));
+    let Some(tables) = tables else {
+        return;
+    };
     if relation == pg_sys::InvalidOid || tables.is_none_or(|tables| tables.contains(&relation)) {
         forget();
     }

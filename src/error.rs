@@ -237,6 +237,14 @@ impl Error {
         .hint("Retry the transaction.")
     }
 
+    /// 53200: there is no room for so many bytes.
+    pub fn out_of_memory(bytes: usize) -> Error {
+        Error {
+            detail: Some(format!("{bytes} bytes were asked for.")),
+            ..Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
+        }
+    }
+
     /// Names the element of a batch (from 1) in DETAIL.
     pub fn at(mut self, index: usize) -> Error {
         if self.code != Code::ERRCODE_UNIQUE_VIOLATION {

@@ -72,6 +72,7 @@ pgrx::extension_sql_file!(
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     pg::backtrace::never();
+    pg::memory::reserve();
     jobs_core::interrupt::ask(|| {
         pgrx::check_for_interrupts!();
     });

@@ -13,6 +13,7 @@ pub mod guc;
 pub mod index;
 pub mod jsonb;
 pub mod lone;
+pub mod memory;
 pub mod name;
 pub mod nearby;
 pub mod path;

@@ -204,8 +204,17 @@ unsafe extern "C-unwind" fn on_subtransaction_end(
     _argument: *mut std::ffi::c_void,
 ) {
     if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        PENDING.with_borrow_mut(Vec::clear);
+        with_pending(Vec::clear);
     }
+}
+
+/// Where the session has run out of memory and ends, it may have been at it: then nothing is told.
+fn with_pending(work: impl FnOnce(&mut Vec<Pending>)) {
+    PENDING.with(|pending| {
+        if let Ok(mut pending) = pending.try_borrow_mut() {
+            work(&mut pending);
+        }
+    });
 }
 
 /// The transaction is over.
@@ -216,7 +225,7 @@ pub fn end(is_committed: bool) {
     {
         slot.cleared.take_back();
     }
-    PENDING.with_borrow_mut(|pending| {
+    with_pending(|pending| {
         for noted in pending.drain(..) {
             if is_committed
                 && noted.is_told

@@ -1,0 +1,123 @@
+//! What happens when memory runs out.
+//!
+//! A Rust program that gets no memory ends by a signal, and then Postgres starts all of the server anew. So the session ends
+//! instead, as Postgres ends one: with an error (53200) that its client is told, its transaction rolled back and its locks
+//! given back. No error can be raised from here, since nothing may unwind through an allocation. What is as large as a
+//! caller likes is asked for with [`room`] or is Postgres' own memory; both raise an ordinary error.
+//!
+//! That is safe wherever Rust code may allocate: not in a callback of a commit, not in a critical section, not under a lock of
+//! [`crate::worker`]'s. Callbacks at the end of a process or transaction find what they look at as it was just then.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use pgrx::pg_sys;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+use crate::error::{Error, Result};
+
+/// To end a session takes memory, too. Nobody writes to this, so that it costs no more than addresses.
+const RESERVE: Layout = Layout::new::<[u8; 1 << 20]>();
+static RESERVED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// Whoever asks just now can do without.
+static MAY_FAIL: AtomicBool = AtomicBool::new(false);
+
+/// Puts memory aside. Processes inherit what the server has put aside.
+pub fn reserve() {
+    // SAFETY: of a size that is not 0.
+    RESERVED.store(unsafe { System.alloc(RESERVE) }, Ordering::Relaxed);
+}
+
+/// An empty list with room for so many; an error if there is none.
+pub fn room<T>(count: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    MAY_FAIL.store(true, Ordering::Relaxed);
+    let reserved = list.try_reserve_exact(count);
+    MAY_FAIL.store(false, Ordering::Relaxed);
+    match reserved {
+        Ok(()) => Ok(list),
+        Err(_) => Err(Error::out_of_memory(count.saturating_mul(size_of::<T>()))),
+    }
+}
+
+// The tests' own program has no Postgres to end.
+#[cfg_attr(not(test), global_allocator)]
+#[cfg_attr(test, expect(dead_code))]
+static ALLOCATOR: OrEnd = OrEnd;
+
+/// The system's allocator, or the end.
+struct OrEnd;
+
+// SAFETY: the system's; what else is returned is null.
+unsafe impl GlobalAlloc for OrEnd {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        or_end(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        or_end(unsafe { System.realloc(memory, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[inline]
+fn or_end(memory: *mut u8, size: usize) -> *mut u8 {
+    if memory.is_null() {
+        without(size)
+    } else {
+        memory
+    }
+}
+
+/// There is no memory. Returns only where it may, or where there is no session to end.
+#[cold]
+fn without(size: usize) -> *mut u8 {
+    // SAFETY: reads variables.
+    let is_session = unsafe { pg_sys::IsUnderPostmaster && !pg_sys::proc_exit_inprogress };
+    if is_session && !MAY_FAIL.load(Ordering::Relaxed) {
+        end(size);
+    }
+    null_mut()
+}
+
+// Not by pgrx' bindings, which allocate.
+unsafe extern "C-unwind" {
+    fn errstart(level: c_int, domain: *const c_char) -> bool;
+    fn errcode(sqlstate: c_int) -> c_int;
+    fn errmsg(format: *const c_char, ...) -> c_int;
+    fn errdetail(format: *const c_char, ...) -> c_int;
+    fn errfinish(file: *const c_char, line: c_int, function: *const c_char);
+}
+
+/// Ends the session.
+fn end(size: usize) {
+    // SAFETY: what was put aside is not used. Postgres ends the process in the last of these; with nobody to catch it, any
+    // other error on the way does so as well, so that nothing jumps over who called us.
+    unsafe {
+        let reserved = RESERVED.swap(null_mut(), Ordering::Relaxed);
+        if !reserved.is_null() {
+            System.dealloc(reserved, RESERVE);
+        }
+        pg_sys::PG_exception_stack = null_mut();
+        pg_sys::error_context_stack = null_mut();
+        if errstart(PgLogLevel::FATAL as c_int, std::ptr::null()) {
+            errcode(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int);
+            errmsg(c"out of memory".as_ptr());
+            errdetail(
+                c"jobs asked for %zu bytes. The session ends.".as_ptr(),
+                size,
+            );
+            errfinish(c"memory.rs".as_ptr(), 0, c"jobs".as_ptr());
+        }
+    }
+}

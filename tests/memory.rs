@@ -1,0 +1,217 @@
+//! What a session takes for many jobs at once, and what happens when there is no more memory to be had.
+
+use std::fs;
+use std::process::Command;
+
+use jobs_tests::{Client, Cluster, number, sqlstate};
+
+/// Jobs at once.
+const MANY: usize = 100_000;
+
+async fn run(db: &Client, sql: &str) {
+    db.batch_execute(sql).await.expect(sql);
+}
+
+/// A server whose shared memory, which counts as a session's as far as it was touched, is small.
+fn server() -> Cluster {
+    Cluster::builder()
+        .set("shared_buffers", "16MB")
+        .set("jobs.enabled", "off")
+        .set("autovacuum", "off")
+        .start()
+}
+
+async fn pid_of(db: &Client) -> i32 {
+    let pid = db.query_one("select pg_backend_pid()", &[]).await;
+    pid.unwrap().get(0)
+}
+
+/// A line of what Linux says of a process, in bytes.
+fn memory_of(pid: i32, what: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(what)).unwrap();
+    let kilobytes = line.split_whitespace().nth(1).unwrap();
+    kilobytes.parse::<u64>().unwrap() * 1024
+}
+
+/// Bytes an element by which a session's memory has grown at most while it ran a statement, of which it had run a small one before.
+async fn growth(cluster: &Cluster, statement: impl Fn(usize) -> String) -> u64 {
+    let db = cluster.connect("memory").await;
+    let pid = pid_of(&db).await;
+    run(&db, &statement(100)).await;
+    let before = memory_of(pid, "VmHWM");
+    run(&db, &statement(MANY)).await;
+    let grown = memory_of(pid, "VmHWM") - before;
+    let left = memory_of(pid, "RssAnon");
+    println!(
+        "{} bytes, {left} left: {}",
+        grown / MANY as u64,
+        statement(1)
+    );
+    grown / MANY as u64
+}
+
+const UNIQUE: &str = r#"{"by_args": true}"#;
+
+/// Elements of `insert_many`, from this number on.
+fn elements(first: usize, count: usize, options: &str) -> String {
+    let numbers = first..first + count;
+    let elements = numbers.map(|n| format!(r#"{{"kind": "m", "args": {n}{options}}}"#));
+    elements.collect::<Vec<_>>().join(", ")
+}
+
+#[tokio::test]
+async fn many_jobs_take_a_kilobyte_each_at_most() {
+    let cluster = server();
+    drop(cluster.database("memory").await);
+    let read = |count| format!("select jsonb_array_length('[{}]')", elements(0, count, ""));
+    let to_read = growth(&cluster, read).await;
+    for options in ["", &format!(r#", "unique_opts": {UNIQUE}"#)] {
+        let insert = |count| {
+            let elements = elements(0, count, options);
+            format!("select count(*) from jobs.insert_many('[{elements}]')")
+        };
+        for what in ["new", "once more"] {
+            let grown = growth(&cluster, insert).await;
+            assert!(
+                grown < 1000,
+                "{what}, {options:?}: {grown}, {to_read} to read it"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_takes_700_bytes_a_job_at_most() {
+    let cluster = server();
+    drop(cluster.database("memory").await);
+    for options in ["null", &format!("'{UNIQUE}'")] {
+        let insert = |count| {
+            format!(
+                "select count(*) from jobs.insert_batch('b', array(select to_jsonb(n) from generate_series(1, {count}) n), {options})"
+            )
+        };
+        for what in ["new", "once more"] {
+            let grown = growth(&cluster, insert).await;
+            assert!(grown < 700, "{what}, {options}: {grown}");
+        }
+    }
+}
+
+/// No process may have more memory from now on than so much more than it has.
+fn limit(pid: i32, more: u64) {
+    let limit = memory_of(pid, "VmSize") + more;
+    let status = Command::new("prlimit")
+        .args([
+            "--pid",
+            &pid.to_string(),
+            &format!("--as={limit}:unlimited"),
+        ])
+        .status();
+    assert!(status.unwrap().success(), "prlimit");
+}
+
+/// A server on which memory may run out, and a session that must not notice.
+struct Watched {
+    cluster: Cluster,
+    other: Client,
+    before: (i32, String, u32),
+}
+
+impl Watched {
+    async fn new() -> Watched {
+        let cluster = server();
+        cluster.allow(u32::MAX, "53200 client backend.*FATAL:  out of memory");
+        let other = cluster.database("memory").await;
+        run(&other, "begin; select jobs.insert('kept')").await;
+        let before = Watched::seen(&cluster, &other).await;
+        Watched {
+            cluster,
+            other,
+            before,
+        }
+    }
+
+    async fn seen(cluster: &Cluster, other: &Client) -> (i32, String, u32) {
+        let started = other.query_one("select pg_postmaster_start_time()::text", &[]);
+        let started = started.await.unwrap().get(0);
+        (pid_of(other).await, started, cluster.postmaster())
+    }
+
+    /// What becomes of a statement in a session that gets no more memory than that: a SQLSTATE, and whether the session
+    /// has outlived it.
+    async fn becomes(&self, before: &str, statement: &str, more: u64) -> (String, bool) {
+        let db = self.cluster.connect("memory").await;
+        run(
+            &db,
+            "select jobs.unique_key('k', unique_opts => '{\"by_kind\": true}')",
+        )
+        .await;
+        run(&db, before).await;
+        limit(pid_of(&db).await, more);
+        let state = sqlstate(db.batch_execute(statement).await);
+        let lives = db.batch_execute("rollback").await.is_ok();
+        (state, lives)
+    }
+
+    async fn nothing_happened(self) {
+        let after = Watched::seen(&self.cluster, &self.other).await;
+        assert_eq!(after, self.before);
+        run(&self.other, "commit").await;
+        assert_eq!(
+            number(&self.other, "select count(*) from jobs.jobs").await,
+            1
+        );
+        assert!(!self.cluster.log().contains("terminated by signal"));
+    }
+}
+
+#[tokio::test]
+async fn a_session_without_memory_fails_wherever_it_is_and_nobody_notices() {
+    let watched = Watched::new().await;
+    run(
+        &watched.cluster.connect("memory").await,
+        "create table given as select n, to_jsonb(n) as args from generate_series(1, 30000) n;
+         create table document as select jsonb_agg(jsonb_build_object('kind', 'm', 'args', args)) as jobs from given;
+         create table documents as select array_agg(args) as args from given",
+    )
+    .await;
+    let statements = [
+        "select count(*) from jobs.insert_many((select jobs from document))",
+        "select count(*) from jobs.insert_batch('b', (select args from documents), '{\"by_args\": true}')",
+        "select count(*) from jobs.insert_batch('b', (select args from documents), '{\"by_args\": true, \"wait\": false}')",
+    ];
+    let claims = "begin; select jobs.insert('b', '1', '{\"by_args\": true}'); select jobs.insert('b', '30000', '{\"by_args\": true}')";
+    let mut failed = 0;
+    for statement in statements {
+        for step in 0..24 {
+            let (state, lives) = watched.becomes(claims, statement, step * (1 << 19)).await;
+            println!("{step}: {state}, {lives}: {statement}");
+            assert!(["00000", "53200"].contains(&state.as_str()), "{state}");
+            failed += u32::from(state == "53200");
+        }
+    }
+    assert!(failed >= 30, "{failed}");
+    watched.nothing_happened().await;
+}
+
+/// What Rust code asks for in the middle of something ends the session, and only that.
+#[tokio::test]
+async fn a_session_whose_rust_code_gets_no_memory_ends_alone() {
+    let watched = Watched::new().await;
+    let key = "select jobs.unique_key('k', (select v from large), '{\"by_args\": true}')";
+    run(
+        &watched.cluster.connect("memory").await,
+        "create table large as select to_jsonb(repeat('x', 60000000)) as v",
+    )
+    .await;
+    assert_eq!(
+        watched.becomes("begin", key, 1 << 30).await,
+        ("00000".into(), true)
+    );
+    assert_eq!(
+        watched.becomes("begin", key, 100 << 20).await,
+        ("53200".into(), false)
+    );
+    watched.nothing_happened().await;
+}
