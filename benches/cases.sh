@@ -1,6 +1,6 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim, figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake prune one_key held held_retries backlog peers memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake prune one_key held held_retries backlog peers peak memory)
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"
@@ -367,6 +367,30 @@ case_prune() {
     awk '{ print $1 }' "$WORK/rounds" | middle "pruning $n finished jobs that were $kind" "$aim" "s"
     awk '{ print $2 }' "$WORK/rounds" | middle "- with the VACUUM that gives the space back" "-" "s; $(cat "$WORK/size")"
   done
+}
+
+# The most memory that a session has had (VmHWM of its process, with what it has touched of the shared buffers) after one call for many jobs.
+case_peak() {
+  local n call options
+  renew
+  sql -c "alter system set jobs.enabled = off" -c "select pg_reload_conf()" >/dev/null
+  peak() { # STATEMENT; in MB
+    sql -f - -c "select substring(pg_read_file('/proc/self/status') from 'VmHWM:\\s+(\\d+)')::bigint / 1024" <<<"$1" | tail -n 1
+  }
+  for n in 10000 100000 1000000; do
+    n=$(scaled $n)
+    seq -f '{"kind": "m", "args": %.0f}' 1 "$n" | paste -sd , >"$WORK/plain"
+    sed 's/}/, "unique_opts": {"by_args": true}}/g' "$WORK/plain" >"$WORK/unique"
+    result "most memory, $n elements of JSON that Postgres reads" "-" "$(peak "$(printf "select jsonb_array_length('[%s]')" "$(cat "$WORK/plain")")")" "-" "MB"
+    for options in plain unique; do
+      result "- insert_many of them, $options" "1 kB a job" "$(peak "$(printf "select count(*) from jobs.insert_many('[%s]')" "$(cat "$WORK/$options")")")" "-" "MB"
+    done
+    for options in null "'{\"by_args\": true}'"; do
+      call="jobs.insert_batch('b', array(select to_jsonb(n) from generate_series(1, $n) n), $options)"
+      result "- insert_batch of $n jobs, options $options" "0.7 kB a job" "$(peak "select count(*) from $call")" "-" "MB"
+    done
+  done
+  sql -c "alter system reset jobs.enabled" -c "select pg_reload_conf()" >/dev/null
 }
 
 # What a session's own memory grows by, from the first hundredth of the calls to the last, and from the middle on: what is taken once does not pile up.

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, Kept};
 use crate::pg::time;
 use crate::store::config::Kind;
-use crate::store::insert::NewJob;
+use crate::store::insert::{Common, NewJob};
 use crate::unique::Candidate;
 use crate::unique::policy::{self, Subject};
 
@@ -60,108 +60,96 @@ pub struct Options {
 
 impl Options {
     /// Checks everything that can be wrong about these options; what is left per job of this kind are its args.
-    pub fn checked(&self, kind: &str) -> Result<Checked<'_>> {
+    pub fn checked(self, kind: &str) -> Result<Checked> {
         let defaults = config::kind(kind).unwrap_or_default();
         let meta = check::object("meta", self.meta)?;
         let (retry, attempts) = check::retry(self.retry)?;
-        let max_attempts = check::attempts(self.max_attempts, attempts)?;
-        let given = self
-            .queue
-            .as_deref()
-            .map(|queue| check::name("queue", Some(queue)));
+        let max_attempts = check::attempts(self.max_attempts, attempts)?
+            .or(defaults.max_attempts)
+            .or(attempts.default())
+            .unwrap_or(DEFAULT_MAX_ATTEMPTS);
+        let queue = match self.queue {
+            Some(queue) => {
+                check::name("queue", Some(&queue))?;
+                queue
+            }
+            None => default_queue(&defaults),
+        };
+        let priority = match self.priority {
+            Some(priority) => check::priority(priority)?,
+            None => defaults.priority.unwrap_or(DEFAULT_PRIORITY),
+        };
+        let finite = |name, at: Option<i64>| at.map(|at| check::finite(name, at)).transpose();
+        let scheduled_at = finite("scheduled_at", self.scheduled_at)?;
+        let expires_at = finite("expires_at", self.expires_at)?;
+        let timeout = self.timeout.map(check::timeout).transpose()?;
+        let policy = policy::parse(unique_opts(self.unique, &defaults))?;
         Ok(Checked {
-            queue: match given.transpose()? {
-                Some(queue) => queue.to_string(),
-                None => default_queue(&defaults),
-            },
-            priority: match self.priority {
-                Some(priority) => check::priority(priority)?,
-                None => defaults.priority.unwrap_or(DEFAULT_PRIORITY),
-            },
-            scheduled_at: self
-                .scheduled_at
-                .map(|at| check::finite("scheduled_at", at))
-                .transpose()?,
-            expires_at: self
-                .expires_at
-                .map(|at| check::finite("expires_at", at))
-                .transpose()?,
-            max_attempts: max_attempts
-                .or(defaults.max_attempts)
-                .or(attempts.default())
-                .unwrap_or(DEFAULT_MAX_ATTEMPTS),
-            timeout: self
-                .timeout
-                .map(check::timeout)
-                .transpose()?
-                .or(defaults.timeout),
-            meta,
-            retry: retry.or(defaults.retry.as_ref().map(Kept::get)),
-            policy: policy::parse(unique_opts(self.unique, &defaults))?,
-            options: self,
-            _defaults: defaults,
+            scheduled_at,
+            pending: self.pending,
+            common: Rc::new(Common {
+                kind: kind.to_string(),
+                queue,
+                priority,
+                expires_at,
+                max_attempts,
+                tags: self.tags,
+                meta,
+                timeout: timeout.or(defaults.timeout),
+                retry: retry.or(defaults.retry.as_ref().map(Kept::get)),
+                hold: policy.as_ref().and_then(|policy| policy.hold),
+                _defaults: defaults,
+            }),
+            policy,
         })
     }
 }
 
-/// Options that are valid, ready for any number of jobs.
-pub struct Checked<'a> {
-    queue: String,
-    priority: i16,
+/// A kind with options that are valid, ready for any number of jobs.
+#[derive(Clone)]
+pub struct Checked {
+    common: Rc<Common>,
     scheduled_at: Option<i64>,
-    expires_at: Option<i64>,
-    max_attempts: i32,
-    timeout: Option<Interval>,
-    meta: Option<Jsonb>,
-    retry: Option<Jsonb>,
+    pending: bool,
     policy: Option<Rc<Policy>>,
-    options: &'a Options,
-    /// what some of the values stand in
-    _defaults: Rc<Kind>,
 }
 
-impl<'a> Checked<'a> {
-    pub fn candidate<'b>(&'b self, kind: &'b str, args: Jsonb) -> Result<Candidate<'b>> {
+impl Checked {
+    /// The job with these args, inserted now.
+    pub fn candidate(&self, args: Jsonb) -> Result<Candidate> {
         let now = time::now();
         let state = match self.scheduled_at {
-            _ if self.options.pending => State::Pending,
+            _ if self.pending => State::Pending,
             Some(at) if at > now => State::Scheduled,
             _ => State::Available,
         };
+        let common = &*self.common;
         let unique_key = match &self.policy {
             None => None,
             Some(policy) => Some(policy::key(
                 policy,
                 &Subject {
-                    kind,
+                    kind: &common.kind,
                     args,
-                    meta: self.meta,
-                    queue: &self.queue,
+                    meta: common.meta,
+                    queue: &common.queue,
                     at: self.scheduled_at.unwrap_or(now),
                 },
             )?),
         };
         Ok(Candidate {
             job: NewJob {
-                kind,
+                common: self.common.clone(),
                 args,
-                queue: &self.queue,
-                priority: self.priority,
                 state,
                 created_at: now,
                 scheduled_at: self.scheduled_at,
-                expires_at: self.expires_at,
-                max_attempts: self.max_attempts,
-                tags: self.options.tags.clone(),
-                meta: self.meta,
-                timeout: self.timeout,
-                retry: self.retry,
                 unique_key,
-                hold: self.policy.as_ref().and_then(|policy| policy.hold),
                 kept: self
                     .policy
                     .as_ref()
-                    .and_then(|policy| policy::kept(policy, now, self.scheduled_at)),
+                    .and_then(|policy| policy::kept(policy, now, self.scheduled_at))
+                    .map(Box::new),
             },
             policy: self.policy.clone(),
         })

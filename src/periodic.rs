@@ -129,7 +129,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
     let work = || {
         let kind = check::name("kind", Some(&definition.kind))?;
         let checked = options.checked(kind)?;
-        let mut candidate = checked.candidate(kind, definition.args)?;
+        let mut candidate = checked.candidate(definition.args)?;
         // Nobody else's periodic jobs shall wait for a transaction that inserts this one's key.
         let waits = candidate
             .policy

@@ -8,7 +8,6 @@ use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;
 use jobs_core::verdict::Verdict;
 use pgrx::{check_for_interrupts, pg_sys};
-use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::pg::jsonb::Jsonb;
@@ -92,12 +91,11 @@ pub fn failed(id: i64, mut luggage: Luggage, told: &Told, now: i64) -> (State, O
 fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
     // Details may be long: only who asks for their type has them taken apart.
     let details = details.filter(|_| !policy.non_retryable.is_empty());
-    let Some(members) = details.and_then(Jsonb::members) else {
+    let Some(mut members) = details.and_then(Jsonb::members) else {
         return false;
     };
-    let error_type = members.into_iter().find(|(name, _)| name == "type");
-    let error_type = error_type.and_then(|(_, value)| value.to_value("details").ok());
-    policy.gives_up_on(error_type.as_ref().and_then(Value::as_str))
+    let error_type = members.find(|(name, _)| *name == "type");
+    policy.gives_up_on(error_type.and_then(|(_, value)| value.as_str()))
 }
 
 /// Puts back a job whose attempt does not count: until `due_at`, or available at once.
@@ -167,16 +165,17 @@ pub fn locked(holder: &Holder, verdict: &Verdict) -> Result<Option<Place>> {
 }
 
 /// The values of a new job that an existing one takes.
-fn taken<'a>(fields: Fields, new: &NewJob<'a>) -> Changes<'a> {
+fn taken(fields: Fields, new: &NewJob) -> Changes<'_> {
+    let common = &*new.common;
     let takes = |field| fields.contains(field);
     Changes {
-        kind: takes(Field::Kind).then_some(new.kind),
+        kind: takes(Field::Kind).then_some(common.kind.as_str()),
         args: takes(Field::Args).then_some(new.args),
-        queue: takes(Field::Queue).then_some(new.queue),
-        priority: takes(Field::Priority).then_some(new.priority),
-        max_attempts: takes(Field::MaxAttempts).then_some(new.max_attempts),
-        meta: takes(Field::Meta).then_some(new.meta),
-        tags: takes(Field::Tags).then(|| new.tags.clone()),
+        queue: takes(Field::Queue).then_some(common.queue.as_str()),
+        priority: takes(Field::Priority).then_some(common.priority),
+        max_attempts: takes(Field::MaxAttempts).then_some(common.max_attempts),
+        meta: takes(Field::Meta).then_some(common.meta),
+        tags: takes(Field::Tags).then(|| common.tags.clone()),
         scheduled_at: takes(Field::ScheduledAt).then(|| new.scheduled_at()),
         ..Changes::default()
     }

@@ -92,7 +92,7 @@ mod tests {
         assert!(asks(|| _ = Key::of(&ascii)) >= 19);
         assert!(asks(|| drop(object(10_000))) >= 20_000);
         let paths: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
-        assert!(asks(|| drop(Paths::parse(&paths))) >= 1000);
+        assert!(asks(|| drop(Paths::parse(&paths, "by_args"))) >= 1000);
     }
 
     #[test]

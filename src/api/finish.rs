@@ -11,6 +11,7 @@ use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::{Cell, Record, Rows, StateAnswer};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::report;
 use crate::pg::time;
 use crate::store::finish;
 use crate::store::place::{self, Used};
@@ -28,7 +29,7 @@ fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> State
         }
         answered(id, token, "complete").map(|(state, _)| state)
     };
-    StateAnswer(run().or_raise())
+    StateAnswer(report::kept(run).or_raise())
 }
 
 /// Finishes many jobs. See the COMMENT in sql/50_work.sql.
@@ -60,7 +61,7 @@ fn complete_many(
         }
         Ok(rows)
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
 /// Records a failed attempt. See the COMMENT in sql/50_work.sql.
@@ -91,7 +92,7 @@ fn fail(
             None => answered(id, token, "fail"),
         }
     };
-    state_and_time(run())
+    state_and_time(report::kept(run))
 }
 
 /// Gives a job back until later. See the COMMENT in sql/50_work.sql.
@@ -194,7 +195,7 @@ fn heartbeat_many(
         }
         Ok(rows)
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
 /// What every call of a worker for many jobs begins with.

@@ -1,5 +1,7 @@
 //! Section 2 of the contract: `jobs.insert`, `jobs.insert_many`, `jobs.insert_batch`.
 
+use std::collections::HashMap;
+
 use jobs_core::Invalid;
 use jobs_core::error::{quoted, shown};
 use jobs_core::interval;
@@ -15,6 +17,8 @@ use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::lone;
+use crate::pg::memory::{self, Scratch};
+use crate::pg::report;
 use crate::pg::role::{as_definer, called};
 use crate::pg::time;
 use crate::store::insert::NewJob;
@@ -56,12 +60,11 @@ fn insert(
             expires_at: expires_at.map(i64::from),
             pending: pending.unwrap_or(false),
         };
-        let checked = options.checked(kind)?;
-        let candidate = checked.candidate(kind, args)?;
+        let candidate = options.checked(kind)?.candidate(args)?;
         let outcome = unique::insert_one(&candidate)?;
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
-    as_definer(called(fcinfo), run).or_raise()
+    report::kept(|| as_definer(called(fcinfo), run)).or_raise()
 }
 
 /// Where it is alone in FROM, it is read as [`lone`] says.
@@ -75,7 +78,7 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let run = || {
         check::writable()?;
         let jobs = check::given("jobs", jobs)?;
-        let elements = jobs.elements().ok_or_else(|| {
+        let (count, elements) = jobs.elements().ok_or_else(|| {
             Error::invalid(
                 "jobs",
                 format!("jobs must not be {}", jobs.what()),
@@ -83,15 +86,10 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             )
             .hint("For one job use jobs.insert.")
         })?;
-        let parsed = numbered(&elements, |element| Element::parse(*element))?;
-        let checked = numbered(&parsed, |element| element.options.checked(&element.kind))?;
-        let pairs: Vec<(&Element, &Checked)> = parsed.iter().zip(&checked).collect();
-        let candidates = numbered(&pairs, |(element, checked)| {
-            checked.candidate(&element.kind, element.args)
-        })?;
-        insert_all(&candidates, fcinfo)
+        let mut parser = Parser::default();
+        insert_all(count, elements, |element| parser.candidate(element), fcinfo)
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
 /// Inserts a job for each args, with the same options. See the COMMENT in sql/40_produce.sql.
@@ -131,21 +129,33 @@ fn insert_batch(
             pending: pending.unwrap_or(false),
         };
         let checked = options.checked(kind)?;
-        let candidates = numbered(&elements, |element| {
-            let args = check::given("args", element.map(Jsonb::from_datum))?;
-            checked.candidate(kind, args)
-        })?;
-        insert_all(&candidates, fcinfo)
+        let elements = elements.into_iter();
+        let args = elements.map(|element| element.map(Jsonb::from_datum));
+        let candidate = |args| checked.candidate(check::given("args", args)?);
+        insert_all(args.len(), args, candidate, fcinfo)
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
-fn insert_all(candidates: &[Candidate], fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
+/// Inserts a job for each element; an error names the element, from 1. What it takes to read one is given back before the next.
+fn insert_all<T>(
+    count: usize,
+    elements: impl Iterator<Item = T>,
+    mut candidate: impl FnMut(T) -> Result<Candidate>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<Rows> {
+    let mut candidates = memory::room(count)?;
+    let scratch = Scratch::new();
+    for (index, element) in elements.enumerate() {
+        pgrx::check_for_interrupts!();
+        let candidate = scratch.within(|| candidate(element));
+        candidates.push(candidate.map_err(|error| error.at(index + 1))?);
+    }
     let mut rows = Rows::new(fcinfo);
-    let outcomes = unique::insert_many(candidates)?;
+    let outcomes = unique::insert_many(&candidates)?;
     for index in 0..outcomes.len() {
         let mut cells = vec![Cell::Int(index as i32 + 1)];
-        cells.extend(row(index, candidates, &outcomes));
+        cells.extend(row(index, &candidates, &outcomes));
         rows.push(cells);
     }
     Ok(rows)
@@ -159,7 +169,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             Cell::State(job.state),
             Cell::Bool(false),
             Cell::Null,
-            Cell::Text(job.queue.to_string()),
+            Cell::Text(job.common.queue.clone()),
             Cell::At(job.created_at),
             Cell::At(job.scheduled_at()),
         ]
@@ -198,22 +208,61 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
     }
 }
 
-/// Applies `f` to each element; an error names the element, from 1.
-fn numbered<'a, T, U>(elements: &'a [T], mut f: impl FnMut(&'a T) -> Result<U>) -> Result<Vec<U>> {
-    elements
-        .iter()
-        .enumerate()
-        .map(|(index, element)| {
-            pgrx::check_for_interrupts!();
-            f(element).map_err(|error| error.at(index + 1))
-        })
-        .collect()
+/// Reads elements of `insert_many`. Mostly they differ in their args only: the others' fields are then read and checked once.
+#[derive(Default)]
+struct Parser {
+    /// what was read of fields, by all that they are
+    known: HashMap<Vec<u8>, Checked>,
+    fields: Vec<u8>,
 }
 
-/// One element of `insert_many`.
+impl Parser {
+    /// Other elements than these each have fields of their own.
+    const MOST: usize = 1000;
+
+    fn candidate(&mut self, element: Jsonb) -> Result<Candidate> {
+        let mut args = None;
+        self.fields.clear();
+        for (name, value) in members(element)? {
+            if name == "args" {
+                args = Some(value);
+                continue;
+            }
+            let (kind, content) = value.identity();
+            for part in [name.as_bytes(), content] {
+                self.fields.extend_from_slice(&part.len().to_ne_bytes());
+                self.fields.extend_from_slice(part);
+            }
+            self.fields.push(kind);
+        }
+        let args = args.unwrap_or_else(Jsonb::empty_object);
+        if let Some(checked) = self.known.get(&self.fields) {
+            return checked.candidate(args);
+        }
+        let element = Element::parse(element)?;
+        let checked = element.options.checked(&element.kind)?;
+        if self.known.len() >= Parser::MOST {
+            self.known.clear();
+        }
+        let candidate = checked.candidate(args)?;
+        self.known.insert(self.fields.clone(), checked);
+        Ok(candidate)
+    }
+}
+
+fn members(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
+    element.members().ok_or_else(|| {
+        Error::invalid(
+            "jobs",
+            format!("an element of jobs must not be {}", element.what()),
+            "Each element is an object with the parameters of jobs.insert.",
+        )
+    })
+}
+
+/// One element of `insert_many`, but for its args.
 struct Element {
     kind: String,
-    args: Jsonb,
     options: Options,
 }
 
@@ -236,54 +285,41 @@ impl Element {
     ];
 
     fn parse(element: Jsonb) -> Result<Element> {
-        let members = element.members().ok_or_else(|| {
-            Error::invalid(
-                "jobs",
-                format!("an element of jobs must not be {}", element.what()),
-                "Each element is an object with the parameters of jobs.insert.",
-            )
-        })?;
         let mut kind = None;
-        let mut args = None;
         let mut options = Options::default();
-        for (name, value) in members {
+        for (name, value) in members(element)? {
             // JSON null is a value of args, and leaves every other field out.
             if value.is_null() && name != "args" {
-                if Self::FIELDS.contains(&name.as_str()) {
+                if Self::FIELDS.contains(&name) {
                     continue;
                 }
-                return Err(unknown_field(&name));
+                return Err(unknown_field(name));
             }
-            match name.as_str() {
-                "kind" => kind = Some(string(&name, value)?),
-                "args" => args = Some(value),
+            match name {
+                "kind" => kind = Some(string(name, value)?),
+                "args" => {}
                 "unique_opts" => options.unique = Some(value),
-                "queue" => options.queue = Some(string(&name, value)?),
-                "priority" => options.priority = Some(integer(&name, value)?),
-                "scheduled_at" => options.scheduled_at = Some(timestamp(&name, value)?),
-                "max_attempts" => options.max_attempts = Some(integer(&name, value)?),
-                "tags" => options.tags = Some(strings(&name, value)?),
+                "queue" => options.queue = Some(string(name, value)?),
+                "priority" => options.priority = Some(integer(name, value)?),
+                "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
+                "max_attempts" => options.max_attempts = Some(integer(name, value)?),
+                "tags" => options.tags = Some(strings(name, value)?),
                 "meta" => options.meta = Some(value),
                 "timeout" => {
                     options.timeout = Some(interval::from_json(
-                        &value.to_value(&name)?,
-                        &name,
+                        &value.to_value(name)?,
+                        name,
                         &time::read_interval,
                     )?);
                 }
                 "retry" => options.retry = Some(value),
-                "expires_at" => options.expires_at = Some(timestamp(&name, value)?),
-                "pending" => options.pending = boolean(&name, value)?,
-                _ => return Err(unknown_field(&name)),
+                "expires_at" => options.expires_at = Some(timestamp(name, value)?),
+                "pending" => options.pending = boolean(name, value)?,
+                _ => return Err(unknown_field(name)),
             }
         }
         let kind = check::name("kind", kind.as_deref())?.to_string();
-        let args = args.unwrap_or_else(Jsonb::empty_object);
-        Ok(Element {
-            kind,
-            args,
-            options,
-        })
+        Ok(Element { kind, options })
     }
 }
 
@@ -306,25 +342,24 @@ fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
 }
 
 fn string(field: &str, value: Jsonb) -> Result<String> {
-    match value.to_value(field)? {
-        Value::String(text) => Ok(text),
-        _ => Err(wrong_type(field, value, "a string")),
-    }
+    let text = value.as_str().map(str::to_string);
+    text.ok_or_else(|| wrong_type(field, value, "a string"))
 }
 
 fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
     let rule = "an array of strings";
-    value
-        .elements()
-        .ok_or_else(|| wrong_type(field, value, rule))?
-        .into_iter()
-        .map(|element| match element.to_value(field)? {
-            Value::String(text) => Ok(text),
-            _ => Err(Error::invalid(
-                field,
-                format!("an element of {field} must not be {}", element.what()),
-                format!("{field} is {rule}."),
-            )),
+    let elements = value.elements();
+    let (_, elements) = elements.ok_or_else(|| wrong_type(field, value, rule))?;
+    elements
+        .map(|element| {
+            let text = element.as_str().map(str::to_string);
+            text.ok_or_else(|| {
+                Error::invalid(
+                    field,
+                    format!("an element of {field} must not be {}", element.what()),
+                    format!("{field} is {rule}."),
+                )
+            })
         })
         .collect()
 }

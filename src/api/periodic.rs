@@ -57,7 +57,7 @@ fn schedule(
             },
         };
         // What an insert would refuse is refused now.
-        definition.options.checked(kind)?.candidate(kind, args)?;
+        definition.options.clone().checked(kind)?.candidate(args)?;
         let next = define(&definition, &ticks);
         wake::at_commit(Work::MayBeDue);
         Ok(next)

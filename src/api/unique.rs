@@ -10,6 +10,7 @@ use crate::error::{OrRaise, Result};
 use crate::options;
 use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::report;
 use crate::pg::time;
 use crate::settings;
 use crate::store::config::Kind;
@@ -33,7 +34,7 @@ fn unique_key(
             .map(|policy| policy::key(&policy, &subject))
             .transpose()
     };
-    run().or_raise().map(|key| key.hex())
+    report::kept(run).or_raise().map(|key| key.hex())
 }
 
 /// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in sql/40_produce.sql.
@@ -69,7 +70,7 @@ fn explain_unique(
             Cell::Text(would.into()),
         ]))
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
 /// What a server of the Open Job Spec can declare of this queue. See the COMMENT in sql/40_produce.sql.

@@ -12,6 +12,7 @@ use pgrx::pgrx_sql_entity_graph::metadata::{
 };
 use smallvec::SmallVec;
 
+use super::memory::Scratch;
 use super::name::label_of;
 use super::versions;
 
@@ -209,7 +210,13 @@ unsafe fn result_desc(fcinfo: FunctionCallInfo) -> pg_sys::TupleDesc {
 pub struct Rows {
     store: *mut pg_sys::Tuplestorestate,
     builder: Builder,
+    /// what one row takes, once there are many
+    scratch: Option<Scratch>,
+    pushed: usize,
 }
+
+/// So many rows do not fill the memory.
+const FEW: usize = 100;
 
 impl Rows {
     /// Prepares the call to return rows. An error if the caller does not take any.
@@ -221,15 +228,25 @@ impl Rows {
             Rows {
                 store: (*info).setResult,
                 builder: Builder::new((*info).setDesc),
+                scratch: None,
+                pushed: 0,
             }
         }
     }
 
     /// Appends a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
-        let tuple = self.builder.tuple(cells);
-        // SAFETY: the store copies the tuple.
-        unsafe { pg_sys::tuplestore_puttuple(self.store, tuple) };
+        pgrx::check_for_interrupts!();
+        let push = || {
+            let tuple = self.builder.tuple(cells);
+            // SAFETY: the store copies the tuple.
+            unsafe { pg_sys::tuplestore_puttuple(self.store, tuple) };
+        };
+        self.pushed += 1;
+        match self.pushed > FEW {
+            true => self.scratch.get_or_insert_with(Scratch::new).within(push),
+            false => push(),
+        }
     }
 
     /// Appends a row that a statement returned: its first columns are the declared ones.

@@ -47,7 +47,10 @@ pub fn elements(array: Array, element: Oid) -> Vec<Option<Datum>> {
             &mut n,
         );
         (0..n as usize)
-            .map(|i| (!*nulls.add(i)).then(|| *datums.add(i)))
+            .map(|i| {
+                pgrx::check_for_interrupts!();
+                (!*nulls.add(i)).then(|| *datums.add(i))
+            })
             .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! jsonb arguments, walked in place instead of being turned into text and parsed.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 
 use jobs_core::canonical::{Event, Events};
 use pgrx::pg_sys::{self, Datum, JsonbIteratorToken as Token, jbvType};
@@ -12,9 +12,39 @@ use crate::error::{Error, Result};
 /// The deepest options: more than any of them needs, and far from what a stack holds.
 const DEEPEST: u32 = 32;
 
-/// A jsonb argument, detoasted. Lives as long as the memory of the call.
+/// A jsonb value where it lies: an argument, detoasted, or a part of one. Lives as long as the memory of the call.
 #[derive(Clone, Copy)]
-pub struct Jsonb(*mut pg_sys::Jsonb);
+pub struct Jsonb(Place);
+
+#[derive(Clone, Copy)]
+enum Place {
+    /// a value of its own
+    Whole(*mut pg_sys::Jsonb),
+    /// an object or array in another value, and how many bytes it has
+    Nested(*mut pg_sys::JsonbContainer, u32),
+    /// a string in another value, and how many bytes it has
+    String(*mut c_char, u32),
+    Number(pg_sys::Numeric),
+    Bool(bool),
+    Null,
+}
+
+/// The value `{}`.
+static EMPTY: Empty = Empty {
+    // As Postgres has a length of 8 bytes.
+    length: if cfg!(target_endian = "big") {
+        8
+    } else {
+        8 << 2
+    },
+    header: pg_sys::JB_FOBJECT,
+};
+
+#[repr(C)]
+struct Empty {
+    length: u32,
+    header: u32,
+}
 
 /// Lets a type that wraps a detoasted varlena be an argument of a `#[pg_extern]`.
 macro_rules! varlena_argument {
@@ -60,7 +90,9 @@ macro_rules! varlena_argument {
 }
 pub(crate) use varlena_argument;
 
-varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(p.cast()));
+varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(
+    Place::Whole(p.cast())
+));
 
 /// A jsonb that outlives the call that it came in.
 #[derive(Clone)]
@@ -69,18 +101,19 @@ pub struct Kept(Box<[u64]>);
 impl Kept {
     /// A copy.
     pub fn new(value: Jsonb) -> Kept {
-        let bytes = value.bytes();
-        let mut words = vec![0u64; bytes.len().div_ceil(8)];
-        // SAFETY: there is room for the bytes.
+        let value: *const pg_sys::varlena = value.datum().cast_mut_ptr();
+        // SAFETY: a detoasted varlena carries its own length; there is room for it.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), words.as_mut_ptr().cast(), bytes.len());
+            let length = pgrx::varsize_4b(value);
+            let mut words = vec![0u64; length.div_ceil(8)];
+            std::ptr::copy_nonoverlapping(value.cast::<u8>(), words.as_mut_ptr().cast(), length);
+            Kept(words.into_boxed_slice())
         }
-        Kept(words.into_boxed_slice())
     }
 
     /// The value, as long as this lives.
     pub fn get(&self) -> Jsonb {
-        Jsonb(self.0.as_ptr().cast_mut().cast())
+        Jsonb(Place::Whole(self.0.as_ptr().cast_mut().cast()))
     }
 }
 
@@ -88,12 +121,13 @@ impl Jsonb {
     /// From a jsonb datum, for example an element of an array.
     pub fn from_datum(datum: Datum) -> Jsonb {
         // SAFETY: the caller took it from a jsonb; detoasting copies only if needed.
-        Jsonb(unsafe { pg_sys::pg_detoast_datum(datum.cast_mut_ptr()) }.cast())
+        let value = unsafe { pg_sys::pg_detoast_datum(datum.cast_mut_ptr()) };
+        Jsonb(Place::Whole(value.cast()))
     }
 
     /// The value `{}`.
     pub fn empty_object() -> Jsonb {
-        Jsonb::from_text("{}")
+        Jsonb(Place::Whole((&raw const EMPTY).cast_mut().cast()))
     }
 
     /// The value of a text that is valid JSON.
@@ -110,28 +144,98 @@ impl Jsonb {
         })
     }
 
-    /// The datum to hand on as it came.
+    /// The datum, of a part a copy.
     pub fn datum(self) -> Datum {
-        Datum::from(self.0)
+        use pg_sys::JsonbValue__bindgen_ty_1 as Content;
+        use pg_sys::JsonbValue__bindgen_ty_1__bindgen_ty_1 as Text;
+        use pg_sys::JsonbValue__bindgen_ty_1__bindgen_ty_4 as Binary;
+        let (type_, val) = match self.0 {
+            Place::Whole(value) => return Datum::from(value),
+            Place::Nested(data, len) => {
+                let len = len as i32;
+                let binary = Binary { len, data };
+                (jbvType::jbvBinary, Content { binary })
+            }
+            Place::String(val, len) => {
+                let len = len as i32;
+                let string = Text { len, val };
+                (jbvType::jbvString, Content { string })
+            }
+            Place::Number(numeric) => (jbvType::jbvNumeric, Content { numeric }),
+            Place::Bool(boolean) => (jbvType::jbvBool, Content { boolean }),
+            Place::Null => (jbvType::jbvNull, Content { boolean: false }),
+        };
+        let mut value = pg_sys::JsonbValue { type_, val };
+        // SAFETY: a value of that type, which is copied.
+        Datum::from(unsafe { pg_sys::JsonbValueToJsonb(&mut value) })
     }
 
-    /// The bytes of the value: equal bytes are equal values.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: a detoasted varlena carries its own length.
+    /// The part of a value that a walk has come to.
+    fn part(value: &pg_sys::JsonbValue) -> Jsonb {
+        // SAFETY: the type says which member of the union is set.
+        Jsonb(unsafe {
+            match value.type_ {
+                jbvType::jbvNull => Place::Null,
+                jbvType::jbvBool => Place::Bool(value.val.boolean),
+                jbvType::jbvNumeric => Place::Number(value.val.numeric),
+                jbvType::jbvString => {
+                    Place::String(value.val.string.val, value.val.string.len as u32)
+                }
+                _ => Place::Nested(value.val.binary.data, value.val.binary.len as u32),
+            }
+        })
+    }
+
+    /// What tells this value from others, as long as it lives: where it is the same, so are the values.
+    pub fn identity(self) -> (u8, &'static [u8]) {
+        // SAFETY: everything carries its own length.
         unsafe {
-            let p: *const pg_sys::varlena = self.0.cast();
-            std::slice::from_raw_parts(p.cast(), pgrx::varsize_4b(p))
+            let bytes = |data, length| std::slice::from_raw_parts(data, length);
+            match self.0 {
+                Place::Null => (0, &[]),
+                Place::Bool(value) => (1 + u8::from(value), &[]),
+                Place::Number(number) => {
+                    (3, bytes(number.cast(), pgrx::varsize_any(number.cast())))
+                }
+                Place::String(text, length) => (4, bytes(text.cast(), length as usize)),
+                Place::Nested(data, length) => (5, bytes(data.cast(), length as usize)),
+                Place::Whole(value) => {
+                    let length = pgrx::varsize_4b(value.cast()) - size_of::<u32>();
+                    (5, bytes((&raw const (*value).root).cast(), length))
+                }
+            }
         }
     }
 
     /// A walk over the value.
     pub fn events(self) -> JsonbEvents {
+        let (iterator, alone) = match self.container() {
+            // SAFETY: a container inside a detoasted jsonb.
+            Some(container) => (unsafe { pg_sys::JsonbIteratorInit(container) }, None),
+            None => (std::ptr::null_mut(), Some(self)),
+        };
         JsonbEvents {
-            // SAFETY: root is the container inside a detoasted jsonb.
-            iterator: unsafe { pg_sys::JsonbIteratorInit(&raw mut (*self.0).root) },
+            iterator,
             raw_scalar: false,
-            absent: false,
+            alone,
         }
+    }
+
+    /// Where the value is an object or array, or a scalar of its own, which is kept as an array of one.
+    fn container(self) -> Option<*mut pg_sys::JsonbContainer> {
+        match self.0 {
+            // SAFETY: a detoasted jsonb.
+            Place::Whole(value) => Some(unsafe { &raw mut (*value).root }),
+            Place::Nested(container, _) => Some(container),
+            _ => None,
+        }
+    }
+
+    /// What its container says of itself.
+    fn header(self) -> u32 {
+        // SAFETY: it begins with that.
+        self.container()
+            .map_or(0, |container| unsafe { (*container).header })
     }
 
     /// The whole value of this parameter, for small documents such as options.
@@ -147,41 +251,35 @@ impl Jsonb {
         })
     }
 
-    /// The elements of an array, `None` if the value is not an array.
-    pub fn elements(self) -> Option<Vec<Jsonb>> {
-        self.children(Token::WJB_BEGIN_ARRAY)
-            .map(|children| children.into_iter().map(|(_, value)| value).collect())
+    /// The elements of an array, and how many; `None` if the value is not an array.
+    pub fn elements(self) -> Option<(usize, impl Iterator<Item = Jsonb>)> {
+        let header = self.header();
+        let is_array = header & (pg_sys::JB_FARRAY | pg_sys::JB_FSCALAR) == pg_sys::JB_FARRAY;
+        let count = (header & pg_sys::JB_CMASK) as usize;
+        is_array.then(|| (count, self.children().map(|(_, value)| value)))
     }
 
     /// The members of an object, `None` if the value is not an object.
-    pub fn members(self) -> Option<Vec<(String, Jsonb)>> {
-        self.children(Token::WJB_BEGIN_OBJECT)
+    pub fn members(self) -> Option<impl Iterator<Item = (&'static str, Jsonb)>> {
+        self.is_object().then(|| self.children())
     }
 
-    fn children(self, begin: Token::Type) -> Option<Vec<(String, Jsonb)>> {
-        let mut found = Vec::new();
-        let mut name = String::new();
+    /// What is in an object or array; each but an element has a name, which lives as long as the value.
+    fn children(self) -> impl Iterator<Item = (&'static str, Jsonb)> {
         let mut events = self.events();
-        let (token, value) = events.step(false);
-        // SAFETY: an array token carries the array member.
-        if token != begin
-            || (begin == Token::WJB_BEGIN_ARRAY && unsafe { value.val.array.rawScalar })
-        {
-            return None;
-        }
-        loop {
-            // Skipping nested values hands each child over as one value.
-            let (token, mut value) = events.step(true);
-            match token {
-                Token::WJB_KEY => name = text(&value).into_owned(),
-                Token::WJB_VALUE | Token::WJB_ELEM => {
-                    // SAFETY: the iterator filled the value.
-                    let child = Jsonb(unsafe { pg_sys::JsonbValueToJsonb(&mut value) });
-                    found.push((std::mem::take(&mut name), child));
+        events.step(false);
+        let mut name = "";
+        std::iter::from_fn(move || {
+            loop {
+                // Skipping nested values hands each child over as one value.
+                let (token, value) = events.step(true);
+                match token {
+                    Token::WJB_KEY => name = string(&value),
+                    Token::WJB_VALUE | Token::WJB_ELEM => return Some((name, Jsonb::part(&value))),
+                    _ => return None,
                 }
-                _ => return Some(found),
             }
-        }
+        })
     }
 
     /// What it is, to stand after "must not be": "a string", "an array", "true".
@@ -199,12 +297,29 @@ impl Jsonb {
 
     /// JSON null.
     pub fn is_null(self) -> bool {
-        matches!(self.events().next(), Event::Null)
+        match self.0 {
+            Place::Null => true,
+            // SAFETY: a scalar is kept as an array of one.
+            Place::Whole(value) => unsafe {
+                let root = &(*value).root;
+                root.header & pg_sys::JB_FSCALAR != 0
+                    && *root.children.as_ptr() & pg_sys::JENTRY_TYPEMASK == pg_sys::JENTRY_ISNULL
+            },
+            _ => false,
+        }
     }
 
     /// An object.
     pub fn is_object(self) -> bool {
-        matches!(self.events().next(), Event::BeginObject)
+        self.header() & pg_sys::JB_FOBJECT != 0
+    }
+
+    /// A string.
+    pub fn as_str(self) -> Option<&'static str> {
+        match self.0 {
+            Place::String(text, length) => Some(utf8(text, length as usize)),
+            _ => None,
+        }
     }
 }
 
@@ -213,8 +328,8 @@ pub struct JsonbEvents {
     iterator: *mut pg_sys::JsonbIterator,
     /// A scalar at the top is stored as an array of one that is not one.
     raw_scalar: bool,
-    /// There is no value to walk over: it reads as null, once.
-    absent: bool,
+    /// There is no container to walk through: this value, once.
+    alone: Option<Jsonb>,
 }
 
 impl JsonbEvents {
@@ -223,7 +338,7 @@ impl JsonbEvents {
         JsonbEvents {
             iterator: std::ptr::null_mut(),
             raw_scalar: false,
-            absent: true,
+            alone: Some(Jsonb(Place::Null)),
         }
     }
 
@@ -245,8 +360,8 @@ impl JsonbEvents {
 
 impl Events for JsonbEvents {
     fn next(&mut self) -> Event<'_> {
-        if std::mem::take(&mut self.absent) {
-            return Event::Null;
+        if let Some(value) = self.alone.take() {
+            return value.scalar();
         }
         loop {
             let (token, value) = self.step(false);
@@ -261,8 +376,8 @@ impl Events for JsonbEvents {
                 Token::WJB_END_ARRAY => Event::EndArray,
                 Token::WJB_BEGIN_OBJECT => Event::BeginObject,
                 Token::WJB_END_OBJECT => Event::EndObject,
-                Token::WJB_KEY => Event::Name(text(&value)),
-                Token::WJB_VALUE | Token::WJB_ELEM => scalar(&value),
+                Token::WJB_KEY => Event::Name(Cow::Borrowed(string(&value))),
+                Token::WJB_VALUE | Token::WJB_ELEM => Jsonb::part(&value).scalar(),
                 _ => Event::End,
             };
         }
@@ -273,34 +388,45 @@ impl Events for JsonbEvents {
     }
 }
 
-fn scalar<'a>(value: &pg_sys::JsonbValue) -> Event<'a> {
-    match value.type_ {
-        jbvType::jbvNull => Event::Null,
-        // SAFETY: the type says which member of the union is set.
-        jbvType::jbvBool => Event::Bool(unsafe { value.val.boolean }),
-        jbvType::jbvNumeric => unsafe {
-            let digits = pg_sys::OidOutputFunctionCall(
-                pg_sys::Oid::from(pg_sys::F_NUMERIC_OUT),
-                Datum::from(value.val.numeric),
-            );
-            Event::Number(Cow::Borrowed(
-                CStr::from_ptr(digits)
-                    .to_str()
-                    .expect("numeric digits are ASCII"),
-            ))
-        },
-        _ => Event::String(text(value)),
+impl Jsonb {
+    /// The step of a walk that a part which has no parts is.
+    fn scalar<'a>(self) -> Event<'a> {
+        match self.0 {
+            Place::Bool(value) => Event::Bool(value),
+            // SAFETY: the output function of a number, whose text lives as long as the memory of the call.
+            Place::Number(number) => unsafe {
+                let digits = pg_sys::OidOutputFunctionCall(
+                    pg_sys::Oid::from(pg_sys::F_NUMERIC_OUT),
+                    Datum::from(number),
+                );
+                Event::Number(Cow::Borrowed(
+                    CStr::from_ptr(digits)
+                        .to_str()
+                        .expect("numeric digits are ASCII"),
+                ))
+            },
+            Place::String(text, length) => {
+                Event::String(Cow::Borrowed(utf8(text, length as usize)))
+            }
+            Place::Null => Event::Null,
+            Place::Whole(_) | Place::Nested(..) => unreachable!("it has parts"),
+        }
     }
 }
 
-/// A string of the document. The extension is in UTF-8 databases only.
-fn text<'a>(value: &pg_sys::JsonbValue) -> Cow<'a, str> {
-    // SAFETY: the caller has a string; its bytes live as long as the document.
-    let bytes = unsafe {
-        let string = value.val.string;
-        std::slice::from_raw_parts(string.val.cast(), string.len as usize)
-    };
-    Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_else(|_| Error::not_utf8().raise()))
+/// A string that a walk has come to.
+fn string(value: &pg_sys::JsonbValue) -> &'static str {
+    // SAFETY: the caller has a string.
+    let string = unsafe { value.val.string };
+    utf8(string.val, string.len as usize)
+}
+
+/// A string of the document, as long as that lives. The extension is in UTF-8 databases only.
+fn utf8(text: *const c_char, length: usize) -> &'static str {
+    // SAFETY: the caller has found it in a document.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast(), length) };
+    // Postgres checks what comes in, but not what a function in C makes.
+    std::str::from_utf8(bytes).unwrap_or_else(|_| Error::not_utf8().raise())
 }
 
 /// An event without its borrow, to build a tree from.
@@ -521,7 +647,7 @@ mod tests {
         assert!(can_be_cancelled(|| {
             canonical(&mut document.events(), None);
         }));
-        assert!(can_be_cancelled(|| drop(document.to_value())));
+        assert!(can_be_cancelled(|| drop(document.to_value("args"))));
         let long = "x".repeat(1_000_000);
         assert!(can_be_cancelled(|| _ = Key::of(&long)));
         assert!(!can_be_cancelled(|| _ = Key::of("{}")), "control");

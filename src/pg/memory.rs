@@ -18,17 +18,29 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use crate::error::{Error, Result};
 
-/// To end a session takes memory, too. Nobody writes to this, so that it costs no more than addresses.
+/// To end a session takes memory, too, and so does to raise an error. Nobody writes to this, so that it costs no more than
+/// addresses.
 const RESERVE: Layout = Layout::new::<[u8; 1 << 20]>();
 static RESERVED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
 /// Whoever asks just now can do without.
 static MAY_FAIL: AtomicBool = AtomicBool::new(false);
 
-/// Puts memory aside. Processes inherit what the server has put aside.
+/// Puts memory aside, if none is. Processes inherit what the server has put aside.
 pub fn reserve() {
-    // SAFETY: of a size that is not 0.
-    RESERVED.store(unsafe { System.alloc(RESERVE) }, Ordering::Relaxed);
+    if RESERVED.load(Ordering::Relaxed).is_null() {
+        // SAFETY: of a size that is not 0.
+        RESERVED.store(unsafe { System.alloc(RESERVE) }, Ordering::Relaxed);
+    }
+}
+
+/// Gives back what was put aside.
+pub fn release() {
+    let reserved = RESERVED.swap(null_mut(), Ordering::Relaxed);
+    if !reserved.is_null() {
+        // SAFETY: nobody uses it.
+        unsafe { System.dealloc(reserved, RESERVE) };
+    }
 }
 
 /// An empty list with room for so many; an error if there is none.
@@ -40,6 +52,47 @@ pub fn room<T>(count: usize) -> Result<Vec<T>> {
     match reserved {
         Ok(()) => Ok(list),
         Err(_) => Err(Error::out_of_memory(count.saturating_mul(size_of::<T>()))),
+    }
+}
+
+/// Memory of Postgres' that is given back at once.
+pub struct Scratch(pg_sys::MemoryContext);
+
+impl Scratch {
+    /// None yet; it goes with the call.
+    pub fn new() -> Scratch {
+        // SAFETY: as any context is made; after an error it goes with the one that it is in.
+        Scratch(unsafe {
+            pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"jobs scratch".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            )
+        })
+    }
+
+    /// Does some work in it, and then gives it back. What the work returns must not be in it, and nothing that the work
+    /// opened may be open any more.
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        // SAFETY: after an error Postgres goes back to a context of its own.
+        unsafe {
+            let before = pg_sys::MemoryContextSwitchTo(self.0);
+            let done = work();
+            pg_sys::MemoryContextSwitchTo(before);
+            pg_sys::MemoryContextReset(self.0);
+            done
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: it is not the current one.
+            unsafe { pg_sys::MemoryContextDelete(self.0) };
+        }
     }
 }
 
@@ -101,13 +154,10 @@ unsafe extern "C-unwind" {
 
 /// Ends the session.
 fn end(size: usize) {
-    // SAFETY: what was put aside is not used. Postgres ends the process in the last of these; with nobody to catch it, any
-    // other error on the way does so as well, so that nothing jumps over who called us.
+    release();
+    // SAFETY: Postgres ends the process in the last of these; with nobody to catch it, any other error on the way does so as
+    // well, so that nothing jumps over who called us.
     unsafe {
-        let reserved = RESERVED.swap(null_mut(), Ordering::Relaxed);
-        if !reserved.is_null() {
-            System.dealloc(reserved, RESERVE);
-        }
         pg_sys::PG_exception_stack = null_mut();
         pg_sys::error_context_stack = null_mut();
         if errstart(PgLogLevel::FATAL as c_int, std::ptr::null()) {

@@ -1,12 +1,17 @@
 //! What pgrx leaves out of an error. It takes each apart that comes through it and raises it anew, without the names of a
 //! column, constraint and so on, and with the SQLSTATE of an internal error if it does not know the error's own: one that
 //! somebody's trigger has made up. An error of ours it cannot give the name of a column at all. Here they get what they lack.
+//!
+//! To take an error apart it copies it. Where that fails, for want of memory, it begins again, until Postgres has no room for one
+//! more error and ends all of the server. So with an error that there is no memory some of it is given back first.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+use super::memory;
 
 // Not by pgrx' bindings, which prepare for errors: these are called while a report is being made, and an error in them is
 // Postgres' to deal with.
@@ -38,9 +43,10 @@ static CALLBACK: Callback = Callback(UnsafeCell::new(ErrorContextCallback {
     arg: std::ptr::null_mut(),
 }));
 
-/// Runs `work`, a statement. If it fails, Postgres goes on to call back until somebody catches the error, since it is raised anew on
+/// Runs `work`: a statement, or what may take much memory. If it fails, Postgres goes on to call back until somebody catches the error, since it is raised anew on
 /// the way: so what catches one must end that ([`crate::pg::subxact::catch`]).
 pub fn kept<T>(work: impl FnOnce() -> T) -> T {
+    memory::reserve();
     // SAFETY: who is on the stack is so for as long as those who called us.
     unsafe {
         let before = pg_sys::error_context_stack;
@@ -111,6 +117,7 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
     // SAFETY: asks about the report that Postgres is making, and sets fields of it that are not set.
     unsafe {
         if geterrcode() == OUT_OF_MEMORY {
+            memory::release();
             return;
         }
         let before = pg_sys::CurrentMemoryContext;

@@ -14,6 +14,7 @@ use pgrx::{PgSqlErrorCode, ereport};
 use smallvec::SmallVec;
 
 use super::index::{Duplicates, Index, IndexShape, Upkeep};
+use super::memory::Scratch;
 use super::name::{Name, label_of};
 use super::row::{NewRow, Row, Tid, Value};
 use super::scan::{Key, Seen};
@@ -172,11 +173,9 @@ impl Table {
         }
     }
 
-    /// Inserts rows, and their index entries. A duplicate in a unique index is an error.
-    pub fn insert<Rows>(&self, rows: Rows)
-    where
-        Rows: IntoIterator<Item = NewRow, IntoIter: ExactSizeIterator>,
-    {
+    /// Inserts rows, and their index entries. A duplicate in a unique index is an error. However many rows there are, few are
+    /// in memory at once if they are made on the way.
+    pub fn insert(&self, rows: impl IntoIterator<Item = NewRow>) {
         self.insert_in_order(rows.into_iter(), Duplicates::Refuse);
     }
 
@@ -185,61 +184,86 @@ impl Table {
     ///
     /// There is no other way to take such a row back: until its transaction ends, others wait for one that was deleted as
     /// for any, and a subscriber is sent it.
-    pub fn insert_if_new<Rows>(&self, rows: Rows) -> bool
-    where
-        Rows: ExactSizeIterator<Item = NewRow>,
-    {
-        self.insert_in_order(rows, Duplicates::Tell)
+    pub fn insert_if_new(&self, rows: impl IntoIterator<Item = NewRow>) -> bool {
+        self.insert_in_order(rows.into_iter(), Duplicates::Tell)
     }
 
     /// Whether all were inserted.
-    fn insert_in_order<Rows>(&self, mut rows: Rows, duplicates: Duplicates) -> bool
-    where
-        Rows: ExactSizeIterator<Item = NewRow>,
-    {
-        if rows.len() == 0 {
-            return true;
+    fn insert_in_order(
+        &self,
+        mut rows: impl Iterator<Item = NewRow>,
+        duplicates: Duplicates,
+    ) -> bool {
+        let mut slots = SmallVec::new();
+        // Mostly there is one row. The slots are all there once as many were inserted as are at once.
+        let mut scratch = None;
+        let all = loop {
+            let mut some = || self.insert_some(&mut rows, &mut slots, duplicates);
+            let (all, may_be_more) = match &scratch {
+                None => some(),
+                Some(scratch) => Scratch::within(scratch, some),
+            };
+            if !(all && may_be_more) {
+                break all;
+            }
+            scratch.get_or_insert_with(Scratch::new);
+        };
+        for slot in slots {
+            // SAFETY: it is empty.
+            unsafe { pg_sys::ExecDropSingleTupleTableSlot(slot) };
         }
-        let mut are_first = true;
-        // SAFETY: the rows are of this table; the slots live until the end.
+        all
+    }
+
+    /// Inserts the next rows; whether all of them were inserted, and whether there may be more.
+    fn insert_some(
+        &self,
+        rows: &mut impl Iterator<Item = NewRow>,
+        slots: &mut SmallVec<[*mut pg_sys::TupleTableSlot; 1]>,
+        duplicates: Duplicates,
+    ) -> (bool, bool) {
+        pgrx::check_for_interrupts!();
+        let mut count = 0;
+        // SAFETY: the rows are of this table.
         unsafe {
-            let count = rows.len().min(AT_ONCE);
-            let mut slots: SmallVec<[_; 1]> = (0..count).map(|_| self.slot()).collect();
+            while count < AT_ONCE
+                && let Some(row) = rows.next()
+            {
+                if count == slots.len() {
+                    slots.push(self.slot());
+                }
+                row.store(slots[count]);
+                count += 1;
+            }
+            let slots = &mut slots[..count];
             let command = pg_sys::GetCurrentCommandId(true);
             let bulk = std::ptr::null_mut();
-            while are_first && rows.len() > 0 {
-                pgrx::check_for_interrupts!();
-                let count = rows.len().min(AT_ONCE);
-                let slots = &mut slots[..count];
-                for (slot, row) in slots.iter().zip(rows.by_ref()) {
-                    row.store(*slot);
-                }
-                match slots {
-                    [one] => pg_sys::table_tuple_insert(self.relation, *one, command, 0, bulk),
-                    _ => pg_sys::table_multi_insert(
-                        self.relation,
-                        slots.as_mut_ptr(),
-                        count as i32,
-                        command,
-                        0,
-                        bulk,
-                    ),
-                }
-                let mut entries = self.indexes.iter().flat_map(|index| {
-                    let slots = slots.iter();
-                    slots.map(move |slot| (index, in_slot(*slot)))
-                });
-                are_first = entries.all(|(index, row)| {
-                    // A lock timeout that is over is known as one only until the session waits for the next lock.
-                    pgrx::check_for_interrupts!();
-                    index.insert(self.relation, &row, duplicates)
-                });
+            match slots {
+                [] => {}
+                [one] => pg_sys::table_tuple_insert(self.relation, *one, command, 0, bulk),
+                _ => pg_sys::table_multi_insert(
+                    self.relation,
+                    slots.as_mut_ptr(),
+                    count as i32,
+                    command,
+                    0,
+                    bulk,
+                ),
             }
-            slots
-                .into_iter()
-                .for_each(|slot| pg_sys::ExecDropSingleTupleTableSlot(slot));
+            let mut entries = self.indexes.iter().flat_map(|index| {
+                let slots = slots.iter();
+                slots.map(move |slot| (index, in_slot(*slot)))
+            });
+            let all = entries.all(|(index, row)| {
+                // A lock timeout that is over is known as one only until the session waits for the next lock.
+                pgrx::check_for_interrupts!();
+                index.insert(self.relation, &row, duplicates)
+            });
+            for slot in slots {
+                pg_sys::ExecClearTuple(*slot);
+            }
+            (all, count == AT_ONCE)
         }
-        are_first
     }
 
     unsafe fn slot(&self) -> *mut pg_sys::TupleTableSlot {

@@ -14,6 +14,7 @@ use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
 use super::under;
 use crate::fault;
+use crate::pg::memory::Scratch;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
 use crate::pg::table::Table;
@@ -211,11 +212,17 @@ impl Lists {
 
     /// Writes them. Always writes the claims, so that a rival with an older snapshot gets 40001.
     /// Of the notes only those go that were looked at: others may have come since.
-    pub fn write(&self) {
+    pub fn write(mut self) {
+        self.listed.sort_unstable_by_key(|job| (job.key, job.id));
         if !self.listed.is_empty() && self.write_directly().is_none() {
-            let columns = listed_columns(&self.listed);
-            SET_LISTS.execute(&columns);
-            LISTED_AGAIN.execute(&columns[..2]);
+            let scratch = Scratch::new();
+            for some in by_key(&self.listed) {
+                scratch.within(|| {
+                    let columns = listed_columns(some);
+                    SET_LISTS.execute(&columns);
+                    LISTED_AGAIN.execute(&columns[..2]);
+                });
+            }
             execute_for(&PUT_ASIDE, &self.aside);
             if !transaction::is_read_committed() {
                 // An older snapshot may have shown them after they were deleted, and after what that left was cleared away.
@@ -232,42 +239,59 @@ impl Lists {
         // An older snapshot may show a claim that is gone by now.
         let claims = open().filter(|_| transaction::is_read_committed())?;
         let aside = Table::open(&shapes::UNIQUE_FOLDED)?;
-        let mut lists: BTreeMap<Key, Vec<(i64, Option<i64>)>> = BTreeMap::new();
-        for job in &self.listed {
-            lists
-                .entry(job.key)
-                .or_default()
-                .push((job.id, job.hold_ends_at));
-        }
         transaction::make_visible();
         let seen = Seen::now();
-        let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
-        for (key, jobs) in &mut lists {
-            pgrx::check_for_interrupts!();
-            jobs.sort_unstable();
-            scan.find(&[key_is(*key)]);
-            if let Some(found) = scan.next() {
-                claims.update(&found, row(&claims, *key, jobs), &shapes::UNIQUE_CLAIM.key);
-            }
+        let scratch = Scratch::new();
+        for some in by_key(&self.listed) {
+            scratch.within(|| {
+                let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
+                for jobs in some.chunk_by(|a, b| a.key == b.key) {
+                    pgrx::check_for_interrupts!();
+                    scan.find(&[key_is(jobs[0].key)]);
+                    if let Some(found) = scan.next() {
+                        claims.update(&found, row(&claims, jobs), &shapes::UNIQUE_CLAIM.key);
+                    }
+                }
+                drop(scan);
+                let mut scan = aside.scan(&shapes::UNIQUE_FOLDED.key, &seen, 2);
+                for job in some {
+                    pgrx::check_for_interrupts!();
+                    scan.find(&[key_is(job.key), scan::Key::big(2, job.id)]);
+                    if let Some(found) = scan.next() {
+                        aside.delete(&found, true);
+                    }
+                }
+            });
         }
-        drop(scan);
-        let mut scan = aside.scan(&shapes::UNIQUE_FOLDED.key, &seen, 2);
-        for job in &self.listed {
-            pgrx::check_for_interrupts!();
-            scan.find(&[key_is(job.key), scan::Key::big(2, job.id)]);
-            if let Some(found) = scan.next() {
-                aside.delete(&found, true);
-            }
-        }
-        drop(scan);
         drop(seen);
-        for (key, id) in &self.aside {
-            pgrx::check_for_interrupts!();
-            aside.insert_unless_taken(aside.row(&[bytes(*key), Some(Datum::from(*id))]));
+        for some in self.aside.chunks(AT_ONCE) {
+            scratch.within(|| {
+                for (key, id) in some {
+                    pgrx::check_for_interrupts!();
+                    let job = aside.row(&[bytes(*key), Some(Datum::from(*id))]);
+                    aside.insert_unless_taken(job);
+                }
+            });
         }
         transaction::make_visible();
         Some(())
     }
+}
+
+/// Of so many keys or jobs at once the parameters of a statement, or what else Postgres wants memory for, do not fill it.
+pub const AT_ONCE: usize = 10_000;
+
+/// Jobs that are in the order of their keys, some at once, all of a key together.
+fn by_key(mut rest: &[Listed]) -> impl Iterator<Item = &[Listed]> {
+    std::iter::from_fn(move || {
+        let mut count = rest.len().min(AT_ONCE);
+        while (1..rest.len()).contains(&count) && rest[count].key == rest[count - 1].key {
+            count += 1;
+        }
+        let (some, behind) = rest.split_at(count);
+        rest = behind;
+        (count > 0).then_some(some)
+    })
 }
 
 /// A job in the list of a key.
@@ -334,56 +358,83 @@ fn look_by(plan: &Plan, keys: &[Key]) -> BTreeMap<Key, Found> {
 }
 
 /// In the order given: inserts a claim with the job beside the key, or, where there is one already, locks it. Waits for
-/// rivals. The keys that were inserted. All sessions give keys in ascending order, so that they cannot deadlock.
-/// `is_taken` says which keys are known to have one.
-pub fn claim_or_lock(claims: &[Listed], is_taken: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
-    let mut fresh = BTreeSet::new();
+/// rivals. All sessions give keys in ascending order, so that they cannot deadlock. `is_taken` says by a place among them
+/// which keys are known to have a claim; `fresh` is told which were inserted.
+pub fn claim_or_lock(
+    claims: &[Listed],
+    is_taken: impl Fn(usize) -> bool,
+    mut fresh: impl FnMut(usize),
+) {
     // From the first on that somebody is just inserting or deleting, in order, by a statement, which waits for that.
-    let rest = &claims[claim_or_lock_directly(claims, is_taken, true, &mut fresh)..];
-    if !rest.is_empty() {
-        let inserted = CLAIM_OR_LOCK.run(&listed_columns(rest), |rows| {
-            let key = |row| rows.bytes(row, 1).expect("keys are not null");
-            let key = |row| Key::from_bytes(&key(row)).expect("keys have 32 bytes");
-            (0..rows.len()).map(key).collect::<BTreeSet<Key>>()
-        });
-        fresh.extend(inserted);
+    let mut done = claim_or_lock_directly(claims, is_taken, true, &mut fresh);
+    if done == claims.len() {
+        return;
     }
-    fresh
+    let scratch = Scratch::new();
+    for some in claims[done..].chunks(AT_ONCE) {
+        scratch.within(|| {
+            CLAIM_OR_LOCK.run(&listed_columns(some), |rows| {
+                for row in 0..rows.len() {
+                    let key = rows.bytes(row, 1).expect("keys are not null");
+                    let key = Key::from_bytes(&key).expect("keys have 32 bytes");
+                    let index = some.binary_search_by_key(&key, |claim| claim.key);
+                    fresh(done + index.expect("it was given"));
+                }
+            });
+        });
+        done += some.len();
+    }
 }
 
 /// The same as far as it can be done without a statement, which is up to the first key that somebody is just inserting or
-/// deleting: how many, from the first on; adds those that were inserted. With `wait` it waits for who has locked one.
+/// deleting: how many, from the first on. With `wait` it waits for who has locked one.
 pub fn claim_or_lock_directly(
     claims: &[Listed],
-    is_taken: impl Fn(&Key) -> bool,
+    is_taken: impl Fn(usize) -> bool,
     wait: bool,
-    fresh: &mut BTreeSet<Key>,
+    mut fresh: impl FnMut(usize),
 ) -> usize {
     let Some(table) = (!claims.is_empty()).then(open).flatten() else {
         return 0;
     };
-    let is_new = |claim: &Listed| !is_taken(&claim.key);
-    let (together, singly) = claims.split_at(claim_together(&table, claims, is_new));
-    fresh.extend(together.iter().map(|claim| claim.key));
-    let claim_or_lock = |claim: &&Listed| {
+    let mut done = claim_together(&table, claims, |index| !is_taken(index));
+    (0..done).for_each(&mut fresh);
+    let mut claim_or_lock = |index: usize| {
         pgrx::check_for_interrupts!();
+        let claim = &claims[index];
         let mut insert = |look: bool| {
-            (!look || is_free(&table, claim.key))
-                && table.insert_unless_taken(new_row(&table, claim))
-                && fresh.insert(claim.key)
+            let inserts = (!look || is_free(&table, claim.key))
+                && table.insert_unless_taken(new_row(&table, claim));
+            if inserts {
+                fresh(index);
+            }
+            inserts
         };
         let lock = || {
             transaction::is_read_committed()
                 && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)], wait)
         };
-        match is_new(claim) {
+        match is_taken(index) {
             // Who does not wait may try often, and leaves a dead row each time that a rival is there.
-            true => insert(!wait) || lock(),
+            false => insert(!wait) || lock(),
             // Unless whoever had it is gone by now.
-            false => lock() || insert(true),
+            true => lock() || insert(true),
         }
     };
-    let done = together.len() + singly.iter().take_while(claim_or_lock).count();
+    let scratch = (claims.len() > done + 1).then(Scratch::new);
+    while done < claims.len() {
+        let some = done..claims.len().min(done + AT_ONCE);
+        let count = some.len();
+        let work = || some.take_while(|index| claim_or_lock(*index)).count();
+        let claimed = match &scratch {
+            Some(scratch) => scratch.within(work),
+            None => work(),
+        };
+        done += claimed;
+        if claimed < count {
+            break;
+        }
+    }
     transaction::make_visible();
     done
 }
@@ -400,8 +451,8 @@ const WORTH_A_SUBTRANSACTION: usize = 32;
 ///
 /// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can only be taken back all
 /// together: that is done if a rival has come since it was looked for claims, and is what this returns none for.
-fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(&Listed) -> bool) -> usize {
-    let new = claims.iter().take_while(|claim| is_new(claim)).count();
+fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(usize) -> bool) -> usize {
+    let new = (0..claims.len()).take_while(|index| is_new(*index)).count();
     if new < WORTH_A_SUBTRANSACTION || !subxact::has_room() {
         return 0;
     }
@@ -435,16 +486,19 @@ fn open() -> Option<Table> {
 }
 
 fn new_row(claims: &Table, claim: &Listed) -> NewRow {
-    row(claims, claim.key, &[(claim.id, claim.hold_ends_at)])
+    row(claims, std::slice::from_ref(claim))
 }
 
-/// A claim that lists these jobs, with the ends of their holds.
-fn row(claims: &Table, key: Key, jobs: &[(i64, Option<i64>)]) -> NewRow {
-    let ids: Vec<i64> = jobs.iter().map(|(id, _)| *id).collect();
-    let ends: Vec<Arg> = jobs.iter().map(|(_, at)| at.map(Datum::from)).collect();
+/// The claim of a key that lists these jobs, with the ends of their holds.
+fn row(claims: &Table, jobs: &[Listed]) -> NewRow {
+    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
+    let ends: Vec<Arg> = jobs
+        .iter()
+        .map(|job| job.hold_ends_at.map(Datum::from))
+        .collect();
     let some_hold = ends.iter().any(Option::is_some);
     let hold_ends_at = some_hold.then(|| array::build(AT, &ends));
-    claims.row(&[bytes(key), bigs(&ids), hold_ends_at])
+    claims.row(&[bytes(jobs[0].key), bigs(&ids), hold_ends_at])
 }
 
 /// The condition on the first column of an index that it is this key.
@@ -556,9 +610,15 @@ pub(super) fn key_array(keys: &[Key]) -> Datum {
 
 /// Runs a statement for some keys and numbers.
 fn execute_for(plan: &Plan, pairs: &[(Key, i64)]) {
-    if !pairs.is_empty() {
-        let (keys, numbers) = columns(pairs);
-        plan.execute(&[Some(keys), Some(numbers)]);
+    if pairs.is_empty() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for some in pairs.chunks(AT_ONCE) {
+        scratch.within(|| {
+            let (keys, numbers) = columns(some);
+            plan.execute(&[Some(keys), Some(numbers)]);
+        });
     }
 }
 
@@ -759,10 +819,11 @@ mod tests {
     #[pg_test]
     fn claims_are_inserted_together_up_to_the_first_that_is_taken() {
         let all = claims(2, 600);
-        let mut fresh = BTreeSet::new();
-        let mut claim = |claims: &[Listed], is_taken: &dyn Fn(&Key) -> bool| {
-            let done = claim_or_lock_directly(claims, is_taken, true, &mut fresh);
-            (done, std::mem::take(&mut fresh).len())
+        let claim = |claims: &[Listed], is_taken: &dyn Fn(&Key) -> bool| {
+            let mut fresh = 0;
+            let is_taken = |index: usize| is_taken(&claims[index].key);
+            let done = claim_or_lock_directly(claims, is_taken, true, |_| fresh += 1);
+            (done, fresh)
         };
         assert_eq!(claim(&all[500..510], &|_| false), (10, 10));
         let is_known = |key: &Key| all[500..510].iter().any(|claim| claim.key == *key);
@@ -782,19 +843,16 @@ mod tests {
     fn a_key_whose_claim_is_gone_is_free() {
         let all = claims(4, 4);
         let keys: Vec<Key> = all.iter().map(|claim| claim.key).collect();
-        let mut fresh = BTreeSet::new();
-        let none = |_: &Key| false;
-        assert_eq!(claim_or_lock_directly(&all[..3], none, true, &mut fresh), 3);
+        assert_eq!(
+            claim_or_lock_directly(&all[..3], |_| false, true, |_| ()),
+            3
+        );
         Spi::run("DELETE FROM jobs.unique_claim WHERE jobs[1] = 1").expect("delete");
         assert_eq!(under::claimed(&keys), Some(vec![keys[0], keys[2]]));
-        fresh.clear();
         // As if they had all been known to have one.
-        let all_known = |_: &Key| true;
-        assert_eq!(
-            claim_or_lock_directly(&all, all_known, false, &mut fresh),
-            4
-        );
-        assert_eq!(fresh, BTreeSet::from([keys[1], keys[3]]));
+        let mut fresh = Vec::new();
+        let done = claim_or_lock_directly(&all, |_| true, false, |index| fresh.push(index));
+        assert_eq!((done, fresh), (4, vec![1, 3]));
         assert_eq!(under::claimed(&keys), Some(keys));
     }
 }

@@ -1,44 +1,37 @@
 //! New jobs: the row of `job`, the row of `ready` or `scheduled`, and, for a key that
 //! nobody holds, the claim.
 
+use std::rc::Rc;
+
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::policy::Hold;
 use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{Datum, Oid};
-use smallvec::SmallVec;
 
-use super::claims::{self, Listed};
+use super::claims::{self, AT_ONCE, Listed};
+use super::config::Kind;
 use super::lanes;
 use super::shapes::{self, scheduled};
-use super::spi::{Arg, Plan, text};
+use super::spi::{Arg, Plan, text, texts};
 use super::types::*;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::memory::Scratch;
 use crate::pg::name;
-use crate::pg::row::NewRow;
 use crate::pg::table::Table;
 use crate::pg::time;
 use crate::pg::transaction;
 
-/// A validated job, all defaults filled in.
-#[derive(Clone)]
-pub struct NewJob<'a> {
+/// What jobs of a batch mostly have in common, valid and with all defaults filled in.
+pub struct Common {
     /// what to do
-    pub kind: &'a str,
-    /// with what
-    pub args: Jsonb,
+    pub kind: String,
     /// where
-    pub queue: &'a str,
+    pub queue: String,
     /// lower runs first
     pub priority: i16,
-    /// available, scheduled or pending
-    pub state: State,
-    /// the clock at the insertion
-    pub created_at: i64,
-    /// as given
-    pub scheduled_at: Option<i64>,
     /// as given
     pub expires_at: Option<i64>,
     /// all tries, the first one too
@@ -51,12 +44,10 @@ pub struct NewJob<'a> {
     pub timeout: Option<Interval>,
     /// `None`: river
     pub retry: Option<Jsonb>,
-    /// `None`: not unique
-    pub unique_key: Option<Key>,
     /// `None`: it does not hold its key by itself
     pub hold: Option<Hold>,
-    /// `None`: once it is final its retention alone keeps it
-    pub kept: Option<Kept>,
+    /// what some of this stands in
+    pub _defaults: Rc<Kind>,
 }
 
 /// What keeps a job that is final, so that it counts under its key however short its retention is.
@@ -70,7 +61,26 @@ pub struct Kept {
     pub window: Option<Interval>,
 }
 
-impl NewJob<'_> {
+/// A validated job.
+#[derive(Clone)]
+pub struct NewJob {
+    /// what it shares with others
+    pub common: Rc<Common>,
+    /// with what
+    pub args: Jsonb,
+    /// available, scheduled or pending
+    pub state: State,
+    /// the clock at the insertion
+    pub created_at: i64,
+    /// as given
+    pub scheduled_at: Option<i64>,
+    /// `None`: not unique
+    pub unique_key: Option<Key>,
+    /// `None`: once it is final its retention alone keeps it
+    pub kept: Option<Box<Kept>>,
+}
+
+impl NewJob {
     /// With the schedule of a job that it replaces, if there is one to take over.
     pub fn rescheduled(mut self, at: Option<i64>) -> Self {
         if let Some(at) = at {
@@ -95,7 +105,9 @@ impl NewJob<'_> {
     /// When its hold runs out, if it has one.
     pub fn hold_ends_at(&self) -> Option<i64> {
         let begins_at = self.created_at.max(self.scheduled_at());
-        self.hold.map(|hold| time::add(begins_at, hold.length))
+        self.common
+            .hold
+            .map(|hold| time::add(begins_at, hold.length))
     }
 
     /// When a job that is not available is due.
@@ -112,37 +124,35 @@ impl NewJob<'_> {
     }
 
     fn args(&self) -> [Arg; 20] {
+        let (common, kept) = (&*self.common, self.kept.as_deref());
         [
             Some(Datum::from(self.created_at)),
             self.scheduled_at.map(Datum::from),
-            self.expires_at.map(Datum::from),
-            self.timeout.map(time::interval_datum),
-            Some(Datum::from(self.max_attempts)),
-            Some(Datum::from(self.priority)),
-            text(self.kind),
-            text(self.queue),
+            common.expires_at.map(Datum::from),
+            common.timeout.map(time::interval_datum),
+            Some(Datum::from(common.max_attempts)),
+            Some(Datum::from(common.priority)),
+            text(&common.kind),
+            text(&common.queue),
             Some(self.args.datum()),
-            self.meta.map(Jsonb::datum),
-            self.tags.clone().and_then(IntoDatum::into_datum),
-            self.retry.map(Jsonb::datum),
+            common.meta.map(Jsonb::datum),
+            common.tags.as_ref().and_then(|tags| texts(tags)),
+            common.retry.map(Jsonb::datum),
             self.key(),
             text(self.state.as_str()),
             Some(Datum::from(self.due_at())),
             self.hold_ends_at().map(Datum::from),
-            self.hold.and_then(|hold| text(hold.until.as_str())),
-            self.kept.and_then(|kept| kept.until).map(Datum::from),
-            self.kept
-                .and_then(|kept| kept.window)
-                .map(time::interval_datum),
-            self.kept
-                .map(|kept| Datum::from(i16::from(kept.states.final_bits()))),
+            common.hold.and_then(|hold| text(hold.until.as_str())),
+            kept.and_then(|kept| kept.until).map(Datum::from),
+            kept.and_then(|kept| kept.window).map(time::interval_datum),
+            kept.map(|kept| Datum::from(i16::from(kept.states.final_bits()))),
         ]
     }
 }
 
 /// Inserts one job; its id.
 pub fn one(job: &NewJob) -> i64 {
-    let directly = || Some(Direct::open(&[job])?.one(job));
+    let directly = || Some(Direct::open(&[(0, job)])?.one(job));
     let by_statement = || {
         let plan = match job.state {
             State::Available => &ONE_READY,
@@ -159,7 +169,7 @@ pub fn one(job: &NewJob) -> i64 {
 
 /// Inserts one unique job together with its claim, if nobody has that key; its id.
 pub fn one_claiming(job: &NewJob) -> Option<i64> {
-    let directly = || Direct::open(&[job])?.one_claiming(job);
+    let directly = || Direct::open(&[(0, job)])?.one_claiming(job);
     let by_statement = || {
         let plan = match job.state {
             State::Available => &ONE_CLAIMING_READY,
@@ -181,13 +191,10 @@ struct Direct {
     scheduled: Option<Table>,
 }
 
-/// Rows for one of them; mostly it is one row.
-type New = SmallVec<[NewRow; 1]>;
-
 impl Direct {
     /// Those that these jobs need; `None`: use a statement.
-    fn open(jobs: &[&NewJob]) -> Option<Direct> {
-        let is_ready = |job: &&NewJob| job.state == State::Available;
+    fn open(jobs: &[(i64, &NewJob)]) -> Option<Direct> {
+        let is_ready = |(_, job): &(i64, &NewJob)| job.state == State::Available;
         let open = |is_needed: bool, shape| is_needed.then(|| Table::open(shape));
         let ready = open(jobs.iter().any(is_ready), &shapes::READY);
         let scheduled = open(!jobs.iter().all(is_ready), &shapes::SCHEDULED);
@@ -203,14 +210,14 @@ impl Direct {
     }
 
     fn one(&self, job: &NewJob) -> i64 {
-        let id = name::next_value(&shapes::JOB_SEQ);
+        let id = id();
         self.insert(&[(id, job)]);
         id
     }
 
     /// The claim comes first: if the key is taken, nothing else is written.
     fn one_claiming(&self, job: &NewJob) -> Option<Option<i64>> {
-        let id = name::next_value(&shapes::JOB_SEQ);
+        let id = id();
         let claim = Listed {
             key: job.unique_key.expect("it is unique"),
             id,
@@ -222,11 +229,9 @@ impl Direct {
         }))
     }
 
+    /// Each row is made when it is its turn: of many, few are in memory at once.
     fn insert(&self, new: &[(i64, &NewJob)]) {
-        let (mut jobs, mut ready, mut scheduled) =
-            (New::with_capacity(new.len()), New::new(), New::new());
-        for (id, job) in new {
-            let id = Some(Datum::from(*id));
+        self.jobs.insert(new.iter().map(|(id, job)| {
             let [
                 created_at,
                 scheduled_at,
@@ -242,15 +247,15 @@ impl Direct {
                 retry,
                 key,
                 _state,
-                due_at,
+                _due_at,
                 hold_ends_at,
                 hold_until,
                 unique_until,
                 unique_window,
                 unique_final,
             ] = job.args();
-            jobs.push(self.jobs.row(&[
-                id,
+            self.jobs.row(&[
+                Some(Datum::from(*id)),
                 created_at,
                 scheduled_at,
                 expires_at,
@@ -269,24 +274,36 @@ impl Direct {
                 unique_until,
                 unique_window,
                 unique_final,
-            ]));
-            let attempt = Some(Datum::from(0i32));
-            match (&self.ready, &self.scheduled) {
-                (Some(table), _) if job.state == State::Available => {
-                    ready.push(table.row(&[id, id, None, expires_at, attempt, priority, queue]));
-                }
-                (_, Some(table)) => {
-                    let state = Some(table.label(scheduled::STATE, job.state.as_str()));
-                    scheduled.push(table.row(&[id, due_at, expires_at, attempt, state, queue]));
-                }
-                _ => unreachable!("the tables that are needed are open"),
-            }
+            ])
+        }));
+        let attempt = Some(Datum::from(0i32));
+        let is_ready = |job: &NewJob| job.state == State::Available;
+        if let Some(table) = &self.ready {
+            let ready = new.iter().filter(|(_, job)| is_ready(job));
+            table.insert(ready.map(|(id, job)| {
+                let (id, common) = (Some(Datum::from(*id)), &job.common);
+                let expires_at = common.expires_at.map(Datum::from);
+                let priority = Some(Datum::from(common.priority));
+                table.row(&[
+                    id,
+                    id,
+                    None,
+                    expires_at,
+                    attempt,
+                    priority,
+                    text(&common.queue),
+                ])
+            }));
         }
-        self.jobs.insert(jobs);
-        for (table, rows) in [(&self.ready, ready), (&self.scheduled, scheduled)] {
-            if let Some(table) = table {
-                table.insert(rows);
-            }
+        if let Some(table) = &self.scheduled {
+            let scheduled = new.iter().filter(|(_, job)| !is_ready(job));
+            table.insert(scheduled.map(|(id, job)| {
+                let (id, common) = (Some(Datum::from(*id)), &job.common);
+                let due_at = Some(Datum::from(job.due_at()));
+                let expires_at = common.expires_at.map(Datum::from);
+                let state = Some(table.label(scheduled::STATE, job.state.as_str()));
+                table.row(&[id, due_at, expires_at, attempt, state, text(&common.queue)])
+            }));
         }
         transaction::make_visible();
     }
@@ -296,24 +313,21 @@ impl Direct {
 fn put(jobs: &[(i64, &NewJob)]) {
     let mut last = None;
     for (id, job) in jobs {
-        let lane = (job.queue, job.priority);
+        let (queue, priority) = (job.common.queue.as_str(), job.common.priority);
+        let lane = (queue, priority);
         if job.state != State::Available {
-            lanes::put_scheduled(job.queue, job.due_at());
+            lanes::put_scheduled(queue, job.due_at());
         } else if last.is_none_or(|(known, lowest)| known != lane || *id < lowest) {
             // Those that follow in the same lane are above it, mostly.
-            lanes::put_ready(job.queue, job.priority, *id);
+            lanes::put_ready(queue, priority, *id);
             last = Some((lane, *id));
         }
     }
 }
 
-/// Takes `count` ids, ascending.
-pub fn ids(count: usize) -> Vec<i64> {
-    let id = |_| {
-        pgrx::check_for_interrupts!();
-        name::next_value(&shapes::JOB_SEQ)
-    };
-    (0..count).map(id).collect()
+/// Takes an id; later ones are higher.
+pub fn id() -> i64 {
+    name::next_value(&shapes::JOB_SEQ)
 }
 
 /// Inserts jobs under ids that were taken for them.
@@ -321,10 +335,14 @@ pub fn many(jobs: &[(i64, &NewJob)]) {
     if jobs.is_empty() {
         return;
     }
-    let new: Vec<&NewJob> = jobs.iter().map(|(_, job)| *job).collect();
-    match Direct::open(&new) {
+    match Direct::open(jobs) {
         Some(tables) => tables.insert(jobs),
-        None => many_by_statement(jobs),
+        None => {
+            let scratch = Scratch::new();
+            for some in jobs.chunks(AT_ONCE) {
+                scratch.within(|| many_by_statement(some));
+            }
+        }
     }
     put(jobs);
 }
@@ -344,9 +362,8 @@ fn many_by_statement(jobs: &[(i64, &NewJob)]) {
     columns[10] = jobs
         .iter()
         .map(|(_, job)| {
-            job.tags
-                .as_ref()
-                .and_then(|tags| text(&serde_json::json!(tags).to_string()))
+            let tags = job.common.tags.as_ref();
+            tags.and_then(|tags| text(&serde_json::json!(tags).to_string()))
         })
         .collect();
     let ids: Vec<Arg> = jobs.iter().map(|(id, _)| Some(Datum::from(*id))).collect();

@@ -1,6 +1,8 @@
 //! Jobs that are inserted in one go: what is decided of each, and how it is written.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroI64;
+use std::ops::Range;
 
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
@@ -8,25 +10,24 @@ use jobs_core::state::State;
 use jobs_core::verdict::{self, Member, Verdict};
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
-use smallvec::SmallVec;
 
 use super::insert::{Candidate, Outcome, Replacement};
 use super::lock::impatiently;
 use super::under::{self, Under, cutoff, decide};
 use crate::error::{Error, Result};
 use crate::fault;
+use crate::pg::memory::{self, Scratch};
 use crate::pg::subxact;
-use crate::store::claims::{self, Holder, Listed, Lists};
+use crate::store::claims::{self, AT_ONCE, Holder, Listed, Lists};
 use crate::store::insert::{self, NewJob};
 use crate::store::place::{self, Place};
 use crate::transition;
 
 /// What is decided of a candidate so far.
-#[derive(Clone)]
 enum Decision {
     Insert,
-    Existing(Holder),
-    Earlier(usize),
+    Existing(Box<Holder>),
+    Earlier(u32),
     Busy,
     /// it may touch other jobs: to be decided under the lock
     Singly,
@@ -41,89 +42,140 @@ struct Rejected {
     state: Option<State>,
 }
 
-/// Jobs that are inserted in one go.
+/// The candidates of one key, by the place of the key among all, which are in ascending order.
+type Group = u32;
+
+/// Jobs that are inserted in one go. There may be a million of them: what is kept of each is small, and what is known of the jobs
+/// under their keys is kept for as many keys as are looked at together.
 pub(super) struct Batch<'a> {
-    candidates: &'a [Candidate<'a>],
+    candidates: &'a [Candidate],
     /// whether errors name an element
     numbered: bool,
-    /// the candidates of each key, in order
-    groups: HashMap<Key, SmallVec<[usize; 1]>>,
+    /// the candidates that have a key, by their keys, those of one key in their order
+    order: Vec<u32>,
+    /// where the candidates of each key begin in that, and where the last ones end
+    begins: Vec<u32>,
     /// Whether some policy may replace or update other jobs. Mostly none: to read thousands of candidates in the order of
     /// their keys, each with its policy, takes more time than to know that.
     some_touch_others: bool,
     /// whether some policy does not wait, for the same reason
     some_do_not_wait: bool,
-    /// the jobs under each key that is known to have a claim
-    under: BTreeMap<Key, Under>,
+    /// the keys that are known to have a claim
+    taken: Vec<bool>,
+    /// the jobs under those keys that were looked at last, where there is a claim
+    under: BTreeMap<Group, Under>,
+    rejected: Option<Rejected>,
     decisions: Vec<Decision>,
-    ids: Vec<Option<i64>>,
+    ids: Vec<Option<NonZeroI64>>,
 }
 
 impl<'a> Batch<'a> {
     /// One job, of which errors name no element.
-    pub(super) fn of_one(candidate: &'a Candidate<'a>) -> Batch<'a> {
+    pub(super) fn of_one(candidate: &'a Candidate) -> Result<Batch<'a>> {
         Batch::new(std::slice::from_ref(candidate), false)
     }
 
     /// Jobs of which errors name the element.
-    pub(super) fn of_many(candidates: &'a [Candidate<'a>]) -> Batch<'a> {
+    pub(super) fn of_many(candidates: &'a [Candidate]) -> Result<Batch<'a>> {
         Batch::new(candidates, true)
     }
 
-    fn new(candidates: &'a [Candidate<'a>], numbered: bool) -> Batch<'a> {
-        let mut groups: HashMap<Key, SmallVec<[usize; 1]>> = HashMap::new();
-        for (index, candidate) in candidates.iter().enumerate() {
-            if let Some(key) = candidate.job.unique_key {
-                groups.entry(key).or_default().push(index);
-            }
-        }
+    fn new(candidates: &'a [Candidate], numbered: bool) -> Result<Batch<'a>> {
+        let key = |index: &u32| candidates[*index as usize].job.unique_key;
+        let mut order = memory::room(candidates.len())?;
+        order.extend((0..candidates.len() as u32).filter(|index| key(index).is_some()));
+        order.sort_unstable_by_key(|index| (key(index), *index));
+        let mut begins = memory::room(order.len() + 1)?;
+        let is_first = |at: &usize| *at == 0 || key(&order[*at]) != key(&order[*at - 1]);
+        begins.extend((0..order.len()).filter(is_first).map(|at| at as u32));
+        let mut taken = memory::room(begins.len())?;
+        taken.resize(begins.len(), false);
+        begins.push(order.len() as u32);
         let some = |is: fn(&Policy) -> bool| {
             let mut policies = candidates.iter().filter_map(|c| c.policy.as_deref());
             policies.any(is)
         };
-        Batch {
+        let mut decisions = memory::room(candidates.len())?;
+        decisions.resize_with(candidates.len(), || Decision::Insert);
+        let mut ids = memory::room(candidates.len())?;
+        ids.resize(candidates.len(), None);
+        Ok(Batch {
             candidates,
             numbered,
-            groups,
+            order,
+            begins,
             some_touch_others: some(touches_others),
             some_do_not_wait: some(|policy| !policy.wait),
+            taken,
             under: BTreeMap::new(),
-            decisions: vec![Decision::Insert; candidates.len()],
-            ids: vec![None; candidates.len()],
-        }
+            rejected: None,
+            decisions,
+            ids,
+        })
     }
 
     /// Inserts all of them: the protocol.
     pub(super) fn insert(mut self) -> Result<Vec<Outcome>> {
-        let mut keys: Vec<Key> = self.groups.keys().copied().collect();
-        keys.sort_unstable();
-        self.look_for_decision(&keys);
-        self.decide(&keys)?;
-        let contested: Vec<Key> = keys.into_iter().filter(|key| self.inserts(*key)).collect();
-        self.take_ids();
-        let mut fresh = self.claim(&contested);
-        fresh.retain(|key| self.is_settled_by_claim(*key));
+        let mut groups: Vec<Group> = memory::room(self.taken.len())?;
+        groups.extend(0..self.taken.len() as Group);
+        for_some(&groups, |some| {
+            self.look_for_decision(some);
+            for group in self.under.keys() {
+                self.taken[*group as usize] = true;
+            }
+            self.decide(some);
+        });
+        self.refuse()?;
+        groups.retain(|group| self.inserts(*group));
+        self.take_all_ids();
+        let mut fresh = self.claim(&groups)?;
+        for &group in &groups {
+            let is_fresh = &mut fresh[group as usize];
+            *is_fresh = *is_fresh && self.is_settled_by_claim(group);
+        }
+        let is_fresh = |group: Group| fresh[group as usize];
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
         // only one of a key that nobody had.
-        let (together, singly): (Vec<Key>, Vec<Key>) = contested.into_iter().partition(|key| {
-            !self.touches_others(*key) || (self.is_settled_by_claim(*key) && fresh.contains(key))
-        });
+        let (together, singly): (Vec<Group>, Vec<Group>) = groups
+            .into_iter()
+            .partition(|group| !self.touches_others(*group) || is_fresh(*group));
         self.set_aside(&singly);
         // What was taken, or was not there to be looked at before, is looked at again now
         // that it is locked.
-        let taken: Vec<Key> = together
-            .into_iter()
-            .filter(|key| !fresh.contains(key))
-            .collect();
-        fault::with_outer_snapshot(|| self.look(&taken));
-        self.decide(&taken)?;
-        for key in &taken {
-            self.drop_early_ids(*key);
-        }
-        self.take_ids();
-        self.write(&fresh, &taken);
+        let mut lists = Lists::default();
+        let (new, taken): (Vec<Group>, Vec<Group>) =
+            together.into_iter().partition(|group| is_fresh(*group));
+        for_some(&taken, |some| {
+            fault::with_outer_snapshot(|| self.look(some));
+            self.decide(some);
+            for &group in some {
+                self.drop_early_ids(group);
+                self.list(group, &mut lists);
+            }
+        });
+        self.refuse()?;
+        let several = |group: &&Group| self.inserted(**group).nth(1).is_some();
+        let several: Vec<Group> = new.iter().filter(several).copied().collect();
+        self.under.clear();
+        several
+            .iter()
+            .for_each(|group| self.list(*group, &mut lists));
+        self.write()?;
+        lists.write();
         self.insert_singly(&singly)?;
-        Ok(self.outcomes())
+        self.outcomes()
+    }
+
+    /// The candidates of a key, in their order.
+    fn indexes(&self, group: Group) -> impl Iterator<Item = usize> + Clone + use<'_> {
+        let [begin, end] = [0, 1].map(|next| self.begins[group as usize + next] as usize);
+        self.order[begin..end].iter().map(|index| *index as usize)
+    }
+
+    fn key(&self, group: Group) -> Key {
+        let first = self.order[self.begins[group as usize] as usize];
+        let key = self.candidates[first as usize].job.unique_key;
+        key.expect("it has one")
     }
 
     fn policy(&self, index: usize) -> &'a Policy {
@@ -135,36 +187,38 @@ impl<'a> Batch<'a> {
 
     /// Looks at the jobs under some keys, with a snapshot of now, as far as their candidates are
     /// decided by them.
-    fn look_for_decision(&mut self, keys: &[Key]) {
-        let found = under::look_many(keys, |key| {
-            let mut indexes = self.groups[key].iter();
-            indexes.any(|&index| under::asks_for_final(self.policy(index)))
-        });
-        self.replace_under(keys, found);
+    fn look_for_decision(&mut self, groups: &[Group]) {
+        let asks_for_final = |group: Group| {
+            let mut indexes = self.indexes(group);
+            indexes.any(|index| under::asks_for_final(self.policy(index)))
+        };
+        self.under = self.look_at(groups, asks_for_final);
     }
 
     /// Looks at everything under some keys: their lists are to be written.
-    fn look(&mut self, keys: &[Key]) {
-        self.replace_under(keys, under::look_many(keys, |_| true));
+    fn look(&mut self, groups: &[Group]) {
+        self.under = self.look_at(groups, |_| true);
     }
 
-    fn replace_under(&mut self, keys: &[Key], found: BTreeMap<Key, Under>) {
-        for key in keys {
-            self.under.remove(key);
-        }
-        self.under.extend(found);
+    fn look_at(&self, groups: &[Group], all: impl Fn(Group) -> bool) -> BTreeMap<Group, Under> {
+        let keys: Vec<Key> = groups.iter().map(|group| self.key(*group)).collect();
+        // Both are in ascending order.
+        let group_of = |key: &Key| groups[keys.binary_search(key).expect("it was looked for")];
+        let found = under::look_many(&keys, |key| all(group_of(key)));
+        let found = found.into_iter();
+        found.map(|(key, under)| (group_of(&key), under)).collect()
     }
 
-    /// Decides the candidates of some keys, by the jobs under the key and by those of
+    /// Decides the candidates of some keys that were looked at, by the jobs under the key and by those of
     /// the batch that come before them.
-    fn decide(&mut self, keys: &[Key]) -> Result<()> {
-        let mut rejected: Option<Rejected> = None;
-        for key in keys {
+    fn decide(&mut self, groups: &[Group]) {
+        for &group in groups {
             // Of the candidates to be inserted so far, in each state the newest and the one
             // that is due last: if none of these conflicts, no other one does.
             let mut inserted: BTreeMap<State, [usize; 2]> = BTreeMap::new();
-            for &index in &self.groups[key] {
+            for at in self.begins[group as usize]..self.begins[group as usize + 1] {
                 check_for_interrupts!();
+                let index = self.order[at as usize] as usize;
                 if matches!(self.decisions[index], Decision::Busy) {
                     continue;
                 }
@@ -177,20 +231,21 @@ impl<'a> Batch<'a> {
                     .collect();
                 let decision = match verdict::decide(policy, &predecessors, cutoff(policy, now)) {
                     Verdict::Skip(earlier) | Verdict::Reject(earlier) => {
-                        Decision::Earlier(earlier.id as usize)
+                        Decision::Earlier(earlier.id as u32)
                     }
                     Verdict::Replace { .. } | Verdict::Update { .. } => Decision::Singly,
-                    Verdict::Insert => match decide(policy, self.under.get(key), now) {
+                    Verdict::Insert => match decide(policy, self.under.get(&group), now) {
                         Verdict::Insert => Decision::Insert,
                         Verdict::Skip(existing) | Verdict::Reject(existing) => {
-                            Decision::Existing(self.under[key].holder(existing.id).clone())
+                            let existing = self.under[&group].holder(existing.id);
+                            Decision::Existing(Box::new(existing.clone()))
                         }
                         Verdict::Replace { .. } | Verdict::Update { .. } => Decision::Singly,
                     },
                 };
                 if matches!(decision, Decision::Singly) {
                     // Those behind it depend on what it does.
-                    self.set_aside(std::slice::from_ref(key));
+                    self.set_aside(std::slice::from_ref(&group));
                     break;
                 }
                 if matches!(decision, Decision::Insert) {
@@ -201,14 +256,21 @@ impl<'a> Batch<'a> {
                         *last = index;
                     }
                 } else if rejects(policy)
-                    && rejected.as_ref().is_none_or(|first| index < first.index)
+                    && self
+                        .rejected
+                        .as_ref()
+                        .is_none_or(|first| index < first.index)
                 {
-                    rejected = Some(self.rejected(index, &decision));
+                    self.rejected = Some(self.rejected(index, &decision));
                 }
                 self.decisions[index] = decision;
             }
         }
-        rejected.map_or(Ok(()), |rejected| {
+    }
+
+    /// The error if a candidate was rejected.
+    fn refuse(&mut self) -> Result<()> {
+        self.rejected.take().map_or(Ok(()), |rejected| {
             let index = self.numbered.then_some(rejected.index + 1);
             Err(Error::duplicate(rejected.existing, rejected.state, index))
         })
@@ -217,7 +279,10 @@ impl<'a> Batch<'a> {
     fn rejected(&self, index: usize, decision: &Decision) -> Rejected {
         let (existing, state) = match decision {
             Decision::Existing(existing) => (Some(existing.id), existing.state()),
-            Decision::Earlier(earlier) => (None, Some(self.candidates[*earlier].job.state)),
+            Decision::Earlier(earlier) => {
+                let earlier = &self.candidates[*earlier as usize];
+                (None, Some(earlier.job.state))
+            }
             _ => unreachable!("only duplicates are rejected"),
         };
         Rejected {
@@ -228,82 +293,104 @@ impl<'a> Batch<'a> {
     }
 
     /// The candidates of a key that are to be inserted.
-    fn inserted(&self, key: Key) -> impl Iterator<Item = usize> + '_ {
-        self.groups[&key]
-            .iter()
-            .copied()
-            .filter(|&index| matches!(self.decisions[index], Decision::Insert))
+    fn inserted(&self, group: Group) -> impl Iterator<Item = usize> + Clone + use<'_> {
+        let is_inserted = |index: &usize| matches!(self.decisions[*index], Decision::Insert);
+        self.indexes(group).filter(is_inserted)
+    }
+
+    /// The id that was taken for a candidate.
+    fn id(&self, index: usize) -> i64 {
+        self.ids[index].expect("it was taken").get()
+    }
+
+    /// Takes an id for a candidate that has none.
+    fn take_id(&mut self, index: usize) -> i64 {
+        let id = &mut self.ids[index];
+        let new = || NonZeroI64::new(insert::id()).expect("ids are above 0");
+        id.get_or_insert_with(new).get()
+    }
+
+    /// Takes ids for those that are to be inserted.
+    fn take_all_ids(&mut self) {
+        for index in 0..self.candidates.len() {
+            check_for_interrupts!();
+            if matches!(self.decisions[index], Decision::Insert) {
+                self.take_id(index);
+            }
+        }
     }
 
     /// Drops the id of a candidate if a rival took its job's later, and that job is there now: ids
     /// under a key are in the order of insertion. The caller has locked the key.
-    fn drop_early_id(&mut self, key: Key, index: usize) {
-        let newest = self.under.get(&key).and_then(Under::newest);
+    fn drop_early_id(&mut self, group: Group, index: usize) {
+        let newest = self.under.get(&group).and_then(Under::newest);
         let id = &mut self.ids[index];
-        *id = id.filter(|id| Some(*id) > newest);
+        *id = id.filter(|id| Some(id.get()) > newest);
     }
 
-    /// Drops the ids of a key's candidates that are not in the order of their insertion, behind
+    /// Takes new ids for a key's candidates that are not in the order of their insertion, behind
     /// jobs of rivals and behind each other.
-    fn drop_early_ids(&mut self, key: Key) {
-        let mut latest = self.under.get(&key).and_then(Under::newest);
-        for index in self.inserted(key).collect::<Vec<_>>() {
-            let id = self.ids[index].filter(|id| Some(*id) > latest);
+    fn drop_early_ids(&mut self, group: Group) {
+        let mut latest = self.under.get(&group).and_then(Under::newest);
+        for index in self.inserted(group).collect::<Vec<_>>() {
+            let id = self.ids[index].filter(|id| Some(id.get()) > latest);
             self.ids[index] = id;
             // A new one is later than all that were taken.
-            latest = id.or(Some(i64::MAX));
+            latest = id.map(NonZeroI64::get).or(Some(i64::MAX));
+        }
+        for index in self.inserted(group).collect::<Vec<_>>() {
+            self.take_id(index);
         }
     }
 
     /// Whether it is settled who inserts under a key once nobody else has it.
-    fn is_settled_by_claim(&self, key: Key) -> bool {
-        !self.touches_others(key) || (self.groups[&key].len() == 1 && !self.has_single(key))
+    fn is_settled_by_claim(&self, group: Group) -> bool {
+        !self.touches_others(group)
+            || (self.indexes(group).nth(1).is_none() && !self.has_single(group))
     }
 
     /// Whether a candidate of a key needs its claim.
-    fn inserts(&self, key: Key) -> bool {
-        self.inserted(key).next().is_some() || self.has_single(key)
+    fn inserts(&self, group: Group) -> bool {
+        self.inserted(group).next().is_some() || self.has_single(group)
     }
 
     /// Whether a candidate of a key is to be decided under the lock.
-    fn has_single(&self, key: Key) -> bool {
-        self.groups[&key]
-            .iter()
-            .any(|&index| matches!(self.decisions[index], Decision::Singly))
+    fn has_single(&self, group: Group) -> bool {
+        let mut indexes = self.indexes(group);
+        indexes.any(|index| matches!(self.decisions[index], Decision::Singly))
     }
 
     /// Whether a candidate of a key may replace or update other jobs.
-    fn touches_others(&self, key: Key) -> bool {
-        self.some_touch_others
-            && self.groups[&key]
-                .iter()
-                .any(|&index| touches_others(self.policy(index)))
+    fn touches_others(&self, group: Group) -> bool {
+        let mut indexes = self.indexes(group);
+        self.some_touch_others && indexes.any(|index| touches_others(self.policy(index)))
     }
 
     /// Leaves the candidates of some keys, which are locked, to be inserted singly.
-    fn set_aside(&mut self, keys: &[Key]) {
-        for key in keys {
-            for &index in &self.groups[key] {
-                if !matches!(self.decisions[index], Decision::Busy) {
-                    self.decisions[index] = Decision::Singly;
+    fn set_aside(&mut self, groups: &[Group]) {
+        for &group in groups {
+            for at in self.begins[group as usize]..self.begins[group as usize + 1] {
+                let decision = &mut self.decisions[self.order[at as usize] as usize];
+                if !matches!(decision, Decision::Busy) {
+                    *decision = Decision::Singly;
                 }
             }
         }
     }
 
     /// Inserts the candidates of keys that are locked, one after the other in their order.
-    fn insert_singly(&mut self, keys: &[Key]) -> Result<()> {
-        let candidates = keys.iter().flat_map(|&key| {
-            let indexes = self.groups[&key].iter();
-            indexes.map(move |&index| (index, key))
+    fn insert_singly(&mut self, groups: &[Group]) -> Result<()> {
+        let candidates = groups.iter().flat_map(|&group| {
+            let indexes = self.indexes(group);
+            indexes.map(move |index| (index, group))
         });
         // Busy ones stay so: their keys are not locked.
-        let in_order: BTreeMap<usize, Key> = candidates
+        let in_order: BTreeMap<usize, Group> = candidates
             .filter(|(index, _)| !matches!(self.decisions[*index], Decision::Busy))
             .collect();
         self.lock_touched(&in_order);
-        for (index, key) in in_order {
-            self.decisions[index] = self.insert_next(key, index)?;
+        for (index, group) in in_order {
+            self.decisions[index] = self.insert_next(group, index)?;
         }
         Ok(())
     }
@@ -311,76 +398,82 @@ impl<'a> Batch<'a> {
     /// Locks the jobs that several candidates will replace or update: first those that wait, so that nobody fetches them, then
     /// the running ones in the order in which a completion of many jobs takes them. So neither waits for the other with
     /// something that the other one needs.
-    fn lock_touched(&mut self, candidates: &BTreeMap<usize, Key>) {
+    fn lock_touched(&mut self, candidates: &BTreeMap<usize, Group>) {
         if candidates.len() < 2 {
             return;
         }
-        let keys: BTreeSet<Key> = candidates.values().copied().collect();
-        let keys: Vec<Key> = keys.into_iter().collect();
-        self.look_for_decision(&keys);
-        let waiting = self.touched(candidates, |state| {
-            !state.is_final() && state != State::Running
-        });
+        let groups: BTreeSet<Group> = candidates.values().copied().collect();
+        let groups: Vec<Group> = groups.into_iter().collect();
+        let [waiting, mut running] = self.touched(candidates, &groups);
         if !waiting.is_empty() {
             place::lock_waiting(&waiting);
             // Some may have been fetched before.
-            self.look_for_decision(&keys);
+            [_, running] = self.touched(candidates, &groups);
         }
-        place::lock_running(&self.touched(candidates, |state| state == State::Running));
+        place::lock_running(&running);
     }
 
-    /// The jobs in some states that candidates will replace or update, as far as can be seen.
+    /// The jobs that candidates of some keys will replace or update, as far as can be seen: those that wait, and those that run.
     fn touched(
-        &self,
-        candidates: &BTreeMap<usize, Key>,
-        is_meant: fn(State) -> bool,
-    ) -> BTreeSet<i64> {
-        let mut ids = BTreeSet::new();
-        for (&index, key) in candidates {
-            if let Some(under) = self.under.get(key) {
-                let created_at = self.candidates[index].job.created_at;
-                let verdict = decide(self.policy(index), Some(under), created_at);
-                let is_meant = |id: &i64| under.holder(*id).state().is_some_and(is_meant);
-                ids.extend(touched(&verdict).into_iter().filter(is_meant));
+        &mut self,
+        candidates: &BTreeMap<usize, Group>,
+        groups: &[Group],
+    ) -> [BTreeSet<i64>; 2] {
+        let (mut waiting, mut running) = (BTreeSet::new(), BTreeSet::new());
+        for_some(groups, |some| {
+            self.look_for_decision(some);
+            for (group, under) in &self.under {
+                let indexes = self.indexes(*group);
+                for index in indexes.filter(|index| candidates.contains_key(index)) {
+                    let created_at = self.candidates[index].job.created_at;
+                    let verdict = decide(self.policy(index), Some(under), created_at);
+                    for id in touched(&verdict) {
+                        match under.holder(id).state() {
+                            Some(State::Running) => running.insert(id),
+                            Some(state) if !state.is_final() => waiting.insert(id),
+                            _ => false,
+                        };
+                    }
+                }
             }
-        }
-        ids
+        });
+        [waiting, running]
     }
 
     /// Decides a candidate by what is there now. What it will touch is locked: whoever had it
     /// before may have changed what conflicts, so it is decided anew until that makes no difference.
-    fn decide_next(&mut self, key: Key, index: usize) -> Result<(Verdict, Vec<Place>)> {
+    fn decide_next(&mut self, group: Group, index: usize) -> Result<(Verdict, Vec<Place>)> {
         let policy = self.policy(index);
         let now = self.candidates[index].job.created_at;
         loop {
             check_for_interrupts!();
-            self.look_for_decision(&[key]);
-            let verdict = decide(policy, self.under.get(&key), now);
+            self.look_for_decision(&[group]);
+            let verdict = decide(policy, self.under.get(&group), now);
             let locks = touched(&verdict).into_iter();
-            let locks = locks.map(|id| transition::locked(self.under[&key].holder(id), &verdict));
+            let locks = locks.map(|id| transition::locked(self.under[&group].holder(id), &verdict));
             let Some(places) = locks.collect::<Result<Option<Vec<Place>>>>()? else {
                 continue;
             };
             if places.is_empty() {
                 return Ok((verdict, places));
             }
-            self.look_for_decision(&[key]);
-            if decide(policy, self.under.get(&key), now) == verdict {
+            self.look_for_decision(&[group]);
+            if decide(policy, self.under.get(&group), now) == verdict {
                 return Ok((verdict, places));
             }
         }
     }
 
     /// Decides a candidate by what is there now, and does it.
-    fn insert_next(&mut self, key: Key, index: usize) -> Result<Decision> {
+    fn insert_next(&mut self, group: Group, index: usize) -> Result<Decision> {
         let job = &self.candidates[index].job;
-        let (verdict, places) = self.decide_next(key, index)?;
+        let (verdict, places) = self.decide_next(group, index)?;
         match verdict {
             Verdict::Replace {
                 cancel,
                 schedule_of,
             } => {
-                let under = &self.under[&key];
+                let under = &self.under[&group];
                 for place in &places {
                     let hold = under.holder(place.id).hold_ends_at;
                     claims::release_holds(hold.map(|ends_at| (place.id, ends_at)).as_slice());
@@ -391,132 +484,214 @@ impl<'a> Batch<'a> {
                     .clone()
                     .rescheduled(schedule.map(|job| job.scheduled_at));
                 Ok(Decision::Replaced(Box::new(Replacement {
-                    id: self.insert_under(key, index, &job),
+                    id: self.insert_under(group, index, &job),
                     replaced: *cancel.last().expect("there is one at least"),
                     state: job.state,
                     scheduled_at: job.scheduled_at(),
                 })))
             }
             Verdict::Insert => {
-                self.insert_under(key, index, job);
+                self.insert_under(group, index, job);
                 Ok(Decision::Insert)
             }
             Verdict::Skip(existing) => {
-                let existing = self.under[&key].holder(existing.id);
-                Ok(Decision::Existing(existing.clone()))
+                let existing = self.under[&group].holder(existing.id);
+                Ok(Decision::Existing(Box::new(existing.clone())))
             }
             Verdict::Reject(existing) => {
                 // What this batch inserted is rolled back with it.
-                let id = Some(existing.id).filter(|id| !self.ids.contains(&Some(*id)));
+                let own = NonZeroI64::new(existing.id);
+                let id = Some(existing.id).filter(|_| !self.ids.contains(&own));
                 let index = self.numbered.then_some(index + 1);
                 Err(Error::duplicate(id, existing.state, index))
             }
             Verdict::Update { id, fields, .. } => {
-                let before = self.under[&key].holder(id).clone();
+                let before = self.under[&group].holder(id).clone();
                 transition::updated(&places[0], fields, job);
-                self.look_for_decision(&[key]);
+                self.look_for_decision(&[group]);
                 // Its retention may be over by now.
-                let after = self.under.get(&key).and_then(|under| under.find(id));
-                Ok(Decision::Existing(after.cloned().unwrap_or(before)))
+                let after = self.under.get(&group).and_then(|under| under.find(id));
+                Ok(Decision::Existing(Box::new(
+                    after.cloned().unwrap_or(before),
+                )))
             }
         }
     }
 
     /// Inserts one job under a key that is locked; its id.
-    fn insert_under(&mut self, key: Key, index: usize, job: &NewJob) -> i64 {
+    fn insert_under(&mut self, group: Group, index: usize, job: &NewJob) -> i64 {
         // Also of what was replaced: it is final by now.
-        self.look(&[key]);
-        self.drop_early_id(key, index);
-        let id = *self.ids[index].get_or_insert_with(|| insert::ids(1)[0]);
+        self.look(&[group]);
+        self.drop_early_id(group, index);
+        let id = self.take_id(index);
         insert::many(&[(id, job)]);
-        let mut lists = Lists::default();
-        self.under[&key].fold_into(key, &mut lists);
+        let (key, mut lists) = (self.key(group), Lists::default());
+        self.under[&group].fold_into(key, &mut lists);
         lists.list(listing(key, id, job));
         lists.write();
         id
     }
 
-    /// Takes ids for those that are to be inserted and have none.
-    fn take_ids(&mut self) {
-        let needy: Vec<usize> = (0..self.candidates.len())
-            .filter(|&index| {
-                matches!(self.decisions[index], Decision::Insert) && self.ids[index].is_none()
-            })
-            .collect();
-        if !needy.is_empty() {
-            for (index, id) in needy.iter().zip(insert::ids(needy.len())) {
-                self.ids[*index] = Some(id);
-            }
-        }
-    }
-
-    /// Inserts or locks the claims of some keys; those that were inserted.
+    /// Inserts or locks the claims of some keys; which of all keys were inserted.
     ///
     /// Keys that a candidate waits for come first, in their order, so that batches cannot
     /// deadlock; then, without waiting for rivals, those that no candidate waits for.
-    fn claim(&mut self, keys: &[Key]) -> BTreeSet<Key> {
-        let (patient, impatient): (Vec<Key>, Vec<Key>) = keys.iter().copied().partition(|key| {
-            !self.some_do_not_wait
-                || self.groups[key]
-                    .iter()
-                    .any(|&index| self.policy(index).wait)
-        });
-        let mut fresh = self.claim_or_lock(&self.listings(&patient));
-        for key in self.claim_impatiently(&self.listings(&impatient), &mut fresh) {
-            for &index in &self.groups[&key] {
+    fn claim(&mut self, groups: &[Group]) -> Result<Vec<bool>> {
+        let (patient, impatient): (Vec<Group>, Vec<Group>) =
+            groups.iter().copied().partition(|group| {
+                !self.some_do_not_wait || self.indexes(*group).any(|index| self.policy(index).wait)
+            });
+        let mut fresh = memory::room(self.taken.len())?;
+        fresh.resize(self.taken.len(), false);
+        self.claims(&patient)?
+            .claim_or_lock(|group| fresh[group as usize] = true);
+        let busy = self
+            .claims(&impatient)?
+            .claim_impatiently(|group| fresh[group as usize] = true);
+        for group in busy {
+            for index in self.indexes(group).collect::<Vec<_>>() {
                 self.decisions[index] = Decision::Busy;
             }
         }
-        fresh
+        Ok(fresh)
     }
 
-    /// Inserts or locks claims without waiting for rivals; adds those that were inserted. The keys that somebody is at work on.
-    fn claim_impatiently(&self, claims: &[Listed], fresh: &mut BTreeSet<Key>) -> Vec<Key> {
-        if claims.is_empty() {
+    /// The claims of some keys as they are inserted where there are none.
+    fn claims<'c>(&'c self, groups: &'c [Group]) -> Result<Claims<'c>> {
+        let listing = |&group: &Group| match self.inserted(group).next() {
+            Some(index) if self.is_settled_by_claim(group) => self.listing(index),
+            // What is decided under the lock is not listed yet; until then no job has id 0.
+            _ => Listed {
+                key: self.key(group),
+                id: 0,
+                hold_ends_at: None,
+            },
+        };
+        let mut listed = memory::room(groups.len())?;
+        listed.extend(groups.iter().map(listing));
+        Ok(Claims {
+            groups,
+            listed,
+            taken: &self.taken,
+        })
+    }
+
+    /// Adds to new lists what is to be under a key: jobs that were looked at, and those that are to be inserted.
+    fn list(&self, group: Group, lists: &mut Lists) {
+        if self.inserts(group) {
+            if let Some(under) = self.under.get(&group) {
+                under.fold_into(self.key(group), lists);
+            }
+            for index in self.inserted(group) {
+                lists.list(self.listing(index));
+            }
+        }
+    }
+
+    /// Writes the jobs.
+    fn write(&self) -> Result<()> {
+        let mut rows = memory::room(self.candidates.len())?;
+        let inserted = (0..self.candidates.len())
+            .filter(|&index| matches!(self.decisions[index], Decision::Insert));
+        rows.extend(inserted.map(|index| (self.id(index), &self.candidates[index].job)));
+        insert::many(&rows);
+        Ok(())
+    }
+
+    /// A candidate that is to be inserted, as its key's claim lists it.
+    fn listing(&self, index: usize) -> Listed {
+        let job = &self.candidates[index].job;
+        let key = job.unique_key.expect("it has one");
+        listing(key, self.id(index), job)
+    }
+
+    fn outcomes(self) -> Result<Vec<Outcome>> {
+        let mut outcomes = memory::room(self.candidates.len())?;
+        let decided = self.decisions.into_iter().zip(self.ids);
+        outcomes.extend(decided.map(|(decision, id)| match decision {
+            Decision::Insert => Outcome::Inserted(id.expect("ids were taken").get()),
+            Decision::Existing(holder) => Outcome::Existing(holder),
+            Decision::Earlier(index) => Outcome::Earlier(index as usize),
+            Decision::Busy => Outcome::Busy,
+            Decision::Replaced(replacement) => Outcome::Replaced(replacement),
+            Decision::Singly => unreachable!("it was decided under the lock"),
+        }));
+        Ok(outcomes)
+    }
+}
+
+/// Claims of some keys that are to be inserted or locked.
+struct Claims<'a> {
+    groups: &'a [Group],
+    /// one for each of them
+    listed: Vec<Listed>,
+    /// of all keys, those that are known to have one
+    taken: &'a [bool],
+}
+
+impl Claims<'_> {
+    /// Inserts or locks all of them; tells which were inserted.
+    fn claim_or_lock(&self, mut fresh: impl FnMut(Group)) {
+        claims::claim_or_lock(
+            &self.listed,
+            |index| self.taken[self.groups[index] as usize],
+            |index| fresh(self.groups[index]),
+        );
+    }
+
+    /// The same without waiting for rivals, for all of them. The keys that somebody is at work on.
+    fn claim_impatiently(&self, mut fresh: impl FnMut(Group)) -> Vec<Group> {
+        let count = self.groups.len();
+        if count == 0 {
             return Vec::new();
         }
         // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key, and is waited for as by
         // any statement.
         claims::let_write();
-        let mut rest = self.claim_at_once(claims, fresh);
+        let mut done = self.claim_at_once(0, &mut fresh);
         // Where a taken key takes a statement, nobody need be at work on the one that is next, nor on any other.
         let by_statement = !claims::can_claim_or_lock_directly();
         if by_statement
-            && rest.len() > FEW
-            && let Some(more) = without_waiting(|| self.claim_or_lock(rest))
+            && count - done > FEW
+            && self.claim_in_a_moment(&(done..count).collect::<Vec<_>>(), &mut fresh)
         {
-            fresh.extend(more);
-            rest = &[];
+            done = count;
         }
         let mut busy = Vec::new();
-        while let [claim, behind @ ..] = rest {
-            let (claims, behind) = if by_statement {
-                (rest, &[][..])
-            } else {
-                (std::slice::from_ref(claim), behind)
-            };
-            busy.extend(self.claim_unless_contended(claims, fresh));
-            rest = self.claim_at_once(behind, fresh);
+        while done < count {
+            let end = if by_statement { count } else { done + 1 };
+            busy.extend(self.claim_unless_contended(done..end, &mut fresh));
+            done = self.claim_at_once(end, &mut fresh);
         }
         busy
     }
 
-    /// The rest, from the first on that somebody is at work on, or that takes a statement.
-    fn claim_at_once<'c>(&self, claims: &'c [Listed], fresh: &mut BTreeSet<Key>) -> &'c [Listed] {
-        let is_taken = |key: &Key| self.is_taken(key);
-        &claims[claims::claim_or_lock_directly(claims, is_taken, false, fresh)..]
+    /// Goes on from one of them to the first that somebody is at work on, or that takes a statement.
+    fn claim_at_once(&self, from: usize, mut fresh: impl FnMut(Group)) -> usize {
+        let groups = &self.groups[from..];
+        let done = claims::claim_or_lock_directly(
+            &self.listed[from..],
+            |index| self.taken[groups[index] as usize],
+            false,
+            |index| fresh(groups[index]),
+        );
+        from + done
     }
 
-    /// Inserts or locks claims unless somebody is at work on their keys; those keys.
-    fn claim_unless_contended(&self, claims: &[Listed], fresh: &mut BTreeSet<Key>) -> Vec<Key> {
+    /// Inserts or locks some of them unless somebody is at work on their keys; those keys.
+    fn claim_unless_contended(
+        &self,
+        some: Range<usize>,
+        mut fresh: impl FnMut(Group),
+    ) -> Vec<Group> {
         let mut busy = Vec::new();
-        let mut rest = claims.to_vec();
+        let mut rest: Vec<usize> = some.collect();
         loop {
-            rest.retain(|claim| {
+            rest.retain(|index| {
                 check_for_interrupts!();
-                let is_contended = is_contended(claim.key);
+                let is_contended = is_contended(self.listed[*index].key);
                 if is_contended {
-                    busy.push(claim.key);
+                    busy.push(self.groups[*index]);
                 }
                 !is_contended
             });
@@ -525,82 +700,42 @@ impl<'a> Batch<'a> {
             }
             // If that takes too long somebody has come in between, or it was the server
             // that had to be waited for, as while the table grows: look again.
-            if let Some(inserted) = without_waiting(|| self.claim_or_lock(&rest)) {
-                fresh.extend(inserted);
+            if self.claim_in_a_moment(&rest, &mut fresh) {
                 return busy;
             }
         }
     }
 
-    fn claim_or_lock(&self, claims: &[Listed]) -> BTreeSet<Key> {
-        claims::claim_or_lock(claims, |key| self.is_taken(key))
+    /// Inserts or locks some of them if no lock has to be waited for; whether it did.
+    fn claim_in_a_moment(&self, some: &[usize], fresh: impl FnMut(Group)) -> bool {
+        let group = |index: usize| self.groups[some[index]];
+        let inserted = without_waiting(|| {
+            let mut inserted = Vec::new();
+            let listed: Vec<Listed> = some.iter().map(|at| self.listed[*at].clone()).collect();
+            claims::claim_or_lock(
+                &listed,
+                |index| self.taken[group(index) as usize],
+                |index| inserted.push(group(index)),
+            );
+            inserted
+        });
+        let is_done = inserted.is_some();
+        inserted.into_iter().flatten().for_each(fresh);
+        is_done
     }
+}
 
-    /// Whether a key is known to have a claim.
-    fn is_taken(&self, key: &Key) -> bool {
-        self.under.contains_key(key)
-    }
-
-    /// The claims of some keys as they are inserted where there are none.
-    fn listings(&self, keys: &[Key]) -> Vec<Listed> {
-        let listing = |&key| match self.inserted(key).next() {
-            Some(index) if self.is_settled_by_claim(key) => self.listing(key, index),
-            // What is decided under the lock is not listed yet; until then no job has id 0.
-            _ => Listed {
-                key,
-                id: 0,
-                hold_ends_at: None,
-            },
-        };
-        keys.iter().map(listing).collect()
-    }
-
-    /// Writes the jobs, and which jobs are under the keys that this did not settle.
-    fn write(&self, fresh: &BTreeSet<Key>, taken: &[Key]) {
-        let rows: Vec<(i64, &NewJob)> = (0..self.candidates.len())
-            .filter(|&index| matches!(self.decisions[index], Decision::Insert))
-            .map(|index| {
-                (
-                    self.ids[index].expect("ids were taken"),
-                    &self.candidates[index].job,
-                )
-            })
-            .collect();
-        insert::many(&rows);
-        let mut lists = Lists::default();
-        let more = fresh
-            .iter()
-            .filter(|key| self.inserted(**key).nth(1).is_some());
-        for &key in taken.iter().chain(more).filter(|key| self.inserts(**key)) {
-            if let Some(under) = self.under.get(&key) {
-                under.fold_into(key, &mut lists);
-            }
-            for index in self.inserted(key) {
-                lists.list(self.listing(key, index));
+/// Does some work for all keys, for as many at once as may be.
+fn for_some(groups: &[Group], mut work: impl FnMut(&[Group])) {
+    match groups {
+        [] => {}
+        [_] => work(groups),
+        _ => {
+            let scratch = Scratch::new();
+            for some in groups.chunks(AT_ONCE) {
+                scratch.within(|| work(some));
             }
         }
-        lists.write();
-    }
-
-    /// A candidate that is to be inserted, as its key's claim lists it.
-    fn listing(&self, key: Key, index: usize) -> Listed {
-        let id = self.ids[index].expect("ids were taken");
-        listing(key, id, &self.candidates[index].job)
-    }
-
-    fn outcomes(self) -> Vec<Outcome> {
-        self.decisions
-            .into_iter()
-            .zip(self.ids)
-            .map(|(decision, id)| match decision {
-                Decision::Insert => Outcome::Inserted(id.expect("ids were taken")),
-                Decision::Existing(holder) => Outcome::Existing(holder),
-                Decision::Earlier(index) => Outcome::Earlier(index),
-                Decision::Busy => Outcome::Busy,
-                Decision::Replaced(replacement) => Outcome::Replaced(replacement),
-                Decision::Singly => unreachable!("it was decided under the lock"),
-            })
-            .collect()
     }
 }
 

@@ -23,14 +23,14 @@ use crate::worker::news;
 use crate::worker::wake::{self, Work};
 
 /// A validated job with the policy that its key was made by.
-pub struct Candidate<'a> {
+pub struct Candidate {
     /// the job; its `unique_key` is set if it has a policy
-    pub job: NewJob<'a>,
+    pub job: NewJob,
     /// `None`: not unique
     pub policy: Option<Rc<Policy>>,
 }
 
-impl Candidate<'_> {
+impl Candidate {
     /// As later candidates of its batch see it, once it is to be inserted.
     pub(super) fn as_member(&self, index: usize) -> Member {
         Member {
@@ -40,10 +40,10 @@ impl Candidate<'_> {
                 created_at: self.job.created_at,
                 scheduled_at: self.job.scheduled_at(),
                 finalized_at: i64::MAX,
-                queue: under::number_of(self.job.queue),
+                queue: under::number_of(&self.job.common.queue),
                 kept_until: i64::MIN,
             }),
-            holds: self.job.hold.is_some(),
+            holds: self.job.common.hold.is_some(),
         }
     }
 }
@@ -54,7 +54,7 @@ pub enum Outcome {
     /// inserted under this id
     Inserted(i64),
     /// skipped: this job exists
-    Existing(Holder),
+    Existing(Box<Holder>),
     /// skipped: this earlier element of the same batch was inserted
     Earlier(usize),
     /// skipped: the key is being inserted elsewhere and the policy does not wait
@@ -113,7 +113,7 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
 
 /// By statements, several of them: the path is set once for all.
 fn by_batch(candidate: &Candidate) -> Result<Outcome> {
-    let mut outcomes = path::pinned(|| Batch::of_one(candidate).insert())?;
+    let mut outcomes = path::pinned(|| Batch::of_one(candidate)?.insert())?;
     Ok(outcomes.remove(0))
 }
 
@@ -136,8 +136,9 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
 
 /// Inserts jobs in one go, as if one by one in their order.
 pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
-    let outcomes = Batch::of_many(candidates).insert()?;
+    let outcomes = Batch::of_many(candidates)?.insert()?;
     for (candidate, outcome) in candidates.iter().zip(&outcomes) {
+        pgrx::check_for_interrupts!();
         note(candidate, outcome);
     }
     Ok(outcomes)
@@ -152,14 +153,14 @@ fn note(candidate: &Candidate, outcome: &Outcome) {
     };
     // Those that were replaced are final, and pruned some time.
     let is_new = matches!(outcome, Outcome::Inserted(_));
-    let is_never_due = state == State::Available && candidate.job.expires_at.is_none();
+    let is_never_due = state == State::Available && candidate.job.common.expires_at.is_none();
     wake::at_commit(match is_new && is_never_due {
         true => Work::Available,
         false => Work::MayBeDue,
     });
     match state {
-        State::Available => news::available(candidate.job.queue),
-        State::Scheduled => news::waits(candidate.job.queue),
+        State::Available => news::available(&candidate.job.common.queue),
+        State::Scheduled => news::waits(&candidate.job.common.queue),
         _ => {}
     }
 }
@@ -169,7 +170,7 @@ fn answer_at_once(policy: &Policy, under: Option<&Under>, now: i64) -> Result<Op
     match decide(policy, under, now) {
         Verdict::Skip(existing) => {
             let holder = under.map(|under| under.holder(existing.id).clone());
-            Ok(holder.map(Outcome::Existing))
+            Ok(holder.map(|holder| Outcome::Existing(Box::new(holder))))
         }
         Verdict::Reject(existing) => Err(Error::duplicate(Some(existing.id), existing.state, None)),
         _ => Ok(None),

@@ -20,7 +20,8 @@ thread_local! {
 }
 
 struct Parsed {
-    options: Vec<u8>,
+    /// what tells them from others
+    options: (u8, Vec<u8>),
     policy: Option<Rc<Policy>>,
 }
 
@@ -30,8 +31,11 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     let Some(options) = options.filter(|options| !options.is_null()) else {
         return Ok(None);
     };
+    let (kind, content) = options.identity();
     let cached = LAST.with_borrow(|last| match last {
-        Some(last) if last.options == options.bytes() => Some(last.policy.clone()),
+        Some(last) if last.options.0 == kind && last.options.1 == content => {
+            Some(last.policy.clone())
+        }
         _ => None,
     });
     if let Some(policy) = cached {
@@ -40,7 +44,7 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     let policy = policy::parse(&options.to_value("unique_opts")?, &time::read_interval)?;
     let policy = policy.map(Rc::new);
     LAST.set(Some(Parsed {
-        options: options.bytes().to_vec(),
+        options: (kind, content.to_vec()),
         policy: policy.clone(),
     }));
     Ok(policy)
