@@ -114,6 +114,7 @@ impl Seen {
                 scheduled_at: i64::from(self.id),
                 finalized_at: i64::from(finalized_at),
                 queue: 0,
+                kept_until: i64::MIN,
             }),
             holds: false,
         }
