@@ -245,6 +245,15 @@ impl Error {
         }
     }
 
+    /// 40001: a key is taken by somebody whom the transaction's snapshot does not show.
+    pub fn unseen_claim() -> Error {
+        Error::new(
+            Code::ERRCODE_T_R_SERIALIZATION_FAILURE,
+            "could not serialize access: a job was inserted under the same unique key concurrently",
+        )
+        .hint("Retry the transaction.")
+    }
+
     /// Names the element of a batch (from 1) in DETAIL.
     pub fn at(mut self, index: usize) -> Error {
         if self.code != Code::ERRCODE_UNIQUE_VIOLATION {

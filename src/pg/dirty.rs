@@ -4,9 +4,18 @@ use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::versions;
 
-/// Whether another transaction, still open, has inserted or deleted a row with this
-/// bytea as the first column of the index.
-pub fn is_in_progress(table: Oid, index: Oid, value: Datum) -> bool {
+/// What there is, whatever snapshots show.
+#[derive(PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    /// a row that is there to stay, be it locked
+    Row,
+    /// a row that another transaction, still open, has inserted or is deleting
+    InProgress,
+}
+
+/// What there is with this bytea as the first column of the index.
+pub fn look(table: Oid, index: Oid, value: Datum) -> Found {
     // SAFETY: the sequence of any index scan; an error unwinds and Postgres cleans up.
     unsafe {
         let lock = pg_sys::AccessShareLock as i32;
@@ -27,14 +36,17 @@ pub fn is_in_progress(table: Oid, index: Oid, value: Datum) -> bool {
         );
         let scan = versions::begin_index_scan(table, index, &mut snapshot, 1);
         pg_sys::index_rescan(scan, &mut key, 1, std::ptr::null_mut(), 0);
-        let mut found = false;
+        let mut found = Found::Nothing;
         // A dirty snapshot says of each row which open transaction, not our own, made or
         // is deleting it.
-        while !found
+        while found != Found::InProgress
             && pg_sys::index_getnext_slot(scan, pg_sys::ScanDirection::ForwardScanDirection, slot)
         {
-            found = snapshot.xmin != pg_sys::InvalidTransactionId
-                || snapshot.xmax != pg_sys::InvalidTransactionId;
+            let others = [snapshot.xmin, snapshot.xmax];
+            found = match others.iter().all(|id| *id == pg_sys::InvalidTransactionId) {
+                true => Found::Row,
+                false => Found::InProgress,
+            };
         }
         pg_sys::index_endscan(scan);
         pg_sys::ExecDropSingleTupleTableSlot(slot);

@@ -510,13 +510,23 @@ pub(super) fn key_is(key: Key) -> scan::Key {
 /// inserted or deleted by a transaction that is still open. Call it in a subtransaction
 /// that is rolled back: it locks what it finds free.
 pub fn is_contended(key: Key) -> bool {
-    let value = bytes(key);
+    look_dirtily(key) == dirty::Found::InProgress
+        || IS_CLAIMED.execute(&[bytes(key)]) > LOCK_FREE.execute(&[bytes(key)])
+}
+
+/// Whether a key has a claim that the transaction's snapshot does not show.
+pub fn is_unseen(key: Key) -> bool {
+    !transaction::is_read_committed()
+        && look_dirtily(key) == dirty::Found::Row
+        && IS_CLAIMED.execute(&[bytes(key)]) == 0
+}
+
+fn look_dirtily(key: Key) -> dirty::Found {
     let (table, index) = CLAIM_TABLE.run(&[], |rows| {
         let oid = |column| Oid::from(rows.datum(0, column).expect("they exist").value() as u32);
         (oid(1), oid(2))
     });
-    dirty::is_in_progress(table, index, value.expect("keys are not null"))
-        || IS_CLAIMED.execute(&[value]) > LOCK_FREE.execute(&[value])
+    dirty::look(table, index, bytes(key).expect("keys are not null"))
 }
 
 /// Takes the lock on the table that everybody takes who writes claims.

@@ -698,6 +698,10 @@ impl Claims<'_> {
             if rest.is_empty() {
                 return busy;
             }
+            // Nobody will insert under such a key, but who has it locked may wait for us.
+            if rest.iter().any(|claim| claims::is_unseen(claim.key)) {
+                Error::unseen_claim().raise();
+            }
             // If that takes too long somebody has come in between, or it was the server
             // that had to be waited for, as while the table grows: look again.
             if self.claim_in_a_moment(&rest, &mut fresh) {
