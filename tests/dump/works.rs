@@ -60,6 +60,8 @@ struct Attempt {
     id: i64,
     token: i64,
     answer: String,
+    /// the finishing call that was answered; empty: it runs
+    call: String,
 }
 
 /// How a queue is expected to go on: read from one that nothing has happened to.
@@ -87,15 +89,20 @@ impl Expected {
             would: would(&db).await,
             running: attempts(
                 &db,
-                "select id, token, (cancel_requested_at is not null)::text from jobs.jobs where state = 'running'",
+                "select id, token, (cancel_requested_at is not null)::text, '' from jobs.jobs where state = 'running'",
             )
             .await,
             finished: attempts(
                 &db,
-                "select id, token, state::text from jobs.jobs where finalized_at is not null and token is not null",
+                "select id, token, state::text, case state when 'completed' then 'complete' when 'discarded' then 'fail' else 'release' end
+                   from jobs.jobs where finalized_at is not null and token is not null",
             )
             .await,
-            given_back: attempts(&db, "select job_id, token, state::text from jobs.answer").await,
+            given_back: attempts(
+                &db,
+                "select job_id, token, state::text, case when scheduled_at is null then 'release' else 'snooze' end from jobs.answer",
+            )
+            .await,
             lanes: lanes(&db).await,
         };
         expected.assert_of_everything();
@@ -201,7 +208,9 @@ impl Expected {
 
     async fn check_tokens(&self, db: &Client) {
         for attempt in &self.running {
-            let Attempt { id, token, answer } = attempt;
+            let Attempt {
+                id, token, answer, ..
+            } = attempt;
             if scalar::<String>(db, &state(*id)).await != "running" {
                 continue; // it made room for another one
             }
@@ -213,13 +222,16 @@ impl Expected {
             assert_eq!(scalar::<String>(db, &complete).await, "completed");
             assert_eq!(scalar::<String>(db, &complete).await, "completed");
         }
-        for Attempt { id, token, answer } in &self.finished {
-            let again = format!("select jobs.complete({id}, {token})::text");
-            assert_eq!(&scalar::<String>(db, &again).await, answer, "{id}");
-        }
-        for Attempt { id, token, answer } in &self.given_back {
-            let again = format!("select jobs.release({id}, {token})::text");
-            assert_eq!(&scalar::<String>(db, &again).await, answer, "{id}");
+        for attempt in self.finished.iter().chain(&self.given_back) {
+            let Attempt { id, token, .. } = attempt;
+            let again = match attempt.call.as_str() {
+                "complete" => format!("jobs.complete({id}, {token})"),
+                "fail" => format!("(jobs.fail({id}, {token}, 'again')).state"),
+                "snooze" => format!("(jobs.snooze({id}, {token}, '1 s')).state"),
+                _ => format!("jobs.release({id}, {token})"),
+            };
+            let answer = scalar::<String>(db, &format!("select ({again})::text")).await;
+            assert_eq!(answer, attempt.answer, "{id}: {again}");
         }
     }
 
@@ -334,6 +346,7 @@ async fn attempts(db: &Client, sql: &str) -> Vec<Attempt> {
             id: row.get(0),
             token: row.get(1),
             answer: row.get(2),
+            call: row.get(3),
         })
         .collect()
 }
