@@ -699,7 +699,10 @@ impl Claims<'_> {
                 return busy;
             }
             // Nobody will insert under such a key, but who has it locked may wait for us.
-            if rest.iter().any(|claim| claims::is_unseen(claim.key)) {
+            if rest
+                .iter()
+                .any(|index| claims::is_unseen(self.listed[*index].key))
+            {
                 Error::unseen_claim().raise();
             }
             // If that takes too long somebody has come in between, or it was the server
