@@ -300,7 +300,7 @@ mod ojs {
         }
         assert_eq!(
             refused(ojs(json!({ "initial": "PT1S" }))).0,
-            "retry.ojs has the unknown field \"initial\""
+            "field \"initial\" of retry.ojs is not known"
         );
         assert_eq!(
             refused(ojs(json!({ "max_atempts": 3 }))).1.as_deref(),
