@@ -75,7 +75,8 @@ insert into cases (opts) values
   ('{"ojs": {"states": []}}'), ('{"ojs": {"states": true}}'), ('{"ojs": {"states": "all"}}'), ('{"ojs": {"states": {}}}'), ('{"ojs": {"states": [5]}}'), ('{"ojs": {"states": ["executing"]}}'),
   ('{"ojs": {"states": ["running"]}}'), ('{"ojs": {"states": ["actve"]}}'), ('{"ojs": {"states": ["Completed"]}}'), ('{"ojs": {"on_conflict": true}}'), ('{"ojs": {"on_conflict": ["ignore"]}}'),
   ('{"ojs": {"on_conflict": {"update": {"*": ["args"]}}}}'), ('{"ojs": {"on_conflict": "update"}}'), ('{"ojs": {"on_conflict": "skip"}}'), ('{"ojs": {"on_conflict": "Reject"}}'),
-  ('{"ojs": {"on_conflict": "replace_except_schedul"}}');
+  ('{"ojs": {"on_conflict": "replace_except_schedul"}}'),
+  ('{"ojs": {"keys": ["args"], "args_keys": ["id", "id"]}}'), ('{"ojs": {"states": ["active", "active"]}}');
 create temp table before as select (select count(*) from jobs.job) as jobs, (select count(*) from jobs.unique_claim) as claims, last_value, is_called from jobs.job_seq;
 select n, opts, pg_temp.try(format('select jobs.insert(%L, %L, %L, meta => %L)', 'k', '{"id": 1}', opts, '{"t": 1}')) from cases order by n;
 -- A period that is none, whose fix depends on the default; members that args must have and have not, in each form of args.
