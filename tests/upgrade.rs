@@ -73,6 +73,79 @@ fn difference(left: &BTreeSet<String>, right: &BTreeSet<String>) -> Vec<String> 
     [only(left, right, '-'), only(right, left, '+')].concat()
 }
 
+/// How each upgrade script begins, comments left out: it does nothing in a schema that is not the extension's own.
+const FIRST: &str = r"SET LOCAL search_path = pg_catalog, pg_temp;
+DO $$
+BEGIN
+  IF NOT EXISTS (
+    SELECT FROM pg_catalog.pg_extension e
+      JOIN pg_catalog.pg_namespace n ON n.nspname = 'jobs' AND n.nspowner = e.extowner
+      JOIN pg_catalog.pg_proc p ON p.oid = pg_catalog.to_regprocedure('jobs.installed()') AND p.proowner = e.extowner
+     WHERE e.extname = 'jobs'
+       AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d
+                 WHERE (d.classid, d.objid) IN (('pg_catalog.pg_namespace'::pg_catalog.regclass, n.oid), ('pg_catalog.pg_proc'::pg_catalog.regclass, p.oid))
+                   AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid AND d.deptype = 'e'))
+  THEN
+    RAISE EXCEPTION 'schema jobs is not the extension''s own'
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+            DETAIL = 'The schema and jobs.installed() must belong to the extension, and to the role that owns it.',
+            HINT = 'Rename the schema that has the name now, and the extension''s own back to jobs; ALTER SCHEMA .. OWNER TO and ALTER FUNCTION .. OWNER TO give back what another role owns.';
+  END IF;
+END $$;
+";
+
+/// Whoever may rename the schema can plant another. A superuser's upgrade would run what is in it.
+#[tokio::test]
+async fn an_upgrade_runs_nothing_in_a_planted_schema() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = old_database(&cluster, "planted").await;
+    // It has whatever the script alters before it calls the trap.
+    run(
+        &db,
+        "create role thief; create table public.caught (by text);
+         alter schema jobs rename to ours; create schema jobs authorization thief;
+         create function jobs.installed() returns void language sql as $$ insert into public.caught values (current_user) $$;
+         alter function jobs.installed() owner to thief",
+    )
+    .await;
+    let refused = async |why: &str| {
+        let result = db.batch_execute("alter extension jobs update").await;
+        let error = result.expect_err(why);
+        let error = error.as_db_error().expect(why);
+        assert_eq!(error.code().code(), "55000", "{why}: {error:?}");
+        assert_eq!(
+            error.message(),
+            "schema jobs is not the extension's own",
+            "{why}"
+        );
+        assert!(error.hint().is_some(), "{why}");
+        assert_eq!(
+            number(&db, "select count(*) from public.caught").await,
+            0,
+            "{why}"
+        );
+    };
+    refused("planted").await;
+    run(&db, "alter schema jobs owner to postgres").await;
+    refused("planted by the owner").await;
+    run(&db, "drop schema jobs cascade").await;
+    refused("renamed").await;
+    run(
+        &db,
+        "alter schema ours rename to jobs; alter schema jobs owner to thief",
+    )
+    .await;
+    refused("another's").await;
+    run(
+        &db,
+        "alter schema jobs owner to postgres; alter function jobs.installed() owner to thief",
+    )
+    .await;
+    refused("another's function").await;
+    run(&db, "alter function jobs.installed() owner to postgres").await;
+    run(&db, "alter extension jobs update").await;
+}
+
 #[tokio::test]
 async fn an_upgrade_makes_what_a_new_installation_makes() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
@@ -105,7 +178,7 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
 /// A GRANT or REVOKE in an upgrade script has Postgres take all rights to the object, those that users granted too, for what the
 /// extension comes with; dumps leave that out. `jobs.installed()` knows better.
 #[test]
-fn upgrade_scripts_leave_rights_to_the_last_statement() {
+fn upgrade_scripts_look_whose_schema_it_is_and_leave_rights_to_the_last_statement() {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../sql");
     let mut seen = 0;
     for entry in std::fs::read_dir(scripts).expect("the scripts") {
@@ -120,6 +193,11 @@ fn upgrade_scripts_leave_rights_to_the_last_statement() {
             script.trim_end().ends_with("\nSELECT jobs.installed();"),
             "{name}"
         );
+        if name.starts_with("jobs--") {
+            let code = |line: &&str| !line.is_empty() && !line.starts_with("--");
+            let code: Vec<&str> = script.lines().filter(code).collect();
+            assert!(code.join("\n").starts_with(FIRST), "{name}");
+        }
         let changes = |line: &&str| line.starts_with("GRANT ") || line.starts_with("REVOKE ");
         assert_eq!(script.lines().find(changes), None, "{name}");
     }
