@@ -395,6 +395,12 @@ async fn health_tells_of_what_others_have_come_by() {
         run(&db, made).await;
         let is = texts(&db, findings).await;
         assert_eq!(is.len(), 1, "{made}: {is:?}");
+        // Nothing else is said of it.
+        assert_eq!(
+            number(&db, "select count(*) from jobs.health() where finding in ('foreign_trigger', 'foreign_right', 'foreign_owner', 'table_changed')").await,
+            1,
+            "{made}"
+        );
         assert!(is[0].starts_with(found), "{made}: {is:?}");
         assert!(is[0].ends_with(mended), "{made}: {is:?}");
         run(&db, mended).await;

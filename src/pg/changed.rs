@@ -1,9 +1,10 @@
 //! What is different about our own tables from how their install script makes them, in words: all that
-//! [`Table::open`] says no to, and indexes that were left behind unfinished.
+//! [`Table::open`] says no to, and indexes that were left behind unfinished. Triggers and rules are found by a statement, which
+//! looks at views, too; those that foreign keys have made are told here.
 
 use std::ffi::CStr;
 
-use pgrx::pg_sys::{self, Oid, SysCacheIdentifier};
+use pgrx::pg_sys::{self, Oid};
 
 use super::index::{Index, Upkeep};
 use super::table::{MOST_COLUMNS, Shape, Table};
@@ -45,7 +46,14 @@ pub fn differences(shape: &'static Shape) -> Vec<Difference> {
         attached(&table, name, &mut add);
         columns(&table, shape, &mut add);
         let invalid = indexes(&table, shape, &mut add);
-        if found.is_empty() && !table.is_as_made(shape) {
+        let relation = &*table.relation;
+        let triggers = match relation.trigdesc.as_ref() {
+            Some(all) => std::slice::from_raw_parts(all.triggers, all.numtriggers as usize),
+            None => &[],
+        };
+        let is_told =
+            !relation.rd_rules.is_null() || triggers.iter().any(|trigger| !trigger.tgisinternal);
+        if found.is_empty() && !is_told && !table.is_as_made(shape) {
             let what = format!(
                 "table jobs.{name} is not as it was made, so that calls take a slower way, by statements"
             );
@@ -56,28 +64,10 @@ pub fn differences(shape: &'static Shape) -> Vec<Difference> {
     }
 }
 
-/// Triggers, rules, row security, parents and children.
+/// Row security, parents and children.
 unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String)) {
     unsafe {
-        let relation = &*table.relation;
-        let class = &*relation.rd_rel;
-        let triggers = match relation.trigdesc.as_ref() {
-            Some(all) => std::slice::from_raw_parts(all.triggers, all.numtriggers as usize),
-            None => &[],
-        };
-        for trigger in triggers {
-            let trigger = quoted(trigger.tgname);
-            add(
-                format!("has trigger {trigger}"),
-                format!("DROP TRIGGER {trigger} ON jobs.{name};"),
-            );
-        }
-        for rule in rules(relation.rd_id) {
-            add(
-                format!("has rule {rule}"),
-                format!("DROP RULE {rule} ON jobs.{name};"),
-            );
-        }
+        let class = &*(*table.relation).rd_rel;
         if class.relrowsecurity || class.relforcerowsecurity {
             add(
                 "has row security".into(),
@@ -203,31 +193,6 @@ unsafe fn indexes(
         }
     }
     invalid
-}
-
-/// How a row of pg_rewrite begins.
-#[repr(C)]
-struct RewriteRule {
-    _oid: Oid,
-    name: pg_sys::NameData,
-}
-
-/// The names of a table's rules.
-unsafe fn rules(table: Oid) -> Vec<String> {
-    let cache = SysCacheIdentifier::RULERELNAME as i32;
-    let none = pg_sys::Datum::null();
-    // SAFETY: a search of the catalog's cache by its first column; the rows live until the list is given back.
-    unsafe {
-        let list = pg_sys::SearchSysCacheList(cache, 1, pg_sys::Datum::from(table), none, none);
-        let members = (*list).members.as_slice((*list).n_members as usize);
-        let name = |member: &*mut pg_sys::CatCTup| {
-            let row: *mut RewriteRule = pg_sys::GETSTRUCT(&raw mut (**member).tuple).cast();
-            quoted((*row).name.data.as_ptr())
-        };
-        let names = members.iter().map(name).collect();
-        pg_sys::ReleaseCatCacheList(list);
-        names
-    }
 }
 
 /// A name as a statement needs it.

@@ -283,7 +283,7 @@ static FOREIGN_RIGHTS: Plan = Plan::new(
 static FOREIGN_TRIGGERS: Plan = Plan::new(
     concat!(
         members!(),
-        "SELECT 'warning', 'foreign_trigger', o.what, format('It runs with the rights of the extension''s owner. DROP %s;', o.name)
+        "SELECT 'warning', 'foreign_trigger', o.what, format('It runs with the rights of the extension''s owner, and calls take a slower way because of it, by statements. DROP %s;', o.name)
            FROM (SELECT format('trigger %I on %s calls %s', t.tgname, m.name, t.tgfoid::pg_catalog.regprocedure) AS what, format('TRIGGER %I ON %s', t.tgname, m.name) AS name
                    FROM member m JOIN pg_catalog.pg_trigger t ON t.tgrelid = m.objid
                   WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT t.tgisinternal
