@@ -22,7 +22,7 @@ use super::transaction::{has_written, is_read_committed, make_visible};
 use super::versions;
 
 /// As many as any of these tables has, and a few that others have added and dropped.
-pub(super) const MOST_COLUMNS: usize = 20;
+pub(super) const MOST_COLUMNS: usize = 32;
 
 /// Rows that are inserted with one record of WAL a page. Keeping track of more slots would take longer than it saves.
 const AT_ONCE: usize = 256;
