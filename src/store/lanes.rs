@@ -1,6 +1,6 @@
 //! Taking jobs out of the lanes of `ready`, from their floors on.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use pgrx::IntoDatum;
@@ -93,7 +93,8 @@ impl Whose<'_> {
     fn floor(&self) -> (Oid, &str) {
         match self {
             Whose::Queue(queue) => (shapes::SCHEDULED.name.oid(), queue),
-            Whose::All => (shapes::SCHEDULED_NEXT.name.oid(), ""),
+            // No queue has this name, and an index may be built anew under another OID.
+            Whose::All => (shapes::SCHEDULED.name.oid(), ""),
         }
     }
 
@@ -159,16 +160,20 @@ pub struct DueQueues {
 pub fn due_queues(now: i64, most: usize, reach: Reach) -> Option<DueQueues> {
     let table = Whose::All.open()?;
     let mut due = DueQueues::default();
-    let mut known: HashSet<String> = HashSet::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     let mut add = |row: &Row, _: &Due| {
         // Who is just moving a job sees to it.
         if !row.is_in_progress {
             due.jobs += 1;
             let queue = row.text(scheduled::QUEUE).expect("it is not null");
-            if !known.contains(&queue) {
-                known.insert(queue.clone());
-                let since = row.big(scheduled::DUE_AT).expect("it is not null");
-                due.queues.push((queue, since));
+            let due_at = row.big(scheduled::DUE_AT).expect("it is not null");
+            // A second look, below the floor, may find an older one.
+            if let Some(at) = known.get(&queue) {
+                let (_, since) = &mut due.queues[*at];
+                *since = due_at.min(*since);
+            } else {
+                known.insert(queue.clone(), due.queues.len());
+                due.queues.push((queue, due_at));
             }
         }
         due.jobs >= most
