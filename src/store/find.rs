@@ -25,7 +25,7 @@ pub struct Filter<'a> {
     pub max_jobs: usize,
 }
 
-/// The ids of the jobs that a filter finds, ascending: all sessions lock in that order.
+/// The ids of the jobs that a filter finds, ascending: calls with a filter lock in that order, whether jobs wait or run.
 pub fn jobs(filter: &Filter) -> Vec<i64> {
     let states: Vec<Arg> = filter.states.iter().map(|s| text(s.as_str())).collect();
     let args = [
