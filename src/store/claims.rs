@@ -50,6 +50,10 @@ pub struct HolderJob {
     pub kept: KeptFinal,
 }
 
+/// By no more than that the end of a window of days and months differs between time zones, in microseconds: a day or so,
+/// and what the months that it begins and ends in differ by.
+const ZONES_DIFFER: i64 = 96 * 3600 * 1_000_000;
+
 /// What keeps a job once it is final, as it is stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeptFinal {
@@ -70,10 +74,28 @@ impl KeptFinal {
 
     /// Until when the job is kept if it ends, or has ended, in this state.
     pub fn until(&self, state: State, scheduled_at: i64) -> Option<i64> {
+        self.until_longer(state, scheduled_at, |_| 0)
+    }
+
+    /// The same, whatever the time zone of who asks: days and months are those of a session's own.
+    pub fn until_everywhere(&self, state: State, scheduled_at: i64) -> Option<i64> {
+        self.until_longer(state, scheduled_at, |window| {
+            let is_of_days = window.months != 0 || window.days != 0;
+            if is_of_days { ZONES_DIFFER } else { 0 }
+        })
+    }
+
+    fn until_longer(
+        &self,
+        state: State,
+        scheduled_at: i64,
+        longer: impl Fn(Interval) -> i64,
+    ) -> Option<i64> {
         let is_one = i16::from(States::of(&[state]).final_bits()) & self.states != 0;
         let window_ends = || {
-            self.window
-                .map(|window| time::end_of_window(scheduled_at, window))
+            self.window.map(|window| {
+                time::end_of_window(scheduled_at, window).saturating_add(longer(window))
+            })
         };
         is_one.then(|| self.until.max(window_ends())).flatten()
     }

@@ -205,7 +205,7 @@ fn erase_as_seen(wanted: &Wanted) -> Option<PastRetention> {
                 Some(job) if !job.is_meant => {}
                 Some(job) => {
                     let scheduled_at = of.scheduled_at.unwrap_or(job.scheduled_at);
-                    match job.kept.until(wanted.state, scheduled_at) {
+                    match job.kept.until_everywhere(wanted.state, scheduled_at) {
                         Some(until) if until > wanted.now => erased.note_kept(until),
                         _ => whole.push((of, job.key, job.row)),
                     }
@@ -353,7 +353,9 @@ macro_rules! past_retention {
                  j.unique_final & CASE f.state WHEN 'completed' THEN 1 WHEN 'cancelled' THEN 2 ELSE 4 END > 0
                  AND (j.unique_until > $7
                       OR CASE WHEN j.unique_window > '1000 years' THEN true
-                              ELSE COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) > $7 - j.unique_window END), false)/*-*/
+                              ELSE COALESCE(f.scheduled_at, j.scheduled_at, j.created_at)
+                                   > $7 - CASE WHEN extract(day FROM j.unique_window) <> 0 OR date_trunc('month', j.unique_window) <> '0'
+                                               THEN interval '96 hours' ELSE interval '0' END - j.unique_window END), false)/*-*/
                ORDER BY f.finalized_at LIMIT $3",
             $how
         )

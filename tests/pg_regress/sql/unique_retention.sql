@@ -51,7 +51,10 @@ insert into cases (opts, passed) values
   ('{"by_period": "100000 days", "window": "1 day"}', '2 days'), (pg_temp.all_states('{"by_kind": true, "window": "100000 years"}'), '1000 years'),
   -- nothing that lasts, or no final state in it: the retention alone
   (pg_temp.all_states('{"by_kind": true}'), '0'), ('{"by_kind": true, "window": "1 day", "by_state": ["available"]}', '0'), ('{"by_period": "100000 days", "by_state": ["running"]}', '0'),
-  ('{"oban": {}}', '50 s'), ('{"oban": {}}', '70 s'), ('{"ojs": {"period": "PT1H", "states": ["completed"]}}', '0');
+  ('{"oban": {}}', '50 s'), ('{"oban": {}}', '70 s'), ('{"ojs": {"period": "PT1H", "states": ["completed"]}}', '0'),
+  -- days and months are those of a time zone, which somebody else's session may have differently: the job stays some days longer
+  (pg_temp.all_states('{"by_kind": true, "window": "1 day", "window_from": "scheduled_at"}'), '121 hours'), (pg_temp.all_states('{"by_kind": true, "window": "1 month", "window_from": "scheduled_at"}'), '31 days 12 hours'),
+  (pg_temp.all_states('{"by_kind": true, "window": "24 hours", "window_from": "scheduled_at"}'), '25 hours');
 create temp table told (way text, n int, how text, story text);
 -- A transaction each: what is too much for one is left to the next.
 create procedure pg_temp.tell(way text) language plpgsql as $$
