@@ -578,7 +578,10 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
 /// What the owner of a database, or a superuser, has set for its sessions is not for the background worker.
 #[tokio::test]
 async fn no_setting_of_a_database_or_role_stops_maintenance() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("timezone", "Europe/Berlin")
+        .start();
     let db = cluster.database("set").await;
     run(
         &db,
@@ -721,6 +724,18 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         .filter(|line| !line.contains("terminating background worker"))
         .collect();
     assert_eq!(said, [&""; 0]);
+    // It has what the server's configuration says; the built-in default only where that says nothing.
+    run(
+        &db,
+        "create table public.seen (timezone text, work_mem text);
+         create function public.see() returns trigger language plpgsql as $$
+           begin insert into public.seen values (current_setting('timezone'), current_setting('work_mem')); return null; end $$;
+         create trigger see after insert on jobs.job for each row when (new.kind = 'tick') execute function public.see()",
+    )
+    .await;
+    becomes(&db, "it is seen", "count(*) >= 1 from public.seen").await;
+    let seen = "select distinct concat_ws(' ', timezone, work_mem) from public.seen";
+    assert_eq!(texts(&db, seen).await, ["Europe/Berlin 4MB"]);
     // Such timeouts would end the sessions of others.
     run(&db, "alter role postgres reset all; alter role postgres in database set reset all; alter database set reset all").await;
 }

@@ -49,8 +49,9 @@ static FIND: Plan = Plan::of_catalogs(
        FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'",
     &[],
 );
-/// The settings that were made of this database or of the role of this session, and what each is by default. Those of other
-/// modules, and what is logged, stay: who set them means this session, too. A transaction's own are none.
+/// The settings that were made of this database or of the role of this session, and what each is by the server's configuration:
+/// the last that its files say, or else the built-in default. Those of other modules, and what is logged, stay: who set them
+/// means this session, too. A transaction's own are none.
 pub fn settings_of_database() -> Vec<(String, String)> {
     SETTINGS.run(&[], |rows| {
         let read = |row| Some((rows.text(row, 1)?, rows.text(row, 2)?));
@@ -59,7 +60,10 @@ pub fn settings_of_database() -> Vec<(String, String)> {
 }
 
 static SETTINGS: Plan = Plan::of_catalogs(
-    "SELECT s.name, s.boot_val FROM pg_catalog.pg_settings s
+    "SELECT s.name,
+            COALESCE((SELECT f.setting FROM pg_catalog.pg_file_settings f
+                       WHERE lower(f.name) = lower(s.name) AND f.error IS NULL ORDER BY f.seqno DESC LIMIT 1), s.boot_val)
+       FROM pg_catalog.pg_settings s
       WHERE s.source IN ('global', 'database', 'user', 'database user') AND s.context IN ('user', 'superuser')
         AND strpos(s.name, '.') = 0 AND NOT starts_with(s.name, 'log_')
         AND s.name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'client_encoding')",

@@ -96,6 +96,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("max_parallel_workers_per_gather", "0"),
     ("track_activities", "on"),
     ("track_counts", "on"),
+    // To read what else is set must not fail by it.
+    ("temp_file_limit", "-1"),
 ];
 
 /// Begins with the settings of [`SETTINGS`], and for the rest with those of the server's configuration: what was set of the database,
