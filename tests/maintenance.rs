@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Client, Cluster, SOON, blocked, insert, number, poll_until, promptly, sqlstate, state,
+    workers_become,
 };
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
@@ -576,6 +577,41 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
     becomes(&db, &left("hour")).await;
     run(&db, "select jobs.configure_queue('hour')").await;
     becomes(&db, "count(*) = 0 from jobs.jobs").await;
+}
+
+#[tokio::test]
+async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
+    const KEPT: i64 = 2000;
+    const BACKLOG: i64 = 1000;
+    let cluster = Cluster::builder()
+        .set("jobs.batch_size", 100)
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("backlog").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    // Those that their own window keeps became final before all others. No two did so in one moment.
+    run(
+        &db,
+        &format!(
+            "select count(jobs.insert('k', to_jsonb(n), unique_opts => '{{\"by_args\": true, \"window\": \"30 days\"}}')) from generate_series(1, {KEPT}) n;
+             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[{BACKLOG}]));
+             select count(jobs.complete(id, token)) from jobs.fetch('default', {KEPT} + {BACKLOG});
+             update jobs.finished set finalized_at = now() + job_id * interval '1 us'"
+        ),
+    )
+    .await;
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, &format!("count(*) = {KEPT} from jobs.finished")).await;
+    workers_become(&db, "backlog", 0).await;
+    let walked =
+        "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'finished_by_age'";
+    let walked = number(&db, walked).await;
+    assert!(
+        walked >= KEPT + BACKLOG,
+        "control: they are counted: {walked}"
+    );
+    assert!(walked < 4 * KEPT, "{walked} entries in ten rounds");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,7 +132,8 @@ pub fn past_retention(wanted: &Wanted) -> PastRetention {
     );
     let mut found = PastRetention {
         jobs,
-        first_busy: None,
+        // Before the latest anything may be locked.
+        first_busy: Some(wanted.since.saturating_add(1)),
         kept: KeptOn::default(),
         latest: latest.unwrap_or(wanted.horizon),
     };

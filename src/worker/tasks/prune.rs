@@ -46,7 +46,13 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         let found = group.prune(now, left as i64, &but);
         if found.jobs.len() == left {
             // The next round does not walk over what this one has deleted. Others of the latest moment may be left.
-            cleared::pass_over(group.id, found.latest - 1);
+            let up_to = found.latest - 1;
+            cleared::pass_over(group.id, up_to);
+            // Nor do the next transactions walk over what is kept on.
+            if but.is_empty() {
+                let before_busy = found.first_busy.map_or(up_to, |at| at - 1);
+                cleared::note(group.id, up_to.min(before_busy), found.kept);
+            }
         } else if but.is_empty() {
             let up_to = found.first_busy.map_or(group.horizon(now), |at| at - 1);
             cleared::note(group.id, up_to, found.kept);
