@@ -193,6 +193,33 @@ async fn a_session_without_memory_fails_wherever_it_is_and_nobody_notices() {
     watched.nothing_happened().await;
 }
 
+/// What a fetch copies is as large as the args that were inserted.
+#[tokio::test]
+async fn a_fetch_of_large_args_without_memory_fails_and_nobody_notices() {
+    let watched = Watched::new().await;
+    run(
+        &watched.cluster.connect("memory").await,
+        "select count(*) from jobs.insert_batch('b', array(
+           select to_jsonb((select string_agg(md5(n::text || m), '') from generate_series(1, 58) m)) from generate_series(1, 10000) n), queue => 'large')",
+    )
+    .await;
+    let fetch = "select count(args) from jobs.fetch('large', 10000)";
+    let mut failed = 0;
+    for step in 0..16 {
+        let (state, lives) = watched.becomes("begin", fetch, step << 20).await;
+        println!("{step}: {state}, {lives}");
+        assert!(["00000", "53200"].contains(&state.as_str()), "{state}");
+        failed += u32::from(state == "53200");
+    }
+    assert!(failed >= 1, "{failed}");
+    run(
+        &watched.cluster.connect("memory").await,
+        "select jobs.delete_many(queue => 'large')",
+    )
+    .await;
+    watched.nothing_happened().await;
+}
+
 /// What Rust code asks for in the middle of something ends the session, and only that.
 #[tokio::test]
 async fn a_session_whose_rust_code_gets_no_memory_ends_alone() {

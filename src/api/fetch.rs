@@ -8,7 +8,7 @@ use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
-use crate::pg::{subxact, time};
+use crate::pg::{report, subxact, time};
 use crate::store::fetch::{self, Fetch, Room};
 use crate::store::lanes::{self, Reach};
 use crate::store::{due, limits, place};
@@ -33,7 +33,7 @@ fn fetch(
         let queue = check::name("queue", queue)?.to_string();
         claim(&[queue], max_jobs, worker, lease, kinds, fcinfo)
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
 /// Claims jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
@@ -50,7 +50,7 @@ fn fetch_any(
         let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
         claim(&queues, max_jobs, worker, lease, kinds, fcinfo)
     };
-    run().or_raise()
+    report::kept(run).or_raise()
 }
 
 fn claim(
