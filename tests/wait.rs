@@ -422,7 +422,7 @@ async fn is_in_nobodys_way() {
     }
     assert_eq!(
         waiter.failed().await.0,
-        "42P01",
+        "3F000",
         "what it waits for is gone"
     );
     // Who drops the database by force ends it.

@@ -186,7 +186,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             cells[0] = Cell::Big(holder.id);
             if let Some(job) = &holder.job {
                 cells[1] = Cell::State(job.state);
-                cells[4] = Cell::Text(job.queue.clone());
+                cells[4] = Cell::Text(job.queue.to_string());
                 cells[5] = Cell::At(job.created_at);
                 cells[6] = Cell::At(job.scheduled_at);
             }

@@ -8,7 +8,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData};
+use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData, MemoryContext};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::memory;
@@ -20,7 +20,14 @@ unsafe extern "C-unwind" {
     fn errcode(sqlstate: c_int) -> c_int;
     fn err_generic_string(field: c_int, value: *const c_char) -> c_int;
     fn CopyErrorData() -> *mut ErrorData;
-    fn FreeErrorData(data: *mut ErrorData);
+    fn AllocSetContextCreateInternal(
+        parent: MemoryContext,
+        name: *const c_char,
+        least: usize,
+        first: usize,
+        most: usize,
+    ) -> MemoryContext;
+    fn MemoryContextDelete(context: MemoryContext);
 }
 
 const INTERNAL: c_int = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR as c_int;
@@ -29,7 +36,43 @@ const OUT_OF_MEMORY: c_int = PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int;
 thread_local! {
     /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory and form, since an error
     /// while it is looked at would jump over what has to be dropped.
-    static LATEST: Cell<*mut ErrorData> = const { Cell::new(std::ptr::null_mut()) };
+    static LATEST: Cell<Copied> = const { Cell::new(Copied::NONE) };
+}
+
+/// A copy of an error, in memory of its own.
+#[derive(Clone, Copy)]
+struct Copied {
+    error: *mut ErrorData,
+    memory: MemoryContext,
+}
+
+impl Copied {
+    const NONE: Copied = Copied {
+        error: std::ptr::null_mut(),
+        memory: std::ptr::null_mut(),
+    };
+
+    /// What `copy` makes in new memory.
+    unsafe fn by(copy: impl FnOnce() -> *mut ErrorData) -> Copied {
+        // SAFETY: the memory is one of Postgres' own kinds, and what was current before is so again.
+        unsafe {
+            let name = c"jobs error".as_ptr();
+            let memory =
+                AllocSetContextCreateInternal(pg_sys::TopMemoryContext, name, 0, 1024, 8192);
+            let before = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = memory;
+            let error = copy();
+            pg_sys::CurrentMemoryContext = before;
+            Copied { error, memory }
+        }
+    }
+
+    unsafe fn free(self) {
+        if !self.memory.is_null() {
+            // SAFETY: it is nobody else's.
+            unsafe { MemoryContextDelete(self.memory) };
+        }
+    }
 }
 
 /// What Postgres calls with each report, before anybody gets it.
@@ -61,20 +104,20 @@ pub fn kept<T>(work: impl FnOnce() -> T) -> T {
 
 /// The error that is raised next is about this parameter, which goes into its column name.
 pub fn name_column(sqlstate: PgSqlErrorCode, message: &str, column: &str) {
-    // SAFETY: what is made here is what Postgres makes of a report, in memory that lasts.
+    // SAFETY: what is made here is what Postgres makes of a report.
     unsafe {
         forget();
-        let kept = pg_sys::TopMemoryContext;
         let text = |text: &str| {
             let text = CString::new(text.split('\0').next().unwrap_or_default());
-            pg_sys::MemoryContextStrdup(kept, text.unwrap_or_default().as_ptr())
+            pg_sys::pstrdup(text.unwrap_or_default().as_ptr())
         };
-        let data = pg_sys::MemoryContextAllocZero(kept, size_of::<ErrorData>());
-        let data: *mut ErrorData = data.cast();
-        (*data).sqlerrcode = sqlstate as c_int;
-        (*data).message = text(message);
-        (*data).column_name = text(column);
-        LATEST.set(data);
+        LATEST.set(Copied::by(|| {
+            let error: *mut ErrorData = pg_sys::palloc0(size_of::<ErrorData>()).cast();
+            (*error).sqlerrcode = sqlstate as c_int;
+            (*error).message = text(message);
+            (*error).column_name = text(column);
+            error
+        }));
     }
     again();
 }
@@ -104,11 +147,8 @@ unsafe fn call_back() -> bool {
 }
 
 unsafe fn forget() {
-    let latest = LATEST.replace(std::ptr::null_mut());
-    if !latest.is_null() {
-        // SAFETY: it is nobody else's.
-        unsafe { FreeErrorData(latest) };
-    }
+    // SAFETY: nothing points to it any more.
+    unsafe { LATEST.replace(Copied::NONE).free() };
 }
 
 /// Remembers the report under way if pgrx would leave something out of it, or gives it back what it lacks. There is nothing
@@ -120,12 +160,8 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
             memory::release();
             return;
         }
-        let before = pg_sys::CurrentMemoryContext;
-        pg_sys::CurrentMemoryContext = pg_sys::TopMemoryContext;
-        let report = CopyErrorData();
-        pg_sys::CurrentMemoryContext = before;
-
-        let latest = LATEST.get();
+        let copied = Copied::by(|| CopyErrorData());
+        let (report, latest) = (copied.error, LATEST.get().error);
         let is_error = (*report).elevel >= PgLogLevel::ERROR as c_int;
         if is_error && !latest.is_null() && is_raised_anew(report, latest) {
             errcode((*latest).sqlerrcode);
@@ -136,10 +172,10 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
             }
         } else if is_error && has_what_is_left_out(report) {
             forget();
-            LATEST.set(report);
+            LATEST.set(copied);
             return;
         }
-        FreeErrorData(report);
+        copied.free();
     }
 }
 

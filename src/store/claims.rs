@@ -1,7 +1,9 @@
 //! Claims: which jobs were inserted under a key. The primary key of `unique_claim` is
 //! what decides between rivals, at every isolation level.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
@@ -39,15 +41,15 @@ pub struct HolderJob {
     /// where it is now
     pub state: State,
     /// its queue
-    pub queue: String,
+    pub queue: Rc<str>,
     /// when it was inserted
     pub created_at: i64,
     /// when it is or was due
     pub scheduled_at: i64,
     /// when it became final
     pub finalized_at: Option<i64>,
-    /// what its retention does not shorten
-    pub kept: KeptFinal,
+    /// what its retention does not shorten, which few jobs have
+    pub kept: Option<Box<KeptFinal>>,
 }
 
 /// By no more than that the end of a window of days and months differs between time zones, in microseconds: a day or so,
@@ -64,12 +66,16 @@ pub struct KeptFinal {
 
 impl KeptFinal {
     /// From the columns of `job`.
-    pub fn of(until: Option<i64>, window: Option<Interval>, states: Option<i16>) -> KeptFinal {
-        KeptFinal {
+    pub fn of(
+        until: Option<i64>,
+        window: Option<Interval>,
+        states: Option<i16>,
+    ) -> Option<KeptFinal> {
+        states.map(|states| KeptFinal {
             until,
             window,
-            states: states.unwrap_or(0),
-        }
+            states,
+        })
     }
 
     /// Until when the job is kept if it ends, or has ended, in this state.
@@ -101,10 +107,24 @@ impl KeptFinal {
     }
 }
 
+/// The name of a queue, which many jobs in a row share.
+pub fn shared(queue: &str) -> Rc<str> {
+    thread_local! {
+        static LATEST: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
+    }
+    LATEST.with_borrow_mut(|latest| {
+        if **latest != *queue {
+            *latest = Rc::from(queue);
+        }
+        latest.clone()
+    })
+}
+
 impl HolderJob {
     /// Until when its own period or window keeps it, if it is final.
     pub fn kept_until(&self) -> Option<i64> {
-        self.kept.until(self.state, self.scheduled_at)
+        let kept = self.kept.as_ref()?;
+        kept.until(self.state, self.scheduled_at)
     }
 }
 
@@ -167,11 +187,12 @@ impl Found {
         let returned = rows.big(row, 10);
         let job = rows.state(row, 3).map(|state| HolderJob {
             state,
-            queue: rows.text(row, 4).expect("queues are not null"),
+            queue: shared(&rows.text(row, 4).expect("queues are not null")),
             created_at: rows.big(row, 5).expect("it is not null"),
             scheduled_at: rows.big(row, 6).expect("it has a default"),
             finalized_at: rows.big(row, 7),
-            kept: KeptFinal::of(rows.big(row, 11), rows.span(row, 12), rows.small(row, 13)),
+            kept: KeptFinal::of(rows.big(row, 11), rows.span(row, 12), rows.small(row, 13))
+                .map(Box::new),
         });
         self.add(
             Holder {

@@ -206,7 +206,8 @@ fn erase_as_seen(wanted: &Wanted) -> Option<PastRetention> {
                 Some(job) if !job.is_meant => {}
                 Some(job) => {
                     let scheduled_at = of.scheduled_at.unwrap_or(job.scheduled_at);
-                    match job.kept.until_everywhere(wanted.state, scheduled_at) {
+                    let kept = job.kept.as_ref();
+                    match kept.and_then(|kept| kept.until_everywhere(wanted.state, scheduled_at)) {
                         Some(until) if until > wanted.now => erased.note_kept(until),
                         _ => whole.push((of, job.key, job.row)),
                     }
@@ -239,7 +240,7 @@ struct Job {
     /// its queue is
     is_meant: bool,
     key: Option<Key>,
-    kept: KeptFinal,
+    kept: Option<KeptFinal>,
     /// as long as its row of `finished` says nothing else
     scheduled_at: i64,
     /// where it is

@@ -5,7 +5,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 
-use super::claims::{HolderJob, KeptFinal, key_is};
+use super::claims::{self, HolderJob, KeptFinal, key_is};
 use super::shapes::{self, claim, finished, job, ready, running, scheduled};
 use crate::fault::{self, Fault};
 use crate::pg::index::IndexShape;
@@ -105,7 +105,7 @@ impl Look {
     fn job(&self, id: i64) -> Result<Option<HolderJob>, ()> {
         let id_is = [By::big(1, id)];
         let found = self.find(&shapes::JOB, &shapes::JOB.key, &id_is, |_, row| {
-            let queue = row.text(job::QUEUE).expect("it is not null");
+            let queue = claims::shared(&row.text(job::QUEUE).expect("it is not null"));
             let created_at = row.big(job::CREATED_AT).expect("it is not null");
             let scheduled_at = row.big(job::SCHEDULED_AT).unwrap_or(created_at);
             let job = HolderJob {
@@ -114,7 +114,7 @@ impl Look {
                 created_at,
                 scheduled_at,
                 finalized_at: None,
-                kept: kept(row),
+                kept: kept(row).map(Box::new),
             };
             (job, row.small(job::PRIORITY).expect("it is not null"))
         })?;
@@ -186,7 +186,7 @@ impl Look {
 }
 
 /// What a row of `job` says of what keeps it once it is final.
-pub(super) fn kept(row: &Row) -> KeptFinal {
+pub(super) fn kept(row: &Row) -> Option<KeptFinal> {
     KeptFinal::of(
         row.big(job::UNIQUE_UNTIL),
         row.datum(job::UNIQUE_WINDOW).map(time::read_datum),
