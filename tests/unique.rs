@@ -155,25 +155,28 @@ async fn a_reaper_does_not_touch_a_claim_that_it_has_not_locked() {
     assert_eq!(insert(&db, "k", r#"["available"]"#).await, (winner, true));
 }
 
-#[tokio::test]
-async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
-    let cluster = quiet();
-    let db = cluster.database("mixed").await;
-    // Kinds in the order of their keys.
-    let kinds: Vec<String> = db
+/// Two kinds, in the order of their keys.
+async fn kinds_by_key(db: &Client) -> [String; 2] {
+    let rows = db
         .query(
             "select k from unnest(array['a', 'b']) k order by jobs.unique_key(k, unique_opts => '{\"by_kind\": true}')",
             &[],
         )
         .await
-        .unwrap()
-        .iter()
-        .map(|row| row.get(0))
-        .collect();
-    let (first, second) = (kinds[0].as_str(), kinds[1].as_str());
-    let element = |kind: &str, wait: bool| {
-        format!(r#"{{"kind": "{kind}", "unique_opts": {{"by_kind": true, "wait": {wait}}}}}"#)
-    };
+        .unwrap();
+    [rows[0].get(0), rows[1].get(0)]
+}
+
+/// A job of a batch that is unique by its kind.
+fn element(kind: &str, wait: bool) -> String {
+    format!(r#"{{"kind": "{kind}", "unique_opts": {{"by_kind": true, "wait": {wait}}}}}"#)
+}
+
+#[tokio::test]
+async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
+    let cluster = quiet();
+    let db = cluster.database("mixed").await;
+    let [first, second] = kinds_by_key(&db).await;
     for round in 0..5 {
         let holder = cluster.connect("mixed").await;
         holder
@@ -185,13 +188,13 @@ async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
         let batches = [
             format!(
                 "select jobs.insert_many('[{}, {}]')",
-                element(first, true),
-                element(second, true)
+                element(&first, true),
+                element(&second, true)
             ),
             format!(
                 "select jobs.insert_many('[{}, {}]')",
-                element(second, false),
-                element(first, true)
+                element(&second, false),
+                element(&first, true)
             ),
         ];
         let mut tasks = Vec::new();
@@ -214,6 +217,67 @@ async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
             .await
             .unwrap();
     }
+}
+
+/// A claim that takes a statement, in a transaction that has used up its subtransactions: who comes between the look for rivals
+/// and that statement is not waited for either. A trigger makes room for one.
+#[tokio::test]
+async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
+    let cluster = quiet();
+    let db = cluster.database("no_room").await;
+    let [first, second] = kinds_by_key(&db).await;
+    run(
+        &db,
+        &format!(
+            "create function public.stop() returns trigger language plpgsql as $$
+             begin
+               if current_setting('test.stop', true) = 'on'
+                 and new.key = decode(jobs.unique_key('{first}', unique_opts => '{{\"by_kind\": true}}'), 'hex') then
+                 perform pg_advisory_xact_lock(7);
+               end if;
+               return new;
+             end $$;
+             create trigger stop before insert on jobs.unique_claim for each row execute function public.stop();
+             select pg_advisory_lock(7)"
+        ),
+    )
+    .await;
+    let full = cluster.connect("no_room").await;
+    run(
+        &full,
+        r#"begin; set local test.stop = on;
+           select count(jobs.insert('u', to_jsonb(n), '{"by_args": true, "wait": false}')) from generate_series(1, 60) n"#,
+    )
+    .await;
+    let rival = cluster.connect("no_room").await;
+    let waits = format!(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and pid = {}",
+        scalar::<i32>(&rival, "select pg_backend_pid()").await
+    );
+    let batch = format!(
+        "select jobs.insert_many('[{}, {}]')",
+        element(&first, false),
+        element(&second, true)
+    );
+    let full = tokio::spawn(async move { (sqlstate(full.batch_execute(&batch).await), full) });
+    blocked(&db, 1).await;
+    let batch = format!(
+        "select jobs.insert_many('[{}, {}]')",
+        element(&first, true),
+        element(&second, true)
+    );
+    let rival = tokio::spawn(async move { sqlstate(rival.batch_execute(&batch).await) });
+    poll_until("the rival waits", Duration::from_secs(120), async || {
+        scalar::<i64>(&db, &waits).await == 1
+    })
+    .await;
+    run(&db, "select pg_advisory_unlock(7)").await;
+    let (outcome, full) = full.await.unwrap();
+    assert_eq!(outcome, "00000");
+    run(&full, "commit").await;
+    assert_eq!(rival.await.unwrap(), "00000");
+    let kinds = "select count(*) from jobs.jobs where kind in ('a', 'b')";
+    assert_eq!(scalar::<i64>(&db, kinds).await, 2);
 }
 
 #[tokio::test]
@@ -1080,6 +1144,40 @@ async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time(
 }
 
 /// A batch that replaces locks what waits before what runs: what a worker fetches meanwhile it would lock out of order.
+/// The new version of a claim is written before the old one, where vacuum has made room.
+#[tokio::test]
+async fn a_claim_moves_to_an_earlier_page() {
+    let cluster = quiet();
+    let db = cluster.database("back").await;
+    run(
+        &db,
+        r#"select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 300) n), '{"by_args": true}');
+           select count(jobs.delete(c.jobs[1])) from jobs.unique_claim c where ctid < '(1,0)';
+           select jobs.maintain()"#,
+    )
+    .await;
+    run(&db, "vacuum jobs.unique_claim").await;
+    let insert = |by_state: &str| {
+        format!(
+            r#"select count(*) filter (where not i.unique_skipped_as_duplicate)
+                 from (select args from jobs.jobs where kind = 'k' order by id desc limit 200) j,
+                      jobs.insert('k', j.args, '{{"by_args": true, "by_state": ["{by_state}"]}}') i"#
+        )
+    };
+    let early = "select count(*) from jobs.unique_claim where ctid < '(1,0)'";
+    assert_eq!(scalar::<i64>(&db, early).await, 0);
+    // Until the other pages are full of versions that are still needed. Later the first one is, too.
+    run(&db, "begin").await;
+    let mut most = 0;
+    for _ in 0..5 {
+        assert_eq!(scalar::<i64>(&db, &insert("running")).await, 200);
+        most = most.max(scalar::<i64>(&db, early).await);
+    }
+    assert_ne!(most, 0, "some claims were moved there");
+    run(&db, "commit").await;
+    assert_eq!(scalar::<i64>(&db, &insert("available")).await, 0);
+}
+
 #[tokio::test]
 async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();

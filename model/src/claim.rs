@@ -333,12 +333,18 @@ impl Turn<'_> {
         let view = self.view();
         let (key, n) = self.claim_at(at);
         let seen = self.state.database.claim_seen(key, view);
+        let is_there = self.state.database.claim_there(key, own).is_some_and(|at| {
+            let version = &self.state.database.claims[key.0 as usize][at];
+            !self.state.database.is_in_progress(version, own)
+        });
         let version = seen.map(|seen| &self.state.database.claims[key.0 as usize][seen]);
         match version {
             Some(version) if self.state.database.in_the_way(version, own).is_some() => {
                 self.busy(at, n);
             }
             Some(version) if version.gone.is_some() => self.fail_to_serialize(),
+            // A claim that an old snapshot does not show, be it locked.
+            None if !self.is_read_committed() && is_there => self.fail_to_serialize(),
             _ => {
                 self.say
                     .say(|| format!("finds that nobody has locked the claim of key {key}"));
@@ -354,57 +360,44 @@ impl Turn<'_> {
         self.next_check(at);
     }
 
-    /// Those of the claims that are tried by one statement which nobody is at work on, from this one on. Where a taken claim
-    /// takes a statement anyway, it is one for all that are left.
-    fn next_of_statement(&mut self, from: u8) -> Option<u8> {
-        let is_one_by_one = self.is_direct() && self.is_read_committed();
-        let me = self.me();
-        let end = if is_one_by_one {
-            me.from + 1
-        } else {
-            me.order.len() as u8
-        };
-        let is_left = |at: &u8| {
-            let item = &me.items[me.order[*at as usize] as usize];
-            item.decision == Decision::Insert
-        };
-        (from..end).find(is_left)
-    }
-
     fn next_check(&mut self, at: u8) {
         let from = self.me().from;
+        if self.is_direct() && self.is_read_committed() {
+            // Where nobody is at work on the claim, it is tried again.
+            let is_busy = self.next_of_statement(at) != Some(at);
+            return self.begin_list(at + u8::from(is_busy));
+        }
         let next = self.next_of_statement(at + 1).map(Step::IsInProgress);
         let next = next.or_else(|| self.next_of_statement(from).map(Step::TryByStatement));
         match next {
             Some(step) => self.then(step),
-            None => self.end_statement(),
+            None => self.claimed(),
         }
     }
 
-    fn end_statement(&mut self) {
-        let is_one_by_one = self.is_direct() && self.is_read_committed();
+    /// The next claim from this one on that nobody is known to be at work on. One statement tries all of them.
+    fn next_of_statement(&mut self, from: u8) -> Option<u8> {
         let me = self.me();
-        let end = if is_one_by_one {
-            me.from + 1
-        } else {
-            me.order.len() as u8
+        let is_left = |at: &u8| {
+            let item = &me.items[me.order[*at as usize] as usize];
+            item.decision == Decision::Insert
         };
-        self.begin_list(end);
+        (from..me.order.len() as u8).find(is_left)
     }
 
-    /// Inserts or locks a claim in a subtransaction that gives up if it would have to wait. Where the transaction has too many
-    /// of these already, it waits.
+    /// Inserts or locks a claim in a subtransaction that gives up if it would have to wait. Single jobs wait where the transaction
+    /// has too many of these already.
     pub fn try_by_statement(&mut self, at: u8) {
-        let has_room =
-            self.scenario.room && self.scenario.fault != Fault::WaitWithoutSubtransaction;
+        let may_wait = !self.scenario.room && self.me().items.len() == 1
+            || self.scenario.fault == Fault::WaitWithoutSubtransaction;
         let from = self.me().from;
         let first = self.next_of_statement(from).expect("this one is left");
-        if has_room && at == first {
+        if !may_wait && at == first {
             self.begin_sub();
         }
         match self.insert_or_lock(at) {
             None => self.fail_to_serialize(),
-            Some(Err(xid)) if !has_room => self.wait_for(xid, Step::TryByStatement(at)),
+            Some(Err(xid)) if may_wait => self.wait_for(xid, Step::TryByStatement(at)),
             Some(Err(_)) => {
                 self.say.say(|| "would have to wait".into());
                 for at in first..at {
@@ -417,10 +410,10 @@ impl Turn<'_> {
             Some(Ok(())) => match self.next_of_statement(at + 1) {
                 Some(next) => self.then(Step::TryByStatement(next)),
                 None => {
-                    if has_room {
+                    if !may_wait {
                         self.release_sub();
                     }
-                    self.end_statement();
+                    self.claimed();
                 }
             },
         }

@@ -72,8 +72,8 @@ const RETRY_AND_COMPLETE: Program = &[
 ];
 /// Inserts a job under key A, by one snapshot.
 const INSERT_BY_OLD_SNAPSHOT: Program = program!(RepeatableRead, A_JOB);
-/// Inserts jobs under both keys, and waits for the second one only.
-const ONE_WAITS: Program = program!(ReadCommitted, ONE_WAITING);
+/// Inserts jobs under both keys by statements, and waits for the second one only.
+const ONE_WAITS: Program = program!(Serializable, ONE_WAITING);
 /// Maintenance: both tasks.
 const MAINTAIN: Program = &[
     (ReadCommitted, &[Op::Prune] as &[Op]) as Transaction,
@@ -200,11 +200,12 @@ pub const FAMILIES: &[Family] = &[
             BATCH,
             INSERT_NOT_WAITING,
             program!(ReadCommitted, BOTH_NOT_WAITING),
+            program!(ReadCommitted, ONE_WAITING),
         ],
         others: AT_WORK,
         starts: STARTS,
         kept: BOTH_WAYS,
-        direct: &[true],
+        direct: BOTH_WAYS,
         lock: true,
         room: false,
     },

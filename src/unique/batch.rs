@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroI64;
-use std::ops::Range;
 
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
@@ -573,6 +572,7 @@ impl<'a> Batch<'a> {
             groups,
             listed,
             taken: &self.taken,
+            is_single: !self.numbered,
         })
     }
 
@@ -627,6 +627,8 @@ struct Claims<'a> {
     listed: Vec<Listed>,
     /// of all keys, those that are known to have one
     taken: &'a [bool],
+    /// not those of a batch
+    is_single: bool,
 }
 
 impl Claims<'_> {
@@ -649,19 +651,18 @@ impl Claims<'_> {
         // any statement.
         claims::let_write();
         let mut done = self.claim_at_once(0, &mut fresh);
-        // Where a taken key takes a statement, nobody need be at work on the one that is next, nor on any other.
-        let by_statement = !claims::can_claim_or_lock_directly();
-        if by_statement
-            && count - done > FEW
-            && self.claim_in_a_moment(&(done..count).collect::<Vec<_>>(), &mut fresh)
-        {
-            done = count;
+        if !claims::can_claim_or_lock_directly() {
+            return self.claim_by_statement(done, fresh);
         }
         let mut busy = Vec::new();
         while done < count {
-            let end = if by_statement { count } else { done + 1 };
-            busy.extend(self.claim_unless_contended(done..end, &mut fresh));
-            done = self.claim_at_once(end, &mut fresh);
+            check_for_interrupts!();
+            // Where nobody is at work on it any more, it is tried again, which needs no subtransaction.
+            if is_contended(self.listed[done].key) {
+                busy.push(self.groups[done]);
+                done += 1;
+            }
+            done = self.claim_at_once(done, &mut fresh);
         }
         busy
     }
@@ -678,45 +679,41 @@ impl Claims<'_> {
         from + done
     }
 
-    /// Inserts or locks some of them unless somebody is at work on their keys; those keys.
-    fn claim_unless_contended(
-        &self,
-        some: Range<usize>,
-        mut fresh: impl FnMut(Group),
-    ) -> Vec<Group> {
+    /// The same from one of them on where a taken key takes a statement: one for all that nobody is at work on.
+    fn claim_by_statement(&self, from: usize, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let mut busy = Vec::new();
-        let mut rest: Vec<usize> = some.collect();
+        let mut rest: Vec<usize> = (from..self.groups.len()).collect();
+        // Of many, nobody need be at work on any.
+        let mut look = rest.len() <= FEW;
         loop {
-            rest.retain(|index| {
-                check_for_interrupts!();
-                let is_contended = is_contended(self.listed[*index].key);
-                if is_contended {
-                    busy.push(self.groups[*index]);
+            if look {
+                rest.retain(|index| {
+                    check_for_interrupts!();
+                    let is_contended = is_contended(self.listed[*index].key);
+                    if is_contended {
+                        busy.push(self.groups[*index]);
+                    }
+                    !is_contended
+                });
+                // Nobody will insert under such a key, but who has it locked may wait for us.
+                let is_unseen = |index: &usize| claims::is_unseen(self.listed[*index].key);
+                if rest.iter().any(is_unseen) {
+                    Error::unseen_claim().raise();
                 }
-                !is_contended
-            });
-            if rest.is_empty() {
-                return busy;
-            }
-            // Nobody will insert under such a key, but who has it locked may wait for us.
-            if rest
-                .iter()
-                .any(|index| claims::is_unseen(self.listed[*index].key))
-            {
-                Error::unseen_claim().raise();
             }
             // If that takes too long somebody has come in between, or it was the server
             // that had to be waited for, as while the table grows: look again.
-            if self.claim_in_a_moment(&rest, &mut fresh) {
+            if rest.is_empty() || self.claim_in_a_moment(&rest, &mut fresh) {
                 return busy;
             }
+            look = true;
         }
     }
 
     /// Inserts or locks some of them if no lock has to be waited for; whether it did.
     fn claim_in_a_moment(&self, some: &[usize], fresh: impl FnMut(Group)) -> bool {
         let group = |index: usize| self.groups[some[index]];
-        let inserted = without_waiting(|| {
+        let inserted = self.without_waiting(|| {
             let mut inserted = Vec::new();
             let listed: Vec<Listed> = some.iter().map(|at| self.listed[*at].clone()).collect();
             claims::claim_or_lock(
@@ -729,6 +726,22 @@ impl Claims<'_> {
         let is_done = inserted.is_some();
         inserted.into_iter().flatten().for_each(fresh);
         is_done
+    }
+
+    /// Runs `work` in a subtransaction in which no lock is waited for longer than a millisecond; `None` if one would have to be.
+    ///
+    /// A batch keeps at most one of these, so it takes that whatever room there is: who waits here may have claims that are
+    /// behind those waited for, and meet a deadlock. A single job has none; since a transaction may insert many, without
+    /// room it waits for who has come since it was looked for rivals.
+    fn without_waiting<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        if self.is_single && !subxact::has_room() {
+            return Some(work());
+        }
+        match impatiently(|| subxact::attempt(work)) {
+            Ok(done) => Some(done),
+            Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
+            Err(error) => subxact::rethrow(*error),
+        }
     }
 }
 
@@ -788,17 +801,3 @@ fn is_contended(key: Key) -> bool {
 
 /// Up to so many keys that take a statement are looked at one by one right away, instead of being tried all by one.
 const FEW: usize = 16;
-
-/// Runs `work` in a subtransaction in which no lock is waited for longer than a
-/// millisecond; `None` if one would have to be. Where a transaction has too many of these, it waits for who has come
-/// since it was looked for rivals.
-fn without_waiting<T>(work: impl FnOnce() -> T) -> Option<T> {
-    if !subxact::has_room() {
-        return Some(work());
-    }
-    match impatiently(|| subxact::attempt(work)) {
-        Ok(done) => Some(done),
-        Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
-        Err(error) => subxact::rethrow(*error),
-    }
-}
