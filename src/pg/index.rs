@@ -279,11 +279,13 @@ impl Index {
             let check = match duplicates {
                 _ if !form.indisunique => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
                 Duplicates::None => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO,
-                Duplicates::Refuse => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
+                Duplicates::Refuse | Duplicates::RefuseOthers => {
+                    pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
+                }
                 Duplicates::Tell => pg_sys::IndexUniqueCheck::UNIQUE_CHECK_PARTIAL,
             };
             // Then there may be entries of older versions to be cleared away.
-            let is_unchanged = matches!(duplicates, Duplicates::None);
+            let is_unchanged = matches!(duplicates, Duplicates::None | Duplicates::RefuseOthers);
             let (values, nulls, mut tid) = (values.as_mut_ptr(), nulls.as_mut_ptr(), row.tid());
             // Of no use to a btree.
             let mut info = pg_sys::IndexInfo::default();
@@ -305,11 +307,13 @@ impl Index {
 /// What to do about a row like another one in a unique index.
 #[derive(Clone, Copy)]
 pub(super) enum Duplicates {
-    /// an error; waits for who may be inserting or deleting it
-    Refuse,
     /// say so; waits for nobody
     Tell,
-    /// there are none but older versions of the row itself
+    /// an error; waits for who may be inserting or deleting it
+    Refuse,
+    /// the same where there are older versions of the row itself
+    RefuseOthers,
+    /// there are none but those
     None,
 }
 

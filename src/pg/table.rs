@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 
+use pgrx::itemptr::item_pointer_get_block_number;
 use pgrx::pg_sys::{self, Datum, Oid, Relation};
 use pgrx::{PgSqlErrorCode, ereport};
 use smallvec::SmallVec;
@@ -424,6 +425,12 @@ impl Table {
 
     /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in its primary key stays
     /// as it is.
+    ///
+    /// Nobody can have inserted another row with that key, so it need not be looked for. But a rival may be looking for this
+    /// one: from the first entry with the key to the last, in the order of the places of the rows. It meets a version that is
+    /// there as long as a new one is behind the old one. Where it is before that, its entry is inserted as a new row's is, with
+    /// a look for others: who looks keeps out whoever else does. That takes time where a snapshot keeps many versions of
+    /// one row; but then there is hardly any room before the last one.
     pub fn update(&self, row: &Row, new: NewRow, key: &IndexShape) {
         // SAFETY: both rows are of this table.
         unsafe {
@@ -443,9 +450,13 @@ impl Table {
             if versions::has_moved(indexes) {
                 let updated = in_slot(slot);
                 let key = key.name.oid();
+                let of_key = match page(updated.tid()) > page(row.tid()) {
+                    true => Duplicates::None,
+                    false => Duplicates::RefuseOthers,
+                };
                 for index in &self.indexes {
                     let duplicates = match (*index.relation).rd_id == key {
-                        true => Duplicates::None,
+                        true => of_key,
                         false => Duplicates::Refuse,
                     };
                     index.insert(self.relation, &updated, duplicates);
@@ -470,6 +481,12 @@ impl Drop for Table {
             pg_sys::table_close(self.relation, pg_sys::NoLock as i32);
         }
     }
+}
+
+/// The page of a row.
+fn page(of: Tid) -> pg_sys::BlockNumber {
+    // SAFETY: it is where a row is.
+    unsafe { item_pointer_get_block_number(&of) }
 }
 
 /// The row that this session has just written.
