@@ -6,7 +6,6 @@ FROM rust:1.95-slim-bookworm AS rust
 
 FROM postgres:${PG_MAJOR}-bookworm AS build
 ARG PG_MAJOR
-ARG PGRX_VERSION=0.18.1
 ENV CARGO_HOME=/usr/local/cargo RUSTUP_HOME=/usr/local/rustup PATH=/usr/local/cargo/bin:$PATH
 COPY --from=rust /usr/local/cargo /usr/local/cargo
 COPY --from=rust /usr/local/rustup /usr/local/rustup
@@ -15,7 +14,6 @@ COPY --from=rust /usr/local/rustup /usr/local/rustup
 RUN apt-get update && \
     apt-get install -y --no-install-recommends build-essential clang libclang-dev pkg-config "postgresql-server-dev-$PG_MAJOR" && \
     rm -rf /var/lib/apt/lists/*
-RUN cargo install cargo-pgrx --version "=$PGRX_VERSION" --locked
 WORKDIR /source
 COPY . .
 RUN make install PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" DESTDIR=/installed

@@ -1,6 +1,6 @@
 # Builds and installs the extension as makefiles of PGXS do, for any major that Cargo.toml has a feature for:
 #   make && make install && make installcheck          PG_CONFIG and DESTDIR count as they do there
-# It needs cargo and cargo-pgrx. ./dev, which installs what is missing, is for working on the extension.
+# It needs cargo, clang and the server's headers. ./dev, which installs what is missing, calls it too.
 
 PG_CONFIG ?= pg_config
 PG_MAJOR := $(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
@@ -12,6 +12,13 @@ SCRIPTS := $(shell $(PG_CONFIG) --sharedir)/extension
 BINARIES := $(shell $(PG_CONFIG) --bindir)
 PG_REGRESS := $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+VERSION := $(shell packaging/version)
+# A profile of Cargo.toml, and features of it beside that of the major.
+PROFILE ?= release
+FEATURES ?=
+LIBRARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/libjobs.so
+# The server whose headers are read. Another path has cargo build everything anew.
+export PGRX_PG_CONFIG_PATH ?= $(shell command -v $(PG_CONFIG))
 
 # The tree of files to be installed, one for each pg_config. If it is given, it is taken as it is.
 ifeq ($(origin STAGED),undefined)
@@ -26,12 +33,16 @@ REGRESS ?= $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql)))
 
 all package: $(BUILT)
 
-# Whoever installs needs no cargo, and root builds nothing, if `make` ran before.
-$(TARGET)/package/%/built: Cargo.toml Cargo.lock build.rs jobs.control $(shell find src core sql -type f)
+# Whoever installs needs no cargo, and root builds nothing, if `make` ran before. The install script is the parts of sql/ in
+# their order; earlier versions can be installed as well, to upgrade from.
+$(TARGET)/package/%/built: Makefile Cargo.toml Cargo.lock build.rs jobs.control $(shell find src core sql -type f)
+	cargo build --lib --profile $(PROFILE) --no-default-features --features 'pg$(PG_MAJOR) $(FEATURES)'
 	rm -rf '$(STAGED)'
-	PGRX_PG_CONFIG_PATH="$$(command -v $(PG_CONFIG))" cargo pgrx package --pg-config "$$(command -v $(PG_CONFIG))" \
-	  --out-dir '$(STAGED)' --no-default-features --features pg$(PG_MAJOR)
-	cp sql/install/jobs--*.sql '$(STAGED)$(SCRIPTS)/' # earlier versions, to upgrade from
+	mkdir -p '$(STAGED)$(LIBRARIES)' '$(STAGED)$(SCRIPTS)'
+	cp '$(LIBRARY)' '$(STAGED)$(LIBRARIES)/jobs.so'
+	sed 's/@CARGO_VERSION@/$(VERSION)/' jobs.control >'$(STAGED)$(SCRIPTS)/jobs.control'
+	cat sql/[0-9]*.sql >'$(STAGED)$(SCRIPTS)/jobs--$(VERSION).sql'
+	cp sql/jobs--*--*.sql sql/install/jobs--*.sql '$(STAGED)$(SCRIPTS)/'
 	touch $@
 
 install: $(BUILT)

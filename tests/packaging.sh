@@ -55,7 +55,6 @@ packaging_versions() {
   versions_wrong 'CHANGELOG.md, headings of another form' sed -i '0,/^## \[/s/^## .*/&, soon/' CHANGELOG.md
   versions_wrong 'sql, where upgrade scripts lead' rm sql/jobs--0.1.0--*.sql
   versions_wrong 'sql/install, the versions before' rm sql/install/jobs--0.1.0.sql
-  versions_wrong 'Dockerfile, PGRX_VERSION' sed -i 's/^ARG PGRX_VERSION=.*/ARG PGRX_VERSION=0.1.0/' Dockerfile
   versions_wrong 'Cargo.toml, pgrx-tests' sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml
   versions_wrong 'META.json: .*must be .9\.9\.9' sed -i '/^\[workspace.package\]/,/^\[/s/^version = .*/version = "9.9.9"/' Cargo.toml
 }
@@ -106,21 +105,23 @@ packaging_make() {
 
   mkdir -p "$stub"
   printf '%s\n' '#!/bin/bash' 'echo "$PGRX_PG_CONFIG_PATH: cargo $*" >>"$STUB/calls"' \
-    'while [[ $1 != --out-dir ]]; do shift; done' 'mkdir -p "$2" && cp -r "$STUB/built/usr" "$2/" && rm "$2"/usr/share/postgresql/*/extension/jobs--0.1.0.sql' >"$stub/cargo"
+    'mkdir -p "$CARGO_TARGET_DIR/release" && echo built >"$CARGO_TARGET_DIR/release/libjobs.so"' >"$stub/cargo"
   chmod +x "$stub/cargo"
-  packaging_stage "$stub/built"
   for major in "$PG_MAJOR" 99; do make_config "$stub" "$major"; done
-  check packaging "make builds by cargo pgrx" make_stubbed "$stub" all "$stub/pg_config$PG_MAJOR"
+  check packaging "make builds by cargo" make_stubbed "$stub" all "$stub/pg_config$PG_MAJOR"
   check packaging "for the major of PG_CONFIG, with its feature alone" grep -qE \
-    "^$stub/pg_config$PG_MAJOR: cargo pgrx package --pg-config $stub/pg_config$PG_MAJOR --out-dir .* --no-default-features --features pg$PG_MAJOR\$" "$stub/calls"
-  check packaging "make install then builds nothing, and has the earlier versions" make_stubbed "$stub" install "$stub/pg_config$PG_MAJOR" "$to"
+    "^$stub/pg_config$PG_MAJOR: cargo build --lib --profile release --no-default-features --features pg$PG_MAJOR \$" "$stub/calls"
+  check packaging "make install then builds nothing" make_stubbed "$stub" install "$stub/pg_config$PG_MAJOR" "$to"
   check packaging "as one call says" test "$(wc -l <"$stub/calls")" = 1
-  check packaging "all files are there" make_installed "$to" "$(packaging_expected)"
+  check packaging "all files are there, earlier versions too" make_installed "$to" "$(packaging_expected)"
+  check packaging "the library is what cargo built" grep -qx built "$to/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
+  check packaging "the control file names the version" grep -q "^default_version = '$(packaging/version)'" "$to/usr/share/postgresql/$PG_MAJOR/extension/jobs.control"
   touch "$COPY/src/lib.rs"
   check packaging "make builds again when a source is newer" make_stubbed "$stub" all "$stub/pg_config$PG_MAJOR"
   check packaging "as two calls say" test "$(wc -l <"$stub/calls")" = 2
-  make_stubbed "$stub" all "$stub/pg_config99" 2>/dev/null || true # what the stub builds is of another major
-  check packaging "another major has another feature and a tree of its own" grep -qE -- '--out-dir [^ ]*_99_[^ ]* .*--features pg99$' "$stub/calls"
+  make_stubbed "$stub" all "$stub/pg_config99"
+  check packaging "another major has another feature" grep -qE -- '--features pg99 $' "$stub/calls"
+  check packaging "and a tree of its own" test -f "$stub/target/package/_usr_lib_postgresql_99_lib/built"
 }
 
 # Files below usr/ that must be installed.
@@ -148,7 +149,7 @@ make_config() { # DIRECTORY MAJOR; a pg_config of that major
 }
 
 make_stubbed() { # STUB TARGET PG_CONFIG [DESTDIR]
-  STUB=$1 PATH=$1:$PATH CARGO_TARGET_DIR=$1/target make -s -C "$COPY" "$2" PG_CONFIG="$3" DESTDIR="${4:-}" >"$1/out"
+  env -u PGRX_PG_CONFIG_PATH STUB="$1" PATH=$1:$PATH CARGO_TARGET_DIR=$1/target make -s -C "$COPY" "$2" PG_CONFIG="$3" DESTDIR="${4:-}" >"$1/out"
 }
 
 # --- Debian package -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 ALL_SUITES=(harness core model pgtest pgspot regress isolation server reliability examples drivers migration monitoring doc site packaging)
 
-declare -gA PASSED FAILED SKIPPED # global: this is sourced inside a function
+declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
 AT_END=() # commands that undo what a suite did outside of $TMP, if it stops half-way; they do nothing if it is undone
 
@@ -38,62 +38,112 @@ cannot() { # SUITE WHAT COMMAND ERROR
 
 refuses() { ! "$@"; }
 
+# A unit is a suite, or a part of one that runs by itself. Several run at once, each in a process and a directory of its own,
+# and what each printed is shown in one piece when it ends. What they share is built before.
 test_suites() {
-  local wanted=("$@") suite
-  if [[ $# == 0 ]]; then
-    wanted=("${ALL_SUITES[@]}")
-  fi
-  for suite in "${wanted[@]}"; do
-    declare -F "suite_${suite%%:*}" >/dev/null || die "there is no suite ${suite%%:*}; there are: ${ALL_SUITES[*]}"
+  local unit
+  UNITS=()
+  [[ $# -gt 0 ]] || set -- "${ALL_SUITES[@]}"
+  for unit; do
+    declare -F "suite_${unit%%:*}" >/dev/null || die "there is no suite ${unit%%:*}; there are: ${ALL_SUITES[*]}"
+    units_of "$unit"
   done
-  TMP=$(short_directory)
-  exec {OUTPUT}>&1
+  ALL=$(short_directory)
   trap finish EXIT
-  for suite in "${wanted[@]}"; do run_suite "$suite"; done
+  build_for_units
+  run_units
+}
+
+# The tests of the suite `server` are many programs, each a unit. The longest come first, so that none is left alone at the end.
+units_of() { # SUITE[:FILTER]
+  if [[ $1 == server ]]; then
+    UNITS+=($(sed -n 's/^name = "\(.*\)"$/server:\1/p' tests/Cargo.toml | grep -v -e jobs-tests -e reliability))
+  else
+    UNITS+=("$1")
+  fi
+}
+
+# One build after the other uses both cores well; units would only wait for each other.
+build_for_units() {
+  local start=$SECONDS unit wanted=" ${UNITS[*]} "
+  template_cluster
+  for unit in "${UNITS[@]}"; do
+    [[ ${unit%%:*} =~ ^(harness|core|model|pgtest|site)$ ]] || { need_extension; break; }
+  done
+  [[ ! $wanted =~ \ server:(histories|floors|concurrency|locks)[:\ ] ]] || need_faults
+  [[ ! $wanted =~ \ (server|reliability)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests || true # its units say what is wrong
+  [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
+  TOOK[build]=$((SECONDS - start))
+}
+
+run_units() {
+  local unit n=0 pid
+  declare -A UNIT_OF=() DIRECTORY_OF=()
+  for unit in "${UNITS[@]}"; do
+    [[ ${#UNIT_OF[@]} -lt ${JOBS_TEST_UNITS:-4} ]] || end_unit
+    n=$((n + 1))
+    mkdir -p -m 755 "$ALL/$n"
+    ( run_unit "$unit" "$ALL/$n" ) >"$ALL/$n/output" 2>&1 &
+    UNIT_OF[$!]=$unit DIRECTORY_OF[$!]=$ALL/$n
+  done
+  while [[ ${#UNIT_OF[@]} -gt 0 ]]; do end_unit; done
+}
+
+# Waits for whichever ends first, shows what it printed and adds what it counted. One that left no counts was ended.
+end_unit() {
+  local pid unit name
+  wait -n -p pid "${!UNIT_OF[@]}" || true
+  unit=${UNIT_OF[$pid]} name=${UNIT_OF[$pid]%%:*}
+  say "test $unit"
+  cat "${DIRECTORY_OF[$pid]}/output"
+  [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
+  record "$name" 0 0
+  # shellcheck source=/dev/null
+  source "${DIRECTORY_OF[$pid]}/left" 2>/dev/null || check "$name" "$unit was ended" false
+  unset "UNIT_OF[$pid]" "DIRECTORY_OF[$pid]"
 }
 
 # In a process of its own, so that one that stops half-way is one failed test, and the others run.
-run_suite() { # SUITE[:FILTER]
-  local name=${1%%:*} filter= before
-  [[ $1 == *:* ]] && filter=${1#*:}
-  say "test $1"
-  [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
+run_unit() { # SUITE[:FILTER] DIRECTORY
+  local name=${1%%:*} filter=
+  [[ $1 != *:* ]] || filter=${1#*:}
+  TMP=$2 PASSED=() FAILED=() SKIPPED=() AT_END=()
+  if is_root; then chown postgres "$TMP"; fi
   record "$name" 0 0
-  before=$(counts_of "$name")
-  echo "check $name 'it was ended' false" >"$TMP/left"
-  set +e
-  (
-    set -e
-    RUNNING=$name
-    trap 'leave_suite' EXIT
-    "suite_$name" "$filter"
-    RUNNING=
-  )
+  exec {OUTPUT}>&1
+  # shellcheck disable=SC2064
+  trap "leave_unit '$1' $SECONDS" EXIT
   set -e
-  # shellcheck source=/dev/null
-  source "$TMP/left"
-  if [[ $(counts_of "$name") == "$before" ]]; then check "$name" "$1 ran nothing" false; fi
+  RUNNING=$name
+  "suite_$name" "$filter"
+  RUNNING=
 }
 
-counts_of() { echo "${PASSED[$1]} ${FAILED[$1]} ${SKIPPED[$1]:-0}"; } # SUITE
-
-# What a suite leaves to those after it: its counts, what it has built, what is to be undone at the end.
-leave_suite() {
+# What a unit leaves to the sum: what it counted, and what is to be undone at the end.
+leave_unit() { # SUITE[:FILTER] BEGUN
+  local name=${1%%:*} command
   exec >&"$OUTPUT" # it may have stopped within a redirection
-  if [[ $RUNNING ]]; then check "$RUNNING" "it stopped half-way" false; fi
-  declare -p PASSED FAILED SKIPPED AT_END ${INSTALLED+INSTALLED} ${JOBS_FAULTS_PG_CONFIG+JOBS_FAULTS_PG_CONFIG} |
-    sed 's/^declare -/declare -g/; s/^declare -g-/declare -g /' >"$TMP/left"
+  if [[ $RUNNING ]]; then check "$name" "it stopped half-way" false; fi
+  [[ $((PASSED[$name] + FAILED[$name] + ${SKIPPED[$name]:-0})) -gt 0 ]] || check "$name" "$1 ran nothing" false
+  {
+    echo "record $name ${PASSED[$name]} ${FAILED[$name]}"
+    echo "SKIPPED[$name]=\$((\${SKIPPED[$name]:-0} + ${SKIPPED[$name]:-0}))"
+    echo "TOOK[$name]=\$((\${TOOK[$name]:-0} + $((SECONDS - $2))))"
+    for command in "${AT_END[@]}"; do printf 'AT_END+=(%q)\n' "$command"; done
+  } >"$TMP/left"
 }
 
-# The table, and as the very last line the sum.
+# The table, with the seconds that the units of a suite took, and as the very last line the sum.
 summary() {
   local suite passed=0 failed=0
-  printf '\n%-12s %8s %8s %8s\n' suite passed failed skipped
+  printf '\n%-12s %8s %8s %8s %8s\n' suite passed failed skipped seconds
+  printf '%-12s %35d\n' building "${TOOK[build]:-0}"
   for suite in "${SUITES[@]}"; do
-    printf '%-12s %8d %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}" "${SKIPPED[$suite]:-0}"
+    printf '%-12s %8d %8d %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}" "${SKIPPED[$suite]:-0}" "${TOOK[$suite]:-0}"
     passed=$((passed + PASSED[$suite]))
     failed=$((failed + FAILED[$suite]))
   done
+  printf '%-12s %35d\n' 'all, at once' $SECONDS
   printf '\n%d passed, %d failed\n' $passed $failed
   [[ $failed == 0 && $passed -gt 0 ]]
 }
@@ -106,14 +156,14 @@ finish() {
 
 clean_up() {
   local data command
-  for data in "$TMP"/*/data; do
+  for data in "$ALL"/*/*/data; do
     [[ ! -f $data/postmaster.pid ]] || stop_cluster "$data" immediate || true
   done
-  for data in "$TMP"/*/*.pid; do # other servers that a suite has started
+  for data in "$ALL"/*/*/*.pid; do # other servers that a suite has started
     [[ ! -f $data ]] || kill "$(cat "$data")" || true
   done
   for command in "${AT_END[@]}"; do $command || true; done
-  rm -rf "$TMP"
+  rm -rf "$ALL"
 }
 
 # The extension's release build, installed once per run of the tests, and only if a suite needs it.
@@ -209,10 +259,11 @@ suite_model() {
 suite_pgtest() {
   local data runas=()
   data=$TMP/pgtest
+  need_cargo_pgrx
   own_directory "$data"
   if is_root; then runas=(--runas postgres); fi
   forget_library "$PG_TEST"
-  PATH=$STATE/bin:$PATH PGRX_HOME=$PGRX_HOME-pgtest \
+  PATH=$STATE/bin:$PATH \
     libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
 }
 
@@ -221,7 +272,7 @@ suite_pgtest() {
 suite_server() {
   local args=()
   need_extension
-  if [[ -z $1 || ${1%%:*} =~ ^(histories|floors|concurrency|locks)$ ]]; then need_faults; fi
+  if [[ ${1%%:*} =~ ^(histories|floors|concurrency|locks)$ ]]; then need_faults; fi
   if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
   libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
 }
@@ -233,6 +284,7 @@ source tests/reliability.sh
 # Every finding counts, warnings too. FILTER is a part of a script's name.
 suite_pgspot() {
   local dir=$TMP/pgspot extension=$PG/share/postgresql/$PG_MAJOR/extension version script name
+  need_pgspot
   if ! is_pgspot; then
     check pgspot "pgspot $PGSPOT_VERSION is not there, ./dev setup says why" false
     return

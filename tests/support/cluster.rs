@@ -82,16 +82,7 @@ impl Builder {
             self.pg_config.as_deref().map_or_else(bindir, bindir_of),
             self.allowed,
         );
-        cluster.run(cluster.bin("initdb").arg("-D").arg(cluster.data()).args([
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C.UTF-8",
-            "--no-sync",
-        ]));
+        cluster.make_data();
         if self.without_checksums {
             // Fails where there are none.
             let mut disable = cluster.bin("pg_checksums");
@@ -247,6 +238,20 @@ impl Cluster {
         self.run(self.pg_ctl("reload").arg("-s"));
     }
 
+    /// A new data directory: a copy of the one that ./dev has made, unless this Postgres is of another major.
+    fn make_data(&self) {
+        if let Some(template) = std::env::var_os("JOBS_TEMPLATE_CLUSTER").map(PathBuf::from)
+            && self.bindir.ends_with(format!("{}/bin", major_of(&template)))
+        {
+            let mut copy = self.as_owner(Path::new("cp"));
+            return self.run(copy.arg("-a").arg(template).arg(self.data()));
+        }
+        let mut initdb = self.bin("initdb");
+        initdb.arg("-D").arg(self.data());
+        initdb.args(["-U", "postgres", "-A", "trust", "--no-sync"]);
+        self.run(initdb.args(["-E", "UTF8", "--locale=C.UTF-8"]));
+    }
+
     /// Starts a stopped server and waits until it accepts connections.
     pub fn start_again(&self) {
         self.start_with("");
@@ -391,13 +396,17 @@ impl Cluster {
 
     /// A client program of the same Postgres (pg_dump, psql, pgbench, ..), with this server as its default.
     pub fn bin(&self, program: &str) -> Command {
-        let path = self.bindir.join(program);
+        self.as_owner(&self.bindir.join(program))
+    }
+
+    /// A program as the user that owns the servers.
+    fn as_owner(&self, program: &Path) -> Command {
         let mut command = if is_root() {
             let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]).arg(path);
+            command.args(["-u", "postgres", "--"]).arg(program);
             command
         } else {
-            Command::new(path)
+            Command::new(program)
         };
         command.current_dir(self.directory());
         command
@@ -515,6 +524,12 @@ fn bindir_of(pg_config: &Path) -> PathBuf {
     );
     let directory = pg_config.parent().expect("a directory");
     directory.canonicalize().expect("a directory")
+}
+
+/// The major that a data directory is of.
+fn major_of(data: &Path) -> String {
+    let major = fs::read_to_string(data.join("PG_VERSION")).unwrap_or_default();
+    major.trim().to_string()
 }
 
 /// Postgres refuses to run as root; as root its programs run as user postgres.
