@@ -262,8 +262,9 @@ suite_pgtest() {
   need_cargo_pgrx
   own_directory "$data"
   if is_root; then runas=(--runas postgres); fi
+  private_postgres "$PG_TEST"
   forget_library "$PG_TEST"
-  PATH=$STATE/bin:$PATH \
+  JOBS_PG_TREE=$PG_TEST PATH=$STATE/bin:$PATH \
     libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
 }
 
