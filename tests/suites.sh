@@ -166,10 +166,10 @@ clean_up() {
   rm -rf "$ALL"
 }
 
-# The extension's release build, installed once per run of the tests, and only if a suite needs it.
+# The extension, installed once per run of the tests, and only if a suite needs it.
 need_extension() {
   [[ -z ${INSTALLED:-} ]] || return 0
-  install_extension
+  install_extension ${JOBS_RELIABILITY_REPORT:+release}
   INSTALLED=yes
 }
 
