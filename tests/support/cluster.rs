@@ -241,7 +241,9 @@ impl Cluster {
     /// A new data directory: a copy of the one that ./dev has made, unless this Postgres is of another major.
     fn make_data(&self) {
         if let Some(template) = std::env::var_os("JOBS_TEMPLATE_CLUSTER").map(PathBuf::from)
-            && self.bindir.ends_with(format!("{}/bin", major_of(&template)))
+            && self
+                .bindir
+                .ends_with(format!("{}/bin", major_of(&template)))
         {
             let mut copy = self.as_owner(Path::new("cp"));
             return self.run(copy.arg("-a").arg(template).arg(self.data()));
