@@ -121,7 +121,7 @@ impl Look {
         let Some((mut job, priority)) = found else {
             return Ok(None);
         };
-        let queue = job.queue.as_str().into_datum().expect("it is not null");
+        let queue = job.queue.as_ref().into_datum().expect("it is not null");
         let place = [By::text(1, queue), By::small(2, priority), By::big(3, id)];
         if self
             .find(&shapes::READY, &shapes::READY.key, &place, |_, _| ())?
