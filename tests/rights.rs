@@ -596,7 +596,8 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         ("statement_timeout", "1"),
         ("lock_timeout", "1"),
         ("idle_in_transaction_session_timeout", "1"),
-        ("transaction_timeout", "1"),
+        // The server's own first transaction, before the worker can set anything, needs some of it.
+        ("transaction_timeout", "30000"),
         ("idle_session_timeout", "1"),
         ("default_transaction_read_only", "on"),
         ("default_transaction_isolation", "serializable"),
