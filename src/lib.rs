@@ -3,13 +3,16 @@
 use pgrx::prelude::*;
 
 mod api;
+mod check;
 mod config;
 mod error;
 mod fault;
+mod maintenance;
 mod options;
 mod periodic;
 mod pg;
 mod settings;
+mod shmem;
 mod store;
 mod transition;
 mod unique;
@@ -79,7 +82,18 @@ pub extern "C-unwind" fn _PG_init() {
     settings::define();
     pg::planner::register();
     api::insert::register();
-    worker::register();
+    // SAFETY: set by the server before it loads us.
+    let (preloading, upgrading) = unsafe {
+        (
+            pg_sys::process_shared_preload_libraries_in_progress,
+            pg_sys::IsBinaryUpgrade,
+        )
+    };
+    // Without preload there is no worker, and nobody to wake.
+    if preloading && !upgrading {
+        shmem::register();
+        worker::register();
+    }
 }
 
 /// What `cargo pgrx test` asks for.

@@ -3,16 +3,16 @@
 
 use std::rc::Rc;
 
-use jobs_core::interval::Interval;
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
 
-use crate::api::check;
+use crate::check;
 use crate::config;
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, Kept};
 use crate::pg::time;
 use crate::store::config::Kind;
+pub use crate::store::config::Options;
 use crate::store::insert::{Common, NewJob};
 use crate::unique::Candidate;
 use crate::unique::policy::{self, Subject};
@@ -29,33 +29,6 @@ pub fn default_queue(defaults: &Kind) -> String {
 pub fn unique_opts(given: Option<Jsonb>, defaults: &Kind) -> Option<Jsonb> {
     let given = given.filter(|options| !options.is_null());
     given.or(defaults.unique_opts.as_ref().map(Kept::get))
-}
-
-/// Everything about a job but its kind and args, as given; `None` is the default.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// its policy
-    pub unique: Option<Jsonb>,
-    /// where
-    pub queue: Option<String>,
-    /// lower runs first
-    pub priority: Option<i32>,
-    /// when it is due
-    pub scheduled_at: Option<i64>,
-    /// all tries, the first one too
-    pub max_attempts: Option<i32>,
-    /// for finding it
-    pub tags: Option<Vec<String>>,
-    /// an object of any members
-    pub meta: Option<Jsonb>,
-    /// how long one try may run
-    pub timeout: Option<Interval>,
-    /// when it is tried again
-    pub retry: Option<Jsonb>,
-    /// when it is of no use any more
-    pub expires_at: Option<i64>,
-    /// whether it waits to be activated
-    pub pending: bool,
 }
 
 impl Options {

@@ -11,7 +11,7 @@ use jobs_core::error::quoted;
 use jobs_core::schedule::{self, Schedule};
 use pgrx::prelude::*;
 
-use crate::api::check;
+use crate::check;
 use crate::error::{OrRaise, Result};
 use crate::options::Options;
 use crate::pg::zone::TimeZone;

@@ -12,11 +12,11 @@ use pgrx::{check_for_interrupts, pg_sys};
 use crate::error::{Error, Result};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::shmem::commit::{self, Work};
+use crate::shmem::{announce, cleared};
 use crate::store::claims::{self, Holder};
 use crate::store::insert::NewJob;
 use crate::store::place::{self, Changes, Failure, Luggage, Place};
-use crate::worker::wake::{self, Work};
-use crate::worker::{cleared, news};
 
 /// What is told of a failed attempt.
 pub struct Told<'a> {
@@ -135,7 +135,7 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     };
     if place.state == State::Running {
         // Its worker is told, too.
-        news::cancelled(place.id);
+        announce::cancelled(place.id);
     }
     let now = time::now();
     luggage.cancel_requested_at.get_or_insert(now);
@@ -184,7 +184,7 @@ fn taken(fields: Fields, new: &NewJob) -> Changes<'_> {
 /// Gives a job that is locked values of a new one.
 pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
     // It may be due earlier, or be kept for less time.
-    wake::at_commit(Work::MayBeDue);
+    commit::wake_worker(Work::MayBeDue);
     let changes = &taken(fields, new);
     if !place.state.is_final() && place.state != State::Running {
         requeued(place, changes);
@@ -283,14 +283,14 @@ fn put_due(id: i64, due_at: i64, mut luggage: Luggage) -> State {
 /// Makes a job available, and remembers to tell who waits for it.
 pub fn put_ready(id: i64, luggage: &Luggage) {
     if let Some(queue) = place::put_ready(id, luggage) {
-        news::available(&queue);
+        announce::available(&queue);
     }
 }
 
 /// Makes a job wait, and remembers to tell who may have to get up earlier for it.
 fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) {
     if let Some(queue) = place::put_scheduled(id, state, due_at, luggage) {
-        news::waits(&queue);
+        announce::waits(&queue);
     }
 }
 

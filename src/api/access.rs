@@ -3,12 +3,12 @@
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::role::{as_definer, called};
+use crate::shmem::commit::{self, Work};
 use crate::store::access::{self, Role};
 use crate::store::members;
-use crate::worker::wake::{self, Work};
 
 const PRODUCER: [&str; 5] = [
     "insert",
@@ -97,7 +97,7 @@ fn installed() {
         check::owner("call jobs.installed")?;
         access::one_at_a_time();
         members::keep_to_the_owner();
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         Ok(())
     };
     run().or_raise()

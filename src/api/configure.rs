@@ -3,17 +3,17 @@
 use jobs_core::interval::Interval;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::config;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::shmem::announce;
+use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
 use crate::store::config::Queue;
 use crate::store::limits;
 use crate::unique::policy;
-use crate::worker::news;
-use crate::worker::wake::{self, Work};
 
 /// The most that concurrency and rate can be: each is a row.
 const MOST_SLOTS: i32 = 10_000;
@@ -73,9 +73,9 @@ fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
     store::pause(queue, at);
     config::changed();
     if at.is_none() {
-        news::available(queue);
+        announce::available(queue);
     }
-    wake::at_commit(Work::MayBeDue);
+    commit::wake_worker(Work::MayBeDue);
     Ok(())
 }
 
@@ -131,8 +131,8 @@ fn configure_queue(
         }
         limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
         config::changed();
-        news::available(queue);
-        wake::at_commit(Work::MayBeDue);
+        announce::available(queue);
+        commit::wake_worker(Work::MayBeDue);
         Ok(())
     };
     run().or_raise()

@@ -3,18 +3,18 @@
 use pgrx::prelude::*;
 use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
-use super::check;
+use crate::check;
 use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{report, subxact, time};
+use crate::shmem::announce;
+use crate::shmem::commit::{self, Work};
 use crate::store::fetch::{self, Fetch, Room};
 use crate::store::lanes::{self, Reach};
 use crate::store::{due, limits, place};
 use crate::transition;
-use crate::worker::news;
-use crate::worker::wake::{self, Work};
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
 const DUE_AT_LEAST: usize = 1000;
@@ -110,7 +110,7 @@ fn claim(
         let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, &mut emit);
         if due > claimed {
             // The others are for others.
-            news::available(queue);
+            announce::available(queue);
         }
         left -= claimed;
         if left == 0 {
@@ -118,7 +118,7 @@ fn claim(
         }
     }
     if left < wanted {
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
     }
     Ok(rows)
 }

@@ -6,24 +6,24 @@ use jobs_core::state::State;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::{Cell, Record, Rows, StateAnswer};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::report;
 use crate::pg::time;
+use crate::shmem::commit::{self, Work};
 use crate::store::finish;
 use crate::store::place::{self, Used};
 use crate::transition::{self, Told};
-use crate::worker::wake::{self, Work};
 
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateAnswer {
     let run = || {
         let (id, token) = held(id, token)?;
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         if finish::complete(id, token, time::now(), output) {
             return Ok(State::Completed);
         }
@@ -43,7 +43,7 @@ fn complete_many(
         let pairs = all_held(ids, tokens)?;
         let completed =
             finish::complete_many(&pairs.iter().copied().collect::<BTreeSet<_>>(), time::now());
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         let mut rows = Rows::new(fcinfo);
         for (id, token) in pairs {
             pgrx::check_for_interrupts!();
@@ -86,7 +86,7 @@ fn fail(
             lease_lost: false,
             retryable: retryable.unwrap_or(true),
         };
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         match place::take_running(id, token) {
             Some(luggage) => Ok(transition::failed(id, luggage, &told, time::now())),
             None => answered(id, token, "fail"),
@@ -101,7 +101,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
     let run = || {
         let (id, token) = held(id, token)?;
         let delay = check::not_negative("delay", check::interval(check::given("delay", delay)?))?;
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         let now = time::now();
         match place::take_running(id, token) {
             Some(luggage) => Ok(transition::given_back(
@@ -122,7 +122,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
 fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
     let run = || {
         let (id, token) = held(id, token)?;
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         match place::take_running(id, token) {
             Some(luggage) => Ok(transition::given_back(
                 id,

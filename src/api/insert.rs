@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 use serde_json::Value;
 
-use super::check;
+use crate::check;
 use crate::error::{Error, OrRaise, Result};
 use crate::options::{Checked, Options};
 use crate::pg::answer::{Cell, Record, Rows};

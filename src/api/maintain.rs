@@ -3,15 +3,15 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::error::OrRaise;
+use crate::maintenance::{self, PassedOver, Task};
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::{subxact, time};
 use crate::settings;
+use crate::shmem::commit::{self, Work};
 use crate::store::extension;
 use crate::store::ledger::{self, Run};
-use crate::worker::tasks::{self, PassedOver, Task};
-use crate::worker::wake::{self, Work};
 
 /// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few of them.
 const MOST_BATCHES: i64 = 64;
@@ -28,11 +28,11 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let hindrance = has_ledger.then(ledger::hindrance).flatten();
     let is_to_do = hindrance.is_none() && ledger::has_begun();
     let mut over = PassedOver::default();
-    let runs: Vec<(&str, Run)> = tasks::ALL
+    let runs: Vec<(&str, Run)> = maintenance::ALL
         .iter()
         .enumerate()
         .map(|(n, task)| {
-            let behind = tasks::ALL.len() - n;
+            let behind = maintenance::ALL.len() - n;
             let _reserve = subxact::Reserve::of((FOR_EACH_TASK * behind) as u32);
             let run = match is_to_do {
                 true => run_until_done(task, &mut over),
@@ -79,7 +79,7 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
             ));
             break;
         }
-        let turn = tasks::turn(task, batch * batches, over, &mut |round| {
+        let turn = maintenance::turn(task, batch * batches, over, &mut |round| {
             let round = subxact::attempt_unless_cancelled(round);
             Ok::<_, std::convert::Infallible>(round.map_err(|(_, message)| message))
         });
@@ -112,5 +112,5 @@ fn pause_maintenance() {
 fn resume_maintenance() {
     check::writable().or_raise();
     ledger::end_pause();
-    wake::at_commit(Work::MayBeDue);
+    commit::wake_worker(Work::MayBeDue);
 }

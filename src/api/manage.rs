@@ -4,18 +4,18 @@ use jobs_core::state::State;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::answer::StateAnswer;
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::shmem::announce;
+use crate::shmem::commit::{self, Work};
 use crate::store::claims;
 use crate::store::find::{self, Filter};
 use crate::store::place::{self, Changes, Place};
 use crate::transition;
-use crate::worker::news;
-use crate::worker::wake::{self, Work};
 
 /// Cancels a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -30,7 +30,7 @@ fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> 
     }
     if place.state == State::Running && !force {
         return place.request_cancel(time::now(), reason).then(|| {
-            news::cancelled(place.id);
+            announce::cancelled(place.id);
             State::Running
         });
     }
@@ -243,7 +243,7 @@ fn manage_many(
         check::writable()?;
         let mut filter = filter?;
         filter.states.retain(|state| can(*state));
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         let mut done = 0;
         for id in find::jobs(&filter) {
             let act = |place: &Place| {
@@ -268,6 +268,6 @@ fn manage(id: Option<i64>, act: impl Fn(&Place) -> Option<Result<State>>) -> Sta
         let id = check::given("id", id)?;
         transition::chase(id, act)?.unwrap_or_else(|| Err(Error::unknown_job(id)))
     };
-    wake::at_commit(Work::MayBeDue);
+    commit::wake_worker(Work::MayBeDue);
     StateAnswer(run().or_raise())
 }

@@ -2,7 +2,6 @@
 //! defaults and COMMENTs stand in sql/, one file a section, under the same names.
 
 mod access;
-pub(crate) mod check;
 mod configure;
 mod fetch;
 mod finish;

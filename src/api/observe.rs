@@ -8,15 +8,16 @@ use pgrx::prelude::*;
 
 use jobs_core::interval::Interval;
 
-use super::check;
+use crate::check;
 use crate::error::{Error, OrRaise, Result};
+use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
 use crate::settings;
+use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, PLACES, Place};
 use crate::store::health::{Thresholds, Worker};
 use crate::store::spi::Snapshot;
 use crate::store::{extension, health, metrics, show};
-use crate::worker::{tasks, wake};
 
 /// A queue's row of `jobs.queues`.
 #[derive(Default)]
@@ -85,9 +86,9 @@ fn kept(place: &'static Place) -> (Counts, Option<i64>) {
 #[pg_extern(sql = false)]
 fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
-    for run in wake::idle_runs() {
+    for run in databases::idle_runs() {
         rows.push(vec![
-            Cell::Text(tasks::ALL[run.task].name.into()),
+            Cell::Text(maintenance::ALL[run.task].name.into()),
             Cell::At(run.at),
             Cell::Span(run.duration),
         ]);
@@ -98,7 +99,7 @@ fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
 /// Whether there is shared memory. See the COMMENT in sql/30_views.sql.
 #[pg_extern(sql = false)]
 fn is_preloaded() -> bool {
-    wake::is_preloaded()
+    shmem::is_preloaded()
 }
 
 /// What needs attention. See the COMMENT in sql/70_observe.sql.
@@ -143,7 +144,7 @@ fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
 }
 
 fn worker() -> Worker {
-    let (is_off, hint) = if !wake::is_preloaded() {
+    let (is_off, hint) = if !shmem::is_preloaded() {
         (
             Some(
                 "there is no background worker: the library is not preloaded, and nobody has called jobs.maintain() for 10 minutes",

@@ -3,15 +3,15 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::error::{OrRaise, Result};
 use crate::options::Options;
 use crate::periodic::{self, Ticks};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::shmem::commit::{self, Work};
 use crate::store::periodic::{self as store, Definition};
-use crate::worker::wake::{self, Work};
 
 /// Defines a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[allow(clippy::too_many_arguments)]
@@ -59,7 +59,7 @@ fn schedule(
         // What an insert would refuse is refused now.
         definition.options.clone().checked(kind)?.candidate(args)?;
         let next = define(&definition, &ticks);
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         Ok(next)
     };
     let next: Result<Option<i64>> = run();
@@ -92,7 +92,7 @@ fn unschedule(name: Option<&str>) -> bool {
     let run = || {
         check::writable()?;
         let removed = store::remove(check::name("name", name)?);
-        wake::at_commit(Work::MayBeDue);
+        commit::wake_worker(Work::MayBeDue);
         Ok(removed)
     };
     run().or_raise()

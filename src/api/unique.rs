@@ -4,7 +4,7 @@ use jobs_core::key::Key;
 use pgrx::datum::{JsonB, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::options;

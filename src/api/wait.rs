@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::check;
+use crate::check;
 use crate::config;
 use crate::error::{Error, OrRaise, Result};
 use crate::pg::role::{as_role, called, owner_of};
 use crate::pg::{procedure, time};
+use crate::shmem::announce;
+use crate::shmem::waiters::{self, Taken};
 use crate::store::limits;
 use crate::store::wait::{self, Look};
-use crate::worker::news;
-use crate::worker::waiters::{self, Taken};
 
 /// How often to look for what wakes nobody: a prepared transaction's commit, a dump being restored.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ fn wait(
 }
 
 fn wait_for(queue: &str, timeout: Duration, owner: pg_sys::Oid) {
-    let hash = news::hash(queue);
+    let hash = announce::hash(queue);
     let seat = waiters::take_seat(hash);
     let begun = Instant::now();
     let mut woken = false;

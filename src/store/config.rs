@@ -28,6 +28,33 @@ pub struct Kind {
     pub unique_opts: Option<Kept>,
 }
 
+/// What is given of a job but its kind and args; `None` is the default.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// its policy
+    pub unique: Option<Jsonb>,
+    /// where
+    pub queue: Option<String>,
+    /// lower runs first
+    pub priority: Option<i32>,
+    /// when it is due
+    pub scheduled_at: Option<i64>,
+    /// all tries, the first one too
+    pub max_attempts: Option<i32>,
+    /// for finding it
+    pub tags: Option<Vec<String>>,
+    /// an object of any members
+    pub meta: Option<Jsonb>,
+    /// how long one try may run
+    pub timeout: Option<Interval>,
+    /// when it is tried again
+    pub retry: Option<Jsonb>,
+    /// when it is of no use any more
+    pub expires_at: Option<i64>,
+    /// whether it waits to be activated
+    pub pending: bool,
+}
+
 /// What is set of a queue.
 #[derive(Clone, Default)]
 pub struct Queue {

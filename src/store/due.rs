@@ -15,7 +15,7 @@ use crate::pg::index::IndexShape;
 use crate::pg::table::{Shape, Table};
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::worker::leases;
+use crate::shmem::leases;
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///

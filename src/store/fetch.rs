@@ -14,7 +14,7 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
-use crate::worker::leases;
+use crate::shmem::leases;
 
 /// What an attempt may take where a job says nothing.
 const MINUTE: Interval = Interval::of_micros(60_000_000);

@@ -16,7 +16,7 @@ use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::worker::leases;
+use crate::shmem::leases;
 
 /// Completes a job; whether the token was current.
 pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {

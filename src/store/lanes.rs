@@ -15,7 +15,7 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::worker::floor::{self, Floors, Lane};
+use crate::shmem::floors::{self, Floors, Lane};
 
 /// A floor is worth something where it takes longer than this to find the first row. Where there is little to walk over,
 /// everything is looked at.
@@ -35,7 +35,7 @@ pub struct Taken {
 /// `wants` does not want; `None`: use a statement.
 pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> Option<Vec<Taken>> {
     let table = Table::open(&shapes::READY)?;
-    let floors = floor::of(shapes::READY.name.oid(), queue);
+    let floors = floors::of(shapes::READY.name.oid(), queue);
     let mut walk = Walk {
         table: &table,
         queue: queue.into_datum().expect("names are not null"),
@@ -68,14 +68,14 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
 
 /// A job was put into a lane of `ready`.
 pub fn put_ready(queue: &str, priority: i16, seq: i64) {
-    floor::inserted(shapes::READY.name.oid(), queue, Lane::Ready(priority), seq);
+    floors::inserted(shapes::READY.name.oid(), queue, Lane::Ready(priority), seq);
 }
 
 /// A job was put into `scheduled`.
 pub fn put_scheduled(queue: &str, due_at: i64) {
     for whose in [Whose::Queue(queue), Whose::All] {
         let (table, queue) = whose.floor();
-        floor::inserted(table, queue, Lane::Scheduled, due_at);
+        floors::inserted(table, queue, Lane::Scheduled, due_at);
     }
 }
 
@@ -122,11 +122,11 @@ pub enum Reach {
 /// From when on a queue may have scheduled jobs: those that were due before are gone.
 pub fn scheduled_from(queue: &str, reach: Reach) -> i64 {
     let from_floor = || {
-        let floors = floor::of(shapes::SCHEDULED.name.oid(), queue);
+        let floors = floors::of(shapes::SCHEDULED.name.oid(), queue);
         floors.map(|floors| floors.of(Lane::Scheduled))
     };
     let floor = (reach == Reach::FromFloor).then(from_floor).flatten();
-    floor.unwrap_or(floor::LOWEST)
+    floor.unwrap_or(floors::LOWEST)
 }
 
 /// Up to so many queues that have scheduled jobs, or had some of late: those that come after this one; and whether these are
@@ -182,7 +182,7 @@ pub fn due_queues(now: i64, most: usize, reach: Reach) -> Option<DueQueues> {
         Reach::All => drop(look_for_due(
             &table,
             Whose::All,
-            floor::LOWEST,
+            floors::LOWEST,
             now,
             &mut add,
         )),
@@ -217,15 +217,15 @@ fn look_also_below(
     let is_there = |found: Option<Due>| found.is_some_and(|found| found.is_there);
     let found = look_from_floor(table, whose, now, is_enough);
     let (of, queue) = whose.floor();
-    if let Some(floors) = floor::known(of, queue)
-        && floors.of(Lane::Scheduled) > floor::LOWEST
+    if let Some(floors) = floors::known(of, queue)
+        && floors.of(Lane::Scheduled) > floors::LOWEST
         && floors.may_look_at_all()
     {
         let begun = Instant::now();
-        let all = look_for_due(table, whose, floor::LOWEST, now, is_enough);
+        let all = look_for_due(table, whose, floors::LOWEST, now, is_enough);
         floors.looked_at_all(begun.elapsed());
         if let Some(all) = all {
-            floor::inserted(of, queue, Lane::Scheduled, all.lowest);
+            floors::inserted(of, queue, Lane::Scheduled, all.lowest);
         }
         return is_there(all) || is_there(found);
     }
@@ -240,10 +240,10 @@ fn look_from_floor(
     is_enough: &mut dyn FnMut(&Row, &Due) -> bool,
 ) -> Option<Due> {
     let (of, queue) = whose.floor();
-    let floors = floor::known(of, queue);
+    let floors = floors::known(of, queue);
     let from = floors
         .as_ref()
-        .map_or(floor::LOWEST, |floors| floors.of(Lane::Scheduled));
+        .map_or(floors::LOWEST, |floors| floors.of(Lane::Scheduled));
     let may_raise = transaction::is_read_committed() && !transaction::has_written();
     let begun = Instant::now();
     let found = look_for_due(table, whose, from, until, is_enough);
@@ -255,7 +255,7 @@ fn look_from_floor(
                 let position = lowest.unwrap_or_else(|| until.min(time::now()));
                 floors.nothing_below(Lane::Scheduled, position);
             }
-            None => drop(floor::of(of, queue)),
+            None => drop(floors::of(of, queue)),
         }
     }
     found

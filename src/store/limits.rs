@@ -6,7 +6,7 @@ use jobs_core::interval::Interval;
 use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
 use crate::pg::time;
-use crate::worker::{leases, news};
+use crate::shmem::{announce, leases};
 
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
@@ -29,7 +29,7 @@ pub fn free(slots: &[i64]) {
         FREE.run(&[bigs(slots)], |rows| {
             (0..rows.len())
                 .filter_map(|row| rows.text(row, 1))
-                .for_each(|queue| news::available(&queue));
+                .for_each(|queue| announce::available(&queue));
         });
     }
 }

@@ -3,9 +3,9 @@
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
+use super::config::Options;
 use super::spi::{Arg, Plan, Tuples, big, text};
 use super::types::*;
-use crate::options::Options;
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;

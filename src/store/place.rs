@@ -18,7 +18,7 @@ use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::worker::leases;
+use crate::shmem::leases;
 
 /// A job as one snapshot shows it.
 #[derive(Clone)]

@@ -15,6 +15,7 @@ use crate::pg::scan::{self, Scan, Seen};
 use crate::pg::subxact;
 use crate::pg::table::{self, Deleted, Table};
 use crate::pg::transaction;
+use crate::shmem::cleared::KeptOn;
 
 /// Which queues' jobs are meant.
 #[derive(Hash)]
@@ -70,15 +71,6 @@ impl PastRetention {
         *first = until.min(*first);
         self.kept.count += 1;
     }
-}
-
-/// Final jobs past their retention that something else keeps.
-#[derive(Clone, Copy, Default)]
-pub struct KeptOn {
-    /// how many
-    pub count: usize,
-    /// until when the first one is kept
-    pub first: Option<i64>,
 }
 
 /// Which final jobs are meant.

@@ -17,10 +17,10 @@ use super::lock;
 use super::under::{self, Under, decide};
 use crate::error::{Error, Result};
 use crate::pg::{path, subxact};
+use crate::shmem::announce;
+use crate::shmem::commit::{self, Work};
 use crate::store::claims::Holder;
 use crate::store::insert::{self, NewJob};
-use crate::worker::news;
-use crate::worker::wake::{self, Work};
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate {
@@ -154,13 +154,13 @@ fn note(candidate: &Candidate, outcome: &Outcome) {
     // Those that were replaced are final, and pruned some time.
     let is_new = matches!(outcome, Outcome::Inserted(_));
     let is_never_due = state == State::Available && candidate.job.common.expires_at.is_none();
-    wake::at_commit(match is_new && is_never_due {
+    commit::wake_worker(match is_new && is_never_due {
         true => Work::Available,
         false => Work::MayBeDue,
     });
     match state {
-        State::Available => news::available(&candidate.job.common.queue),
-        State::Scheduled => news::waits(&candidate.job.common.queue),
+        State::Available => announce::available(&candidate.job.common.queue),
+        State::Scheduled => announce::waits(&candidate.job.common.queue),
         _ => {}
     }
 }

@@ -7,13 +7,14 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::journal::{self, Journal};
-use super::tasks::{self, PassedOver, Round, Task};
-use super::wake::{self, Slot, Work};
 use super::{notify, process};
+use crate::maintenance::{self, PassedOver, Round, Task};
 use crate::pg::extension::complaint;
 use crate::pg::role::as_role;
 use crate::pg::{subxact, time};
 use crate::settings;
+use crate::shmem::commit::Work;
+use crate::shmem::databases::{self, Slot};
 use crate::store::due;
 use crate::store::extension::{self, Extension};
 use crate::store::ledger;
@@ -59,7 +60,7 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
     process::apply_settings();
     process::set("application_name", "jobs worker");
-    let Some(slot) = wake::slot(database) else {
+    let Some(slot) = databases::slot(database) else {
         // More databases than slots: one pass, and the launcher comes back.
         let _ = Worker::new(None).work_once();
         return;
@@ -69,11 +70,11 @@ pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
     }
     match Worker::new(Some(slot)).work(slot) {
         Err(Leave::NoExtension) => {
-            slot.set_next_due(wake::NEVER);
+            slot.set_next_due(databases::NEVER);
             let _ = process::transaction(|| slot.forget_prepared(due::has_prepared));
         }
         // Nobody can make work there. The next regular visit sees whether it is so still.
-        Err(Leave::Displaced) => slot.set_next_due(wake::NEVER - 1),
+        Err(Leave::Displaced) => slot.set_next_due(databases::NEVER - 1),
         Ok(()) | Err(Leave::Wanted) => (),
     }
 }
@@ -166,7 +167,7 @@ impl Worker {
                 let until_retry = self.until_retry();
                 let is_idle = pass.rows == 0 && !self.is_asked;
                 let is_done = idle_since.elapsed() >= LINGER && until_retry.is_none();
-                let makes_room = wake::is_crowded() && is_idle;
+                let makes_room = databases::is_crowded() && is_idle;
                 if !is_wanted() || is_over(born) || makes_room || is_done {
                     return self.write_journal(true);
                 }
@@ -244,7 +245,7 @@ impl Worker {
             };
             return Ok(pass);
         }
-        for (index, task) in tasks::ALL.into_iter().enumerate() {
+        for (index, task) in maintenance::ALL.into_iter().enumerate() {
             process::obey();
             if !is_wanted() {
                 pass.more = false;
@@ -255,7 +256,7 @@ impl Worker {
             }
             busy(task);
             let begun = time::now();
-            let turn = tasks::turn(
+            let turn = maintenance::turn(
                 task,
                 settings::BATCH_SIZE.get().into(),
                 &mut self.over,
@@ -302,7 +303,7 @@ impl Worker {
 
 /// Whether the turn is over of a worker that began then: others wait for the process.
 fn is_over(born: Instant) -> bool {
-    wake::is_crowded() && born.elapsed() >= TURN
+    databases::is_crowded() && born.elapsed() >= TURN
 }
 
 /// Whether the settings still want this worker.
@@ -317,13 +318,13 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
     let begun = Instant::now();
     let next = match pass.state {
         // A database with the extension has a next visit even if nothing is due.
-        State::Hindered => wake::NEVER - 1,
+        State::Hindered => databases::NEVER - 1,
         State::Unknown => soon(),
         State::Done => match in_extension(|_| {
             slot.forget_prepared(due::has_prepared);
-            tasks::next_due()
+            maintenance::next_due()
         })? {
-            Some(next) => next.unwrap_or(wake::NEVER).min(wake::NEVER - 1),
+            Some(next) => next.unwrap_or(databases::NEVER).min(databases::NEVER - 1),
             None => soon(),
         },
     };

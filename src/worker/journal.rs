@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::tasks::{self, Turn};
-use super::wake::Slot;
+use crate::maintenance::{self, Turn};
 use crate::pg::time;
+use crate::shmem::databases::Slot;
 use crate::store::extension::Extension;
 use crate::store::ledger::{self, Run, Standing};
 
@@ -18,7 +18,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// The journal of a worker.
 pub struct Journal {
     slot: Option<&'static Slot>,
-    entries: [Entry; tasks::ALL.len()],
+    entries: [Entry; maintenance::ALL.len()],
     written: Option<Instant>,
     /// not to wait with writing
     is_urgent: bool,
@@ -56,7 +56,7 @@ pub fn look(extension: Extension) -> Looked {
 pub fn write(extension: Extension, runs: &[(usize, Run)]) {
     if extension.has_ledger {
         for (task, run) in runs {
-            ledger::note(tasks::ALL[*task].name, run);
+            ledger::note(maintenance::ALL[*task].name, run);
         }
     }
 }
@@ -91,7 +91,7 @@ impl Journal {
         if let Some(slot) = self.slot
             && self.looked.as_ref().is_some_and(is_new)
         {
-            (0..tasks::ALL.len()).for_each(|task| slot.note_idle_run(task, time::now(), 0));
+            (0..maintenance::ALL.len()).for_each(|task| slot.note_idle_run(task, time::now(), 0));
         }
     }
 
@@ -141,7 +141,7 @@ impl Journal {
         });
         let failures = turn.errors.len() as i64;
         let is_clean = failures == 0 && turn.passed_over == 0;
-        let name = tasks::ALL[task].name;
+        let name = maintenance::ALL[task].name;
         let was_failing = self.looked.as_ref().is_some_and(|(_, looked)| {
             let failing = &looked.standing.failing;
             failing.iter().any(|failing| failing == name)

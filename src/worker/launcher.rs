@@ -13,9 +13,9 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::process;
-use super::wake;
 use crate::pg::{subxact, time};
 use crate::settings;
+use crate::shmem::databases;
 
 /// How often the list of databases is looked at: a copy of a database with the
 /// extension tells nobody.
@@ -54,7 +54,7 @@ pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
     process::begin();
     BackgroundWorker::connect_worker_to_spi(None, None);
     process::apply_settings();
-    wake::attend_as_launcher();
+    databases::attend_as_launcher();
     let mut known: HashMap<Oid, Known> = HashMap::new();
     let mut starved = None;
     loop {
@@ -74,7 +74,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
     };
     let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();
     known.retain(|oid, _| oids.contains(oid));
-    wake::keep_only(&oids);
+    databases::keep_only(&oids);
     // Where there are not enough processes for all, those come first that waited longest.
     databases.sort_by_key(|(oid, _)| known.get(oid).and_then(|state| state.visited));
     let mut pause = LIST;
@@ -87,15 +87,15 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
             worker: None,
             visited: None,
         });
-        let slot = wake::slot(oid);
+        let slot = databases::slot(oid);
         let is_attended = slot.is_some_and(|slot| slot.is_attended());
         if is_attended || state.worker.as_ref().is_some_and(is_running) {
             continue;
         }
         state.worker = None;
         let now = time::now();
-        let due = slot.map_or(wake::NEVER, |slot| slot.next_due());
-        let every = if due == wake::NEVER {
+        let due = slot.map_or(databases::NEVER, |slot| slot.next_due());
+        let every = if due == databases::NEVER {
             VISIT_OTHERS
         } else {
             VISIT
@@ -133,7 +133,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
     if refused {
         *starved = Some(Instant::now());
     }
-    wake::set_crowded(refused);
+    databases::set_crowded(refused);
     if refused {
         pause.min(Duration::from_secs(1))
     } else {

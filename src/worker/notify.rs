@@ -1,7 +1,7 @@
 //! The notifications: sent by the worker of a database in transactions of its own, since
 //! a transaction that notifies holds a lock of the whole server until it is on disk.
 
-use super::shelf::Content;
+use crate::shmem::outbox::Content;
 use crate::store::notify as store;
 
 /// Sends what there is to notify when this transaction commits; how many notifications.

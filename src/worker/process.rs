@@ -1,7 +1,6 @@
 //! What every background process here needs: signals, sleep, transactions that end.
 
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pgrx::pg_sys::panic::CaughtError;
@@ -10,6 +9,7 @@ use pgrx::pg_sys::{self, Oid};
 use crate::pg::subxact::catch;
 use crate::pg::versions;
 use crate::settings;
+use crate::shmem;
 use crate::store::extension;
 
 // Postgres' own handlers. pgrx' SIGTERM handler only sets a flag of its own: a worker
@@ -19,16 +19,9 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Whether this is one of our processes, and not somebody's session.
-pub fn is_worker() -> bool {
-    OWN.load(Ordering::Relaxed)
-}
-
-static OWN: AtomicBool = AtomicBool::new(false);
-
 /// Begins to be one: installs the signal handlers and lets signals in.
 pub fn begin() {
-    OWN.store(true, Ordering::Relaxed);
+    shmem::become_worker();
     // SAFETY: called once at the start of a background worker, with signals blocked.
     unsafe {
         versions::handle_signal(pg_sys::SIGTERM, die);

@@ -7,7 +7,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use super::news::News;
+use super::announce::Announcement;
 
 /// Sessions that can be woken; those beyond look now and then.
 const SEATS: usize = 512;
@@ -20,7 +20,7 @@ struct Seat {
     /// the hash of the queue's name
     queue: AtomicU64,
     latch: AtomicUsize,
-    /// a commit has news for it
+    /// a commit has announced something for it
     woken: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ pub fn register() {
 
 /// Wakes those who wait for what a transaction has just committed. Called in the commit
 /// callback: nothing in here may fail.
-pub fn wake(database: Oid, news: &News) {
+pub fn wake(database: Oid, announced: &Announcement) {
     let waiters = WAITERS.get();
     if waiters.count.load(Ordering::SeqCst) == 0 {
         return;
@@ -69,7 +69,7 @@ pub fn wake(database: Oid, news: &News) {
     for seat in &waiters.seats {
         if seat.owner.load(Ordering::SeqCst) != 0
             && seat.database.load(Ordering::SeqCst) == database.to_u32()
-            && news.concern(seat.queue.load(Ordering::SeqCst))
+            && announced.concern(seat.queue.load(Ordering::SeqCst))
             && !seat.woken.swap(true, Ordering::SeqCst)
         {
             let latch = seat.latch.load(Ordering::SeqCst) as *mut pg_sys::Latch;
@@ -90,7 +90,7 @@ pub struct Taken(&'static Seat);
 /// a snapshot taken after this will wake the session: the seat is taken before the snapshot
 /// is, and a commit is visible before it looks for seats.
 pub fn take_seat(queue: u64) -> Option<Taken> {
-    if !super::wake::is_preloaded() {
+    if !super::is_preloaded() {
         return None;
     }
     if !PREPARED.replace(true) {
@@ -115,12 +115,12 @@ pub fn take_seat(queue: u64) -> Option<Taken> {
 }
 
 impl Taken {
-    /// What committed so far is not news any more.
+    /// What committed so far is not new any more.
     pub fn forget(&self) {
         self.0.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Whether a commit had news since.
+    /// Whether a commit has announced something since.
     pub fn is_woken(&self) -> bool {
         self.0.woken.load(Ordering::SeqCst)
     }

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
+use crate::shmem::{self, announce};
 use crate::store::lanes::Reach;
 use crate::store::{due, fetch, place};
 use crate::transition;
-use crate::worker::{news, process};
 
 pub const TASK: Task = Task {
     name: "schedule",
@@ -25,7 +25,7 @@ thread_local! {
 fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, but) = (time::now(), Thing::jobs(but));
     // The worker begins where it has been before; who calls `jobs.maintain()` gets all.
-    let reach = match process::is_worker() {
+    let reach = match shmem::is_worker() {
         true => Reach::FromFloor,
         false => Reach::All,
     };
@@ -34,7 +34,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         LAST.set(queue.to_owned());
         let due = fetch::promote_due(queue, from, now, share, &but);
         if due > 0 {
-            news::available(queue);
+            announce::available(queue);
         }
         due as i64
     });

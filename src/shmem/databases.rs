@@ -1,5 +1,4 @@
-//! Shared memory between sessions, the launcher and the database workers: who has work,
-//! and whom to wake. All of it is hints; losing one costs time, not jobs.
+//! The databases that have the extension: which has work, who maintains it, and what its worker has to know.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -7,12 +6,14 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use super::cleared::{self, Cleared};
-use super::leases::{self, Leases};
-use super::news::{self, News};
-use super::shelf::Shelf;
-use super::{process, tasks, waiters};
-use crate::settings;
+use super::cleared::Cleared;
+use super::commit::Work;
+use super::is_preloaded;
+use super::leases::Leases;
+use super::outbox::Outbox;
+
+/// Maintenance tasks, each of which notes its latest run here.
+pub const TASKS: usize = 7;
 
 /// Databases that can be woken; those beyond are still visited now and then.
 pub const SLOTS: usize = 256;
@@ -41,13 +42,13 @@ pub struct Slot {
     /// counts the transactions that were prepared and made something; 0: none of them is left
     prepared: AtomicUsize,
     /// what its worker has yet to notify
-    pub to_notify: Shelf,
+    pub to_notify: Outbox,
     /// how far final jobs were cleared away
     pub cleared: Cleared,
     /// until when no lease runs out
     pub leases: Leases,
     /// the latest runs of its tasks that found nothing to do
-    idle_runs: [LastRun; tasks::ALL.len()],
+    idle_runs: [LastRun; TASKS],
 }
 
 /// A run of a task that found nothing to do. Written by one worker, read by whoever looks; the two numbers may be of
@@ -66,17 +67,6 @@ impl LastRun {
             duration: AtomicI64::new(0),
         }
     }
-}
-
-/// What a transaction made for the worker to do; of several the greatest counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Work {
-    Nothing,
-    /// jobs that can be fetched at once, and of which nothing will be due: it is enough to see to them with the next pass
-    Available,
-    /// something may be due earlier than all that was before
-    MayBeDue,
 }
 
 /// A run of a task that found nothing to do.
@@ -102,12 +92,7 @@ unsafe impl PGRXSharedMemory for Shared {}
 // SAFETY: the name is this extension's own.
 static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs") };
 
-/// Whether there is shared memory, that is, whether the library was preloaded.
-static PRELOADED: AtomicBool = AtomicBool::new(false);
-/// What the transaction under way made for the worker: a [`Work`].
-static PENDING: AtomicU8 = AtomicU8::new(Work::Nothing as u8);
-
-/// Asks for the shared memory and for being called at commit.
+/// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(
         SHARED = Shared {
@@ -120,104 +105,13 @@ pub fn register() {
                 rests: AtomicBool::new(false),
                 next_due: AtomicI64::new(NEVER),
                 prepared: AtomicUsize::new(SOME_PREPARED),
-                to_notify: Shelf::new(),
+                to_notify: Outbox::new(),
                 cleared: Cleared::new(),
                 leases: Leases::unknown(),
                 idle_runs: std::array::from_fn(|_| LastRun::never()),
             }),
         }
     );
-    PRELOADED.store(true, Ordering::Relaxed);
-    // SAFETY: the callback lives as long as the library, which is never unloaded.
-    unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) };
-}
-
-/// Whether there is shared memory.
-pub fn is_preloaded() -> bool {
-    PRELOADED.load(Ordering::Relaxed)
-}
-
-/// Wakes the worker of this database when the transaction commits, for this. What a worker makes itself, it looks for
-/// after its pass anyway.
-pub fn at_commit(work: Work) {
-    if !process::is_worker() {
-        PENDING.fetch_max(work as u8, Ordering::Relaxed);
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn on_transaction_end(
-    event: pg_sys::XactEvent::Type,
-    _argument: *mut std::ffi::c_void,
-) {
-    use pg_sys::XactEvent::*;
-    let over = matches!(
-        event,
-        XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE
-    );
-    if !over {
-        return;
-    }
-    cleared::end(event == XACT_EVENT_COMMIT);
-    leases::end(event == XACT_EVENT_COMMIT);
-    // SAFETY: set for the life of the session.
-    let database = unsafe { pg_sys::MyDatabaseId };
-    news::end(|news| {
-        if event == XACT_EVENT_COMMIT {
-            tell(database, news);
-        }
-    });
-    let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
-    match event {
-        XACT_EVENT_COMMIT if work > Work::Nothing as u8 => touch(database, work),
-        XACT_EVENT_PREPARE if work > Work::Nothing as u8 => note_prepared(database),
-        _ => {}
-    }
-}
-
-/// Tells who waits for jobs, and has listeners notified.
-fn tell(database: Oid, news: &News) {
-    waiters::wake(database, news);
-    if settings::NOTIFY.get()
-        && !news.to_notify.is_empty()
-        && let Some(slot) = slot(database)
-        && slot.to_notify.put(&news.to_notify)
-    {
-        slot.call();
-    }
-}
-
-/// A transaction has been prepared that made something. Nobody can commit it before this returns.
-fn note_prepared(database: Oid) {
-    if let Some(slot) = slot(database) {
-        slot.prepared.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Whether a transaction may be prepared in this database that made something.
-pub fn has_prepared() -> bool {
-    own_slot().is_some_and(|slot| slot.prepared.load(Ordering::SeqCst) != 0)
-}
-
-/// A prepared transaction has committed. What it made is not known any more, so it may be anything.
-pub fn prepared_has_committed() {
-    // SAFETY: set for the life of the session.
-    let database = unsafe { pg_sys::MyDatabaseId };
-    if let Some(slot) = slot(database) {
-        slot.leases.forget();
-        slot.cleared.take_back();
-    }
-    tell(database, &News::unknown());
-    touch(database, Work::MayBeDue as u8);
-}
-
-/// Marks a database as having work, and wakes whoever cares for it.
-fn touch(database: Oid, work: u8) {
-    if let Some(slot) = slot(database)
-        && slot.work.fetch_max(work, Ordering::SeqCst) == Work::Nothing as u8
-    {
-        slot.call();
-    }
 }
 
 /// The slot of a database, taken if it has none yet; `None` if all are taken.
@@ -250,6 +144,11 @@ pub fn own_slot() -> Option<&'static Slot> {
     let oid = unsafe { pg_sys::MyDatabaseId }.to_u32();
     let mut slots = SHARED.get().slots.iter();
     slots.find(|slot| slot.oid.load(Ordering::Acquire) == oid)
+}
+
+/// Whether a transaction may be prepared in this session's database that made something.
+pub fn has_prepared() -> bool {
+    own_slot().is_some_and(|slot| slot.prepared.load(Ordering::SeqCst) != 0)
 }
 
 /// The latest runs in this session's database that found nothing to do.
@@ -322,8 +221,20 @@ impl Slot {
         self.worker.load(Ordering::SeqCst) != 0
     }
 
+    /// Marks the database as having work, and wakes whoever cares for it.
+    pub fn touch(&self, work: u8) {
+        if self.work.fetch_max(work, Ordering::SeqCst) == Work::Nothing as u8 {
+            self.call();
+        }
+    }
+
+    /// A transaction has been prepared that made something. Nobody can commit it before this returns.
+    pub fn note_prepared(&self) {
+        self.prepared.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Wakes the worker, or who starts it.
-    fn call(&self) {
+    pub fn call(&self) {
         if !self.rests.load(Ordering::SeqCst) && !set_latch(&self.worker) {
             set_latch(&SHARED.get().launcher);
         }

@@ -19,9 +19,9 @@ use jobs_core::key::Key;
 use pgrx::PgMemoryContexts;
 
 use crate::pg::subxact;
+use crate::shmem::{databases, leases};
 use crate::store::due;
 use crate::unique;
-use crate::worker::leases;
 
 /// A maintenance task.
 pub struct Task {
@@ -101,6 +101,11 @@ pub const ALL: [&Task; 7] = [
     &claims::TASK,
     &statistics::TASK,
 ];
+
+const _: () = assert!(
+    ALL.len() == databases::TASKS,
+    "each has its latest run in shared memory"
+);
 
 /// What a round did.
 #[derive(Debug, Default)]

@@ -30,7 +30,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use smallvec::SmallVec;
 
-use super::spin::Lock;
+use super::lock::Lock;
 use crate::pg::{time, transaction};
 
 /// The lowest position.

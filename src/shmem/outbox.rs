@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::bounded::{Names, Numbers};
-use super::spin::Lock;
+use super::lock::Lock;
 
 /// What there is to notify.
 pub struct Content {
@@ -56,18 +56,18 @@ impl Content {
     }
 }
 
-/// The shelf of one database.
-pub struct Shelf {
+/// The outbox of one database.
+pub struct Outbox {
     lock: Lock,
     /// there is something
     filled: AtomicBool,
     content: UnsafeCell<Content>,
 }
 
-impl Shelf {
+impl Outbox {
     /// An empty one.
-    pub const fn new() -> Shelf {
-        Shelf {
+    pub const fn new() -> Outbox {
+        Outbox {
             lock: Lock::new(),
             filled: AtomicBool::new(false),
             content: UnsafeCell::new(Content::new()),

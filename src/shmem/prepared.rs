@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use super::wake;
+use super::{commit, databases};
 
 /// The hook that was there before, to be called in our place.
 static BEFORE: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
@@ -52,7 +52,7 @@ unsafe extern "C-unwind" fn process(
     // SAFETY: what Postgres hands over is handed on.
     unsafe {
         // Asked before: once it has committed, the worker may forget it.
-        let is_ours = commits_prepared(statement) && wake::has_prepared();
+        let is_ours = commits_prepared(statement) && databases::has_prepared();
         let next = BEFORE.get().copied().flatten();
         let next = next.unwrap_or(standard_ProcessUtility);
         next(
@@ -66,7 +66,7 @@ unsafe extern "C-unwind" fn process(
             completion,
         );
         if is_ours {
-            wake::prepared_has_committed();
+            commit::prepared_has_committed();
         }
     }
 }

@@ -11,9 +11,9 @@ use jobs_core::state::State;
 use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::Retention;
+use crate::shmem::cleared;
 use crate::store::prune::{self, Old, PastRetention, Queues, Wanted};
 use crate::store::{claims, config, extension, place, reap};
-use crate::worker::cleared;
 
 pub const TASK: Task = Task {
     name: "prune",

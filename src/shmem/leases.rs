@@ -10,8 +10,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
-use super::process;
-use super::wake::{self, Work};
+use super::commit::{self, Work};
+use super::databases;
 use crate::pg::time;
 
 /// The table is read at least once in so long, in microseconds, ..
@@ -68,13 +68,13 @@ pub fn end(is_committed: bool) {
 }
 
 fn lower(ends_at: i64) {
-    if let Some(slot) = wake::own_slot() {
+    if let Some(slot) = databases::own_slot() {
         fence(Ordering::SeqCst);
         if slot.leases.none_before.load(Ordering::SeqCst) > ends_at {
             slot.leases.none_before.fetch_min(ends_at, Ordering::SeqCst);
         }
         if slot.looks_later_than(ends_at) {
-            wake::at_commit(Work::MayBeDue);
+            commit::wake_worker(Work::MayBeDue);
         }
     }
 }
@@ -124,8 +124,8 @@ pub fn read_with(read: impl FnOnce(&mut Found)) -> Found {
 
 /// Only the worker keeps it up to date: `jobs.maintain()` reads the table whenever it is called.
 fn known() -> Option<&'static Leases> {
-    process::is_worker()
-        .then(wake::own_slot)
+    super::is_worker()
+        .then(databases::own_slot)
         .flatten()
         .map(|slot| &slot.leases)
 }

@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::{process, wake};
+use super::{databases, is_worker};
 use crate::pg::{time, versions};
-use crate::store::prune::KeptOn;
 
 /// Nothing has been cleared away.
 pub const NOTHING: i64 = i64::MIN;
@@ -27,6 +26,15 @@ const BELIEVED: i64 = 3600 * 1_000_000;
 
 /// Looking through jobs that are kept on takes no more than a hundredth of the time: so many microseconds of rest for each.
 const REST: i64 = 200;
+
+/// Final jobs past their retention that something else keeps.
+#[derive(Clone, Copy, Default)]
+pub struct KeptOn {
+    /// how many
+    pub count: usize,
+    /// until when the first one is kept
+    pub first: Option<i64>,
+}
 
 /// How long a hint is believed.
 #[derive(Clone, Copy)]
@@ -136,7 +144,7 @@ pub fn looked_through_again(group: u64) -> Option<i64> {
 
 /// What the worker's transactions before this one have dealt with.
 fn before(group: u64, transaction: u32) -> Option<(Term, i64)> {
-    let slot = wake::own_slot().filter(|_| process::is_worker());
+    let slot = databases::own_slot().filter(|_| is_worker());
     let cleared = slot.map(|slot| &slot.cleared)?;
     if ASKED.get().0 != transaction {
         ASKED.set((transaction, cleared.taken_back.load(Ordering::SeqCst)));
@@ -157,7 +165,7 @@ fn before(group: u64, transaction: u32) -> Option<(Term, i64)> {
 /// Notes that it is so up to this moment but for those that are kept on, if the transaction commits. Only of the worker's
 /// transactions is nothing rolled back before that but what is then dealt with anew.
 pub fn note(group: u64, up_to: i64, kept: KeptOn) {
-    if process::is_worker() {
+    if is_worker() {
         add(group, up_to, kept, true);
     }
 }
@@ -221,7 +229,7 @@ fn with_pending(work: impl FnOnce(&mut Vec<Pending>)) {
 pub fn end(is_committed: bool) {
     if TAKES_BACK.take()
         && is_committed
-        && let Some(slot) = wake::own_slot()
+        && let Some(slot) = databases::own_slot()
     {
         slot.cleared.take_back();
     }
@@ -229,7 +237,7 @@ pub fn end(is_committed: bool) {
         for noted in pending.drain(..) {
             if is_committed
                 && noted.is_told
-                && let Some(slot) = wake::own_slot()
+                && let Some(slot) = databases::own_slot()
             {
                 remember(&slot.cleared, &noted);
             }

@@ -7,10 +7,10 @@ use pgrx::pg_sys::Oid;
 
 use super::{Round, Task};
 use crate::pg::time;
+use crate::shmem::{self, databases};
 use crate::store::count::{Counts, Kept, PLACES, Place, Position};
 use crate::store::extension::{self, Extension};
 use crate::store::spi::Snapshot;
-use crate::worker::{process, wake};
 
 pub const TASK: Task = Task {
     name: "statistics",
@@ -61,7 +61,7 @@ fn run() -> Round {
         return Round::default();
     };
     // Where workers take short turns, there is no time for that.
-    if wake::is_preloaded() && wake::is_crowded() {
+    if shmem::is_preloaded() && databases::is_crowded() {
         return Round::default();
     }
     // Taken out, so that after an error it begins anew.
@@ -112,7 +112,7 @@ fn is_long(number: usize, place: &Place) -> bool {
     let known = LENGTHS.with_borrow(|lengths| lengths[number]);
     let is_fresh = |known: &Length| {
         let pause = known.took.saturating_mul(PAUSE_PER_WORK).min(TOO_OLD);
-        process::is_worker() && (0..pause).contains(&(begun - known.at))
+        shmem::is_worker() && (0..pause).contains(&(begun - known.at))
     };
     if let Some(known) = known.filter(is_fresh) {
         return known.is_long;

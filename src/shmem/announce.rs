@@ -6,11 +6,10 @@ use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::bounded::Numbers;
-use super::shelf::Content;
-use super::wake;
+use super::outbox::Content;
 
-/// News of one transaction.
-pub struct News {
+/// What one transaction announces.
+pub struct Announcement {
     /// queues in which a job became available, or waits for its time
     queues: Numbers,
     /// what listeners are told
@@ -18,8 +17,8 @@ pub struct News {
 }
 
 thread_local! {
-    static NEWS: RefCell<News> = const {
-        RefCell::new(News {
+    static PENDING: RefCell<Announcement> = const {
+        RefCell::new(Announcement {
             queues: Numbers::new(),
             to_notify: Content::new(),
         })
@@ -28,44 +27,44 @@ thread_local! {
 
 /// Jobs of this queue became available.
 pub fn available(queue: &str) {
-    note(|news| {
-        news.queues.add(hash(queue));
-        news.to_notify.queues.add(queue);
+    note(|announced| {
+        announced.queues.add(hash(queue));
+        announced.to_notify.queues.add(queue);
     });
 }
 
 /// A job of this queue waits for its time, and so may be the next to be due.
 pub fn waits(queue: &str) {
-    note(|news| news.queues.add(hash(queue)));
+    note(|announced| announced.queues.add(hash(queue)));
 }
 
 /// Somebody asked to cancel this running job.
 pub fn cancelled(id: i64) {
-    note(|news| news.to_notify.cancelled.add(id as u64));
+    note(|announced| announced.to_notify.cancelled.add(id as u64));
 }
 
 /// Without shared memory there is nobody to tell.
-fn note(add: impl FnOnce(&mut News)) {
-    if wake::is_preloaded() {
-        NEWS.with_borrow_mut(add);
+fn note(add: impl FnOnce(&mut Announcement)) {
+    if super::is_preloaded() {
+        PENDING.with_borrow_mut(add);
     }
 }
 
 /// The transaction is over: hands what it had to tell to `tell`, and forgets it.
-pub fn end(tell: impl FnOnce(&News)) {
-    NEWS.with_borrow_mut(|news| {
-        if !news.is_empty() {
-            tell(news);
-            news.queues.clear();
-            news.to_notify.clear();
+pub fn end(tell: impl FnOnce(&Announcement)) {
+    PENDING.with_borrow_mut(|announced| {
+        if !announced.is_empty() {
+            tell(announced);
+            announced.queues.clear();
+            announced.to_notify.clear();
         }
     });
 }
 
-impl News {
+impl Announcement {
     /// It is not known what: it may be of any queue.
-    pub const fn unknown() -> News {
-        News {
+    pub const fn unknown() -> Announcement {
+        Announcement {
             queues: Numbers::unknown(),
             to_notify: Content::unknown(),
         }

@@ -1,0 +1,99 @@
+//! What the transaction under way makes for others to do, and what its commit tells them. Nothing of that may fail.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use pgrx::pg_sys::{self, Oid};
+use pgrx::prelude::*;
+
+use super::announce::{self, Announcement};
+use super::{cleared, databases, leases, waiters};
+use crate::settings;
+
+/// What a transaction made for the worker to do; of several the greatest counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Work {
+    Nothing,
+    /// jobs that can be fetched at once, and of which nothing will be due: it is enough to see to them with the next pass
+    Available,
+    /// something may be due earlier than all that was before
+    MayBeDue,
+}
+
+/// What the transaction under way made for the worker: a [`Work`].
+static PENDING: AtomicU8 = AtomicU8::new(Work::Nothing as u8);
+
+/// Asks for being called at the end of each transaction.
+pub fn register() {
+    // SAFETY: the callback lives as long as the library, which is never unloaded.
+    unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) };
+}
+
+/// Wakes the worker of this database for this, when the transaction commits. What a worker makes itself, it looks for
+/// after its pass anyway.
+pub fn wake_worker(work: Work) {
+    if !super::is_worker() {
+        PENDING.fetch_max(work as u8, Ordering::Relaxed);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn on_transaction_end(
+    event: pg_sys::XactEvent::Type,
+    _argument: *mut std::ffi::c_void,
+) {
+    use pg_sys::XactEvent::*;
+    let over = matches!(
+        event,
+        XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE
+    );
+    if !over {
+        return;
+    }
+    cleared::end(event == XACT_EVENT_COMMIT);
+    leases::end(event == XACT_EVENT_COMMIT);
+    // SAFETY: set for the life of the session.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    announce::end(|announcement| {
+        if event == XACT_EVENT_COMMIT {
+            tell(database, announcement);
+        }
+    });
+    let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
+    if work == Work::Nothing as u8 {
+        return;
+    }
+    match event {
+        XACT_EVENT_COMMIT => {
+            databases::slot(database).inspect(|slot| slot.touch(work));
+        }
+        XACT_EVENT_PREPARE => {
+            databases::slot(database).inspect(|slot| slot.note_prepared());
+        }
+        _ => {}
+    }
+}
+
+/// Tells who waits for jobs, and has listeners notified.
+fn tell(database: Oid, announcement: &Announcement) {
+    waiters::wake(database, announcement);
+    if settings::NOTIFY.get()
+        && !announcement.to_notify.is_empty()
+        && let Some(slot) = databases::slot(database)
+        && slot.to_notify.put(&announcement.to_notify)
+    {
+        slot.call();
+    }
+}
+
+/// A prepared transaction has committed. What it made is not known any more, so it may be anything.
+pub fn prepared_has_committed() {
+    // SAFETY: set for the life of the session.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    tell(database, &Announcement::unknown());
+    if let Some(slot) = databases::slot(database) {
+        slot.leases.forget();
+        slot.cleared.take_back();
+        slot.touch(Work::MayBeDue as u8);
+    }
+}

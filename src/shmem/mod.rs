@@ -1,0 +1,48 @@
+//! What sessions and background processes tell each other through shared memory.
+//!
+//! All of it is hints: what is lost, or is not there because the library was not preloaded, costs time and no jobs.
+//! Nothing in here reads or writes a table.
+
+pub mod announce;
+mod bounded;
+pub mod cleared;
+pub mod commit;
+pub mod databases;
+pub mod floors;
+pub mod leases;
+mod lock;
+pub mod outbox;
+mod prepared;
+pub mod waiters;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The library was preloaded.
+static PRELOADED: AtomicBool = AtomicBool::new(false);
+/// This process is one of the extension's own.
+static WORKER: AtomicBool = AtomicBool::new(false);
+
+/// Asks for the shared memory. Called while the server starts.
+pub fn register() {
+    databases::register();
+    waiters::register();
+    floors::register();
+    commit::register();
+    prepared::register();
+    PRELOADED.store(true, Ordering::Relaxed);
+}
+
+/// Whether there is shared memory, that is, whether the library was preloaded.
+pub fn is_preloaded() -> bool {
+    PRELOADED.load(Ordering::Relaxed)
+}
+
+/// This process is the launcher or a worker, and not somebody's session.
+pub fn become_worker() {
+    WORKER.store(true, Ordering::Relaxed);
+}
+
+/// Whether it is one of those.
+pub fn is_worker() -> bool {
+    WORKER.load(Ordering::Relaxed)
+}
