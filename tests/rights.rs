@@ -583,6 +583,7 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         .set("timezone", "Europe/Berlin")
         .start();
     let db = cluster.database("set").await;
+    let other = cluster.connect("set").await;
     run(
         &db,
         "create role app; alter role app set search_path = nowhere",
@@ -596,8 +597,7 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         ("statement_timeout", "1"),
         ("lock_timeout", "1"),
         ("idle_in_transaction_session_timeout", "1"),
-        // The server's own first transaction, before the worker can set anything, needs some of it.
-        ("transaction_timeout", "30000"),
+        ("transaction_timeout", "1"),
         ("idle_session_timeout", "1"),
         ("default_transaction_read_only", "on"),
         ("default_transaction_isolation", "serializable"),
@@ -660,7 +660,7 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         "alter role postgres in database set set statement_timeout = 1; alter role postgres set default_transaction_read_only = on",
     )
     .await;
-    // A worker that begins now, with work for every task. `db` is older than the settings.
+    // A worker that begins now, with work for every task. `db` and `other` are older than the settings.
     run(
         &db,
         "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'",
@@ -671,6 +671,21 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         "jobs worker : FATAL: +terminating background worker",
     );
     let lines = cluster.log().len();
+    // It has their settings before it is connected, and is held up there: by its client_encoding.
+    run(
+        &other,
+        "begin; lock table pg_catalog.pg_conversion in access exclusive mode",
+    )
+    .await;
+    run(&db, "select jobs.insert('k', queue => 'k')").await;
+    becomes(
+        &db,
+        "it is held up",
+        "count(*) = 1 from pg_locks where relation = 'pg_catalog.pg_conversion'::regclass and not granted",
+    )
+    .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    run(&other, "commit").await;
     run(
         &db,
         "select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s');

@@ -19,9 +19,16 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Begins to be one: installs the signal handlers and lets signals in.
+/// Begins to be one: sets what it depends on, installs the signal handlers and lets signals in.
+///
+/// The settings come before the process connects to its database, as those of autovacuum do. What the
+/// database or the role has set is then passed over, also in the transaction in which the server
+/// connects the process: a `transaction_timeout` of theirs would end it there.
 pub fn begin() {
     shmem::become_worker();
+    for (name, value) in SETTINGS {
+        set(name, value);
+    }
     // SAFETY: called once at the start of a background worker, with signals blocked.
     unsafe {
         versions::handle_signal(pg_sys::SIGTERM, die);
@@ -82,7 +89,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("row_security", "on"),
     ("session_replication_role", "origin"),
     ("statement_timeout", "0"),
-    ("lock_timeout", "1s"),
+    // To be connected may take as long as a DROP DATABASE; after that see below.
+    ("lock_timeout", "0"),
     ("idle_in_transaction_session_timeout", "0"),
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     ("transaction_timeout", "0"),
@@ -93,12 +101,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("temp_file_limit", "-1"),
 ];
 
-/// Begins with the settings of [`SETTINGS`], and for the rest with those of the server's configuration: what was set of the database,
-/// or of the role, is for sessions, and whoever owns a database may set it.
+/// Once it is connected: what is not in [`SETTINGS`] becomes what the server's configuration says. What was set of
+/// the database, or of the role, is for sessions, and whoever owns a database may set it.
 pub fn apply_settings() {
-    for (name, value) in SETTINGS {
-        set(name, value);
-    }
+    set("lock_timeout", "1s");
     // SAFETY: a variable of this process. What is in no database has no settings of one.
     if unsafe { pg_sys::MyDatabaseId } != pg_sys::InvalidOid {
         become_the_superuser();
