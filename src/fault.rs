@@ -21,6 +21,9 @@ pub enum Fault {
     StopUnderLock,
     /// the same, and afterwards takes no notice of who did not wait for it any longer
     StopAndTrust,
+    /// the launcher sends no worker to a database but those that somebody asks for: harmless, but only so a test can tell
+    /// that it was the asking which did it
+    NoVisits,
 }
 
 /// Whether this fault is on.
@@ -40,6 +43,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::ClaimBlindly => "claim_blindly",
         Fault::StopUnderLock => "stop_under_lock",
         Fault::StopAndTrust => "stop_and_trust",
+        Fault::NoVisits => "no_visits",
     };
     let set = crate::settings::FAULT.get();
     set.is_some_and(|set| set.to_bytes() == name.as_bytes())

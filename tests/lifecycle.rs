@@ -732,12 +732,9 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
 
 // --- what was prepared ----------------------------------------------------------------------------------
 
-/// Less than what is left until the regular visit, which finds everything, once a worker has gone.
-const BEFORE_THE_VISIT: Duration = Duration::from_secs(30);
-
 #[tokio::test]
 async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().without_visits().start();
     let db = cluster.database("prepared").await;
     let due = async |db: &Client, name: &str| {
         let due =
@@ -761,10 +758,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
     };
     let seen_to = async |db: &Client, name: &str, id: i64, wanted: &str| {
         run(db, &format!("commit prepared '{name}'")).await;
-        poll_until(wanted, BEFORE_THE_VISIT, async || {
-            state(db, id).await.as_deref() == Some(wanted)
-        })
-        .await;
+        becomes(db, id, wanted).await;
     };
     let (first, second) = (due(&db, "due 1").await, due(&db, "due 2").await);
     let (third, fourth) = (leased(&db, "leased 1").await, leased(&db, "leased 2").await);

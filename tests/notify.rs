@@ -69,7 +69,8 @@ impl Listener {
     }
 }
 
-/// What it was about is not known any more, so all that there is to notify is.
+/// What it was about is not known any more, so all that there is to notify is. A worker's visit notifies only what
+/// somebody has left for it, so it is the commit that does.
 #[tokio::test]
 async fn a_prepared_transaction_notifies_when_it_commits() {
     let cluster = Cluster::builder().set("jobs.interval", "1h").start();

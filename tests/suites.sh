@@ -70,7 +70,7 @@ build_for_units() {
   for unit in "${UNITS[@]}"; do
     [[ ${unit%%:*} =~ ^(harness|core|model|pgtest|site)$ ]] || { need_extension; break; }
   done
-  [[ ! $wanted =~ \ server:(histories|floors|concurrency|locks)[:\ ] ]] || need_faults
+  [[ ! $wanted =~ \ server:(histories|floors|concurrency|locks|lifecycle|worker)[:\ ] ]] || need_faults
   [[ ! $wanted =~ \ (server|reliability)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests || true # its units say what is wrong
   [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
   TOOK[build]=$((SECONDS - start))
@@ -173,7 +173,7 @@ need_extension() {
   INSTALLED=yes
 }
 
-# The extension with faults for the controls of tests/histories.rs, floors.rs, concurrency.rs and locks.rs, in a tree of its own.
+# The extension with faults for some tests of the server and their controls, in a tree of its own.
 need_faults() {
   [[ -z ${JOBS_FAULTS_PG_CONFIG:-} ]] || return 0
   install_faults
@@ -273,7 +273,7 @@ suite_pgtest() {
 suite_server() {
   local args=()
   need_extension
-  if [[ ${1%%:*} =~ ^(histories|floors|concurrency|locks)$ ]]; then need_faults; fi
+  if [[ ${1%%:*} =~ ^(histories|floors|concurrency|locks|lifecycle|worker)$ ]]; then need_faults; fi
   if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
   libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
 }

@@ -123,7 +123,7 @@ async fn timeout_and_lost_lease_are_told_apart() {
 /// The worker of a database in which nothing is due for long has gone: it must be called back for a lease that is made shorter.
 #[tokio::test]
 async fn a_lease_that_a_heartbeat_makes_shorter_is_rescued_in_time() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().without_visits().start();
     let db = cluster.database("shorter").await;
     for heartbeat in [
         "select jobs.heartbeat(id, token, lease => '50 ms') from jobs.jobs where id = ",
@@ -135,11 +135,7 @@ async fn a_lease_that_a_heartbeat_makes_shorter_is_rescued_in_time() {
         workers_become(&db, "shorter", 1).await;
         workers_become(&db, "shorter", 0).await;
         db.batch_execute(&format!("{heartbeat}{id}")).await.unwrap();
-        // The regular visit, which finds it too, comes later than this, if the machine is not slow.
-        poll_until("it is rescued", Duration::from_secs(30), async || {
-            state(&db, id).await.as_deref() == Some("discarded")
-        })
-        .await;
+        becomes(&db, id, "discarded").await;
     }
 }
 
@@ -176,7 +172,7 @@ async fn settings_take_effect_on_reload() {
 
 #[tokio::test]
 async fn goes_when_there_is_nothing_to_do_and_comes_back() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().without_visits().start();
     let db = cluster.database("idle").await;
     insert(&db, "'x'").await;
     workers_become(&db, "idle", 1).await;
@@ -256,7 +252,7 @@ async fn a_duplicate_wakes_nobody() {
 
 #[tokio::test]
 async fn a_duplicate_that_has_a_job_due_earlier_wakes_the_worker() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().without_visits().start();
     let db = cluster.database("earlier").await;
     let policy = r#"{"by_kind": true, "on_conflict": {"update": {"scheduled": ["scheduled_at"]}}}"#;
     let due_in = |time| {
@@ -266,12 +262,7 @@ async fn a_duplicate_that_has_a_job_due_earlier_wakes_the_worker() {
     workers_become(&db, "earlier", 1).await;
     workers_become(&db, "earlier", 0).await;
     assert_eq!(insert(&db, &due_in("0.5 s")).await, id);
-    // The worker's regular visit, once a minute, is too late for that most of the time.
-    let in_time = Duration::from_secs(5);
-    poll_until("it is available", in_time, async || {
-        state(&db, id).await.as_deref() == Some("available")
-    })
-    .await;
+    becomes(&db, id, "available").await;
 }
 
 /// Passes of workers so far: each looks once for claims to look at, and plans have no sequential scans.

@@ -13,6 +13,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::process;
+use crate::fault::{self, Fault};
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::shmem::databases;
@@ -95,10 +96,10 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
         state.worker = None;
         let now = time::now();
         let due = slot.map_or(databases::NEVER, |slot| slot.next_due());
-        let every = if due == databases::NEVER {
-            VISIT_OTHERS
-        } else {
-            VISIT
+        let every = match due {
+            _ if fault::is_on(Fault::NoVisits) => Duration::MAX,
+            databases::NEVER => VISIT_OTHERS,
+            _ => VISIT,
         };
         let asked = slot.is_some_and(|slot| slot.is_asked_for()) || due <= now;
         let rest = state

@@ -52,6 +52,13 @@ impl Builder {
         self
     }
 
+    /// The launcher sends workers only where somebody asks for one (with the build with faults). So what comes of a call
+    /// comes of its asking, however slow the machine is, and not of the visit that each database has once a minute.
+    pub fn without_visits(self) -> Self {
+        self.postgres(&crate::with_faults())
+            .set("jobs.fault", "no_visits")
+    }
+
     /// Without `shared_preload_libraries = 'jobs'`: no background worker, no shared memory.
     pub fn without_preload(self) -> Self {
         self.set("shared_preload_libraries", "")
