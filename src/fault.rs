@@ -21,6 +21,10 @@ pub enum Fault {
     StopUnderLock,
     /// the same, and afterwards takes no notice of who did not wait for it any longer
     StopAndTrust,
+    /// who has a lock in shared memory allocates
+    AllocateUnderLock,
+    /// the end of a transaction allocates
+    AllocateAtCommit,
     /// the launcher sends no worker to a database but those that somebody asks for: harmless, but only so a test can tell
     /// that it was the asking which did it
     NoVisits,
@@ -43,10 +47,16 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::ClaimBlindly => "claim_blindly",
         Fault::StopUnderLock => "stop_under_lock",
         Fault::StopAndTrust => "stop_and_trust",
+        Fault::AllocateUnderLock => "allocate_under_lock",
+        Fault::AllocateAtCommit => "allocate_at_commit",
         Fault::NoVisits => "no_visits",
     };
-    let set = crate::settings::FAULT.get();
-    set.is_some_and(|set| set.to_bytes() == name.as_bytes())
+    // In place: a copy would be an allocation, where there may be none.
+    // SAFETY: a string of the server's, or null.
+    unsafe {
+        let set = *crate::settings::FAULT.as_ptr();
+        !set.is_null() && std::ffi::CStr::from_ptr(set).to_bytes() == name.as_bytes()
+    }
 }
 
 /// A lock in shared memory is held: stops the process, as SIGSTOP from outside does, until somebody has it go on.
@@ -58,6 +68,13 @@ pub fn stop_under_lock() {
         }
         // SAFETY: a function of the C library.
         unsafe { raise(SIGSTOP) };
+    }
+}
+
+/// Allocates a little, if this fault is on.
+pub fn allocate(fault: Fault) {
+    if is_on(fault) {
+        drop(std::hint::black_box(Box::new(0)));
     }
 }
 

@@ -68,6 +68,28 @@ impl Stopping {
     }
 }
 
+/// Under such a lock, and at the end of a transaction, nothing is allocated: in builds with debug assertions whoever does
+/// ends the server. The other tests are run with such a build, too.
+#[tokio::test]
+async fn control_what_is_allocated_where_nothing_may_fail_is_found() {
+    for fault in ["allocate_under_lock", "allocate_at_commit"] {
+        let cluster = quiet();
+        let db = cluster.database("allocates").await;
+        run(&db, "select jobs.insert('k', queue => 'q')").await;
+        cluster.allow(2, "PANIC: jobs asked for|was terminated by signal 6");
+        cluster.allow(u32::MAX, "57P0[23] .*FATAL: ");
+        let fetch = format!("set jobs.fault = '{fault}'; {FETCH}");
+        assert!(db.batch_execute(&fetch).await.is_err(), "{fault}");
+        let log = cluster.log();
+        assert!(log.contains("PANIC: jobs asked for 4 bytes"), "{fault}");
+        poll_until("the server is back", SOON, async || {
+            let config = cluster.config().dbname("allocates").clone();
+            config.connect(NoTls).await.is_ok()
+        })
+        .await;
+    }
+}
+
 const FETCH: &str = "select from jobs.fetch('q', 1)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@
 //! given back. No error can be raised from here, since nothing may unwind through an allocation. What is as large as a
 //! caller likes is asked for with [`room`] or is Postgres' own memory; both raise an ordinary error.
 //!
-//! That is safe wherever Rust code may allocate: not in a callback of a commit, not in a critical section, not under a lock of
-//! [`crate::worker`]'s. Callbacks at the end of a process or transaction find what they look at as it was just then.
+//! That is safe wherever Rust code may allocate: not in a callback of a commit, not in a critical section, not under a
+//! lock of shared memory, which [`super::critical`] enforces. Callbacks at the end of a process or transaction find what they look at as it was just then.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_char, c_int};
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use pgrx::pg_sys;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
+use super::critical::may_allocate;
 use crate::error::{Error, Result};
 
 /// To end a session takes memory, too, and so does to raise an error. Nobody writes to this, so that it costs no more than
@@ -107,14 +108,17 @@ struct OrEnd;
 // SAFETY: the system's; what else is returned is null.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        may_allocate(layout.size());
         or_end(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        may_allocate(layout.size());
         or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        may_allocate(size);
         or_end(unsafe { System.realloc(memory, layout, size) }, size)
     }
 

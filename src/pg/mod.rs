@@ -7,6 +7,7 @@ pub mod answer;
 pub mod array;
 pub mod backtrace;
 pub mod changed;
+pub mod critical;
 pub mod dirty;
 pub mod extension;
 pub mod guc;

@@ -7,6 +7,8 @@ use pgrx::prelude::*;
 
 use super::announce::{self, Announcement};
 use super::{cleared, databases, leases, waiters};
+use crate::fault::{self, Fault};
+use crate::pg::critical::without_allocating;
 use crate::settings;
 
 /// What a transaction made for the worker to do; of several the greatest counts.
@@ -47,9 +49,17 @@ unsafe extern "C-unwind" fn on_transaction_end(
         event,
         XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE
     );
-    if !over {
-        return;
+    if over {
+        without_allocating(|| {
+            fault::allocate(Fault::AllocateAtCommit);
+            end(event);
+        });
     }
+}
+
+/// The transaction has ended so.
+fn end(event: pg_sys::XactEvent::Type) {
+    use pg_sys::XactEvent::*;
     cleared::end(event == XACT_EVENT_COMMIT);
     leases::end(event == XACT_EVENT_COMMIT);
     // SAFETY: set for the life of the session.

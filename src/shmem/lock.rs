@@ -9,7 +9,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use crate::fault;
+use crate::fault::{self, Fault};
+use crate::pg::critical::without_allocating;
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;
@@ -37,13 +38,16 @@ impl Lock {
         if !self.take() {
             return None;
         }
-        let done = work();
+        let done = without_allocating(|| {
+            fault::allocate(Fault::AllocateUnderLock);
+            work()
+        });
         fault::stop_under_lock();
         while self.change(HELD, FREE).is_err() {
             // Who gives up from here on has it done once more.
             self.0.store(HELD, Ordering::SeqCst);
-            if !fault::is_on(fault::Fault::StopAndTrust) {
-                doubt();
+            if !fault::is_on(Fault::StopAndTrust) {
+                without_allocating(&doubt);
             }
         }
         Some(done)
