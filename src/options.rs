@@ -13,7 +13,7 @@ use crate::pg::jsonb::{Jsonb, Kept};
 use crate::pg::time;
 use crate::store::config::Kind;
 pub use crate::store::config::Options;
-use crate::store::insert::{Common, NewJob};
+use crate::store::job::{Common, NewJob};
 use crate::unique::Candidate;
 use crate::unique::policy::{self, Subject};
 

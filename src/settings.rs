@@ -20,6 +20,8 @@ pub static NOTIFY: GucSetting<bool> = GucSetting::<bool>::new(true);
 pub static ADVISORY_LOCK_PREFIX: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// The worker's own log level.
 pub static LOG_MIN_MESSAGES: GucSetting<LogLevel> = GucSetting::<LogLevel>::new(LogLevel::Warning);
+/// Whether tables are read and written without statements. Off only for tests and diagnosis.
+pub static DIRECT_ACCESS: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// The fault that is on, by name; empty: none.
 #[cfg(feature = "faults")]
 pub static FAULT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
@@ -217,6 +219,14 @@ pub fn define() {
             GucFlags::UNIT_S,
         );
     }
+    GucRegistry::define_bool_guc(
+        c"jobs.direct_access",
+        c"Reads and writes tables without statements where that is possible.",
+        c"For tests and diagnosis: off has everything go by statements, which is slower.",
+        &DIRECT_ACCESS,
+        GucContext::Suset,
+        GucFlags::NO_SHOW_ALL,
+    );
     #[cfg(feature = "faults")]
     GucRegistry::define_string_guc(
         c"jobs.fault",

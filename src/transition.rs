@@ -15,7 +15,7 @@ use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, cleared};
 use crate::store::claims::{self, Holder};
-use crate::store::insert::NewJob;
+use crate::store::job::NewJob;
 use crate::store::place::{self, Changes, Failure, Luggage, Place};
 
 /// What is told of a failed attempt.

@@ -18,7 +18,11 @@ const LIFE: &str = "select jobs.insert('k', '1', '{\"by_args\": true}', queue =>
 
 /// The statements that a session has planned for that: none of those that go the slower way, where nothing is attached.
 async fn planned(cluster: &Cluster) -> BTreeSet<String> {
-    let db = cluster.connect("direct").await;
+    planned_in(cluster, "direct").await
+}
+
+async fn planned_in(cluster: &Cluster, database: &str) -> BTreeSet<String> {
+    let db = cluster.connect(database).await;
     run(&db, LIFE).await;
     let plans = "select ident from pg_backend_memory_contexts where name = 'CachedPlanSource' and ident ~ 'jobs\\.'";
     let rows = db.query(plans, &[]).await.expect(plans);
@@ -169,6 +173,54 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
     run(&db, "set enable_seqscan = off; set enable_bitmapscan = off").await;
     let expiring = "select count(*) from jobs.job where expires_at is not null";
     assert_eq!(number(&db, expiring).await, 0);
+}
+
+#[tokio::test]
+async fn with_direct_access_off_everything_goes_by_statements() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("direct").await;
+    let directly = planned(&cluster).await;
+    cluster.set("jobs.direct_access", "off");
+    cluster.reload();
+    let is_off = async || {
+        let db = cluster.connect("direct").await;
+        let show = "select current_setting('jobs.direct_access')";
+        db.query_one(show, &[])
+            .await
+            .expect(show)
+            .get::<_, String>(0)
+            == "off"
+    };
+    poll_until("it is off", SOON, is_off).await;
+    // Where the key is free again.
+    cluster.database("statements").await;
+    let by_statements = planned_in(&cluster, "statements").await;
+    for done in [
+        "INSERT INTO jobs.job ",
+        "INSERT INTO jobs.unique_claim ",
+        "INSERT INTO jobs.ready ",
+        "INSERT INTO jobs.scheduled ",
+        "DELETE FROM jobs.ready",
+        "DELETE FROM jobs.running ",
+        "INSERT INTO jobs.finished ",
+    ] {
+        let is_in = |plans: &BTreeSet<String>| plans.iter().any(|plan| plan.contains(done));
+        assert!(!is_in(&directly), "{done}: {directly:?}");
+        assert!(is_in(&by_statements), "{done}: {by_statements:?}");
+    }
+    assert_eq!(changed(&db).await, []);
+    // It is for who looks for what is wrong: nobody else sees it or can set it.
+    let shown = "select count(*) from pg_settings where name = 'jobs.direct_access'";
+    assert_eq!(number(&db, shown).await, 0);
+    run(
+        &db,
+        "set jobs.direct_access = on; create role anybody; set role anybody",
+    )
+    .await;
+    assert_eq!(
+        sqlstate(db.batch_execute("set jobs.direct_access = off").await),
+        "42501"
+    );
 }
 
 /// How many jobs an index has that is in this order.

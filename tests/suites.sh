@@ -2,7 +2,7 @@
 # `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
 # suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core model pgtest pgspot regress isolation server reliability examples drivers migration monitoring doc site packaging)
+ALL_SUITES=(harness core model pgtest pgspot regress isolation regress_statements isolation_statements server_statements server reliability examples drivers migration monitoring doc site packaging)
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -71,7 +71,7 @@ build_for_units() {
     [[ ${unit%%:*} =~ ^(harness|core|model|pgtest|site)$ ]] || { need_extension; break; }
   done
   [[ ! $wanted =~ \ server:(histories|floors|concurrency|locks|lifecycle|worker)[:\ ] ]] || need_faults
-  [[ ! $wanted =~ \ (server|reliability)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests || true # its units say what is wrong
+  [[ ! $wanted =~ \ (server|server_statements|reliability)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests || true # its units say what is wrong
   [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
   TOOK[build]=$((SECONDS - start))
 }
@@ -136,14 +136,14 @@ leave_unit() { # SUITE[:FILTER] BEGUN
 # The table, with the seconds that the units of a suite took, and as the very last line the sum.
 summary() {
   local suite passed=0 failed=0
-  printf '\n%-12s %8s %8s %8s %8s\n' suite passed failed skipped seconds
-  printf '%-12s %35d\n' building "${TOOK[build]:-0}"
+  printf '\n%-20s %8s %8s %8s %8s\n' suite passed failed skipped seconds
+  printf '%-20s %35d\n' building "${TOOK[build]:-0}"
   for suite in "${SUITES[@]}"; do
-    printf '%-12s %8d %8d %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}" "${SKIPPED[$suite]:-0}" "${TOOK[$suite]:-0}"
+    printf '%-20s %8d %8d %8d %8d\n' "$suite" "${PASSED[$suite]}" "${FAILED[$suite]}" "${SKIPPED[$suite]:-0}" "${TOOK[$suite]:-0}"
     passed=$((passed + PASSED[$suite]))
     failed=$((failed + FAILED[$suite]))
   done
-  printf '%-12s %35d\n' 'all, at once' $SECONDS
+  printf '%-20s %35d\n' 'all, at once' $SECONDS
   printf '\n%d passed, %d failed\n' $passed $failed
   [[ $failed == 0 && $passed -gt 0 ]]
 }
@@ -188,6 +188,7 @@ begin_server() { # NAME [CONF [PORT]]
   rm -rf "$dir" # the same suite may be named twice, with two filters
   own_directory "$dir"
   [[ ! -f ${2:-} ]] || settings+=("$(cat "$2")")
+  [[ $1 != *_statements ]] || settings+=(jobs.direct_access=off)
   new_cluster "$dir/data" "${settings[@]}"
   start_cluster "$dir/data" "$dir" "${3:-5432}" "${3:+127.0.0.1}"
 }
@@ -270,12 +271,17 @@ suite_pgtest() {
 
 # The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs), and tests/log_scan.rs
 # is the control. FILTER is the name of a test file, or FILE:TEST.
-suite_server() {
+suite_server() { server_tests server "$1"; }
+
+# By statements only: every test of theirs has to pass that is not about direct access itself. What is worth the time is the default.
+suite_server_statements() { JOBS_DIRECT_ACCESS=off server_tests server_statements "${1:-histories:every_history}"; }
+
+server_tests() { # SUITE FILTER
   local args=()
   need_extension
-  if [[ ${1%%:*} =~ ^(histories|floors|concurrency|locks|lifecycle|worker)$ ]]; then need_faults; fi
-  if [[ $1 == *:* ]]; then args=(--test "${1%%:*}" -- "${1#*:}"); elif [[ $1 ]]; then args=(--test "$1"); fi
-  libtest server cargo test --no-fail-fast -p jobs-tests "${args[@]}"
+  if [[ ${2%%:*} =~ ^(histories|floors|concurrency|locks|lifecycle|worker)$ ]]; then need_faults; fi
+  if [[ $2 == *:* ]]; then args=(--test "${2%%:*}" -- "${2#*:}"); elif [[ $2 ]]; then args=(--test "$2"); fi
+  libtest "$1" cargo test --no-fail-fast -p jobs-tests "${args[@]}"
 }
 
 source tests/reliability.sh
@@ -346,6 +352,10 @@ pgspot_finds() { # DIRECTORY SCRIPT CODE; this and nothing else
 suite_regress() { golden regress tests/pg_regress sql sql "$1"; }
 suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
 
+# The same where no table is read or written without statements: src/store/direct/mod.rs.
+suite_regress_statements() { golden regress_statements tests/pg_regress sql sql "$1"; }
+suite_isolation_statements() { golden isolation_statements tests/isolation specs spec "$1"; }
+
 # Runs every test of a directory in a database of its own, so that none depends on what another one did, in name order.
 # The directory is copied: user postgres may not be able to read the checkout, and the control changes a file.
 # Where majors of Postgres answer differently, expected/NAME_1.out is the other answer, as pg_regress has it.
@@ -390,7 +400,7 @@ golden_test() { # SUITE NAME; shows the difference and keeps the output when it 
 
 golden_run() { # SUITE NAME DATABASE
   local dir=$TMP/$1 program=regress/pg_regress
-  if [[ $1 == isolation ]]; then program=isolation/pg_isolation_regress; fi
+  if [[ $1 == isolation* ]]; then program=isolation/pg_isolation_regress; fi
   as_pg rm -f "$dir/regression.diffs"
   as_pg "$(dirname "$("$JOBS_PG_CONFIG" --pgxs)")/../test/$program" --bindir="$PG_BIN" --host="$dir" --port=5432 --user=postgres \
     --inputdir="$dir" --outputdir="$dir" --dbname="$3" --load-extension=jobs "$2"

@@ -103,7 +103,7 @@ fn claim(
                 .map(|(starts, period)| (&starts[..], *period)),
         };
         let mut due = 0;
-        if fetch::has_due(queue, fetch.now) {
+        if due::has_due(queue, fetch.now) {
             due = promote(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
         let mut emit = |values, nulls| rows.push_datums((values, nulls));

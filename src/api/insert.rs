@@ -21,7 +21,7 @@ use crate::pg::memory::{self, Scratch};
 use crate::pg::report;
 use crate::pg::role::{as_definer, called};
 use crate::pg::time;
-use crate::store::insert::NewJob;
+use crate::store::job::NewJob;
 use crate::unique::{self, Candidate, Outcome};
 
 /// Inserts one job. See the COMMENT in sql/40_produce.sql.

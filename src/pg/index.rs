@@ -20,7 +20,7 @@ pub struct IndexShape {
     /// its name
     pub name: Name,
     /// its columns, by their numbers in the table
-    pub columns: &'static [i16],
+    pub columns: &'static [i32],
     /// no two rows are alike in it
     pub is_unique: bool,
     /// which rows are in it; `None`: all
@@ -38,7 +38,7 @@ pub enum Predicate {
 
 impl IndexShape {
     /// The index of a primary key.
-    pub const fn key(name: &'static std::ffi::CStr, columns: &'static [i16]) -> IndexShape {
+    pub const fn key(name: &'static std::ffi::CStr, columns: &'static [i32]) -> IndexShape {
         IndexShape {
             name: Name::new(name),
             columns,
@@ -50,7 +50,7 @@ impl IndexShape {
     /// Any other one.
     pub const fn on(
         name: &'static std::ffi::CStr,
-        columns: &'static [i16],
+        columns: &'static [i32],
         predicate: Option<Predicate>,
     ) -> IndexShape {
         IndexShape {
@@ -66,11 +66,7 @@ impl IndexShape {
         let columns = unsafe { versions::columns((*table.relation).rd_att) };
         let column = |number: i32| pgrx::name_data_to_str(&columns[number as usize - 1].attname);
         let (name, of) = (self.name.as_str(), shape.name.as_str());
-        let on: Vec<&str> = self
-            .columns
-            .iter()
-            .map(|number| column((*number).into()))
-            .collect();
+        let on: Vec<&str> = self.columns.iter().map(|number| column(*number)).collect();
         let on = on.join(", ");
         if self.is_unique {
             return format!("ALTER TABLE jobs.{of} ADD CONSTRAINT {name} PRIMARY KEY ({on});");
@@ -93,17 +89,21 @@ impl IndexShape {
             }
             let (form, count) = (&*(*index).rd_index, self.columns.len());
             let columns = versions::columns((*table).rd_att);
-            let is_in_order = |(n, column): (usize, &i16)| {
+            let is_in_order = |(n, column): (usize, &i32)| {
                 let (family, collation) = order_of(columns[*column as usize - 1].atttypid);
                 *(*index).rd_opfamily.add(n) == family
                     && *(*index).rd_indcollation.add(n) == collation
                     && *(*index).rd_indoption.add(n) == 0
             };
+            let is_on = |numbers: &[i16]| {
+                let numbers = numbers.iter().copied().map(i32::from);
+                numbers.eq(self.columns.iter().copied())
+            };
             form.indisvalid
                 && form.indrelid == (*table).rd_id
                 && (*(*index).rd_rel).relam == pg_sys::BTREE_AM_OID
                 && form.indnkeyatts as usize == count
-                && form.indkey.values.as_slice(count) == self.columns
+                && is_on(form.indkey.values.as_slice(count))
                 && (!self.is_unique || form.indisunique && form.indimmediate)
                 && self.columns.iter().enumerate().all(is_in_order)
                 && Predicate::of(index) == Some(self.predicate)

@@ -21,6 +21,7 @@ use super::row::{NewRow, Row, Tid, Value};
 use super::scan::{Key, Seen};
 use super::transaction::{has_written, is_read_committed, make_visible};
 use super::versions;
+use crate::settings;
 
 /// As many as any of these tables has, and a few that others have added and dropped.
 pub(super) const MOST_COLUMNS: usize = 32;
@@ -102,6 +103,9 @@ impl Table {
 
     /// Opens a table without its indexes, if it is as it was made.
     unsafe fn open_alone(shape: &Shape, lock: i32) -> Option<Table> {
+        if !settings::DIRECT_ACCESS.get() {
+            return None;
+        }
         unsafe { Table::open_as_it_is(shape, lock).filter(|table| table.is_as_made(shape)) }
     }
 
@@ -172,6 +176,17 @@ impl Table {
                 nulls.as_mut_ptr(),
             ))
         }
+    }
+
+    /// A row of these columns; the others are null.
+    pub fn row_of(&self, columns: &[(i32, Value)]) -> NewRow {
+        let mut values = [None; MOST_COLUMNS];
+        let mut count = 0;
+        for (column, value) in columns {
+            values[*column as usize - 1] = *value;
+            count = count.max(*column as usize);
+        }
+        self.row(&values[..count])
     }
 
     /// Inserts rows, and their index entries. A duplicate in a unique index is an error. However many rows there are, few are

@@ -11,7 +11,7 @@ use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::shapes;
+use super::direct::shapes;
 use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
 use super::under;

@@ -2,73 +2,26 @@
 //! Every statement takes a bounded number of rows, skips what somebody else has locked, and leaves rows alone
 //! whose job is not there: while a dump is being restored it may yet come.
 
-use std::collections::HashSet;
-
 use pgrx::pg_sys::Datum;
 
-use super::fetch;
-use super::lanes::{self, Reach};
-use super::shapes::{self, ready, running, scheduled};
+use super::direct;
+use super::lanes::Reach;
 use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
-use crate::pg::index::IndexShape;
-use crate::pg::table::{Shape, Table};
-use crate::pg::time;
-use crate::pg::transaction;
 use crate::shmem::leases;
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///
-/// Where more than `most` jobs are due not all queues can be known: first come those among the next so many queues
-/// after this one, by their names, then those of the jobs that have been due for longest; and the last queue that was looked at is
-/// `after` for the next time.
+/// Where more than `most` jobs are due, not all queues may be told: then those come first that follow
+/// `after` by their names, which becomes the last one of them.
 pub fn queues_with_due(
     now: i64,
     most: i64,
     after: &mut String,
     reach: Reach,
 ) -> Vec<(String, i64)> {
-    let Some(due) = lanes::due_queues(now, most as usize, reach) else {
-        return queues_by_statement(now);
-    };
-    if due.jobs < most as usize {
-        return due.queues;
-    }
-    let Some(next) = next_queues(after, most as usize) else {
-        return queues_by_statement(now);
-    };
-    if let Some(last) = next.last() {
-        after.clone_from(last);
-    }
-    let mut queues: Vec<(String, i64)> = next
-        .into_iter()
-        .filter(|queue| fetch::has_due(queue, now))
-        .map(|queue| {
-            let from = lanes::scheduled_from(&queue, reach);
-            (queue, from)
-        })
-        .collect();
-    let known: HashSet<String> = queues.iter().map(|(queue, _)| queue.clone()).collect();
-    queues.extend(
-        due.queues
-            .into_iter()
-            .filter(|(queue, _)| !known.contains(queue)),
-    );
-    queues
-}
-
-/// Up to so many queues that may have scheduled jobs: those after this one, by their names, and then from the first on.
-fn next_queues(after: &str, most: usize) -> Option<Vec<String>> {
-    let (mut queues, is_end) = lanes::scheduled_queues(after, most)?;
-    if is_end {
-        let (first, _) = lanes::scheduled_queues("", most - queues.len())?;
-        queues.extend(
-            first
-                .into_iter()
-                .take_while(|queue| queue.as_str() <= after),
-        );
-    }
-    Some(queues)
+    direct::due::queues_with_due(now, most as usize, after, reach)
+        .unwrap_or_else(|| queues_by_statement(now))
 }
 
 fn queues_by_statement(now: i64) -> Vec<(String, i64)> {
@@ -77,6 +30,12 @@ fn queues_by_statement(now: i64) -> Vec<(String, i64)> {
             .filter_map(|row| Some((rows.text(row, 1)?, i64::MIN)))
             .collect()
     })
+}
+
+/// Whether a queue has jobs that are due but not yet ready.
+pub fn has_due(queue: &str, now: i64) -> bool {
+    let by_statement = || HAS_DUE.execute(&[text(queue), big(now)]) > 0;
+    direct::due::has_due(queue, now).unwrap_or_else(by_statement)
 }
 
 /// Jobs of a queue that are due, but not these.
@@ -89,8 +48,11 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     // Planned while hardly any job expires, the statements read all that waits.
     let is_due = |first: Option<Option<i64>>| first.is_none_or(|at| at.is_some_and(|at| at <= now));
     [
-        (&EXPIRE_READY, first_ready_to_expire as fn() -> _),
-        (&EXPIRE_SCHEDULED, first_scheduled_to_expire),
+        (
+            &EXPIRE_READY,
+            direct::due::first_ready_to_expire as fn() -> _,
+        ),
+        (&EXPIRE_SCHEDULED, direct::due::first_scheduled_to_expire),
     ]
     .into_iter()
     .filter(|(_, first)| is_due(first()))
@@ -98,31 +60,6 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
         let left = big(limit - expired as i64);
         expired + plan.execute(&[big(now), left, bigs(but), Some(details)])
     })
-}
-
-/// When the first available job expires; `None`: use a statement.
-fn first_ready_to_expire() -> Option<Option<i64>> {
-    first_along(&shapes::READY, &shapes::READY_EXPIRES, ready::EXPIRES_AT)
-}
-
-/// When the first waiting job expires; `None`: use a statement.
-fn first_scheduled_to_expire() -> Option<Option<i64>> {
-    let index = &shapes::SCHEDULED_EXPIRES;
-    first_along(&shapes::SCHEDULED, index, scheduled::EXPIRES_AT)
-}
-
-/// The column's value in the first row along an index.
-fn first_along(
-    shape: &'static Shape,
-    index: &'static IndexShape,
-    column: i32,
-) -> Option<Option<i64>> {
-    let table = Table::open_to_read(shape, index)?;
-    transaction::make_visible();
-    let seen = lanes::seen();
-    let mut scan = table.scan(index, &seen, 0);
-    scan.find(&[]);
-    Some(scan.next().and_then(|row| row.big(column)))
 }
 
 /// Those jobs, but not these.
@@ -155,7 +92,7 @@ pub enum Leases<'a> {
 pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     let (plan, whose) = match whose {
         Leases::Of(id) => (&EXPIRED_LEASES_OF, bigs(&[*id])),
-        Leases::But(but) => match find_expired(now, limit, but) {
+        Leases::But(but) => match direct::due::expired_leases(now, limit, but) {
             Some(ids) if ids.is_empty() => return Vec::new(),
             Some(ids) => (&EXPIRED_LEASES_OF, bigs(&ids)),
             None => (&EXPIRED_LEASES, bigs(but)),
@@ -172,71 +109,18 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     })
 }
 
-/// Jobs whose leases ran out, but not these; `None`: use a statement.
-fn find_expired(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
-    if leases::none_before().is_some_and(|until| until > now) {
-        return Some(Vec::new());
-    }
-    let but: HashSet<i64> = but.iter().copied().collect();
-    let mut expired = Vec::new();
-    read_leases(|found, id, ends_at, is_in_progress| {
-        if ends_at > now {
-            found.first = found.first.min(ends_at);
-            return;
-        }
-        // Also somebody may have it locked.
-        found.has_stuck = true;
-        if !is_in_progress && !but.contains(&id) {
-            expired.push(id);
-        }
-        if expired.len() as i64 > limit {
-            // The next round deals with more of them.
-            found.first = now;
-        }
-    })?;
-    expired.sort_unstable();
-    Some(expired)
-}
-
-/// When the first lease ends; `None`: use a statement.
-fn first_lease() -> Option<Option<i64>> {
-    let now = time::now();
-    let found = read_leases(|found, _, ends_at, is_in_progress| {
-        if is_in_progress && ends_at <= now {
-            found.has_stuck = true;
-        } else {
-            found.first = found.first.min(ends_at);
-        }
-    })?;
-    Some(Some(found.first).filter(|at| *at != leases::NEVER))
-}
-
-/// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing that, to be added to what is
-/// found. `None`: use a statement.
-fn read_leases(mut add: impl FnMut(&mut leases::Found, i64, i64, bool)) -> Option<leases::Found> {
-    let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
-    transaction::make_visible();
-    Some(leases::read_with(|found| {
-        table.for_each(&lanes::seen(), |row| {
-            let id = row.big(running::JOB_ID).expect("it is not null");
-            let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
-            add(found, id, ends_at, row.is_in_progress);
-        });
-    }))
-}
-
 /// When something will be due next for maintenance, but for final jobs. What is only to be cleared away can
 /// wait for the next pass.
 pub fn next_due() -> Option<i64> {
     let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
     let lease = match leases::none_before() {
         Some(at) => Some(at),
-        None => first_lease().unwrap_or_else(|| next(&NEXT_LEASE)),
+        None => direct::due::first_lease().unwrap_or_else(|| next(&NEXT_LEASE)),
     };
-    let scheduled = lanes::first_due().unwrap_or_else(|| next(&NEXT_SCHEDULED));
+    let scheduled = direct::due::first_due().unwrap_or_else(|| next(&NEXT_SCHEDULED));
     let expires = [
-        first_ready_to_expire().unwrap_or_else(|| next(&NEXT_READY_EXPIRES)),
-        first_scheduled_to_expire().unwrap_or_else(|| next(&NEXT_SCHEDULED_EXPIRES)),
+        direct::due::first_ready_to_expire().unwrap_or_else(|| next(&NEXT_READY_EXPIRES)),
+        direct::due::first_scheduled_to_expire().unwrap_or_else(|| next(&NEXT_SCHEDULED_EXPIRES)),
     ];
     [lease, scheduled, next(&NEXT_PERIODIC)]
         .into_iter()
@@ -274,6 +158,11 @@ static QUEUES_WITH_DUE: Plan = Plan::new(
             AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)"
     ),
     &[AT],
+);
+
+static HAS_DUE: Plan = Plan::new(
+    "SELECT 1 FROM jobs.scheduled WHERE queue = $1 AND due_at <= $2 LIMIT 1",
+    &[TEXT, AT],
 );
 
 static DUE: Plan = Plan::new(

@@ -1,25 +1,13 @@
 //! Claiming jobs: out of `ready`, into `running`.
 
-use std::cell::RefCell;
-
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
-use super::shapes::{self, job};
 use super::spi::{Plan, bigs, text, texts};
 use super::types::*;
-use super::{claims, lanes, limits};
-use crate::pg::jsonb::Jsonb;
-use crate::pg::scan::{Key, Seen};
-use crate::pg::table::Table;
-use crate::pg::transaction;
-use crate::pg::{array, time};
+use super::{claims, direct, lanes, limits};
+use crate::pg::time;
 use crate::shmem::leases;
-
-/// What an attempt may take where a job says nothing.
-const MINUTE: Interval = Interval::of_micros(60_000_000);
-/// A lease where nothing says how long.
-const HOUR: Interval = Interval::of_micros(3_600_000_000);
 
 /// Who fetches, and how.
 pub struct Fetch<'a> {
@@ -45,17 +33,17 @@ pub struct Room<'a> {
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Datum>, Vec<bool>);
 
 /// A job that was claimed.
-struct Claimed {
-    id: i64,
+pub(super) struct Claimed {
+    pub id: i64,
     /// until when it held its key, which it gives back at its start
-    hold_ends_at: Option<i64>,
-    lease_ends_at: i64,
+    pub hold_ends_at: Option<i64>,
+    pub lease_ends_at: i64,
 }
 
 /// Claims up to as many jobs of a queue as there are tokens, and gives back the keys that
 /// they held until their start; how many.
 pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
-    let claimed = claim_directly(queue, fetch, tokens, room, emit)
+    let claimed = direct::fetch::claim(queue, fetch, tokens, room, emit)
         .unwrap_or_else(|| claim_by_statement(queue, fetch, tokens, room, emit));
     let held: Vec<(i64, i64)> = claimed
         .iter()
@@ -73,120 +61,6 @@ pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit
         limits::start(&starts[..claimed.len()], fetch.now, period);
     }
     claimed.len()
-}
-
-/// Without a statement; `None` if some table is not as it was made. The same as [`CLAIM`].
-fn claim_directly(
-    queue: &str,
-    fetch: &Fetch,
-    tokens: &[i64],
-    room: &Room,
-    emit: Emit,
-) -> Option<Vec<Claimed>> {
-    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
-    let running = Table::open(&shapes::RUNNING)?;
-    let taken = match fetch.kinds {
-        None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
-        Some(kinds) => {
-            transaction::make_visible();
-            // As new as the walk: a job that was given another kind has another row in its lane.
-            let seen = lanes::seen();
-            let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
-            let wants = |id| {
-                let mut scan = scan.borrow_mut();
-                scan.find(&[Key::big(1, id)]);
-                let kind = scan.next().and_then(|job| job.text(job::KIND));
-                kind.is_some_and(|kind| kinds.contains(&kind))
-            };
-            lanes::take(queue, fetch.now, tokens.len(), &wants)?
-        }
-    };
-    // Taken after the rows were: it shows their jobs.
-    let seen = Seen::now();
-    let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
-    let lease = fetch.lease.map(time::interval_datum);
-    let worker = text(fetch.worker);
-    let no_meta = Jsonb::empty_object().datum();
-    let no_tags = array::build(TEXT, &[]);
-    let (mut started, mut claimed) = (
-        Vec::with_capacity(taken.len()),
-        Vec::with_capacity(taken.len()),
-    );
-    for taken in &taken {
-        scan.find(&[Key::big(1, taken.job_id)]);
-        let Some(job) = scan.next() else {
-            continue;
-        };
-        let n = claimed.len();
-        let at = |at: i64| Some(Datum::from(at));
-        let timeout = job.datum(job::TIMEOUT).map_or(MINUTE, time::read_datum);
-        let deadline = timeout.is_positive().then(|| time::add(fetch.now, timeout));
-        let lease_ends = match fetch.lease {
-            Some(lease) => time::add(fetch.now, lease),
-            None => deadline.unwrap_or_else(|| time::add(fetch.now, HOUR)),
-        };
-        let lease_ends = deadline.map_or(lease_ends, |deadline| deadline.min(lease_ends));
-        let hold_ends_at = job
-            .big(job::HOLD_ENDS_AT)
-            .filter(|ends_at| *ends_at > fetch.now);
-        let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
-        let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
-        let attempt = Some(Datum::from(taken.attempts + 1));
-        started.push(running.row(&[
-            Some(Datum::from(taken.job_id)),
-            Some(Datum::from(tokens[n])),
-            at(fetch.now),
-            at(lease_ends),
-            deadline.map(Datum::from),
-            taken.scheduled_at.map(Datum::from),
-            holds_until("success").map(Datum::from),
-            None,
-            room.slots.map(|slots| Datum::from(slots[n])),
-            attempt,
-            lease,
-            worker,
-            None,
-            None,
-            None,
-        ]));
-        let due_at = taken
-            .scheduled_at
-            .or(job.big(job::SCHEDULED_AT))
-            .or(job.big(job::CREATED_AT));
-        let priority = job.small(job::PRIORITY).expect("it is not null");
-        let answer = [
-            Some(Datum::from(taken.job_id)),
-            Some(Datum::from(tokens[n])),
-            attempt,
-            job.datum(job::KIND),
-            job.datum(job::ARGS),
-            job.datum(job::META).or(Some(no_meta)),
-            job.datum(job::QUEUE),
-            Some(Datum::from(i32::from(priority))),
-            job.datum(job::TAGS).or(Some(no_tags)),
-            job.datum(job::MAX_ATTEMPTS),
-            job.datum(job::CREATED_AT),
-            due_at.map(Datum::from),
-            at(fetch.now),
-            at(lease_ends),
-            deadline.map(Datum::from),
-        ];
-        let values = answer
-            .iter()
-            .map(|value| value.unwrap_or(Datum::null()))
-            .collect();
-        emit(values, answer.iter().map(Option::is_none).collect());
-        claimed.push(Claimed {
-            id: taken.job_id,
-            hold_ends_at: holds_until("start"),
-            lease_ends_at: lease_ends,
-        });
-    }
-    running.insert(started);
-    drop(scan);
-    drop(seen);
-    transaction::make_visible();
-    Some(claimed)
 }
 
 fn claim_by_statement(
@@ -227,12 +101,6 @@ fn claim_by_statement(
             })
             .collect()
     })
-}
-
-/// Whether a queue has jobs that are due but not yet ready.
-pub fn has_due(queue: &str, now: i64) -> bool {
-    let by_statement = || HAS_DUE.execute(&[text(queue), Some(Datum::from(now))]) > 0;
-    lanes::has_due(queue, now).unwrap_or_else(by_statement)
 }
 
 /// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the order in which they were due;
@@ -315,11 +183,6 @@ static CLAIM: Plan = Plan::new(claim!(""), &[TEXT, AT, INT8, INT8S, SPAN, TEXT, 
 static CLAIM_KINDS: Plan = Plan::new(
     claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($8)"),
     &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, TEXTS],
-);
-
-static HAS_DUE: Plan = Plan::new(
-    "SELECT 1 FROM jobs.scheduled WHERE queue = $1 AND due_at <= $2 LIMIT 1",
-    &[TEXT, AT],
 );
 
 static PROMOTE_DUE: Plan = Plan::new(

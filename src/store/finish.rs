@@ -3,19 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::interval::Interval;
-use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::shapes::{self, finished, running};
 use super::spi::{Arg, Plan, Tuples, bigs};
 use super::types::*;
-use super::{claims, limits};
+use super::{claims, direct, limits};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::row::Row;
-use crate::pg::scan::{Key, Scan, Seen};
-use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
-use crate::pg::transaction;
 use crate::shmem::leases;
 
 /// Completes a job; whether the token was current.
@@ -31,13 +25,13 @@ pub fn complete_many(pairs: &BTreeSet<(i64, i64)>, now: i64) -> BTreeSet<(i64, i
 
 /// What completing jobs gives back.
 #[derive(Default)]
-struct Completed {
+pub(super) struct Completed {
     /// ids and tokens
-    pairs: BTreeSet<(i64, i64)>,
+    pub pairs: BTreeSet<(i64, i64)>,
     /// keys that jobs held until then, by the jobs and the ends of their holds
-    held: Vec<(i64, i64)>,
+    pub held: Vec<(i64, i64)>,
     /// slots of queues with limits
-    slots: Vec<i64>,
+    pub slots: Vec<i64>,
 }
 
 fn completed(
@@ -45,89 +39,11 @@ fn completed(
     now: i64,
     output: Option<Jsonb>,
 ) -> BTreeSet<(i64, i64)> {
-    let completed = complete_directly(pairs, now, output)
+    let completed = direct::finish::complete(pairs, now, output)
         .unwrap_or_else(|| complete_by_statement(pairs, now, output));
     limits::free(&completed.slots);
     claims::release_holds(&completed.held);
     completed.pairs
-}
-
-/// Without a statement; `None` if some table is not as it was made. The same as [`COMPLETE_MANY`].
-fn complete_directly(
-    pairs: &BTreeSet<(i64, i64)>,
-    now: i64,
-    output: Option<Jsonb>,
-) -> Option<Completed> {
-    let running = Table::open(&shapes::RUNNING)?;
-    let finished = Table::open(&shapes::FINISHED)?;
-    let state = finished.label(finished::STATE, State::Completed.as_str());
-    let mut completed = Completed::default();
-    let mut rows = Vec::with_capacity(pairs.len());
-    let mut complete = |lease: &Row, id: i64, token: i64| {
-        rows.push(finished.row(&[
-            Some(Datum::from(id)),
-            Some(Datum::from(now)),
-            Some(Datum::from(token)),
-            lease.datum(running::ATTEMPTED_AT),
-            lease.datum(running::SCHEDULED_AT),
-            lease.datum(running::CANCEL_REQUESTED_AT),
-            lease.datum(running::ATTEMPT),
-            Some(state),
-            lease.datum(running::WORKER),
-            lease.datum(running::CANCEL_REASON),
-            output.map(Jsonb::datum),
-        ]));
-        let held = lease
-            .big(running::HOLD_ENDS_AT)
-            .filter(|ends_at| *ends_at > now);
-        completed.pairs.insert((id, token));
-        completed.held.extend(held.map(|ends_at| (id, ends_at)));
-        completed.slots.extend(lease.big(running::SLOT));
-    };
-    transaction::make_visible();
-    let seen = Seen::now();
-    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-    for (id, token) in pairs {
-        pgrx::check_for_interrupts!();
-        if take_lease(&running, &mut scan, *id, *token, &mut complete) == Deleted::Moved {
-            // A heartbeat has renewed it meanwhile: look at what is there now.
-            loop {
-                let seen = Seen::now();
-                let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-                if take_lease(&running, &mut scan, *id, *token, &mut complete) != Deleted::Moved {
-                    break;
-                }
-            }
-        }
-    }
-    drop(scan);
-    drop(seen);
-    finished.insert(rows);
-    transaction::make_visible();
-    Some(completed)
-}
-
-/// Deletes the lease of a job if the token is current, after it was shown to `take`. Waits for who has it locked.
-fn take_lease(
-    running: &Table,
-    scan: &mut Scan,
-    id: i64,
-    token: i64,
-    take: &mut impl FnMut(&Row, i64, i64),
-) -> Deleted {
-    scan.find(&[Key::big(1, id)]);
-    let Some(lease) = scan
-        .next()
-        .filter(|lease| lease.big(running::TOKEN) == Some(token))
-    else {
-        return Deleted::Gone;
-    };
-    let deleted = running.delete(&lease, true);
-    deleted.fail_to_serialize();
-    if deleted == Deleted::Done {
-        take(&lease, id, token);
-    }
-    deleted
 }
 
 fn complete_by_statement(

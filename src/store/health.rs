@@ -5,9 +5,9 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::count::heads;
+use super::direct::shapes;
 use super::ledger::is_being_restored;
 use super::members::{granted, members};
-use super::shapes;
 use super::spi::{Plan, Tuples, bigs, text, texts};
 use super::types::*;
 use crate::pg::changed::{self, Difference};

@@ -1,13 +1,15 @@
 //! Every statement that the extension runs, as kept plans. No SQL text stands anywhere
 //! else in src/, and nothing here knows of policies: callers decide, the store does.
 //!
-//! What decides how fast a queue is (to insert, fetch and complete) goes to the tables without a statement, where they
-//! are as the extension made them; see [`crate::pg::table`].
+//! What decides how fast a queue is goes to the tables without a statement where it can: [`direct`]
+//! has the same answers, in files of the same names.
 
 pub mod access;
 pub mod claims;
+mod columns;
 pub mod config;
 pub mod count;
+mod direct;
 pub mod due;
 pub mod extension;
 pub mod fetch;
@@ -15,6 +17,7 @@ pub mod find;
 pub mod finish;
 pub mod health;
 pub mod insert;
+pub mod job;
 pub mod lanes;
 pub mod ledger;
 pub mod limits;
@@ -25,7 +28,6 @@ pub mod periodic;
 pub mod place;
 pub mod prune;
 pub mod reap;
-mod shapes;
 pub mod show;
 pub mod spi;
 mod under;
@@ -45,11 +47,9 @@ pub(crate) mod types {
     pub const AT: Oid = pg_sys::TIMESTAMPTZOID;
     pub const SPAN: Oid = pg_sys::INTERVALOID;
     pub const TEXTS: Oid = pg_sys::TEXTARRAYOID;
-    pub const INT2S: Oid = pg_sys::INT2ARRAYOID;
-    pub const INT4S: Oid = pg_sys::INT4ARRAYOID;
     pub const INT8S: Oid = pg_sys::INT8ARRAYOID;
     pub const BYTEAS: Oid = pg_sys::BYTEAARRAYOID;
-    pub const JSONBS: Oid = pg_sys::JSONBARRAYOID;
     pub const ATS: Oid = pg_sys::TIMESTAMPTZARRAYOID;
-    pub const SPANS: Oid = pg_sys::INTERVALARRAYOID;
+    /// Of a column only: whatever type `jobs.state` has.
+    pub const ENUM: Oid = pg_sys::InvalidOid;
 }

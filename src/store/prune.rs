@@ -5,7 +5,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 
 use super::claims::KeptFinal;
-use super::shapes::{self, finished, job};
+use super::direct::shapes::{self, finished, job};
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
 use super::under;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use jobs_core::key::Key;
 
 use super::claims::{self, key_array};
-use super::shapes::{self, claim};
+use super::direct::shapes::{self, claim};
 use super::spi::{Arg, Plan, big};
 use super::types::*;
 use crate::fault::{self, Fault};

@@ -6,6 +6,7 @@
 //! write a commit record. Here every statement sees a fresh snapshot under READ
 //! COMMITTED, and reading stays reading. And none runs with a caller's search_path.
 
+use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -60,9 +61,25 @@ pub enum Snapshot {
     Callers,
 }
 
+/// The text of a statement.
+#[derive(Clone, Copy)]
+enum Sql {
+    Written(&'static str),
+    Built(fn() -> String),
+}
+
+impl Sql {
+    fn text(self) -> Cow<'static, str> {
+        match self {
+            Sql::Written(text) => text.into(),
+            Sql::Built(build) => build().into(),
+        }
+    }
+}
+
 /// A statement that is planned once a session, generically.
 pub struct Plan {
-    sql: &'static str,
+    sql: Sql,
     types: &'static [Oid],
     /// it reads catalogs only
     is_of_catalogs: bool,
@@ -75,6 +92,15 @@ impl Plan {
     /// Declares a statement. Names in `sql` are schema-qualified. What the SQL of the version before does not have stands
     /// between `/*+*/` and `/*-*/`, and is left out there; columns that are so left out read as null.
     pub const fn new(sql: &'static str, types: &'static [Oid]) -> Plan {
+        Plan::of(Sql::Written(sql), types)
+    }
+
+    /// Declares a statement whose text follows from something else.
+    pub const fn built(sql: fn() -> String, types: &'static [Oid]) -> Plan {
+        Plan::of(Sql::Built(sql), types)
+    }
+
+    const fn of(sql: Sql, types: &'static [Oid]) -> Plan {
         Plan {
             sql,
             types,
@@ -112,7 +138,7 @@ impl Plan {
     }
 
     fn run_with<T>(&self, args: &[Arg], read_only: bool, read: impl FnOnce(&Tuples) -> T) -> T {
-        assert_eq!(args.len(), self.types.len(), "{}", self.sql);
+        assert_eq!(args.len(), self.types.len(), "{}", self.sql.text());
         if !self.is_of_catalogs {
             extension::schema();
         }
@@ -132,7 +158,7 @@ impl Plan {
                 read_only,
                 0,
             );
-            assert!(code >= 0, "{} failed: {code}", self.sql);
+            assert!(code >= 0, "{} failed: {code}", self.sql.text());
             let answer = read(&Tuples {
                 table: pg_sys::SPI_tuptable,
                 processed: pg_sys::SPI_processed as usize,
@@ -153,11 +179,12 @@ impl Plan {
         if !kept.is_null() && (!self.is_old.load(Ordering::Relaxed) || is_old_sql()) {
             return kept;
         }
-        let is_old = self.sql.contains(NEW) && is_old_sql();
+        let text = self.sql.text();
+        let is_old = text.contains(NEW) && is_old_sql();
         self.is_old.store(is_old, Ordering::Relaxed);
         let sql = match is_old {
-            true => as_before(self.sql),
-            false => self.sql.to_string(),
+            true => as_before(&text),
+            false => text.into_owned(),
         };
         let sql = CString::new(sql).expect("statements have no zero byte");
         unsafe {
@@ -167,7 +194,7 @@ impl Plan {
                 self.types.as_ptr().cast_mut(),
                 planner::PINNED | pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
             );
-            assert!(!plan.is_null(), "{} was not prepared", self.sql);
+            assert!(!plan.is_null(), "{} was not prepared", self.sql.text());
             pg_sys::SPI_keepplan(plan);
             self.handle.store(plan, Ordering::Relaxed);
             plan
@@ -182,7 +209,12 @@ const NEW_ENDS: &str = "/*-*/";
 /// Whether the extension's SQL is that of the version before: this library is loaded, and the database is not yet upgraded.
 fn is_old_sql() -> bool {
     // SAFETY: looks into the catalog; the table exists, or nothing could be prepared.
-    unsafe { pg_sys::get_attnum(super::shapes::JOB.name.oid(), c"unique_until".as_ptr()) == 0 }
+    unsafe {
+        pg_sys::get_attnum(
+            super::direct::shapes::JOB.name.oid(),
+            c"unique_until".as_ptr(),
+        ) == 0
+    }
 }
 
 /// A statement for the version before.

@@ -6,7 +6,7 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 
 use super::claims::{self, HolderJob, KeptFinal, key_is};
-use super::shapes::{self, claim, finished, job, ready, running, scheduled};
+use super::direct::shapes::{self, claim, finished, job, ready, running, scheduled};
 use crate::fault::{self, Fault};
 use crate::pg::index::IndexShape;
 use crate::pg::row::Row;

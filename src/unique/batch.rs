@@ -18,7 +18,8 @@ use crate::fault;
 use crate::pg::memory::{self, Scratch};
 use crate::pg::subxact;
 use crate::store::claims::{self, AT_ONCE, Holder, Listed, Lists};
-use crate::store::insert::{self, NewJob};
+use crate::store::insert;
+use crate::store::job::NewJob;
 use crate::store::place::{self, Place};
 use crate::transition;
 

@@ -20,7 +20,8 @@ use crate::pg::{path, subxact};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::claims::Holder;
-use crate::store::insert::{self, NewJob};
+use crate::store::insert;
+use crate::store::job::NewJob;
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate {

@@ -10,7 +10,7 @@ use jobs_core::policy::{self, Policy, WindowFrom};
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, JsonbEvents};
 use crate::pg::time;
-use crate::store::insert::Kept;
+use crate::store::job::Kept;
 
 use super::under;
 

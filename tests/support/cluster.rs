@@ -107,6 +107,9 @@ impl Builder {
         cluster.set("unix_socket_directories", cluster.directory().display());
         cluster.set("max_prepared_transactions", 10);
         cluster.set("shared_preload_libraries", "jobs");
+        if let Ok(direct_access) = std::env::var("JOBS_DIRECT_ACCESS") {
+            cluster.set("jobs.direct_access", direct_access);
+        }
         for (name, value) in &self.settings {
             cluster.set(name, value);
         }

@@ -1,0 +1,131 @@
+//! Claiming jobs without statements: out of `ready`, into `running`.
+
+use std::cell::RefCell;
+
+use jobs_core::interval::Interval;
+use pgrx::pg_sys::Datum;
+
+use super::lanes::{self, seen};
+use super::shapes::{self, job, running};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::scan::{Key, Seen};
+use crate::pg::table::Table;
+use crate::pg::transaction;
+use crate::pg::{array, time};
+use crate::store::fetch::{Claimed, Emit, Fetch, Room};
+use crate::store::spi::{big, text};
+use crate::store::types::*;
+
+/// What an attempt may take where a job says nothing.
+const MINUTE: Interval = Interval::of_micros(60_000_000);
+/// A lease where nothing says how long.
+const HOUR: Interval = Interval::of_micros(3_600_000_000);
+
+/// Claims jobs and hands them over; `None`: use a statement.
+pub fn claim(
+    queue: &str,
+    fetch: &Fetch,
+    tokens: &[i64],
+    room: &Room,
+    emit: Emit,
+) -> Option<Vec<Claimed>> {
+    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
+    let running = Table::open(&shapes::RUNNING)?;
+    let taken = match fetch.kinds {
+        None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
+        Some(kinds) => {
+            transaction::make_visible();
+            // As new as the walk: a job that was given another kind has another row in its lane.
+            let seen = seen();
+            let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
+            let wants = |id| {
+                let mut scan = scan.borrow_mut();
+                scan.find(&[Key::big(1, id)]);
+                let kind = scan.next().and_then(|job| job.text(job::KIND));
+                kind.is_some_and(|kind| kinds.contains(&kind))
+            };
+            lanes::take(queue, fetch.now, tokens.len(), &wants)?
+        }
+    };
+    // Taken after the rows were: it shows their jobs.
+    let seen = Seen::now();
+    let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let lease = fetch.lease.map(time::interval_datum);
+    let worker = text(fetch.worker);
+    let no_meta = Jsonb::empty_object().datum();
+    let no_tags = array::build(TEXT, &[]);
+    let (mut started, mut claimed) = (
+        Vec::with_capacity(taken.len()),
+        Vec::with_capacity(taken.len()),
+    );
+    for taken in &taken {
+        scan.find(&[Key::big(1, taken.job_id)]);
+        let Some(job) = scan.next() else {
+            continue;
+        };
+        let n = claimed.len();
+        let timeout = job.datum(job::TIMEOUT).map_or(MINUTE, time::read_datum);
+        let deadline = timeout.is_positive().then(|| time::add(fetch.now, timeout));
+        let lease_ends = match fetch.lease {
+            Some(lease) => time::add(fetch.now, lease),
+            None => deadline.unwrap_or_else(|| time::add(fetch.now, HOUR)),
+        };
+        let lease_ends = deadline.map_or(lease_ends, |deadline| deadline.min(lease_ends));
+        let hold_ends_at = job
+            .big(job::HOLD_ENDS_AT)
+            .filter(|ends_at| *ends_at > fetch.now);
+        let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
+        let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
+        let attempt = Some(Datum::from(taken.attempts + 1));
+        started.push(running.row_of(&[
+            (running::JOB_ID, big(taken.job_id)),
+            (running::TOKEN, big(tokens[n])),
+            (running::ATTEMPTED_AT, big(fetch.now)),
+            (running::LEASE_EXPIRES_AT, big(lease_ends)),
+            (running::DEADLINE_AT, deadline.and_then(big)),
+            (running::SCHEDULED_AT, taken.scheduled_at.and_then(big)),
+            (running::HOLD_ENDS_AT, holds_until("success").and_then(big)),
+            (running::SLOT, room.slots.and_then(|slots| big(slots[n]))),
+            (running::ATTEMPT, attempt),
+            (running::LEASE, lease),
+            (running::WORKER, worker),
+        ]));
+        let due_at = taken
+            .scheduled_at
+            .or(job.big(job::SCHEDULED_AT))
+            .or(job.big(job::CREATED_AT));
+        let priority = job.small(job::PRIORITY).expect("it is not null");
+        let answer = [
+            big(taken.job_id),
+            big(tokens[n]),
+            attempt,
+            job.datum(job::KIND),
+            job.datum(job::ARGS),
+            job.datum(job::META).or(Some(no_meta)),
+            job.datum(job::QUEUE),
+            Some(Datum::from(i32::from(priority))),
+            job.datum(job::TAGS).or(Some(no_tags)),
+            job.datum(job::MAX_ATTEMPTS),
+            job.datum(job::CREATED_AT),
+            due_at.and_then(big),
+            big(fetch.now),
+            big(lease_ends),
+            deadline.and_then(big),
+        ];
+        let values = answer
+            .iter()
+            .map(|value| value.unwrap_or(Datum::null()))
+            .collect();
+        emit(values, answer.iter().map(Option::is_none).collect());
+        claimed.push(Claimed {
+            id: taken.job_id,
+            hold_ends_at: holds_until("start"),
+            lease_ends_at: lease_ends,
+        });
+    }
+    running.insert(started);
+    drop(scan);
+    drop(seen);
+    transaction::make_visible();
+    Some(claimed)
+}

@@ -1,0 +1,207 @@
+//! Taking jobs out of the lanes of `ready`, from their floors on.
+
+use std::time::{Duration, Instant};
+
+use pgrx::IntoDatum;
+use pgrx::pg_sys::Datum;
+
+use super::shapes::{self, ready};
+use crate::fault::{self, Fault};
+use crate::pg::scan::{Key, Seen};
+use crate::pg::table::{Deleted, Table};
+use crate::pg::transaction;
+use crate::shmem::floors::{self, Floors, Lane};
+use crate::store::lanes;
+
+/// A floor is worth something where it takes longer than this to find the first row. Where there is little to walk over,
+/// everything is looked at.
+pub(super) const WORTH_A_FLOOR: Duration = Duration::from_micros(20);
+
+/// A job that was taken.
+pub struct Taken {
+    /// its id
+    pub job_id: i64,
+    /// when it was due, where that differs from its first schedule
+    pub scheduled_at: Option<i64>,
+    /// attempts before this one
+    pub attempts: i32,
+}
+
+/// Takes up to so many jobs of a queue, those first that come first, passing over what others have locked and what
+/// `wants` does not want; `None`: use a statement.
+pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> Option<Vec<Taken>> {
+    let table = Table::open(&shapes::READY)?;
+    let floors = floors::of(shapes::READY.name.oid(), queue);
+    let mut walk = Walk {
+        table: &table,
+        queue: queue.into_datum().expect("names are not null"),
+        now,
+        most,
+        wants,
+        // A transaction does not see what it has deleted itself, which lives on if it is rolled back.
+        may_raise: transaction::is_read_committed() && !transaction::has_written(),
+        taken: Vec::with_capacity(most.min(1000)),
+    };
+    match &floors {
+        None => {
+            walk.everything();
+        }
+        Some(floors) => {
+            walk.begin_at_floors(floors);
+            if walk.taken.len() < most && floors.may_look_at_all() {
+                let begun = Instant::now();
+                let walked = walk.everything();
+                floors.looked_at_all(begun.elapsed());
+                for (priority, position) in walked.lowest {
+                    // What came in without our knowing.
+                    lanes::put_ready(queue, priority, position);
+                }
+            }
+        }
+    }
+    Some(walk.taken)
+}
+
+/// What there is, also of transactions that are under way, which a floor has to stay below; above READ COMMITTED
+/// what the transaction sees.
+pub fn seen() -> Seen {
+    match transaction::is_read_committed() {
+        true => Seen::dirty(),
+        false => Seen::now(),
+    }
+}
+
+struct Walk<'a> {
+    table: &'a Table,
+    queue: Datum,
+    now: i64,
+    most: usize,
+    wants: &'a dyn Fn(i64) -> bool,
+    may_raise: bool,
+    taken: Vec<Taken>,
+}
+
+/// What a walk has found.
+#[derive(Default)]
+struct Walked {
+    /// of each priority the lowest position at which there is anything at all
+    lowest: Vec<(i16, i64)>,
+    /// it took long to find the first
+    is_long: bool,
+}
+
+impl Walk<'_> {
+    /// Walks through all of the queue.
+    fn everything(&mut self) -> Walked {
+        self.walk(&[Key::text(1, self.queue)], None)
+    }
+
+    /// Walks through the lanes that have floors from there, and through all that is between them.
+    fn begin_at_floors(&mut self, floors: &Floors) {
+        let mut next = Some(i16::MIN);
+        for priority in floors.priorities() {
+            if let Some(first) = next.filter(|first| *first < priority) {
+                self.between(first, priority - 1, floors);
+            }
+            self.lane(priority, floors);
+            next = priority.checked_add(1);
+        }
+        if let Some(first) = next {
+            self.between(first, i16::MAX, floors);
+        }
+    }
+
+    fn lane(&mut self, priority: i16, floors: &Floors) {
+        let lane = Lane::Ready(priority);
+        let keys = [
+            Key::text(1, self.queue),
+            Key::small(2, priority),
+            Key::big_from(3, floors.of(lane)),
+        ];
+        let walked = self.walk(&keys, Some(floors));
+        if self.may_raise && walked.is_long {
+            match walked.lowest.first() {
+                Some((_, position)) => floors.nothing_below(lane, *position),
+                None if self.taken.len() < self.most => floors.nothing_left(lane),
+                None => {}
+            }
+        }
+    }
+
+    fn between(&mut self, first: i16, last: i16, floors: &Floors) {
+        let keys = [
+            Key::text(1, self.queue),
+            Key::small_from(2, first),
+            Key::small_to(2, last),
+        ];
+        let walked = self.walk(&keys, Some(floors));
+        for (priority, position) in walked.lowest {
+            if self.may_raise && walked.is_long {
+                floors.nothing_below(Lane::Ready(priority), position);
+            }
+        }
+    }
+
+    /// Takes what can be taken.
+    fn walk(&mut self, keys: &[Key], floors: Option<&Floors>) -> Walked {
+        let mut walked = Walked::default();
+        if self.taken.len() >= self.most {
+            return walked;
+        }
+        // A walk before this one may have deleted some.
+        transaction::make_visible();
+        let seen = seen();
+        let mut scan = self.table.scan(&shapes::READY.key, &seen, keys.len());
+        scan.find(keys);
+        let mut last = None;
+        let begun = Instant::now();
+        let mut next = scan.next();
+        walked.is_long = begun.elapsed() > WORTH_A_FLOOR;
+        while let Some(row) = next.take() {
+            pgrx::check_for_interrupts!();
+            let seq = row.big(ready::SEQ).expect("it is not null");
+            let priority = row.small(ready::PRIORITY).expect("it is not null");
+            let counts = !(row.is_in_progress && fault::is_on(Fault::RaiseBlindly));
+            let latest = walked.lowest.last();
+            if counts && latest.is_none_or(|(found, _)| *found != priority) {
+                walked.lowest.push((priority, seq));
+            }
+            let is_expired = row.big(ready::EXPIRES_AT).is_some_and(|at| at <= self.now);
+            let job_id = row.big(ready::JOB_ID).expect("it is not null");
+            // Who is just inserting or deleting it has it locked.
+            let is_free = !row.is_in_progress && !is_expired && (self.wants)(job_id);
+            let deleted = match is_free {
+                true => self.table.delete(&row, false),
+                false => Deleted::Locked,
+            };
+            // As a statement says it that locks the row first.
+            match deleted {
+                Deleted::Gone => Deleted::Moved.fail_to_serialize(),
+                other => other.fail_to_serialize(),
+            }
+            if deleted != Deleted::Done {
+                next = scan.next();
+                continue;
+            }
+            self.taken.push(Taken {
+                job_id,
+                scheduled_at: row.big(ready::SCHEDULED_AT),
+                attempts: row.int(ready::ATTEMPT).expect("it is not null"),
+            });
+            if let Some((done, highest)) = last
+                && done != priority
+                && let Some(floors) = floors
+            {
+                floors.taken(Lane::Ready(done), highest);
+            }
+            last = Some((priority, seq));
+            if self.taken.len() < self.most {
+                next = scan.next();
+            }
+        }
+        if let (Some((priority, highest)), Some(floors)) = (last, floors) {
+            floors.taken(Lane::Ready(priority), highest);
+        }
+        walked
+    }
+}

@@ -1,0 +1,51 @@
+//! Direct access: what the statements of [`super`] do, done with the tables and indexes themselves.
+//!
+//! docs/internals/direct-access.md says why, and when that may be: a table is opened by
+//! [`Table::open`](crate::pg::table::Table::open) or `open_to_read`, which say no where it is not as
+//! its install script makes it, or with `jobs.direct_access = off`.
+//!
+//! Each file stands beside the statement file of the same name. Its functions answer `None` where a
+//! table was not opened, before they have done anything. Then the caller runs the statement:
+//!
+//! ```text
+//! direct::insert::many(jobs).unwrap_or_else(|| many_by_statement(jobs));
+//! ```
+//!
+//! Both ways answer alike. The suites `regress_statements`, `isolation_statements` and
+//! `server_statements` run the tests of the first way once more with the second.
+
+pub mod due;
+pub mod fetch;
+pub mod finish;
+pub mod insert;
+mod lanes;
+pub mod shapes;
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::shapes;
+    use crate::pg::table::Table;
+
+    /// How many of all tables can be opened to be written, and to be read along each of their indexes.
+    fn opened() -> (usize, usize) {
+        let written = shapes::ALL.iter().filter_map(|shape| Table::open(shape));
+        let read = shapes::ALL.iter().flat_map(|shape| {
+            let indexes = std::iter::once(&shape.key).chain(shape.others.iter().copied());
+            indexes.filter_map(|index| Table::open_to_read(shape, index))
+        });
+        (written.count(), read.count())
+    }
+
+    #[pg_test]
+    fn nothing_is_opened_with_direct_access_off() {
+        let (tables, indexes) = (shapes::ALL.len(), opened().1);
+        assert!(indexes > tables);
+        for (setting, expected) in [("off", (0, 0)), ("on", (tables, indexes))] {
+            Spi::run(&format!("SET LOCAL jobs.direct_access = {setting}")).expect("set");
+            assert_eq!(opened(), expected);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A new job, and the row of `job` that it becomes.
+
+use std::rc::Rc;
+
+use jobs_core::interval::Interval;
+use jobs_core::key::Key;
+use jobs_core::policy::Hold;
+use jobs_core::state::{State, States};
+use pgrx::IntoDatum;
+
+use super::columns::columns;
+use super::config::Kind;
+use super::spi::{Arg, big, text, texts};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+
+/// What jobs of a batch mostly have in common, valid and with all defaults filled in.
+pub struct Common {
+    /// what to do
+    pub kind: String,
+    /// where
+    pub queue: String,
+    /// lower runs first
+    pub priority: i16,
+    /// as given
+    pub expires_at: Option<i64>,
+    /// all tries, the first one too
+    pub max_attempts: i32,
+    /// `None`: `{}`
+    pub tags: Option<Vec<String>>,
+    /// `None`: `{}`
+    pub meta: Option<Jsonb>,
+    /// `None`: 1 minute
+    pub timeout: Option<Interval>,
+    /// `None`: river
+    pub retry: Option<Jsonb>,
+    /// `None`: it does not hold its key by itself
+    pub hold: Option<Hold>,
+    /// what some of this stands in
+    pub _defaults: Rc<Kind>,
+}
+
+/// What keeps a job that is final, so that it counts under its key however short its retention is.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    /// in these states
+    pub states: States,
+    /// until then
+    pub until: Option<i64>,
+    /// and until this long after it was due
+    pub window: Option<Interval>,
+}
+
+/// A validated job.
+#[derive(Clone)]
+pub struct NewJob {
+    /// what it shares with others
+    pub common: Rc<Common>,
+    /// with what
+    pub args: Jsonb,
+    /// available, scheduled or pending
+    pub state: State,
+    /// the clock at the insertion
+    pub created_at: i64,
+    /// as given
+    pub scheduled_at: Option<i64>,
+    /// `None`: not unique
+    pub unique_key: Option<Key>,
+    /// `None`: once it is final its retention alone keeps it
+    pub kept: Option<Box<Kept>>,
+}
+
+impl NewJob {
+    /// With the schedule of a job that it replaces, if there is one to take over.
+    pub fn rescheduled(mut self, at: Option<i64>) -> Self {
+        if let Some(at) = at {
+            self.scheduled_at = Some(at);
+            if self.state != State::Pending {
+                let due = at <= self.created_at;
+                self.state = if due {
+                    State::Available
+                } else {
+                    State::Scheduled
+                };
+            }
+        }
+        self
+    }
+
+    /// When it is due, once it is not pending.
+    pub fn scheduled_at(&self) -> i64 {
+        self.scheduled_at.unwrap_or(self.created_at)
+    }
+
+    /// When its hold runs out, if it has one.
+    pub fn hold_ends_at(&self) -> Option<i64> {
+        let begins_at = self.created_at.max(self.scheduled_at());
+        self.common
+            .hold
+            .map(|hold| time::add(begins_at, hold.length))
+    }
+
+    /// When a job that is not available is due.
+    pub fn due_at(&self) -> i64 {
+        match self.state {
+            State::Pending => i64::MAX,
+            _ => self.scheduled_at(),
+        }
+    }
+
+    fn kept_as(&self, what: impl FnOnce(&Kept) -> Arg) -> Arg {
+        self.kept.as_deref().and_then(what)
+    }
+}
+
+/// The columns of `job`, and what each is of a new job with its id.
+macro_rules! columns_of_job {
+    (
+        $new:ident, $id:ident;
+        $($column:ident: $type:ident $(not $null:ident)? = $value:expr,)*
+    ) => {
+        columns! {
+            /// The columns of `job`.
+            job { $($column: $type $(not $null)?,)* }
+        }
+
+        impl NewJob {
+            /// The values of its row.
+            pub fn row(&self, $id: i64) -> [Arg; job::COUNT] {
+                let $new = self;
+                [$($value,)*]
+            }
+        }
+    };
+}
+
+columns_of_job! {
+    new, id;
+    ID: INT8 not null = big(id),
+    CREATED_AT: AT not null = big(new.created_at),
+    SCHEDULED_AT: AT = new.scheduled_at.and_then(big),
+    EXPIRES_AT: AT = new.common.expires_at.and_then(big),
+    HOLD_ENDS_AT: AT = new.hold_ends_at().and_then(big),
+    TIMEOUT: SPAN = new.common.timeout.map(time::interval_datum),
+    MAX_ATTEMPTS: INT4 not null = new.common.max_attempts.into_datum(),
+    PRIORITY: INT2 not null = new.common.priority.into_datum(),
+    KIND: TEXT not null = text(&new.common.kind),
+    QUEUE: TEXT not null = text(&new.common.queue),
+    ARGS: JSONB not null = Some(new.args.datum()),
+    META: JSONB = new.common.meta.map(Jsonb::datum),
+    TAGS: TEXTS = new.common.tags.as_ref().and_then(|tags| texts(tags)),
+    RETRY: JSONB = new.common.retry.map(Jsonb::datum),
+    UNIQUE_KEY: BYTEA = new.unique_key.and_then(|key| key.0.as_slice().into_datum()),
+    HOLD_UNTIL: TEXT = new.common.hold.and_then(|hold| text(hold.until.as_str())),
+    UNIQUE_UNTIL: AT = new.kept_as(|kept| kept.until.and_then(big)),
+    UNIQUE_WINDOW: SPAN = new.kept_as(|kept| kept.window.map(time::interval_datum)),
+    UNIQUE_FINAL: INT2 = new.kept_as(|kept| i16::from(kept.states.final_bits()).into_datum()),
+}
