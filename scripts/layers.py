@@ -1,4 +1,4 @@
-"""Fails where a module of src/ imports one above it. Run by ./dev lint.
+"""Fails where a module of src/ imports one above it, or is unsafe outside the rooms for that. Run by ./dev lint.
 
 The layers, from the top down. Modules on one line may import each other, which only errors and what raises them do.
 """
@@ -25,6 +25,9 @@ fault
 settings
 """
 
+# What talks with the server or shares memory. Everything else calls these.
+UNSAFE = ("pg/", "shmem/", "store/direct/", "store/spi.rs", "worker/process.rs", "fault.rs")
+
 DEPTH = {module: depth for depth, line in enumerate(LAYERS.splitlines()) for module in line.split()}
 
 
@@ -42,6 +45,15 @@ def violations(files):
                     yield name, number, module, imported
 
 
+def unsafe(files):
+    """Yields (file, line) of each `unsafe` where there is to be none; the word in an attribute counts as well."""
+    for name, text in files:
+        if not name.startswith(UNSAFE):
+            for number, line in enumerate(text.splitlines(), 1):
+                if re.search(r"\bunsafe\b", line.split("//")[0]):
+                    yield name, number
+
+
 def grouped(code):
     """The modules of `use crate::{a, b::c}`."""
     found = re.search(r"\bcrate::\{(.*)", code)
@@ -51,13 +63,19 @@ def grouped(code):
 def main():
     source = pathlib.Path(__file__).resolve().parent.parent / "src"
     files = [(str(path.relative_to(source)), path.read_text()) for path in sorted(source.rglob("*.rs"))]
-    # Its negative control: an import that points up is found.
+    # Its negative controls: an import that points up is found, and so is a block that is unsafe, but in its rooms.
     if not list(violations([("store/planted.rs", "use crate::api::insert;")])):
         sys.exit("layers: a planted import was not found")
+    planted = [(name, "unsafe { f() }") for name in ("store/planted.rs", "pg/planted.rs")]
+    if list(unsafe(planted)) != [("store/planted.rs", 1)]:
+        sys.exit("layers: a planted unsafe block was not found, or one that may be")
     found = list(violations(files))
     for name, number, module, imported in found:
         print(f"src/{name}:{number}: {module} imports {imported}, which is above it")
-    sys.exit(1 if found else 0)
+    blocks = list(unsafe(files))
+    for name, number in blocks:
+        print(f"src/{name}:{number}: unsafe; only {', '.join(UNSAFE)} may be: give it a safe function there")
+    sys.exit(1 if found or blocks else 0)
 
 
 main()

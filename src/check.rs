@@ -4,13 +4,12 @@ use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{Interval, PARTS_RULE};
 use jobs_core::retry::{self, Attempts};
 use jobs_core::state::State;
-use pgrx::{FromDatum, pg_sys};
+use pgrx::pg_sys;
 
 use crate::error::{Error, Result};
 use crate::pg::array::{self, Array};
-use crate::pg::extension;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{extension, role, server, time, transaction};
 
 /// The longest kind or queue, in characters.
 const LONGEST_NAME: usize = 127;
@@ -18,8 +17,7 @@ const LONGEST_NAME: usize = 127;
 /// Refuses where nothing can be written.
 pub fn writable() -> Result<()> {
     primary()?;
-    // SAFETY: reads the state of the transaction.
-    if unsafe { pg_sys::XactReadOnly } {
+    if transaction::is_read_only() {
         Err(Error::read_only(false))
     } else {
         Ok(())
@@ -28,8 +26,7 @@ pub fn writable() -> Result<()> {
 
 /// Refuses on a standby.
 pub fn primary() -> Result<()> {
-    // SAFETY: reads the state of the server.
-    if unsafe { pg_sys::RecoveryInProgress() } {
+    if server::is_standby() {
         Err(Error::read_only(true))
     } else {
         Ok(())
@@ -38,8 +35,7 @@ pub fn primary() -> Result<()> {
 
 /// Refuses who has not the rights of the extension's owner, whatever he has been granted.
 pub fn owner(operation: &str) -> Result<()> {
-    // SAFETY: reads a variable.
-    if extension::is_owned_by(unsafe { pg_sys::GetUserId() }) {
+    if extension::is_owned_by(role::current()) {
         Ok(())
     } else {
         Err(Error::not_owner(operation))
@@ -48,8 +44,7 @@ pub fn owner(operation: &str) -> Result<()> {
 
 /// Refuses a database in which text is not UTF-8: keys are of UTF-8, and pgrx' strings are.
 pub fn encoding() -> Result<()> {
-    // SAFETY: reads a variable.
-    if unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32 {
+    if server::is_utf8() {
         Ok(())
     } else {
         Err(Error::unsupported(
@@ -250,13 +245,9 @@ pub fn max_jobs(value: Option<i32>) -> Result<usize> {
 
 /// The strings of a text array, none of them null.
 pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
-    array::elements(value, pg_sys::TEXTOID)
+    array::texts(value)
         .into_iter()
-        .map(|element| {
-            // SAFETY: the parameter is declared as text[].
-            let element = element.and_then(|datum| unsafe { String::from_datum(datum, false) });
-            element.ok_or_else(|| Error::null_element(parameter))
-        })
+        .map(|element| element.ok_or_else(|| Error::null_element(parameter)))
         .collect()
 }
 

@@ -11,10 +11,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use jobs_core::state::State;
-use pgrx::pg_sys::{self, Datum, Oid};
-use pgrx::prelude::*;
+use pgrx::pg_sys::{self, Oid};
 
-use crate::pg::{transaction, versions};
+use crate::pg::{invalidation, transaction, versions};
 use crate::settings::Retention;
 use crate::store::config::{self, Kind, Queue};
 
@@ -34,7 +33,6 @@ thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::new(Remembered::default());
     /// How often everything was forgotten.
     static FORGOTTEN: Cell<u64> = const { Cell::new(0) };
-    static REGISTERED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The defaults of a kind.
@@ -58,10 +56,8 @@ fn look_up<T>(
     map: impl Fn(&mut Remembered) -> &mut HashMap<String, Option<Rc<T>>>,
     read: impl Fn(&str) -> Option<T>,
 ) -> Option<Rc<T>> {
-    register();
-    // A long transaction that takes no new lock would not hear of changes.
-    // SAFETY: processes what other sessions have sent; the callback below touches only this file's state.
-    unsafe { pg_sys::AcceptInvalidationMessages() };
+    invalidation::listen(relation_changed);
+    invalidation::accept();
     let reader = transaction::is_serializable().then(versions::local_transaction);
     if REMEMBERED.with_borrow(|r| r.reader) != reader {
         forget();
@@ -92,8 +88,7 @@ pub fn changed() {
     // Also for what comes later in the same statement.
     forget();
     for table in config::tables() {
-        // SAFETY: the table exists; the message is sent at commit.
-        unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
+        invalidation::changed(table);
     }
 }
 
@@ -104,15 +99,7 @@ pub fn forget() {
     REMEMBERED.with_borrow_mut(|r| *r = Remembered::default());
 }
 
-fn register() {
-    if !REGISTERED.replace(true) {
-        // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
-        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), Datum::null()) };
-    }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn relation_changed(_argument: Datum, relation: Oid) {
+fn relation_changed(relation: Oid) {
     // In the middle of a look-up above nothing is borrowed: reading happens outside. But a session that has run out of memory
     // may end anywhere.
     let tables = REMEMBERED.with(|r| Some(r.try_borrow().ok()?.tables));

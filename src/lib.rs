@@ -80,17 +80,11 @@ pub extern "C-unwind" fn _PG_init() {
         pgrx::check_for_interrupts!();
     });
     settings::define();
+    pg::guc::reserve_prefix(c"jobs");
     pg::planner::register();
     api::insert::register();
-    // SAFETY: set by the server before it loads us.
-    let (preloading, upgrading) = unsafe {
-        (
-            pg_sys::process_shared_preload_libraries_in_progress,
-            pg_sys::IsBinaryUpgrade,
-        )
-    };
     // Without preload there is no worker, and nobody to wake.
-    if preloading && !upgrading {
+    if pg::server::is_preloading() {
         shmem::register();
         worker::register();
     }

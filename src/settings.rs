@@ -4,7 +4,6 @@ use std::ffi::CString;
 
 use jobs_core::state::State;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
-use pgrx::pg_sys;
 
 /// The whole background worker on or off.
 pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -236,6 +235,4 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::default(),
     );
-    // SAFETY: reserves the prefix: an unknown jobs.* setting is an error, not silence.
-    unsafe { pg_sys::MarkGUCPrefixReserved(c"jobs".as_ptr()) };
 }

@@ -7,11 +7,11 @@ use jobs_core::policy::{Field, Fields};
 use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;
 use jobs_core::verdict::Verdict;
-use pgrx::{check_for_interrupts, pg_sys};
+use pgrx::check_for_interrupts;
 
 use crate::error::{Error, Result};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{server, time, transaction};
 use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, cleared};
 use crate::store::claims::{self, Holder};
@@ -305,8 +305,8 @@ pub fn chase<T>(id: i64, act: impl Fn(&Place) -> Option<T>) -> Result<Option<T>>
         if let Some(done) = act(&place) {
             return Ok(Some(done));
         }
-        // SAFETY: reads a variable. One snapshot would show the same place for ever.
-        if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
+        // One snapshot would show the same place for ever.
+        if !transaction::is_read_committed() {
             return Err(Error::serialization(id));
         }
     }
@@ -315,7 +315,7 @@ pub fn chase<T>(id: i64, act: impl Fn(&Place) -> Option<T>) -> Result<Option<T>>
 /// A random number in [0, 1), for jitter.
 fn unit_random() -> f64 {
     let mut bytes = [0u8; 8];
-    // SAFETY: fills exactly the buffer; without random numbers there is no jitter, which is no harm.
-    unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    // Without random numbers there is no jitter, which is no harm.
+    server::random(&mut bytes);
     (u64::from_ne_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -1,14 +1,14 @@
 //! Section 4 of the contract: claiming jobs.
 
+use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;
-use pgrx::{PgSqlErrorCode as Code, pg_sys};
 
 use crate::check;
 use crate::config;
 use crate::error::{OrRaise, Result};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
-use crate::pg::{report, subxact, time};
+use crate::pg::{report, server, subxact, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::fetch::{self, Fetch, Room};
@@ -149,13 +149,13 @@ fn promote_singly(queue: &str, now: i64) -> usize {
     subxact::attempt_each(&due, &promote, &mut |_, _, _| {})
 }
 
-/// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly. From
-/// the server's strong source, since a session can seed `random()`.
+/// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly.
 fn tokens(count: usize) -> Vec<i64> {
     let mut bytes = vec![0u8; count * 8];
-    // SAFETY: fills exactly the buffer.
-    let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
-    assert!(filled, "the server has no random numbers");
+    assert!(
+        server::random(&mut bytes),
+        "the server has no random numbers"
+    );
     bytes
         .chunks_exact(8)
         .map(|chunk| {
@@ -167,14 +167,8 @@ fn tokens(count: usize) -> Vec<i64> {
 
 /// The session's application_name, else its process id.
 fn session_name() -> String {
-    // SAFETY: a setting's string, never null, and the session's own number.
-    unsafe {
-        let name = std::ffi::CStr::from_ptr(pg_sys::application_name).to_string_lossy();
-        if name.is_empty() {
-            let pid = pg_sys::MyProcPid;
-            pid.to_string()
-        } else {
-            name.into_owned()
-        }
+    match server::application_name() {
+        name if name.is_empty() => server::process().to_string(),
+        name => name,
     }
 }

@@ -16,8 +16,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use jobs_core::key::Key;
-use pgrx::PgMemoryContexts;
 
+use crate::pg::memory::Scratch;
 use crate::pg::subxact;
 use crate::shmem::{databases, leases};
 use crate::store::due;
@@ -231,9 +231,7 @@ pub fn turn<E>(
 
 /// One round of a task. What it allocates in the server's memory goes with it.
 fn round(task: &Task, limit: i64, but: &[Thing]) -> Round {
-    let mut memory = PgMemoryContexts::new("a round of maintenance");
-    // SAFETY: nothing of the round but numbers is used afterwards.
-    unsafe { memory.switch_to(|_| (task.run)(limit, but)) }
+    Scratch::new().within(|| (task.run)(limit, but))
 }
 
 /// Has another one be first in each round, so that none has to wait for those before it for ever.

@@ -159,6 +159,7 @@ pub struct StateAnswer(pub State);
 // SAFETY: the datum has the function's declared type.
 unsafe impl BoxRet for StateAnswer {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: the function's call, while it is made.
         unsafe {
             let function = (*(*fcinfo.as_mut_ptr()).flinfo).fn_oid;
             let mut state = StateType::new(pg_sys::get_func_rettype(function));
@@ -173,6 +174,7 @@ pub struct Record(pub Vec<Cell>);
 // SAFETY: the tuple has the function's declared row type.
 unsafe impl BoxRet for Record {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: the function's call, while it is made.
         unsafe {
             let call = fcinfo.as_mut_ptr();
             let function = (*(*call).flinfo).fn_oid;
@@ -195,6 +197,7 @@ thread_local! {
 
 /// The row type of the function that was called, to be kept.
 unsafe fn result_desc(fcinfo: FunctionCallInfo) -> pg_sys::TupleDesc {
+    // SAFETY: the function's call; the copy is kept for the life of the session.
     unsafe {
         let mut desc: pg_sys::TupleDesc = std::ptr::null_mut();
         let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut desc);

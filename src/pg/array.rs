@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use pgrx::FromDatum;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 /// An array datum of the given element type; `None` is a null element.
@@ -53,6 +54,17 @@ pub fn elements(array: Array, element: Oid) -> Vec<Option<Datum>> {
             })
             .collect()
     }
+}
+
+/// The strings of an array of texts, `None` for a null one.
+pub fn texts(array: Array) -> Vec<Option<String>> {
+    // SAFETY: the parameter is declared as text[].
+    let text = |datum| unsafe { String::from_datum(datum, false) };
+    let elements = elements(array, pg_sys::TEXTOID);
+    elements
+        .into_iter()
+        .map(|element| element.and_then(text))
+        .collect()
 }
 
 /// The labels of an array of an enum, `None` for a null one.

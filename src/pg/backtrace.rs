@@ -35,6 +35,7 @@ mod tests {
         // SAFETY: a session has one thread.
         unsafe { std::env::set_var("RUST_BACKTRACE", "full") };
         let failed = subxact::attempt(|| panic!("on purpose"));
+        // SAFETY: a session has one thread.
         unsafe { std::env::remove_var("RUST_BACKTRACE") };
         let Err(error) = failed;
         let CaughtError::RustPanic { ereport, .. } = *error else {

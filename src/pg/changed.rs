@@ -66,6 +66,7 @@ pub fn differences(shape: &'static Shape) -> Vec<Difference> {
 
 /// Row security, parents and children.
 unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String)) {
+    // SAFETY: the table is open.
     unsafe {
         let class = &*(*table.relation).rd_rel;
         if class.relrowsecurity || class.relforcerowsecurity {
@@ -89,6 +90,7 @@ unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String
 
 /// Columns, and what is said of them.
 unsafe fn columns(table: &Table, shape: &Shape, add: &mut dyn FnMut(String, String)) {
+    // SAFETY: the table is open.
     unsafe {
         let name = shape.name.as_str();
         let columns = versions::columns((*table.relation).rd_att);
@@ -151,6 +153,7 @@ unsafe fn indexes(
     let mut missing: Vec<_> = std::iter::once(&shape.key)
         .chain(shape.others.iter().copied())
         .collect();
+    // SAFETY: the table is open, and each index while it is looked at.
     unsafe {
         let name = shape.name.as_str();
         let lock = pg_sys::AccessShareLock as i32;

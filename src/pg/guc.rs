@@ -23,6 +23,12 @@ pub fn set_while<T>(settings: &[Setting], work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Makes a setting under this prefix that nobody has defined an error, not silence.
+pub fn reserve_prefix(prefix: &'static CStr) {
+    // SAFETY: called once, while the library is loaded.
+    unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) };
+}
+
 /// Sets something until the transaction ends.
 pub fn set_locally(setting: Setting) {
     // SAFETY: within a transaction.

@@ -63,6 +63,7 @@ impl IndexShape {
 
     /// The statement that makes it.
     pub(super) unsafe fn definition(&self, shape: &Shape, table: &Table) -> String {
+        // SAFETY: the table is open.
         let columns = unsafe { versions::columns((*table.relation).rd_att) };
         let column = |number: i32| pgrx::name_data_to_str(&columns[number as usize - 1].attname);
         let (name, of) = (self.name.as_str(), shape.name.as_str());
@@ -83,6 +84,7 @@ impl IndexShape {
 
     /// Whether an open index of a table is this one, and rows can be looked for along it.
     pub(super) unsafe fn is(&self, index: Relation, table: Relation) -> bool {
+        // SAFETY: both are open.
         unsafe {
             if (*index).rd_id != self.name.oid() {
                 return false;
@@ -128,6 +130,7 @@ fn order_of(of: Oid) -> (Oid, Oid) {
 
 /// Whether no snapshot of this transaction can show a row that an index lacks because it was made when that was changed already.
 unsafe fn is_old(index: Relation) -> bool {
+    // SAFETY: the index is open.
     unsafe {
         let row = &*(*(*index).rd_indextuple).t_data;
         let frozen = pg_sys::HEAP_XMIN_FROZEN as u16;
@@ -139,6 +142,7 @@ unsafe fn is_old(index: Relation) -> bool {
 impl Predicate {
     /// Which rows are in an index; the inner `None`: all. `None`: it is none of these.
     unsafe fn of(index: Relation) -> Option<Option<Predicate>> {
+        // SAFETY: the index is open.
         unsafe {
             if is_null((*index).rd_indextuple, pg_sys::Anum_pg_index_indpred) {
                 return Some(None);
@@ -155,6 +159,7 @@ impl Predicate {
     }
 
     unsafe fn read(condition: *mut pg_sys::Node) -> Option<Predicate> {
+        // SAFETY: a node of the server's, of the type that it says.
         unsafe {
             match (*condition).type_ {
                 NodeTag::T_NullTest => {
@@ -189,6 +194,7 @@ impl Predicate {
 
 /// The number of the column that an expression is.
 unsafe fn column(of: *mut pg_sys::Node) -> Option<i32> {
+    // SAFETY: a node of the server's, of the type that it says.
     unsafe {
         let is_column = (*of).type_ == NodeTag::T_Var;
         let number = is_column.then(|| i32::from((*of.cast::<pg_sys::Var>()).varattno));
@@ -238,6 +244,7 @@ impl Index {
 
     /// What is to be done for an open index where a row is written.
     pub(super) unsafe fn to_write(relation: Relation) -> Upkeep {
+        // SAFETY: the index is open.
         unsafe {
             let form = &*(*relation).rd_index;
             if !form.indisready {
@@ -267,6 +274,7 @@ impl Index {
         {
             return true;
         }
+        // SAFETY: the index is open, and its columns are the table's.
         unsafe {
             let form = &*(*self.relation).rd_index;
             let mut values = [Datum::null(); pg_sys::INDEX_MAX_KEYS as usize];

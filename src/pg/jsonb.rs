@@ -52,6 +52,7 @@ macro_rules! varlena_argument {
         // SAFETY: the function's declaration in sql/ gives this argument a varlena type.
         unsafe impl<'fcx> pgrx::callconv::ArgAbi<'fcx> for $type {
             unsafe fn unbox_arg_unchecked(arg: pgrx::callconv::Arg<'_, 'fcx>) -> Self {
+                // SAFETY: the argument has the type that the function declares.
                 unsafe {
                     arg.unbox_arg_using_from_datum::<$type>()
                         .expect("not null: checked by Option")
@@ -64,6 +65,7 @@ macro_rules! varlena_argument {
                 is_null: bool,
                 _: pgrx::pg_sys::Oid,
             ) -> Option<Self> {
+                // SAFETY: a varlena of that type.
                 #[allow(clippy::redundant_closure_call)]
                 (!is_null).then(|| unsafe {
                     ($wrap)(pgrx::pg_sys::pg_detoast_datum(datum.cast_mut_ptr()))

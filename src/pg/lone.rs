@@ -104,11 +104,13 @@ unsafe extern "C-unwind" fn choose(
 /// Whether nothing else is in FROM, and no statement is around it: then nobody joins it, locks its row or calls it again with
 /// other arguments.
 unsafe fn is_alone(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -> bool {
+    // SAFETY: nodes of the planner's.
     unsafe { (*root).query_level == 1 && pg_sys::bms_equal((*rel).relids, (*root).all_baserels) }
 }
 
 /// The columns that a scan is asked for, and those that its conditions look at.
 unsafe fn columns(rel: *mut pg_sys::RelOptInfo, scan: *mut pg_sys::Path) -> *mut pg_sys::List {
+    // SAFETY: nodes of the planner's.
     unsafe {
         let conditions = pg_sys::extract_actual_clauses((*rel).baserestrictinfo, false);
         let mut columns = std::ptr::null_mut();
@@ -124,6 +126,7 @@ unsafe fn columns(rel: *mut pg_sys::RelOptInfo, scan: *mut pg_sys::Path) -> *mut
 
 /// The number of a column that is one of [`columns`].
 unsafe fn number_of(column: &pg_sys::ListCell) -> i16 {
+    // SAFETY: a list of target entries, each of a column.
     unsafe {
         let entry: *mut pg_sys::TargetEntry = column.ptr_value.cast();
         (*(*entry).expr.cast::<pg_sys::Var>()).varattno
@@ -132,6 +135,7 @@ unsafe fn number_of(column: &pg_sys::ListCell) -> i16 {
 
 /// Whether the row as a whole is used: its columns have the names that FROM gives them, which the function's row does not know.
 unsafe fn uses_whole_row(rel: *mut pg_sys::RelOptInfo, scan: *mut pg_sys::Path) -> bool {
+    // SAFETY: nodes of the planner's.
     unsafe {
         let columns = columns(rel, scan);
         elements(columns).iter().any(|c| number_of(c) == 0)
@@ -140,6 +144,7 @@ unsafe fn uses_whole_row(rel: *mut pg_sys::RelOptInfo, scan: *mut pg_sys::Path) 
 
 /// Whether this is a call of our function, as it was declared.
 unsafe fn is_ours(entry: *mut pg_sys::RangeTblEntry) -> bool {
+    // SAFETY: nodes of the planner's, of the types that they say.
     unsafe {
         let [function] = elements((*entry).functions) else {
             return false;
@@ -194,6 +199,7 @@ unsafe extern "C-unwind" fn plan(
 
 /// A node of this kind, all zero but for that.
 unsafe fn new_node<T>(tag: pg_sys::NodeTag) -> *mut T {
+    // SAFETY: new memory of that size.
     unsafe {
         let node = pg_sys::palloc0(size_of::<T>());
         (*node.cast::<pg_sys::Node>()).type_ = tag;
@@ -203,6 +209,7 @@ unsafe fn new_node<T>(tag: pg_sys::NodeTag) -> *mut T {
 
 /// The elements of a list of pointers.
 unsafe fn elements<'a>(list: *mut pg_sys::List) -> &'a [pg_sys::ListCell] {
+    // SAFETY: a list has as many elements as it says.
     unsafe {
         match list.is_null() {
             true => &[],

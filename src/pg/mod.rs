@@ -1,5 +1,5 @@
 //! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time zones, subtransactions,
-//! procedures, roles, the extension and its schema, settings, search_path, how our statements are planned, what pgrx leaves out of
+//! procedures, roles, locks, the extension and its schema, settings, search_path, how our statements are planned, what pgrx leaves out of
 //! errors, uncommitted rows, rows and indexes of our own tables, a call that is alone in FROM; what differs between majors. All that
 //! is unsafe about it stays in here and in [`crate::store::spi`].
 
@@ -12,7 +12,9 @@ pub mod dirty;
 pub mod extension;
 pub mod guc;
 pub mod index;
+pub mod invalidation;
 pub mod jsonb;
+pub mod lock;
 pub mod lone;
 pub mod memory;
 pub mod name;
@@ -24,6 +26,7 @@ pub mod report;
 pub mod role;
 pub mod row;
 pub mod scan;
+pub mod server;
 pub mod subxact;
 pub mod table;
 pub mod time;

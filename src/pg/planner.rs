@@ -89,6 +89,7 @@ unsafe fn plan_as_before(
     options: c_int,
     params: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: as the server calls its planner.
     unsafe {
         match BEFORE.get() {
             Some(Some(before)) => before(query, text, options, params),

@@ -14,6 +14,7 @@ pub fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
         let nesting = unsafe { pg_sys::NewGUCNestLevel() };
         let done = path::pinned(work);
         // What it has set is as it was, too.
+        // SAFETY: ends what was begun above.
         unsafe { pg_sys::AtEOXact_GUC(false, nesting) };
         done
     })
@@ -37,6 +38,12 @@ fn switched<T>(role: Oid, security: u32, work: impl FnOnce() -> T) -> T {
         pg_sys::SetUserIdAndSecContext(before, context);
         done
     }
+}
+
+/// The role of the moment.
+pub fn current() -> Oid {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::GetUserId() }
 }
 
 /// The function or procedure that is being called.

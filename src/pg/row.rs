@@ -79,6 +79,7 @@ pub struct NewRow(pub(super) pg_sys::HeapTuple);
 impl NewRow {
     /// Puts it into a slot, which owns it from now on: it would have to make a copy of what is somebody else's.
     pub(super) unsafe fn store(self, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: a slot of rows of this kind, as the caller promises.
         unsafe { pg_sys::ExecStoreHeapTuple(self.0, slot, true) };
     }
 }

@@ -158,6 +158,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| Err(Box::new(error)))
         .catch_rust_panic(|error| Err(Box::new(error)))
+        // SAFETY: a variable of this process.
         .finally(|| unsafe { pg_sys::error_context_stack = callbacks })
         .execute()
 }

@@ -106,11 +106,13 @@ impl Table {
         if !settings::DIRECT_ACCESS.get() {
             return None;
         }
+        // SAFETY: as the caller promises.
         unsafe { Table::open_as_it_is(shape, lock).filter(|table| table.is_as_made(shape)) }
     }
 
     /// Opens a table without its indexes, if it is there.
     pub(super) unsafe fn open_as_it_is(shape: &Shape, lock: i32) -> Option<Table> {
+        // SAFETY: a look-up, and a lock that is kept.
         let relation = unsafe { pg_sys::try_table_open(shape.name.oid(), lock) };
         (!relation.is_null()).then(|| Table {
             relation,
@@ -122,6 +124,7 @@ impl Table {
     /// Whether it can be written without the executor, as far as its indexes allow that. What is asked here
     /// [`super::changed`] tells people of.
     pub(super) unsafe fn is_as_made(&self, shape: &Shape) -> bool {
+        // SAFETY: the table is open.
         unsafe {
             let relation = &*self.relation;
             let class = &*relation.rd_rel;
@@ -283,6 +286,7 @@ impl Table {
     }
 
     unsafe fn slot(&self) -> *mut pg_sys::TupleTableSlot {
+        // SAFETY: the table is open.
         unsafe {
             pg_sys::MakeSingleTupleTableSlot(
                 (*self.relation).rd_att,
@@ -517,6 +521,7 @@ pub(super) unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid
     let count = if list.is_null() {
         0
     } else {
+        // SAFETY: a list of the server's.
         unsafe { (*list).length }
     };
     // SAFETY: the list has that many cells, of object ids.

@@ -18,6 +18,18 @@ pub fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
+/// Whether the transaction may write nothing.
+pub fn is_read_only() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::XactReadOnly }
+}
+
+/// Whether a transaction is this one, or a part of it.
+pub fn is_ours(transaction: u32) -> bool {
+    // SAFETY: looks at this process' own transactions.
+    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(transaction.into()) }
+}
+
 /// Whether this transaction has written anything.
 pub fn has_written() -> bool {
     // SAFETY: reads the state of the transaction.

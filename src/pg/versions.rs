@@ -10,10 +10,12 @@ pub unsafe fn begin_index_scan(
     keys: usize,
 ) -> IndexScanDesc {
     let keys = keys as i32;
+    // SAFETY: as the caller promises.
     #[cfg(not(feature = "pg18"))]
     unsafe {
         pg_sys::index_beginscan(table, index, snapshot, keys, 0)
     }
+    // SAFETY: as the caller promises.
     #[cfg(feature = "pg18")]
     unsafe {
         let nobody_counts = std::ptr::null_mut();
@@ -38,6 +40,7 @@ pub fn has_moved(indexes: IndexUpdates) -> bool {
 
 /// The columns of a row.
 pub unsafe fn columns<'a>(row: pg_sys::TupleDesc) -> &'a [pg_sys::FormData_pg_attribute] {
+    // SAFETY: a row's description has as many columns as it says.
     unsafe {
         let count = (*row).natts as usize;
         #[cfg(not(feature = "pg18"))]
@@ -73,6 +76,7 @@ pub fn local_transaction() -> u32 {
 
 /// Has a signal of this process handled by this function.
 pub unsafe fn handle_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
+    // SAFETY: as the caller promises.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         pg_sys::pqsignal(signal as i32, Some(handler));
@@ -103,6 +107,7 @@ pub unsafe fn decode_date_time(
     let mut found = DateTime::default();
     #[cfg(not(feature = "pg15"))]
     let mut bad_zone = pg_sys::DateTimeErrorExtra::default();
+    // SAFETY: the parts live through the call, and there are as many as it is told.
     let code = unsafe {
         pg_sys::DecodeDateTime(
             start,

@@ -72,6 +72,7 @@ unsafe extern "C-unwind" fn process(
 }
 
 unsafe fn commits_prepared(statement: *mut pg_sys::PlannedStmt) -> bool {
+    // SAFETY: nodes of the parser's, of the types that they say.
     unsafe {
         let statement = (*statement).utilityStmt;
         (*statement).type_ == pg_sys::NodeTag::T_TransactionStmt

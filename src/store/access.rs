@@ -1,14 +1,11 @@
 //! Who may do what: the statements that grant and revoke. Roles and objects cannot be parameters of these, so
 //! their text is made here, of names that the catalog has quoted.
 
-use std::ffi::CString;
-
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::spi::{Arg, Plan, text};
+use super::spi::{self, Arg, Plan, text};
 use super::types::*;
 use crate::pg::array;
-use crate::pg::path;
 use crate::pg::role::as_role;
 
 /// A role, and its name as it stands in statements.
@@ -113,14 +110,7 @@ fn list(plan: &Plan, args: &[Arg]) -> Vec<String> {
 
 /// Runs a statement that has names in it.
 pub(super) fn execute(statement: &str) {
-    let statement = CString::new(statement).expect("names have no zero byte");
-    // SAFETY: the SPI protocol; an error unwinds through here and Postgres cleans up.
-    path::pinned(|| unsafe {
-        pg_sys::SPI_connect();
-        let code = pg_sys::SPI_execute(statement.as_ptr(), false, 0);
-        assert!(code >= 0, "{statement:?} failed: {code}");
-        pg_sys::SPI_finish();
-    });
+    spi::run_text(statement);
 }
 
 static ROLE: Plan = Plan::new(

@@ -9,7 +9,7 @@ use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::state::{State, States};
 use pgrx::IntoDatum;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{Datum, Oid};
 
 use super::direct::shapes;
 use super::spi::{Arg, Plan, Tuples, bigs};
@@ -22,7 +22,7 @@ use crate::pg::scan::{self, Seen};
 use crate::pg::table::Table;
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::pg::{array, dirty, subxact};
+use crate::pg::{array, dirty, lock, subxact};
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
 #[derive(Clone, Debug)]
@@ -574,9 +574,7 @@ fn look_dirtily(key: Key) -> dirty::Found {
 
 /// Takes the lock on the table that everybody takes who writes claims.
 pub fn let_write() {
-    let table = shapes::UNIQUE_CLAIM.name.oid();
-    // SAFETY: as a statement does it; kept until the end of the transaction.
-    unsafe { pg_sys::LockRelationOid(table, pg_sys::RowExclusiveLock as i32) };
+    lock::to_write(shapes::UNIQUE_CLAIM.name.oid());
 }
 
 /// Says that a final job comes back: from now on it counts under its key also if it had
@@ -609,9 +607,7 @@ pub fn release_holds(holds: &[(i64, i64)]) {
 /// Deletes what tells that jobs have ended their holds: no claim lists these holds any more. What
 /// maintenance is at work on, or has deleted since an old snapshot, is left to it.
 pub(super) fn forget_releases(ids: &[i64]) {
-    // SAFETY: reads a variable.
-    let is_latest = unsafe { pg_sys::XactIsoLevel } < pg_sys::XACT_REPEATABLE_READ as i32;
-    if is_latest && !ids.is_empty() {
+    if transaction::is_read_committed() && !ids.is_empty() {
         let ids: Vec<Arg> = ids.iter().map(|id| Some(Datum::from(*id))).collect();
         FORGET_RELEASES.execute(&[Some(array::build(INT8, &ids))]);
     }
@@ -622,30 +618,6 @@ pub fn note_orphans<'a>(keys: impl IntoIterator<Item = &'a Key>, due_at: i64) {
     let keys: Vec<Key> = keys.into_iter().copied().collect();
     if !keys.is_empty() {
         NOTE_ORPHANS.execute(&[Some(key_array(&keys)), Some(Datum::from(due_at))]);
-    }
-}
-
-/// Takes the transaction-level advisory lock; whether it was free. Waits only with `wait`.
-pub fn advisory_lock(id: i64, wait: bool) -> bool {
-    // As `pg_advisory_xact_lock(bigint)` has it.
-    const OF_ONE_NUMBER: u16 = 1;
-    // SAFETY: a valid tag; the lock is kept until the end of the transaction.
-    unsafe {
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: (id as u64 >> 32) as u32,
-            locktag_field3: id as u32,
-            locktag_field4: OF_ONE_NUMBER,
-            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-        };
-        let mode = pg_sys::ExclusiveLock as i32;
-        let taken = pg_sys::LockAcquire(&tag, mode, false, true);
-        let is_free = taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
-        if !is_free && wait {
-            pg_sys::LockAcquire(&tag, mode, false, false);
-        }
-        is_free
     }
 }
 

@@ -3,12 +3,13 @@
 
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{Datum, Oid};
 
 use super::spi::{Plan, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::jsonb::Kept;
+use crate::pg::name::Name;
 use crate::pg::time;
 
 /// What jobs of a kind are inserted with where the insert says nothing; `None`: the system's default.
@@ -129,11 +130,8 @@ pub fn queues_with_retention(state: State) -> Vec<(String, Option<i64>)> {
 
 /// The tables whose changes make what was read before stale.
 pub fn tables() -> [Oid; 2] {
-    // SAFETY: look-ups in the catalog's caches.
-    unsafe {
-        let schema = pg_sys::get_namespace_oid(c"jobs".as_ptr(), true);
-        [c"kind", c"queue"].map(|name| pg_sys::get_relname_relid(name.as_ptr(), schema))
-    }
+    static TABLES: [Name; 2] = [Name::new(c"kind"), Name::new(c"queue")];
+    [TABLES[0].oid(), TABLES[1].oid()]
 }
 
 /// Writes the defaults of a kind.

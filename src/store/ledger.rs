@@ -2,10 +2,11 @@
 //! is a database to be maintained at all just now.
 
 use jobs_core::interval::Interval;
-use pgrx::pg_sys::{self, Datum};
+use pgrx::pg_sys::Datum;
 
 use super::spi::{Plan, Snapshot, text};
 use super::types::*;
+use crate::pg::lock;
 use crate::pg::name::Name;
 use crate::pg::time;
 use crate::pg::transaction;
@@ -77,9 +78,8 @@ pub fn is_paused() -> bool {
 }
 
 fn pause() -> Option<Hindrance> {
-    let table = MAINTENANCE_PAUSE.oid();
-    // SAFETY: as a statement does it that locks rows; who pauses does not let that in.
-    if !unsafe { pg_sys::ConditionalLockRelationOid(table, pg_sys::RowShareLock as i32) } {
+    // Who pauses does not let that in.
+    if !lock::try_to_lock_rows(MAINTENANCE_PAUSE.oid()) {
         return Some(Hindrance {
             why: "maintenance is being paused just now".into(),
             is_passing: true,

@@ -1,10 +1,9 @@
 //! The objects that the extension consists of: whose each is, and what others may do with it.
 
-use pgrx::pg_sys;
-
 use super::access::execute;
 use super::spi::Plan;
 use crate::pg::extension::by_hand;
+use crate::pg::transaction;
 
 // A row for each object that is a member of the extension, and for each column with rights of its own: what GRANT calls it, its
 // owner, its rights, and the transaction that made it a member. (Arrays go with the type of their elements, and types of rows
@@ -65,8 +64,7 @@ pub fn keep_to_the_owner() {
         let read = |row| {
             let text = |column| rows.text(row, column);
             let made_by: u32 = text(4)?.parse().ok()?;
-            // SAFETY: looks at this process' own transactions.
-            let is_new = unsafe { pg_sys::TransactionIdIsCurrentTransactionId(made_by.into()) };
+            let is_new = transaction::is_ours(made_by);
             let rights = if is_new { text(2) } else { text(3) };
             Some((text(1)?, rights?, !is_new && rows.bool(row, 5)?))
         };

@@ -373,11 +373,7 @@ pub fn note_error(id: i64, failure: &Failure) {
 
 /// Details that say nothing but the error's type.
 pub fn details_of_type(name: &str) -> Jsonb {
-    DETAILS_OF_TYPE.run(&[text(name)], |rows| {
-        let details = Jsonb::from_datum(rows.datum(0, 1).expect("not null"));
-        // SAFETY: copies the value out of the statement's memory.
-        Jsonb::from_datum(unsafe { pgrx::pg_sys::SPI_datumTransfer(details.datum(), false, -1) })
-    })
+    DETAILS_OF_TYPE.run(&[text(name)], |rows| rows.jsonb(0, 1).expect("not null"))
 }
 
 /// Remembers what a finishing call made of a job, where nothing else tells.

@@ -187,6 +187,7 @@ impl Plan {
             false => text.into_owned(),
         };
         let sql = CString::new(sql).expect("statements have no zero byte");
+        // SAFETY: within SPI; the text and the types live through the call.
         unsafe {
             let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
@@ -200,6 +201,18 @@ impl Plan {
             plan
         }
     }
+}
+
+/// Runs a statement that is made from text.
+pub fn run_text(statement: &str) {
+    let statement = CString::new(statement).expect("names have no zero byte");
+    // SAFETY: the SPI protocol; an error unwinds through here and Postgres cleans up.
+    path::pinned(|| unsafe {
+        pg_sys::SPI_connect();
+        let code = pg_sys::SPI_execute(statement.as_ptr(), false, 0);
+        assert!(code >= 0, "{statement:?} failed: {code}");
+        pg_sys::SPI_finish();
+    });
 }
 
 /// Where what the version before does not have begins in a statement, and where it ends.

@@ -3,10 +3,9 @@
 
 use jobs_core::key::Key;
 
-use crate::pg::guc;
 use crate::pg::transaction::AtMost;
+use crate::pg::{guc, lock};
 use crate::settings;
-use crate::store::claims;
 
 /// Unique inserts of one transaction that take the lock; later ones do without, so that
 /// no number of inserts fills the shared lock table.
@@ -19,12 +18,12 @@ thread_local! {
 /// Takes the lock on a key until the end of the transaction; whether somebody else had
 /// it, so that what was looked at before is stale.
 pub fn take(key: Key) -> bool {
-    LOCKS.with(AtMost::once_more) && !claims::advisory_lock(id(key), true)
+    LOCKS.with(AtMost::once_more) && !lock::advisory(id(key), true)
 }
 
 /// Takes the lock on a key if nobody else has it; whether it is free. There is to be room.
 pub fn try_take(key: Key) -> bool {
-    !LOCKS.with(AtMost::once_more) || claims::advisory_lock(id(key), false)
+    !LOCKS.with(AtMost::once_more) || lock::advisory(id(key), false)
 }
 
 /// Whether the transaction takes one more of these locks.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::BackgroundWorker;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::journal::{self, Journal};
@@ -11,7 +11,7 @@ use super::{notify, process};
 use crate::maintenance::{self, PassedOver, Round, Task};
 use crate::pg::extension::complaint;
 use crate::pg::role::as_role;
-use crate::pg::{subxact, time};
+use crate::pg::{server, subxact, time};
 use crate::settings;
 use crate::shmem::commit::Work;
 use crate::shmem::databases::{self, Slot};
@@ -52,11 +52,9 @@ enum Leave {
     Wanted,
 }
 
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn jobs_database_main(database: pg_sys::Datum) {
+/// The life of a worker.
+pub fn main(database: Oid) {
     process::begin();
-    let database = Oid::from(database.value() as u32);
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
     process::apply_settings();
     process::set("application_name", "jobs worker");
@@ -151,7 +149,7 @@ impl Worker {
                 idle_since = Instant::now();
             }
             if pass.more && !is_over(born) {
-                hand_in_statistics();
+                process::report_statistics();
                 continue;
             }
             let mut look_again = look_for_due(slot, &pass)?;
@@ -396,8 +394,7 @@ fn in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Option<T>, Leave
 /// The same, and why it failed.
 fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, String>, Leave> {
     let outcome = process::transaction(|| {
-        // SAFETY: set for the life of the process.
-        if !process::database_is_free(unsafe { pg_sys::MyDatabaseId }) {
+        if !process::database_is_free(server::database()) {
             return Err(Leave::Wanted);
         }
         let extension = extension::find().ok_or(Leave::NoExtension)?;
@@ -412,8 +409,7 @@ fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, St
         Ok(as_role(extension.owner, || {
             let done = work(extension);
             // Before the commit, which does it with the rights of the process.
-            // SAFETY: no query is under way.
-            unsafe { pg_sys::AfterTriggerFireDeferred() };
+            process::fire_deferred();
             done
         }))
     });
@@ -426,22 +422,13 @@ fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, St
 
 /// Shows in pg_stat_activity what the worker is doing.
 fn busy(task: &Task) {
-    let name = std::ffi::CString::new(task.name).expect("no zero byte");
-    // SAFETY: the text is copied.
-    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, name.as_ptr()) };
+    process::report_activity(Some(task.name));
 }
 
 /// Shows that the worker waits.
 fn idle() {
-    hand_in_statistics();
-    // SAFETY: outside a transaction.
-    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null()) };
-}
-
-/// Autovacuum lives on them.
-fn hand_in_statistics() {
-    // SAFETY: outside a transaction.
-    unsafe { pg_sys::pgstat_report_stat(false) };
+    process::report_statistics();
+    process::report_activity(None);
 }
 
 /// Logs what went wrong, but not thousands of lines.

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::{
@@ -14,7 +13,7 @@ use pgrx::prelude::*;
 
 use super::process;
 use crate::fault::{self, Fault};
-use crate::pg::{subxact, time};
+use crate::pg::{server, subxact, time};
 use crate::settings;
 use crate::shmem::databases;
 
@@ -49,9 +48,8 @@ struct Known {
     visited: Option<Instant>,
 }
 
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn jobs_launcher_main(_argument: pg_sys::Datum) {
+/// The life of the launcher.
+pub fn main() {
     process::begin();
     BackgroundWorker::connect_worker_to_spi(None, None);
     process::apply_settings();
@@ -166,8 +164,7 @@ fn start(database: Oid, name: &str) -> Start {
         .set_function("jobs_database_main")
         .set_argument(Some(pg_sys::Datum::from(database.to_u32())))
         .set_extra(name)
-        // SAFETY: this process' own id.
-        .set_notify_pid(unsafe { pg_sys::MyProcPid })
+        .set_notify_pid(server::process())
         .set_restart_time(None)
         .enable_spi_access()
         .load_dynamic()
@@ -176,43 +173,9 @@ fn start(database: Oid, name: &str) -> Start {
 
 /// The databases that a worker may be in; `None` if they could not be read.
 fn databases() -> Option<Vec<(Oid, String)>> {
-    process::transaction(|| {
-        let mut found = Vec::new();
-        // SAFETY: reads a shared catalog, which a process without a database may do.
-        unsafe {
-            let lock = pg_sys::AccessShareLock as i32;
-            let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
-            let scan = pg_sys::table_beginscan_catalog(table, 0, std::ptr::null_mut());
-            loop {
-                let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
-                if tuple.is_null() {
-                    break;
-                }
-                let row: *const pg_sys::FormData_pg_database = pg_sys::GETSTRUCT(tuple).cast();
-                if process::is_open(&*row) {
-                    found.push(((*row).oid, name_of(&*row)));
-                }
-            }
-            pg_sys::table_endscan(scan);
-            pg_sys::table_close(table, lock);
-        }
-        found
-    })
-    .map_err(complain)
-    .ok()
-}
-
-/// The name of a database. It is in the encoding of the database in which somebody gave it, whatever that was: what is
-/// no UTF-8 is a question mark.
-fn name_of(database: &pg_sys::FormData_pg_database) -> String {
-    // SAFETY: names end with a zero byte.
-    let name = unsafe { CStr::from_ptr(database.datname.data.as_ptr()) };
-    let chunks = name.to_bytes().utf8_chunks();
-    let shown = chunks.flat_map(|chunk| {
-        let unknown = (!chunk.invalid().is_empty()).then_some('?');
-        chunk.valid().chars().chain(unknown)
-    });
-    shown.collect()
+    process::transaction(process::databases)
+        .map_err(complain)
+        .ok()
 }
 
 /// Without the databases no worker is started. Said once in a while.
@@ -229,26 +192,5 @@ fn complain(error: Box<CaughtError>) {
             "jobs",
         )
         .report(PgLogLevel::WARNING);
-    }
-}
-
-#[cfg(any(test, feature = "pg_test"))]
-#[pgrx::pg_schema]
-mod tests {
-    use pgrx::prelude::*;
-
-    #[pg_test]
-    fn databases_have_names_in_any_encoding() {
-        let name = |bytes: &[u8]| {
-            let mut database = pgrx::pg_sys::FormData_pg_database::default();
-            for (to, from) in database.datname.data.iter_mut().zip(bytes) {
-                *to = *from as std::ffi::c_char;
-            }
-            super::name_of(&database)
-        };
-        assert_eq!(name(b"jobs"), "jobs");
-        assert_eq!(name("für".as_bytes()), "für");
-        assert_eq!(name(b"caf\xE9"), "caf?");
-        assert_eq!(name(&[0xFF; 63]), "?".repeat(63));
     }
 }

@@ -4,7 +4,8 @@ use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use pgrx::pg_sys::panic::CaughtError;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::prelude::*;
 
 use crate::pg::subxact::catch;
 use crate::pg::versions;
@@ -17,6 +18,20 @@ use crate::store::extension;
 unsafe extern "C-unwind" {
     fn die(signal: i32);
     fn SignalHandlerForConfigReload(signal: i32);
+}
+
+/// What a worker begins with; the launcher names it.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn jobs_database_main(database: Datum) {
+    super::database::main(Oid::from(database.value() as u32));
+}
+
+/// What the launcher begins with; the postmaster is told its name.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn jobs_launcher_main(_argument: Datum) {
+    super::launcher::main();
 }
 
 /// Begins to be one: sets what it depends on, installs the signal handlers and lets signals in.
@@ -186,7 +201,7 @@ pub fn database_is_free(database: Oid) -> bool {
 }
 
 /// Whether a worker may be in a database: it lets sessions in and is no template.
-pub fn is_open(database: &pg_sys::FormData_pg_database) -> bool {
+fn is_open(database: &pg_sys::FormData_pg_database) -> bool {
     // What is left of an interrupted DROP DATABASE cannot be connected to.
     let valid = database.datconnlimit != pg_sys::DATCONNLIMIT_INVALID_DB;
     database.datallowconn && !database.datistemplate && valid
@@ -247,4 +262,90 @@ fn try_lock(database: Oid, class: Oid, object: Oid, mode: u32) -> bool {
     // SAFETY: a valid tag; never waits.
     let got = unsafe { pg_sys::LockAcquire(&tag, mode as i32, false, true) };
     got != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// The databases that a worker may be in. A process without a database may read them, in a transaction.
+pub fn databases() -> Vec<(Oid, String)> {
+    let mut found = Vec::new();
+    // SAFETY: a scan of a shared catalog, whose rows are read while it is open.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as i32;
+        let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
+        let scan = pg_sys::table_beginscan_catalog(table, 0, std::ptr::null_mut());
+        loop {
+            let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
+            if tuple.is_null() {
+                break;
+            }
+            let row: *const pg_sys::FormData_pg_database = pg_sys::GETSTRUCT(tuple).cast();
+            if is_open(&*row) {
+                found.push(((*row).oid, name_of(&*row)));
+            }
+        }
+        pg_sys::table_endscan(scan);
+        pg_sys::table_close(table, lock);
+    }
+    found
+}
+
+/// The name of a database. It is in the encoding of the database in which somebody gave it, whatever that was: what is
+/// no UTF-8 is a question mark.
+fn name_of(database: &pg_sys::FormData_pg_database) -> String {
+    // SAFETY: names end with a zero byte.
+    let name = unsafe { CStr::from_ptr(database.datname.data.as_ptr()) };
+    let chunks = name.to_bytes().utf8_chunks();
+    let shown = chunks.flat_map(|chunk| {
+        let unknown = (!chunk.invalid().is_empty()).then_some('?');
+        chunk.valid().chars().chain(unknown)
+    });
+    shown.collect()
+}
+
+/// Fires deferred triggers now. A commit would do it with the rights of the process.
+pub fn fire_deferred() {
+    // SAFETY: no query is under way.
+    unsafe { pg_sys::AfterTriggerFireDeferred() };
+}
+
+/// Shows in pg_stat_activity what the process is doing; `None`: it waits.
+pub fn report_activity(what: Option<&str>) {
+    let text = what.map(|what| CString::new(what).expect("no zero byte"));
+    let state = match what {
+        Some(_) => pg_sys::BackendState::STATE_RUNNING,
+        None => pg_sys::BackendState::STATE_IDLE,
+    };
+    // SAFETY: the text is copied.
+    unsafe {
+        pg_sys::pgstat_report_activity(
+            state,
+            text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
+        )
+    };
+}
+
+/// Hands in what autovacuum lives on. Outside a transaction.
+pub fn report_statistics() {
+    // SAFETY: no transaction is under way.
+    unsafe { pg_sys::pgstat_report_stat(false) };
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    #[pg_test]
+    fn databases_have_names_in_any_encoding() {
+        let name = |bytes: &[u8]| {
+            let mut database = pgrx::pg_sys::FormData_pg_database::default();
+            for (to, from) in database.datname.data.iter_mut().zip(bytes) {
+                *to = *from as std::ffi::c_char;
+            }
+            super::name_of(&database)
+        };
+        assert_eq!(name(b"jobs"), "jobs");
+        assert_eq!(name("für".as_bytes()), "für");
+        assert_eq!(name(b"caf\xE9"), "caf?");
+        assert_eq!(name(&[0xFF; 63]), "?".repeat(63));
+    }
 }
