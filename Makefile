@@ -13,6 +13,8 @@ BINARIES := $(shell $(PG_CONFIG) --bindir)
 PG_REGRESS := $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VERSION := $(shell packaging/version)
+# Install scripts of what was released, and upgrade scripts; before the first release there are none.
+RELEASED := $(wildcard sql/install/jobs--*.sql sql/jobs--*--*.sql)
 # A profile of Cargo.toml, and features of it beside that of the major.
 PROFILE ?= release
 FEATURES ?=
@@ -42,7 +44,7 @@ $(TARGET)/package/%/built: Makefile Cargo.toml Cargo.lock build.rs jobs.control 
 	cp '$(LIBRARY)' '$(STAGED)$(LIBRARIES)/jobs.so'
 	sed 's/@CARGO_VERSION@/$(VERSION)/' jobs.control >'$(STAGED)$(SCRIPTS)/jobs.control'
 	cat sql/[0-9]*.sql >'$(STAGED)$(SCRIPTS)/jobs--$(VERSION).sql'
-	cp sql/jobs--*--*.sql sql/install/jobs--*.sql '$(STAGED)$(SCRIPTS)/'
+	$(if $(RELEASED),cp $(RELEASED) '$(STAGED)$(SCRIPTS)/')
 	touch $@
 
 install: $(BUILT)

@@ -18,7 +18,7 @@ mod transition;
 mod unique;
 mod worker;
 
-pgrx::pg_module_magic!(name = c"jobs", version = c"0.2.0");
+pgrx::pg_module_magic!(name = c"jobs", version = c"0.1.0");
 
 // The schema, in reading order. Everything SQL sees is declared there.
 pgrx::extension_sql_file!("../sql/10_schema.sql", name = "schema", bootstrap);

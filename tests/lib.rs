@@ -17,6 +17,8 @@
 mod cluster;
 #[path = "support/helpers.rs"]
 mod helpers;
+#[path = "support/upgrade.rs"]
+pub mod upgrade;
 
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{

@@ -53,8 +53,12 @@ packaging_versions() {
   versions_wrong 'README.md' sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md
   versions_wrong 'CHANGELOG.md, the newest' sed -i '0,/^## \[/s/^## \[.*/## [9.9.9] - unreleased/' CHANGELOG.md
   versions_wrong 'CHANGELOG.md, headings of another form' sed -i '0,/^## \[/s/^## .*/&, soon/' CHANGELOG.md
-  versions_wrong 'sql, where upgrade scripts lead' rm sql/jobs--0.1.0--*.sql
-  versions_wrong 'sql/install, the versions before' rm sql/install/jobs--0.1.0.sql
+  packaging_copy versions
+  (cd "$COPY" && packaging_released)
+  check packaging "an earlier version can be upgraded" packaging/check "$COPY"
+  versions_wrong 'sql, where upgrade scripts lead' packaging_released rm "sql/jobs--$EARLIER--$(packaging/version).sql"
+  versions_wrong 'sql/install, the versions before' packaging_released rm "sql/install/jobs--$EARLIER.sql"
+  versions_wrong 'what was released as' packaging_released cp "sql/install/jobs--$EARLIER.sql" "sql/install/jobs--$(packaging/version).sql"
   versions_wrong 'Cargo.toml, pgrx-tests' sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml
   versions_wrong 'META.json: .*must be .9\.9\.9' sed -i '/^\[workspace.package\]/,/^\[/s/^version = .*/version = "9.9.9"/' Cargo.toml
 }
@@ -64,6 +68,20 @@ versions_wrong() { # REGEX COMMAND..; the command is run in a copy
   (cd "$COPY" && "${@:2}")
   check packaging "control: a version is wrong: $1" finds "$1" packaging/check "$COPY"
 }
+
+EARLIER=0.0.1 # was never released
+
+# Makes the current directory, a copy of the checkout, what it would be like if that version had been.
+packaging_released() { # [COMMAND]..; what is to be done then
+  mkdir -p sql/install
+  echo "-- $EARLIER" >"sql/install/jobs--$EARLIER.sql"
+  echo "-- from $EARLIER" >"sql/jobs--$EARLIER--$(packaging/version).sql"
+  printf '\n## [%s] - 2020-01-01\n' "$EARLIER" >>CHANGELOG.md
+  "$@"
+}
+
+# The versions before this one whose install scripts are kept.
+released_before() { ls sql/install 2>/dev/null | sed -n 's/^jobs--\(.*\)\.sql$/\1/p' | grep -vFx "$(packaging/version)"; }
 
 # --- META.json ----------------------------------------------------------------------------------------------------------
 
@@ -96,6 +114,7 @@ need_pgxn_meta() {
 packaging_make() {
   local to=$PACKAGING/destdir stub=$PACKAGING/stub major
   packaging_copy make
+  (cd "$COPY" && packaging_released)
   check packaging "make install takes PG_CONFIG and DESTDIR" make_installs "$DEBIAN_PG/bin/pg_config" "$to" "$STAGED"
   check packaging "and installs all files" make_installed "$to" "$(packaging_expected)"
   check packaging "control: another list of files is refused" finds '< /etc/jobs.conf' make_installed "$to" "/etc/jobs.conf"
@@ -113,7 +132,7 @@ packaging_make() {
     "^$stub/pg_config$PG_MAJOR: cargo build --lib --profile release --no-default-features --features pg$PG_MAJOR \$" "$stub/calls"
   check packaging "make install then builds nothing" make_stubbed "$stub" install "$stub/pg_config$PG_MAJOR" "$to"
   check packaging "as one call says" test "$(wc -l <"$stub/calls")" = 1
-  check packaging "all files are there, earlier versions too" make_installed "$to" "$(packaging_expected)"
+  check packaging "all files are there, earlier versions too" make_installed "$to" "$(packaging_expected "$COPY")"
   check packaging "the library is what cargo built" grep -qx built "$to/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
   check packaging "the control file names the version" grep -q "^default_version = '$(packaging/version)'" "$to/usr/share/postgresql/$PG_MAJOR/extension/jobs.control"
   touch "$COPY/src/lib.rs"
@@ -124,15 +143,15 @@ packaging_make() {
   check packaging "and a tree of its own" test -f "$stub/target/package/_usr_lib_postgresql_99_lib/built"
 }
 
-# Files below usr/ that must be installed.
-packaging_expected() {
+# Files below usr/ that must be installed of a checkout.
+packaging_expected() { # [CHECKOUT]
   local script
   {
     echo "/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
-    for script in jobs.control "jobs--$(packaging/version).sql" $(basename -a sql/jobs--*--*.sql sql/install/*.sql); do
+    for script in jobs.control "jobs--$(packaging/version).sql" $(cd "${1:-.}" && find sql -name 'jobs--*.sql' -printf '%f\n'); do
       echo "/usr/share/postgresql/$PG_MAJOR/extension/$script"
     done
-  } | sort
+  } | sort -u
 }
 
 make_installs() { # PG_CONFIG DESTDIR STAGED
@@ -188,10 +207,10 @@ deb_lintian() { # DEB..
 deb_controls() { # DIRECTORY DEB
   local tree=$PACKAGING/unpacked staged=$PACKAGING/incomplete
   dpkg-deb -R "$2" "$tree"
-  rm "$tree/usr/share/doc/postgresql-$PG_MAJOR-jobs/copyright" "$tree/usr/share/postgresql/$PG_MAJOR/extension/"jobs--*--*.sql
+  rm "$tree/usr/share/doc/postgresql-$PG_MAJOR-jobs/copyright" "$tree/usr/share/postgresql/$PG_MAJOR/extension/"jobs--*.sql
   dpkg-deb --root-owner-group -b "$tree" "$tree.deb" >/dev/null
   check packaging "control: lintian finds a package without a copyright" finds 'no-copyright-file' deb_lintian "$tree.deb"
-  check packaging "control: a package without upgrade scripts is found" finds 'jobs--.*--' deb_has "$tree.deb" "$(packaging_expected)"
+  check packaging "control: a package without scripts is found" finds 'jobs--.*\.sql' deb_has "$tree.deb" "$(packaging_expected)"
   packaging_stage "$staged"
   rm "$staged/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
   check packaging "control: there is no package without the library" finds 'has no .*jobs\.so' packaging/deb "$staged" "$PG_MAJOR" "$1"
@@ -228,7 +247,11 @@ deb_works() { # DEB
   deb_sql fresh "select jobs.insert('later', scheduled_at => now() + interval '1 s')" >/dev/null
   check packaging "the background worker makes a job available when it is due" deb_soon fresh "state = 'available' from jobs.jobs where kind = 'later'"
   check packaging "and writes down its maintenance" deb_soon fresh "bool_or(last_run_at is not null) from jobs.maintenance"
-  for old in $(sed -n 's/.*jobs--\(.*\)\.sql$/\1/p' < <(ls sql/install)); do
+  if [[ ! $(released_before) ]]; then
+    echo "nothing was released yet: there is no earlier version to upgrade from"
+    check packaging "and none is installed" deb_says old 1 "select count(*) from pg_available_extension_versions where name = 'jobs'"
+  fi
+  for old in $(released_before); do
     deb_sql old "drop extension if exists jobs; create extension jobs version '$old'" 2>/dev/null
     deb_sql old "select jobs.insert('mail')" >/dev/null
     check packaging "ALTER EXTENSION UPDATE from $old" deb_says old "$new" "alter extension jobs update; select extversion from pg_extension where extname = 'jobs'"
@@ -325,13 +348,19 @@ packaging_release() {
   check packaging "the checksums are right" release_sums
   check packaging "the source is what git has, in a directory of its own" release_source "$name"
   check packaging "the package's maintainer is META.json's" test "$(dpkg-deb -f "$COPY/dist/postgresql-$PG_MAJOR-jobs_$version"-1_*.deb Maintainer)" = "Some Body <somebody@postgresql.org>"
-  check packaging "nothing was tagged or changed" test -z "$(release_commit tag)$(release_commit status --porcelain)"
+  check packaging "nothing was tagged or changed, but the install script is kept" \
+    test "$(release_commit tag)$(release_commit status --porcelain -uall)" = "?? sql/install/jobs--$version.sql"
+  check packaging "as it is in the package" release_keeps "$version"
+  release_commit add sql/install
+  release_commit commit -q -m "its install script"
+  check packaging "then it is still that version" packaging/check "$COPY"
   packaging_pgxn "$COPY/dist/$name.zip"
   echo >>"$COPY/dist/$name.zip"
   check packaging "control: a changed file has another checksum" finds 'did NOT match' release_sums
 
   release_refused 'not committed' touch new_file
   release_refused 'has no date' sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md
+  release_refused 'what was released as' sed -i '1i -- changed' sql/10_schema.sql
   release_refused "no maintainer's address" sed -i 's/@postgresql\.org/@example.org/' META.json
   release_refused 'versions differ' sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md
   release_refused 'is tagged already' git tag "v$version"
@@ -355,6 +384,11 @@ release_has() { # NAME_BEGINS_WITH..; and nothing else
 
 release_source() { # NAME
   diff <(unzip -Z1 "$COPY/dist/$1.zip" | grep -v '/$' | sort) <(git -C "$COPY" ls-files | sed "s:^:$1/:" | sort)
+}
+
+release_keeps() { # VERSION
+  dpkg-deb --fsys-tarfile "$COPY/dist/postgresql-$PG_MAJOR-jobs_$1"-1_*.deb |
+    tar -xO "./usr/share/postgresql/$PG_MAJOR/extension/jobs--$1.sql" | cmp - "$COPY/sql/install/jobs--$1.sql"
 }
 
 # The change is committed, but where that is what is tried; afterwards it is taken back.

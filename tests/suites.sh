@@ -309,10 +309,11 @@ suite_pgspot() {
   cp "$extension/jobs--$version.sql" "$dir/jobs--planted.sql"
   echo "CREATE FUNCTION jobs.planted() RETURNS int LANGUAGE c SECURITY DEFINER AS 'MODULE_PATHNAME', 'planted';" >>"$dir/jobs--planted.sql"
   check pgspot "control: a function without a search_path of its own is found" pgspot_finds "$dir" "$dir/jobs--planted.sql" PS003
-  version=$(ls sql/install | sed -n 's/^jobs--\(.*\)\.sql$/\1/p' | head -n 1)
   local upgrade=$dir/jobs--$version--planted.sql set='SET LOCAL search_path = pg_catalog, pg_temp;'
   echo "$set ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';" >"$upgrade"
   check pgspot "an upgrade script that sets its search_path is clean" pgspot_clean "$dir" "$upgrade"
+  cp packaging/upgrade.sql "$upgrade"
+  check pgspot "what upgrade scripts begin and end with is clean" pgspot_clean "$dir" "$upgrade"
   echo "ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';" >"$upgrade"
   check pgspot "control: an upgrade script that does not is found, whatever the earlier script sets" pgspot_finds "$dir" "$upgrade" PS001
   echo "$set CREATE OR REPLACE FUNCTION public.planted() RETURNS int LANGUAGE c AS 'MODULE_PATHNAME', 'planted';" >"$upgrade"
@@ -325,17 +326,19 @@ pgspot_run() { # DIRECTORY SCRIPT
   local name from earlier script
   name=$(basename "$2" .sql)
   from=$(sed -n 's/^jobs--\(.*\)--.*/\1/p' <<<"$name")
-  # pgspot knows bodies of functions as texts only.
   script=$1/$name.read
-  sed 's/^BEGIN ATOMIC$/AS $atomic$/; s/^END;$/$atomic$;/' "$2" >"$script"
+  pgspot_read "$2" >"$script"
   if [[ ! $from ]]; then
     "$PGSPOT" "$script" >"$1/$name.out"
     return
   fi
   earlier=$1/earlier.sql
-  { echo "SET search_path = pg_catalog, pg_temp;" && cat "sql/install/jobs--$from.sql" && echo "RESET search_path;"; } >"$earlier" &&
+  { echo "SET search_path = pg_catalog, pg_temp;" && pgspot_read "$PG/share/postgresql/$PG_MAJOR/extension/jobs--$from.sql" && echo "RESET search_path;"; } >"$earlier" &&
     "$PGSPOT" -a "$earlier" "$script" >"$1/$name.out"
 }
+
+# It knows bodies of functions as texts only.
+pgspot_read() { sed 's/^BEGIN ATOMIC$/AS $atomic$/; s/^END;$/$atomic$;/' "$1"; } # SCRIPT
 
 pgspot_clean() { # DIRECTORY SCRIPT
   pgspot_run "$@" || { cat "$1/$(basename "$2" .sql).out"; return 1; }

@@ -1,17 +1,14 @@
 //! From one version to the next: the upgrade script makes what a new installation makes, the jobs are kept, and the new
 //! library works with the old version's SQL until the script is run.
 //!
-//! The old version's install script is frozen in sql/install/; ./dev puts it beside the new one.
+//! What every upgrade must do is tried with one that is planted here, and with those from each version that was released:
+//! packaging/release keeps their install scripts in sql/install/. What only these can show is said to be missing until then.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::io::Write;
 
-use jobs_tests::{Client, Cluster, poll_until};
-
-/// Less than the minute after which the worker comes by itself.
-const SOON: Duration = Duration::from_secs(45);
-/// The version that is upgraded from.
-const OLD: &str = "0.1.0";
+use jobs_tests::upgrade::{PLANTED, TEMPLATE, VERSION, planted_script, released};
+use jobs_tests::{Builder, Client, Cluster, SOON, number, poll_until};
 
 /// All that the catalog says of the extension: what each of its objects is made of, who may use it, its COMMENT.
 const SNAPSHOT: &str = r#"
@@ -44,10 +41,6 @@ async fn run(db: &Client, sql: &str) {
     db.batch_execute(sql).await.expect(sql);
 }
 
-async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
 async fn snapshot(db: &Client) -> BTreeSet<String> {
     // Definitions are written with names that the search path does not have.
     run(db, "set search_path = pg_catalog").await;
@@ -55,13 +48,80 @@ async fn snapshot(db: &Client) -> BTreeSet<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// A database with the old version.
-async fn old_database(cluster: &Cluster, name: &str) -> Client {
-    let postgres = cluster.connect("postgres").await;
-    run(&postgres, &format!("create database {name}")).await;
-    let db = cluster.connect(name).await;
-    run(&db, &format!("create extension jobs version '{OLD}'")).await;
-    db
+/// What the planted upgrade does: something of each kind that there is.
+const CHANGES: &str = r"
+ALTER TABLE jobs.job SET (fillfactor = 90);
+ALTER TABLE jobs.error ADD COLUMN planted text;
+CREATE TABLE jobs.planted (n integer NOT NULL PRIMARY KEY);
+CREATE FUNCTION jobs.planted() RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp RETURN 1;
+";
+
+/// From one version to another.
+#[derive(Clone, Debug)]
+struct Upgrade {
+    from: String,
+    to: String,
+}
+
+impl Upgrade {
+    /// The planted one.
+    fn planted() -> Upgrade {
+        Upgrade {
+            from: VERSION.into(),
+            to: PLANTED.into(),
+        }
+    }
+
+    /// Those from what was released.
+    fn released() -> Vec<Upgrade> {
+        let to = |from| Upgrade {
+            from,
+            to: VERSION.into(),
+        };
+        released().into_iter().map(to).collect()
+    }
+
+    fn all() -> Vec<Upgrade> {
+        [vec![Upgrade::planted()], Upgrade::released()].concat()
+    }
+
+    /// A database with the old version; of the name there may be one for each.
+    async fn database(&self, cluster: &Cluster, name: &str) -> Client {
+        let name = self.name(name);
+        let postgres = cluster.connect("postgres").await;
+        run(&postgres, &format!("create database \"{name}\"")).await;
+        let db = cluster.connect(&name).await;
+        run(
+            &db,
+            &format!("create extension jobs version '{}'", self.from),
+        )
+        .await;
+        db
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{name} {}", self.from)
+    }
+
+    fn statement(&self) -> String {
+        format!("alter extension jobs update to '{}'", self.to)
+    }
+}
+
+fn servers() -> Builder {
+    Cluster::builder().with_upgrade(CHANGES)
+}
+
+fn idle() -> Builder {
+    servers().set("jobs.enabled", "off")
+}
+
+/// Says so where nothing was released yet: then a test has nothing to try. Past the harness, which keeps what passes to itself.
+fn say_if_none(what: &str, upgrades: &[Upgrade]) {
+    if upgrades.is_empty() {
+        let said = writeln!(std::io::stderr(), "nothing was released yet: {what}");
+        said.expect("stderr");
+    }
 }
 
 fn difference(left: &BTreeSet<String>, right: &BTreeSet<String>) -> Vec<String> {
@@ -73,32 +133,13 @@ fn difference(left: &BTreeSet<String>, right: &BTreeSet<String>) -> Vec<String> 
     [only(left, right, '-'), only(right, left, '+')].concat()
 }
 
-/// How each upgrade script begins, comments left out: it does nothing in a schema that is not the extension's own.
-const FIRST: &str = r"SET LOCAL search_path = pg_catalog, pg_temp;
-DO $$
-BEGIN
-  IF NOT EXISTS (
-    SELECT FROM pg_catalog.pg_extension e
-      JOIN pg_catalog.pg_namespace n ON n.nspname = 'jobs' AND n.nspowner = e.extowner
-      JOIN pg_catalog.pg_proc p ON p.oid = pg_catalog.to_regprocedure('jobs.installed()') AND p.proowner = e.extowner
-     WHERE e.extname = 'jobs'
-       AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d
-                 WHERE (d.classid, d.objid) IN (('pg_catalog.pg_namespace'::pg_catalog.regclass, n.oid), ('pg_catalog.pg_proc'::pg_catalog.regclass, p.oid))
-                   AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid AND d.deptype = 'e'))
-  THEN
-    RAISE EXCEPTION 'schema jobs is not the extension''s own'
-      USING ERRCODE = 'object_not_in_prerequisite_state',
-            DETAIL = 'The schema and jobs.installed() must belong to the extension, and to the role that owns it.',
-            HINT = 'Rename the schema that has the name now, and the extension''s own back to jobs; ALTER SCHEMA .. OWNER TO and ALTER FUNCTION .. OWNER TO give back what another role owns.';
-  END IF;
-END $$;
-";
-
 /// Whoever may rename the schema can plant another. A superuser's upgrade would run what is in it.
 #[tokio::test]
 async fn an_upgrade_runs_nothing_in_a_planted_schema() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = old_database(&cluster, "planted").await;
+    let cluster = idle().start();
+    let upgrade = Upgrade::planted();
+    let db = upgrade.database(&cluster, "planted").await;
+    let statement = upgrade.statement();
     // It has whatever the script alters before it calls the trap.
     run(
         &db,
@@ -109,7 +150,7 @@ async fn an_upgrade_runs_nothing_in_a_planted_schema() {
     )
     .await;
     let refused = async |why: &str| {
-        let result = db.batch_execute("alter extension jobs update").await;
+        let result = db.batch_execute(&statement).await;
         let error = result.expect_err(why);
         let error = error.as_db_error().expect(why);
         assert_eq!(error.code().code(), "55000", "{why}: {error:?}");
@@ -143,20 +184,46 @@ async fn an_upgrade_runs_nothing_in_a_planted_schema() {
     .await;
     refused("another's function").await;
     run(&db, "alter function jobs.installed() owner to postgres").await;
-    run(&db, "alter extension jobs update").await;
+    run(&db, &statement).await;
 }
 
 #[tokio::test]
 async fn an_upgrade_makes_what_a_new_installation_makes() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let new = cluster.database("new").await;
-    let upgraded = old_database(&cluster, "upgraded").await;
-    run(&upgraded, "alter extension jobs update").await;
-    let fresh = snapshot(&new).await;
+    let cluster = idle().start();
+    let fresh = snapshot(&cluster.database("new").await).await;
     assert!(fresh.len() > 300, "{}", fresh.len());
-    let different = difference(&fresh, &snapshot(&upgraded).await);
+    let upgrades = Upgrade::released();
+    say_if_none(
+        "there is no upgrade to compare with a new installation",
+        &upgrades,
+    );
+    for upgrade in upgrades {
+        let upgraded = upgrade.database(&cluster, "upgraded").await;
+        run(&upgraded, &upgrade.statement()).await;
+        let different = difference(&fresh, &snapshot(&upgraded).await);
+        assert!(
+            different.is_empty(),
+            "{upgrade:?}\n{}",
+            different.join("\n")
+        );
+    }
+    // Control: an upgrade that makes something else is seen, and so is each kind of difference.
+    let upgrade = Upgrade::planted();
+    let changed = upgrade.database(&cluster, "changed").await;
+    run(&changed, &upgrade.statement()).await;
+    let different = difference(&fresh, &snapshot(&changed).await).join("\n");
+    for seen in [
+        "+ column error 9 planted text",
+        "+ object function jobs.planted()",
+        "+ relation planted r",
+        "+ relation job r {fillfactor=90}",
+        "+ extension planted",
+    ] {
+        assert!(different.contains(seen), "{seen} is not in\n{different}");
+    }
+    let same = cluster.database("same").await;
+    let different = difference(&fresh, &snapshot(&same).await);
     assert!(different.is_empty(), "{}", different.join("\n"));
-    // Control: each kind of difference is seen.
     for change in [
         "comment on view jobs.queues is 'something else'",
         "grant select on jobs.queues to pg_monitor",
@@ -167,41 +234,83 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
         "alter table jobs.ready set (fillfactor = 50)",
         "alter table jobs.error replica identity default",
     ] {
-        run(&upgraded, "begin").await;
-        run(&upgraded, change).await;
-        let different = difference(&fresh, &snapshot(&upgraded).await);
+        run(&same, "begin").await;
+        run(&same, change).await;
+        let different = difference(&fresh, &snapshot(&same).await);
         assert!(!different.is_empty(), "not seen: {change}");
-        run(&upgraded, "rollback").await;
+        run(&same, "rollback").await;
     }
 }
 
+/// What is wrong with a script of the extension, if anything is.
+///
 /// A GRANT or REVOKE in an upgrade script has Postgres take all rights to the object, those that users granted too, for what the
 /// extension comes with; dumps leave that out. `jobs.installed()` knows better.
+fn complaint(script: &str, is_upgrade: bool) -> Option<&'static str> {
+    let code = |script: &str| -> String {
+        let is_code = |line: &&str| !line.is_empty() && !line.starts_with("--");
+        script
+            .lines()
+            .filter(is_code)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    // As each upgrade script begins: it does nothing in a schema that is not the extension's own.
+    let (first, _) = TEMPLATE
+        .split_once("-- All that is changed")
+        .expect("a template");
+    let changes = |line: &str| line.starts_with("GRANT ") || line.starts_with("REVOKE ");
+    if is_upgrade && !code(script).starts_with(&code(first)) {
+        Some("it does not look whose schema it is")
+    } else if !script.trim_end().ends_with("\nSELECT jobs.installed();") {
+        Some("it does not leave rights to the last statement")
+    } else if script.lines().any(changes) {
+        Some("it grants or revokes")
+    } else {
+        None
+    }
+}
+
 #[test]
-fn upgrade_scripts_look_whose_schema_it_is_and_leave_rights_to_the_last_statement() {
+fn scripts_look_whose_schema_it_is_and_leave_rights_to_the_last_statement() {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../sql");
-    let mut seen = 0;
+    let (mut ends, mut upgrades) = (0, 0);
     for entry in std::fs::read_dir(scripts).expect("the scripts") {
         let path = entry.expect("a file").path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if !(name.starts_with("jobs--") || name.starts_with("90_")) {
-            continue;
+        let is_upgrade = name.starts_with("jobs--");
+        if is_upgrade || name.starts_with("90_") {
+            let script = std::fs::read_to_string(&path).expect("a script");
+            assert_eq!(complaint(&script, is_upgrade), None, "{name}");
+            upgrades += usize::from(is_upgrade);
+            ends += usize::from(!is_upgrade);
         }
-        seen += 1;
-        let script = std::fs::read_to_string(&path).expect("a script");
-        assert!(
-            script.trim_end().ends_with("\nSELECT jobs.installed();"),
-            "{name}"
-        );
-        if name.starts_with("jobs--") {
-            let code = |line: &&str| !line.is_empty() && !line.starts_with("--");
-            let code: Vec<&str> = script.lines().filter(code).collect();
-            assert!(code.join("\n").starts_with(FIRST), "{name}");
-        }
-        let changes = |line: &&str| line.starts_with("GRANT ") || line.starts_with("REVOKE ");
-        assert_eq!(script.lines().find(changes), None, "{name}");
     }
-    assert_eq!(seen, 2);
+    assert_eq!(ends, 1);
+    assert_eq!(
+        upgrades,
+        released().len(),
+        "an upgrade script from each version that was released"
+    );
+    let planted = planted_script(CHANGES);
+    assert_eq!(complaint(&planted, true), None);
+    // Control: what is missing is seen.
+    for (wrong, why) in [
+        (
+            planted.replace("n.nspowner = e.extowner", "true"),
+            "it does not look whose schema it is",
+        ),
+        (
+            planted.replace("SELECT jobs.installed();", ""),
+            "it does not leave rights to the last statement",
+        ),
+        (
+            planted_script("GRANT SELECT ON jobs.planted TO clerk;\n"),
+            "it grants or revokes",
+        ),
+    ] {
+        assert_eq!(complaint(&wrong, true), Some(why));
+    }
 }
 
 /// Jobs in several states, some unique.
@@ -224,144 +333,146 @@ async fn fill(db: &Client) {
 
 #[tokio::test]
 async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = old_database(&cluster, "kept").await;
-    run(&db, "create role clerk").await;
-    run(
-        &db,
-        "grant usage on schema jobs to clerk; grant execute on all functions in schema jobs to clerk; grant select on jobs.queues to clerk;
-         create view public.report as select queue, available from jobs.queues;
-         create view public.failures as select job_id, error from jobs.errors",
-    )
-    .await;
-    fill(&db).await;
-    let other = cluster.connect("kept").await;
-    let all = "select string_agg(j::text, ' ' order by id) from jobs.jobs j";
-    let before: String = other.query_one(all, &[]).await.unwrap().get(0);
-    let insert = other
-        .prepare("select id from jobs.insert('waiting', unique_opts => '{\"by_kind\": true}')")
-        .await
-        .unwrap();
-    let fetch = other
-        .prepare("select id from jobs.fetch('n')")
-        .await
-        .unwrap();
-    other.query(&insert, &[]).await.unwrap();
-    other.query(&fetch, &[]).await.unwrap();
-    run(&db, "alter extension jobs update").await;
-    let after: String = other.query_one(all, &[]).await.unwrap().get(0);
-    assert_eq!(before, after);
-    // A session that has used the old version goes on, with what it has prepared.
-    let duplicate: i64 = other.query_one(&insert, &[]).await.unwrap().get(0);
-    assert_eq!(duplicate, 1);
-    run(&other, "select jobs.insert('new', queue => 'n')").await;
-    assert_eq!(other.query(&fetch, &[]).await.unwrap().len(), 1);
-    run(
-        &other,
-        "select jobs.complete(id, token) from jobs.jobs where worker = 'w1'",
-    )
-    .await;
-    assert_eq!(
-        number(
+    let cluster = idle().start();
+    run(&cluster.connect("postgres").await, "create role clerk").await;
+    for upgrade in Upgrade::all() {
+        let db = upgrade.database(&cluster, "kept").await;
+        run(
             &db,
-            "select count(*) from jobs.maintain() where error is not null"
+            "grant usage on schema jobs to clerk; grant execute on all functions in schema jobs to clerk; grant select on jobs.queues to clerk;
+             create view public.report as select queue, available from jobs.queues;
+             create view public.failures as select job_id, error from jobs.errors",
         )
-        .await,
-        0
-    );
-    assert_eq!(number(&db, "select count(*) from public.failures").await, 1);
-    // The view calls a function now: who reads it is granted that by jobs.grant_viewer.
-    run(&db, "select jobs.grant_viewer('clerk')").await;
-    run(
-        &db,
-        "set role clerk; select jobs.insert('by the clerk'); select available from jobs.queues",
-    )
-    .await;
+        .await;
+        fill(&db).await;
+        let other = cluster.connect(&upgrade.name("kept")).await;
+        let all = "select string_agg(j::text, ' ' order by id) from jobs.jobs j";
+        let before: String = other.query_one(all, &[]).await.unwrap().get(0);
+        let insert = other
+            .prepare("select id from jobs.insert('waiting', unique_opts => '{\"by_kind\": true}')")
+            .await
+            .unwrap();
+        let fetch = other
+            .prepare("select id from jobs.fetch('n')")
+            .await
+            .unwrap();
+        other.query(&insert, &[]).await.unwrap();
+        other.query(&fetch, &[]).await.unwrap();
+        run(&db, &upgrade.statement()).await;
+        let after: String = other.query_one(all, &[]).await.unwrap().get(0);
+        assert_eq!(before, after, "{upgrade:?}");
+        // A session that has used the old version goes on, with what it has prepared.
+        let duplicate: i64 = other.query_one(&insert, &[]).await.unwrap().get(0);
+        assert_eq!(duplicate, 1, "{upgrade:?}");
+        run(&other, "select jobs.insert('new', queue => 'n')").await;
+        assert_eq!(other.query(&fetch, &[]).await.unwrap().len(), 1);
+        run(
+            &other,
+            "select jobs.complete(id, token) from jobs.jobs where worker = 'w1'",
+        )
+        .await;
+        assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
+        assert_eq!(number(&db, "select count(*) from public.failures").await, 1);
+        // A view may call a function that was not there before: who reads it is granted that by jobs.grant_viewer.
+        run(&db, "select jobs.grant_viewer('clerk')").await;
+        run(
+            &db,
+            "set role clerk; select jobs.insert('by the clerk'); select available from jobs.queues",
+        )
+        .await;
+    }
 }
+
+/// Tasks of maintenance that do not work.
+const FAILED_TASKS: &str = "select count(*) from jobs.maintain() where error is not null";
 
 #[tokio::test]
 async fn the_new_library_works_with_the_old_versions_sql() {
-    let cluster = Cluster::builder()
+    let upgrades = Upgrade::released();
+    say_if_none(
+        "there is no older SQL for the library to work with",
+        &upgrades,
+    );
+    let cluster = servers()
         .set("jobs.interval", "50ms")
         .set("jobs.retention_completed", "1s")
         .start();
-    let db = old_database(&cluster, "old").await;
-    fill(&db).await;
-    run(
-        &db,
-        "select jobs.insert('due', queue => 'd', scheduled_at => clock_timestamp() + '0.3 s');
-         select jobs.insert('lost', queue => 'x', max_attempts => 1);
-         select jobs.fetch('x', lease => '0.3 s')",
-    )
-    .await;
-    let is = async |kind: &str, state: &str| {
-        let sql =
-            format!("select count(*) from jobs.jobs where kind = '{kind}' and state = '{state}'");
-        number(&db, &sql).await == 1
-    };
-    poll_until("what is due is available", SOON, async || {
-        is("due", "available").await
-    })
-    .await;
-    poll_until("what is lost is rescued", SOON, async || {
-        is("lost", "discarded").await
-    })
-    .await;
-    poll_until("what is old is pruned", SOON, async || {
-        number(&db, "select count(*) from jobs.jobs where kind = 'held'").await == 0
-    })
-    .await;
-    assert_eq!(
-        number(
+    // Control: this is what it does with its own.
+    let own = Upgrade::planted();
+    for upgrade in [vec![own], upgrades].concat() {
+        let db = upgrade.database(&cluster, "old").await;
+        fill(&db).await;
+        run(
             &db,
-            "select count(*) from jobs.maintain() where error is not null"
+            "select jobs.insert('due', queue => 'd', scheduled_at => clock_timestamp() + '0.3 s');
+             select jobs.insert('lost', queue => 'x', max_attempts => 1);
+             select jobs.fetch('x', lease => '0.3 s')",
         )
-        .await,
-        0
-    );
-    assert_eq!(
-        number(&db, "select sum(available)::bigint from jobs.queues").await,
-        2
-    );
+        .await;
+        let is = async |kind: &str, state: &str| {
+            let sql = format!(
+                "select count(*) from jobs.jobs where kind = '{kind}' and state = '{state}'"
+            );
+            number(&db, &sql).await == 1
+        };
+        poll_until("what is due is available", SOON, async || {
+            is("due", "available").await
+        })
+        .await;
+        poll_until("what is lost is rescued", SOON, async || {
+            is("lost", "discarded").await
+        })
+        .await;
+        poll_until("what is old is pruned", SOON, async || {
+            number(&db, "select count(*) from jobs.jobs where kind = 'held'").await == 0
+        })
+        .await;
+        assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
+        let available = "select sum(available)::bigint from jobs.queues";
+        assert_eq!(number(&db, available).await, 2, "{upgrade:?}");
+    }
     assert!(!cluster.log().contains("failed"), "{}", cluster.log());
 }
 
 #[tokio::test]
 async fn an_upgrade_while_maintenance_is_at_work() {
-    let cluster = Cluster::builder()
+    let cluster = servers()
         .set("jobs.interval", "10ms")
         .set("jobs.batch_size", 100)
         .start();
-    for round in 0..5 {
-        let name = format!("ticking{round}");
-        let db = old_database(&cluster, &name).await;
-        run(
-            &db,
-            "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), scheduled_at => clock_timestamp() + '1 s')",
-        )
-        .await;
-        poll_until("it has begun", SOON, async || {
-            number(&db, "select count(*) from jobs.ready").await > 0
-        })
-        .await;
-        assert!(
-            number(&db, "select count(*) from jobs.scheduled").await > 0,
-            "still at work"
-        );
-        run(&db, "alter extension jobs update").await;
-        poll_until("it goes on", SOON, async || {
-            number(&db, "select count(*) from jobs.ready").await == 20_000
-        })
-        .await;
-        poll_until("and it is written down", SOON, async || {
-            number(
+    for upgrade in Upgrade::all() {
+        // A machine may be so busy that we come too late to see it at work.
+        let (mut at_work, mut round) = (0, 0);
+        while at_work < 3 {
+            round += 1;
+            assert!(round < 50, "maintenance was never at work");
+            let db = upgrade.database(&cluster, &format!("ticking{round}")).await;
+            run(
                 &db,
-                "select count(*) from jobs.maintenance where task = 'schedule' and rows_total > 0",
+                "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), scheduled_at => clock_timestamp() + '1 s')",
             )
-            .await
-                == 1
-        })
-        .await;
+            .await;
+            poll_until("it has begun", SOON, async || {
+                number(&db, "select count(*) from jobs.ready").await > 0
+            })
+            .await;
+            let left = number(&db, "select count(*) from jobs.scheduled").await;
+            at_work += i32::from(left > 0);
+            run(&db, &upgrade.statement()).await;
+            poll_until("it goes on", SOON, async || {
+                number(&db, "select count(*) from jobs.ready").await == 20_000
+            })
+            .await;
+            poll_until("and it is written down", SOON, async || {
+                number(
+                    &db,
+                    "select count(*) from jobs.maintenance where task = 'schedule' and rows_total > 0",
+                )
+                .await
+                    == 1
+            })
+            .await;
+        }
     }
     // That it waited no longer than a second for what the upgrade had locked is as it should be.
     let log = cluster.log();
@@ -371,7 +482,7 @@ async fn an_upgrade_while_maintenance_is_at_work() {
 
 #[tokio::test]
 async fn an_upgrade_and_transactions_at_work_do_not_deadlock() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = idle().start();
     let orders = [
         // What each leaves locked until it ends, in different orders.
         [
@@ -385,33 +496,40 @@ async fn an_upgrade_and_transactions_at_work_do_not_deadlock() {
             "select jobs.delete(max(id)) from jobs.jobs where state = 'available'",
         ],
     ];
-    for (round, steps) in orders.iter().enumerate() {
-        let name = format!("order{round}");
-        let db = old_database(&cluster, &name).await;
-        run(
-            &db,
-            "select jobs.insert_batch('k', array_fill('1'::jsonb, array[10]))",
-        )
-        .await;
-        let worker = cluster.connect(&name).await;
-        run(&worker, "begin").await;
-        run(&worker, steps[0]).await;
-        let upgrade =
-            tokio::spawn(async move { db.batch_execute("alter extension jobs update").await });
-        for step in &steps[1..] {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            run(&worker, step).await;
+    for upgrade in Upgrade::all() {
+        for (round, steps) in orders.iter().enumerate() {
+            let name = format!("order{round}");
+            let db = upgrade.database(&cluster, &name).await;
+            run(
+                &db,
+                "select jobs.insert_batch('k', array_fill('1'::jsonb, array[10]))",
+            )
+            .await;
+            let worker = cluster.connect(&upgrade.name(&name)).await;
+            let watcher = cluster.connect("postgres").await;
+            run(&worker, "begin").await;
+            run(&worker, steps[0]).await;
+            let statement = upgrade.statement();
+            let upgrading = tokio::spawn(async move { db.batch_execute(&statement).await });
+            for step in &steps[1..] {
+                // For a lock, or for the next time that it tries to get all of them.
+                poll_until("the upgrade waits", SOON, async || {
+                    number(&watcher, "select count(*) from pg_stat_activity where query like 'alter extension %' and wait_event in ('relation', 'PgSleep')").await == 1
+                })
+                .await;
+                run(&worker, step).await;
+            }
+            assert!(!upgrading.is_finished());
+            run(&worker, "commit").await;
+            upgrading.await.unwrap().unwrap();
+            assert!(number(&worker, "select count(*) from jobs.maintenance").await > 0);
         }
-        assert!(!upgrade.is_finished());
-        run(&worker, "commit").await;
-        upgrade.await.unwrap().unwrap();
-        assert!(number(&worker, "select count(*) from jobs.maintenance").await > 0);
+        // Whoever is not patient says so.
+        let db = upgrade.database(&cluster, "impatient").await;
+        let worker = cluster.connect(&upgrade.name("impatient")).await;
+        run(&worker, "begin; select jobs.insert('x')").await;
+        run(&db, "set lock_timeout = '0.3 s'").await;
+        let refused = db.batch_execute(&upgrade.statement()).await;
+        assert_eq!(jobs_tests::sqlstate(refused), "55P03", "{upgrade:?}");
     }
-    // Whoever is not patient says so.
-    let db = old_database(&cluster, "impatient").await;
-    let worker = cluster.connect("impatient").await;
-    run(&worker, "begin; select jobs.insert('x')").await;
-    run(&db, "set lock_timeout = '0.3 s'").await;
-    let refused = db.batch_execute("alter extension jobs update").await;
-    assert_eq!(jobs_tests::sqlstate(refused), "55P03");
 }

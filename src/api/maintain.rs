@@ -10,7 +10,6 @@ use crate::pg::answer::{Cell, Rows};
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::shmem::commit::{self, Work};
-use crate::store::extension;
 use crate::store::ledger::{self, Run};
 
 /// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few of them.
@@ -23,9 +22,8 @@ const FOR_EACH_TASK: usize = 4;
 fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     check::writable().or_raise();
     let mut rows = Rows::new(fcinfo);
-    let has_ledger = extension::find().is_some_and(|extension| extension.has_ledger);
     // Nobody can pause maintenance while this transaction is at it.
-    let hindrance = has_ledger.then(ledger::hindrance).flatten();
+    let hindrance = ledger::hindrance();
     let is_to_do = hindrance.is_none() && ledger::has_begun();
     let mut over = PassedOver::default();
     let runs: Vec<(&str, Run)> = maintenance::ALL
@@ -45,7 +43,7 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             (task.name, run)
         })
         .collect();
-    if has_ledger && hindrance.is_none() {
+    if hindrance.is_none() {
         let note = || runs.iter().for_each(|(task, run)| ledger::note(task, run));
         // Somebody else may be noting a run, too: that is no reason to undo these.
         let _ = subxact::attempt_unless_cancelled(note);

@@ -679,7 +679,7 @@ macro_rules! holders {
                       u.hold_ends_at,
                       CASE WHEN u.hold_ends_at IS NOT NULL
                            THEN (SELECT true FROM jobs.unique_hold_release x WHERE x.job_id = u.id LIMIT 1) END AS released,
-                      u.return/*+*/, j.unique_until, j.unique_window, j.unique_final/*-*/
+                      u.return, j.unique_until, j.unique_window, j.unique_final
                  FROM (SELECT l.id, l.hold_ends_at, NULL::bigint AS return FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
                         UNION ALL
                        SELECT t.job_id, NULL, t.seq FROM jobs.unique_return t WHERE t.key = c.key",
@@ -696,7 +696,7 @@ macro_rules! holders {
 }
 macro_rules! look_columns {
     () => {
-        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.released, h.return/*+*/, h.unique_until, h.unique_window, h.unique_final/*-*/ FROM "
+        ", h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at, h.released, h.return, h.unique_until, h.unique_window, h.unique_final FROM "
     };
 }
 // An old snapshot may show two claims of one key: one that is gone by now, and one that this transaction has put in its

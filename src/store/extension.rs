@@ -11,8 +11,6 @@ pub struct Extension {
     pub oid: Oid,
     /// its owner
     pub owner: Oid,
-    /// whether what maintenance writes down has a place: not in a version that this library is newer than
-    pub has_ledger: bool,
 }
 
 /// `None` if the database does not have it.
@@ -28,7 +26,6 @@ pub fn find() -> Option<Extension> {
         Some(Extension {
             oid: oid(1)?,
             owner: oid(2)?,
-            has_ledger: rows.bool(0, 3)?,
         })
     })
 }
@@ -40,13 +37,8 @@ pub fn database() -> String {
         .expect("it has a name")
 }
 
-// A table of that name counts only as the extension's own.
 static FIND: Plan = Plan::of_catalogs(
-    "SELECT e.oid, e.extowner,
-            EXISTS (SELECT FROM pg_catalog.pg_depend d
-                     WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = pg_catalog.to_regclass('jobs.maintenance_task')
-                       AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid AND d.deptype = 'e')
-       FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'",
+    "SELECT e.oid, e.extowner FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'",
     &[],
 );
 /// The settings that were made of this database or of the role of this session, and what each is by the server's configuration:

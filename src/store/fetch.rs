@@ -127,15 +127,11 @@ pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64]) ->
     promoted.len()
 }
 
-// When the time of an attempt is over that begins at $2. What no calendar can add, which 0.1.0 took as a timeout, has parts of
-// different signs, one of them longer than 1000 years: it is made into what it is together.
+// When the time of an attempt is over that begins at $2.
 macro_rules! deadline {
     () => {
         "CASE WHEN j.timeout IS NULL THEN $2 + '1 minute'
-              WHEN j.timeout > '0' THEN GREATEST($2, $2 + CASE
-                WHEN abs(extract(year FROM j.timeout) * 12 + extract(month FROM j.timeout)) * 30 > 365000
-                  OR abs(extract(day FROM j.timeout)) > 365000 OR abs(extract(hour FROM j.timeout)) > 365000 * 24
-                THEN justify_interval(j.timeout) ELSE j.timeout END) END"
+              WHEN j.timeout > '0' THEN GREATEST($2, $2 + j.timeout) END"
     };
 }
 

@@ -103,19 +103,14 @@ static CLAIMING_READY: Plan = Plan::built(|| insert(&claim(), INTO_READY), &TYPE
 static CLAIMING_SCHEDULED: Plan = Plan::built(|| insert(&claim(), &into_scheduled()), &TYPES);
 
 fn insert(claim: &str, into: &str) -> String {
-    let columns = list(job::NAMES.map(str::to_lowercase));
-    let values = list(std::array::from_fn(|n| format!("${}", n + 1)));
+    let columns = job::NAMES.map(str::to_lowercase).join(", ");
+    let values: [String; job::COUNT] = std::array::from_fn(|n| format!("${}", n + 1));
+    let values = values.join(", ");
     let from_claim = if claim.is_empty() { "" } else { "FROM c" };
     format!(
         "WITH {claim} j AS (INSERT INTO jobs.job ({columns}) SELECT {values} {from_claim}
                             RETURNING id, expires_at, priority, queue) {into}"
     )
-}
-
-/// What the version before does not have is marked as [`Plan::new`] says.
-fn list(columns: [String; job::COUNT]) -> String {
-    let (old, new) = columns.split_at(job::HOLD_UNTIL as usize);
-    format!("{}/*+*/, {}/*-*/", old.join(", "), new.join(", "))
 }
 
 // The claim comes first: if the key is taken, nothing else is written.

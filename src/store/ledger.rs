@@ -48,7 +48,7 @@ pub struct Run {
 /// The longest text of an error that is kept, in characters.
 const LONGEST_ERROR: usize = 1000;
 
-/// Whether anything is in the way of maintenance, and what has been failing. Asked only where there is a ledger (`Extension::has_ledger`).
+/// Whether anything is in the way of maintenance, and what has been failing.
 pub fn standing() -> Standing {
     Standing {
         hindrance: hindrance(),

@@ -128,12 +128,11 @@ static START: Plan = Plan::new(
     "UPDATE jobs.queue_start s SET free_at = $2 WHERE s.slot = ANY ($1)",
     &[INT8S, AT],
 );
-// The queue that a job was fetched from is in `running` where `job` has another one by now. A version that this library is newer
-// than has no such column: then the name means that of `job`.
+// The queue that a job was fetched from is in `running` where `job` has another one by now.
 static SLOT_RUNNING: Plan = Plan::new(
     "WITH unlimited AS (
        SELECT r.job_id, nextval('jobs.job_seq') AS slot FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-        WHERE COALESCE((SELECT queue FROM (SELECT r.*) of_running), j.queue) = $1 AND r.slot IS NULL ORDER BY r.job_id FOR UPDATE OF r),
+        WHERE COALESCE(r.queue, j.queue) = $1 AND r.slot IS NULL ORDER BY r.job_id FOR UPDATE OF r),
      limited AS (UPDATE jobs.running r SET slot = u.slot FROM unlimited u WHERE r.job_id = u.job_id)
      INSERT INTO jobs.queue_slot (slot, job_id, n, queue)
      SELECT u.slot, u.job_id,

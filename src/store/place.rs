@@ -13,7 +13,7 @@ use pgrx::pg_sys::Datum;
 
 use super::spi::{Arg, Plan, Tuples, big, bigs, text};
 use super::types::*;
-use super::{extension, lanes, limits};
+use super::{lanes, limits};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -177,10 +177,7 @@ impl Place {
 
     /// Has a running job count for the queue that it was fetched from, whatever its row will say. Its row is locked.
     pub fn keep_queue(&self) {
-        // A version that this library is newer than has no place for it.
-        if extension::find().is_some_and(|extension| extension.has_ledger) {
-            rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
-        }
+        rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
     }
 
     /// Asks the worker of a running job to stop; whether it still is where it was seen.

@@ -343,13 +343,13 @@ macro_rules! past_retention {
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
               WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
             $queues,
-            "/*+*/ AND NOT COALESCE(
+            " AND NOT COALESCE(
                  j.unique_final & CASE f.state WHEN 'completed' THEN 1 WHEN 'cancelled' THEN 2 ELSE 4 END > 0
                  AND (j.unique_until > $7
                       OR CASE WHEN j.unique_window > '1000 years' THEN true
                               ELSE COALESCE(f.scheduled_at, j.scheduled_at, j.created_at)
                                    > $7 - CASE WHEN extract(day FROM j.unique_window) <> 0 OR date_trunc('month', j.unique_window) <> '0'
-                                               THEN interval '96 hours' ELSE interval '0' END - j.unique_window END), false)/*-*/
+                                               THEN interval '96 hours' ELSE interval '0' END - j.unique_window END), false)
                ORDER BY f.finalized_at LIMIT $3",
             $how
         )

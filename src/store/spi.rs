@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
@@ -84,13 +84,10 @@ pub struct Plan {
     /// it reads catalogs only
     is_of_catalogs: bool,
     handle: AtomicPtr<pg_sys::_SPI_plan>,
-    /// The kept plan leaves out what the extension's SQL did not have yet.
-    is_old: AtomicBool,
 }
 
 impl Plan {
-    /// Declares a statement. Names in `sql` are schema-qualified. What the SQL of the version before does not have stands
-    /// between `/*+*/` and `/*-*/`, and is left out there; columns that are so left out read as null.
+    /// Declares a statement. Names in `sql` are schema-qualified.
     pub const fn new(sql: &'static str, types: &'static [Oid]) -> Plan {
         Plan::of(Sql::Written(sql), types)
     }
@@ -106,7 +103,6 @@ impl Plan {
             types,
             is_of_catalogs: false,
             handle: AtomicPtr::new(std::ptr::null_mut()),
-            is_old: AtomicBool::new(false),
         }
     }
 
@@ -176,17 +172,11 @@ impl Plan {
 
     unsafe fn prepared(&self) -> pg_sys::SPIPlanPtr {
         let kept = self.handle.load(Ordering::Relaxed);
-        if !kept.is_null() && (!self.is_old.load(Ordering::Relaxed) || is_old_sql()) {
+        if !kept.is_null() {
             return kept;
         }
-        let text = self.sql.text();
-        let is_old = text.contains(NEW) && is_old_sql();
-        self.is_old.store(is_old, Ordering::Relaxed);
-        let sql = match is_old {
-            true => as_before(&text),
-            false => text.into_owned(),
-        };
-        let sql = CString::new(sql).expect("statements have no zero byte");
+        let sql = CString::new(self.sql.text().into_owned());
+        let sql = sql.expect("statements have no zero byte");
         // SAFETY: within SPI; the text and the types live through the call.
         unsafe {
             let plan = pg_sys::SPI_prepare_cursor(
@@ -213,29 +203,6 @@ pub fn run_text(statement: &str) {
         assert!(code >= 0, "{statement:?} failed: {code}");
         pg_sys::SPI_finish();
     });
-}
-
-/// Where what the version before does not have begins in a statement, and where it ends.
-const NEW: &str = "/*+*/";
-const NEW_ENDS: &str = "/*-*/";
-
-/// Whether the extension's SQL is that of the version before: this library is loaded, and the database is not yet upgraded.
-fn is_old_sql() -> bool {
-    // SAFETY: looks into the catalog; the table exists, or nothing could be prepared.
-    unsafe {
-        pg_sys::get_attnum(
-            super::direct::shapes::JOB.name.oid(),
-            c"unique_until".as_ptr(),
-        ) == 0
-    }
-}
-
-/// A statement for the version before.
-fn as_before(sql: &str) -> String {
-    let mut parts = sql.split(NEW);
-    let first = parts.next().unwrap_or_default().to_string();
-    let rests = parts.map(|part| part.split_once(NEW_ENDS).expect("what is new ends").1);
-    first + &rests.collect::<String>()
 }
 
 /// Rows of a statement, while it is being read.

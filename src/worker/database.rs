@@ -16,7 +16,7 @@ use crate::settings;
 use crate::shmem::commit::Work;
 use crate::shmem::databases::{self, Slot};
 use crate::store::due;
-use crate::store::extension::{self, Extension};
+use crate::store::extension;
 use crate::store::ledger;
 
 /// After it was woken the worker is not woken again for so long, however many commits there are.
@@ -201,7 +201,7 @@ impl Worker {
                 process::sleep(pause.min(longest).min(until_news));
                 slot.set_rests(false);
                 // Whoever wants the database waits for us: look at least every second.
-                in_extension(|_| ())?;
+                in_extension(|| ())?;
             }
         }
     }
@@ -259,9 +259,9 @@ impl Worker {
                 settings::BATCH_SIZE.get().into(),
                 &mut self.over,
                 &mut |round| {
-                    try_in_extension(|extension| {
-                        let is_paused = extension.has_ledger && ledger::is_paused();
-                        if is_paused { Round::default() } else { round() }
+                    try_in_extension(|| match ledger::is_paused() {
+                        true => Round::default(),
+                        false => round(),
                     })
                 },
             )?;
@@ -280,7 +280,7 @@ impl Worker {
     fn write_journal(&mut self, leaving: bool) -> Result<(), Leave> {
         let runs = self.journal.take_runs(leaving);
         if !runs.is_empty() {
-            in_extension(|extension| journal::write(extension, &runs))?;
+            in_extension(|| journal::write(&runs))?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
         // A database with the extension has a next visit even if nothing is due.
         State::Hindered => databases::NEVER - 1,
         State::Unknown => soon(),
-        State::Done => match in_extension(|_| {
+        State::Done => match in_extension(|| {
             slot.forget_prepared(due::has_prepared);
             maintenance::next_due()
         })? {
@@ -357,7 +357,7 @@ impl Notifier {
         }
         let content = self.slot.to_notify.take();
         let sent = if settings::NOTIFY.get() {
-            in_extension(|_| notify::send(&content)).map(|sent| sent.is_some())
+            in_extension(|| notify::send(&content)).map(|sent| sent.is_some())
         } else {
             Ok(true)
         };
@@ -381,7 +381,7 @@ impl Notifier {
 }
 
 /// Runs `work` in a transaction, as the extension's owner; `None` if it failed, which is logged.
-fn in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Option<T>, Leave> {
+fn in_extension<T>(work: impl FnOnce() -> T) -> Result<Option<T>, Leave> {
     Ok(match try_in_extension(work)? {
         Ok(done) => Some(done),
         Err(error) => {
@@ -392,7 +392,7 @@ fn in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Option<T>, Leave
 }
 
 /// The same, and why it failed.
-fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, String>, Leave> {
+fn try_in_extension<T>(work: impl FnOnce() -> T) -> Result<Result<T, String>, Leave> {
     let outcome = process::transaction(|| {
         if !process::database_is_free(server::database()) {
             return Err(Leave::Wanted);
@@ -407,7 +407,7 @@ fn try_in_extension<T>(work: impl FnOnce(Extension) -> T) -> Result<Result<T, St
             return Err(Leave::Displaced);
         }
         Ok(as_role(extension.owner, || {
-            let done = work(extension);
+            let done = work();
             // Before the commit, which does it with the rights of the process.
             process::fire_deferred();
             done

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use crate::maintenance::{self, Turn};
 use crate::pg::time;
 use crate::shmem::databases::Slot;
-use crate::store::extension::Extension;
 use crate::store::ledger::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
@@ -41,23 +40,17 @@ pub struct Looked {
 }
 
 /// Looks what stands in the way of maintenance.
-pub fn look(extension: Extension) -> Looked {
+pub fn look() -> Looked {
     Looked {
-        standing: if extension.has_ledger {
-            ledger::standing()
-        } else {
-            Standing::default()
-        },
+        standing: ledger::standing(),
         has_begun: ledger::has_begun(),
     }
 }
 
 /// Writes runs down.
-pub fn write(extension: Extension, runs: &[(usize, Run)]) {
-    if extension.has_ledger {
-        for (task, run) in runs {
-            ledger::note(maintenance::ALL[*task].name, run);
-        }
+pub fn write(runs: &[(usize, Run)]) {
+    for (task, run) in runs {
+        ledger::note(maintenance::ALL[*task].name, run);
     }
 }
 

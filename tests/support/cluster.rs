@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_postgres::{Client, Config, NoTls};
 
-/// Earlier versions of the extension have no such function.
+use crate::upgrade;
+
+/// Not every database has the extension.
 const CHECK: &str = r"select exists (select from pg_proc where pronamespace = to_regnamespace('jobs') and proname = 'check') as has \gset
 \if :has
 select current_database(), invariant, violations, job_ids, rule from jobs.check();
@@ -37,6 +39,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     allowed: Vec<(u32, String)>,
     without_checksums: bool,
+    planted: Option<String>,
 }
 
 impl Builder {
@@ -70,6 +73,12 @@ impl Builder {
         self
     }
 
+    /// With an upgrade of the extension that makes these changes, to the version [`upgrade::PLANTED`].
+    pub fn with_upgrade(mut self, changes: &str) -> Self {
+        self.planted = Some(upgrade::planted_script(changes));
+        self
+    }
+
     /// As [`Cluster::allow`].
     pub fn allow(mut self, times: u32, regex: &str) -> Self {
         self.allowed.push((times, regex.into()));
@@ -85,10 +94,15 @@ impl Builder {
 
     /// Makes the cluster and leaves its server stopped.
     pub fn make(self) -> Cluster {
-        let cluster = Cluster::in_new_directory(
+        let mut cluster = Cluster::in_new_directory(
             self.pg_config.as_deref().map_or_else(bindir, bindir_of),
             self.allowed,
         );
+        if let Some(script) = &self.planted {
+            let name = format!("jobs--{}--{}.sql", upgrade::VERSION, upgrade::PLANTED);
+            let directory = cluster.directory().join("postgres");
+            cluster.bindir = upgrade::with_script(&cluster.bindir, &directory, &name, script);
+        }
         cluster.make_data();
         if self.without_checksums {
             // Fails where there are none.

@@ -31,16 +31,6 @@ select state from jobs.insert('k', queue => 'backward', timeout => '-12 months 3
 select deadline_at = attempted_at and lease_expires_at = attempted_at as at_once from jobs.fetch('backward');
 drop trigger nothing on jobs.running;
 select lease_expires_at > clock_timestamp() - interval '1 minute' as just_now from jobs.heartbeat(:id, :token, '-12 months 361 days');
--- As 0.1.0 stored it: as long as Postgres compares it, and in nobody's way, with statements and without.
-select count(jobs.insert('k', queue => 'old')) from generate_series(1, 2);
-update jobs.job set timeout = '-100000 months 3000100 days' where queue = 'old';
-select id as old, token as old_token, deadline_at - attempted_at between '95 days' and '105 days' as about_100_days from jobs.fetch('old') \gset
-\echo :about_100_days
-select lease_expires_at = deadline_at as until_the_deadline from jobs.heartbeat(:old, :old_token);
-select id = :old as is_old, lease_expires_at = deadline_at as until_the_deadline from jobs.heartbeat_many(array[:old, :id], array[:old_token, :token]);
-create trigger nothing before insert on jobs.running for each row execute function pg_temp.nothing();
-select deadline_at - attempted_at between '95 days' and '105 days' as about_100_days, lease_expires_at = deadline_at as until_the_deadline from jobs.fetch('old');
-drop trigger nothing on jobs.running;
 set statement_timeout = '20s';
 call jobs.wait('nobody', '-12 months 360 days');
 call jobs.wait('nobody', '-12 months 361 days');
