@@ -15,6 +15,8 @@
 
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/functions.rs"]
+pub mod functions;
 #[path = "support/helpers.rs"]
 mod helpers;
 #[path = "support/upgrade.rs"]

@@ -13,8 +13,6 @@ mod disk;
 mod failover;
 #[path = "reliability/figures.rs"]
 mod figures;
-#[path = "reliability/functions.rs"]
-mod functions;
 #[path = "reliability/fuzz.rs"]
 mod fuzz;
 #[path = "reliability/journal.rs"]

@@ -54,10 +54,13 @@ test_suites() {
   run_units
 }
 
-# The tests of the suite `server` are many programs, each a unit. The longest come first, so that none is left alone at the end.
+# Each module of the suite `server` is a unit. The longest come first, so that none is left alone at the end.
+LONGEST='^(durability|concurrency|dump|floors|histories|lifecycle|maintenance)$'
 units_of() { # SUITE[:FILTER]
+  local modules
   if [[ $1 == server ]]; then
-    UNITS+=($(sed -n 's/^name = "\(.*\)"$/server:\1/p' tests/Cargo.toml | grep -v -e jobs-tests -e reliability))
+    modules=$(sed -n 's/^mod \(.*\);$/\1/p' tests/server/main.rs)
+    UNITS+=($(printf 'server:%s\n' $(grep -E "$LONGEST" <<<"$modules") $(grep -vE "$LONGEST" <<<"$modules")))
   else
     UNITS+=("$1")
   fi
@@ -70,8 +73,10 @@ build_for_units() {
   for unit in "${UNITS[@]}"; do
     [[ ${unit%%:*} =~ ^(harness|core|model|pgtest|site)$ ]] || { need_extension; break; }
   done
-  [[ ! $wanted =~ \ server:(histories|floors|concurrency|locks|lifecycle|worker)[:\ ] ]] || need_faults
-  [[ ! $wanted =~ \ (server|server_statements|reliability)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests || true # its units say what is wrong
+  [[ ! $wanted =~ \ server:($WITH_FAULTS)[:\ ] ]] || need_faults
+  # Their units say what is wrong.
+  [[ ! $wanted =~ \ (server|server_statements)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test server || true
+  [[ ! $wanted =~ \ reliability[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test reliability || true
   [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
   TOOK[build]=$((SECONDS - start))
 }
@@ -269,19 +274,25 @@ suite_pgtest() {
     libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
 }
 
-# The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs), and tests/log_scan.rs
-# is the control. FILTER is the name of a test file, or FILE:TEST.
+# The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs), and log_scan.rs
+# among them is the control. FILTER is a module of tests/server/, or MODULE:PART_OF_A_NAME.
 suite_server() { server_tests server "$1"; }
 
 # By statements only: every test of theirs has to pass that is not about direct access itself. What is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off server_tests server_statements "${1:-histories:every_history}"; }
 
+WITH_FAULTS='histories|floors|concurrency|locks|lifecycle|worker'
+SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)
+
 server_tests() { # SUITE FILTER
-  local args=()
+  local module=${2%%:*} part= tests
+  if [[ $2 == *:* ]]; then part=${2#*:}; fi
   need_extension
-  if [[ ${2%%:*} =~ ^(histories|floors|concurrency|locks|lifecycle|worker)$ ]]; then need_faults; fi
-  if [[ $2 == *:* ]]; then args=(--test "${2%%:*}" -- "${2#*:}"); elif [[ $2 ]]; then args=(--test "$2"); fi
-  libtest "$1" cargo test --no-fail-fast -p jobs-tests "${args[@]}"
+  if [[ $module =~ ^($WITH_FAULTS)$ ]]; then need_faults; fi
+  # Names are given whole: as a filter, a module's name may be a part of others.
+  tests=$("${SERVER_TESTS[@]}" --list 2>/dev/null | sed -n "s/^\($module::.*\): test$/\1/p" | grep -F -- "$part") || true
+  # shellcheck disable=SC2086
+  libtest "$1" "${SERVER_TESTS[@]}" --exact ${tests:-"$2"}
 }
 
 source tests/reliability.sh

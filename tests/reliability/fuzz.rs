@@ -1,7 +1,7 @@
 //! Calls of every function with all that is nasty: an error that is meant for the caller, or an answer, and nothing else.
 //!
 //! `JOBS_RELIABILITY_SEEDS` are numbers to begin with, separated by commas. Two sessions and the background worker are at it at the same
-//! time, so a seed repeats the calls, not how they meet. (tests/policy_fuzz.rs is about what policies mean; here they only must not break anything.)
+//! time, so a seed repeats the calls, not how they meet. (tests/server/policy_fuzz.rs is about what policies mean; here they only must not break anything.)
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::figures::{duration, figure, variable};
-use super::functions::{Function, Parameter, functions};
+use jobs_tests::functions::{Function, Parameter, functions};
 
 /// What a type's arguments are chosen from, as SQL: first what makes sense, then the rest.
 fn values(parameter: &Parameter) -> Vec<&'static str> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jobs_tests::{Client, Cluster, number};
 
 use super::figures::{duration, figure, variable};
-use super::functions::{Function, functions};
+use jobs_tests::functions::{Function, functions};
 
 /// A function's successful call as PL/pgSQL, where `f` and `i` are variables; and how much rarer than others it is called.
 /// A failing call in a savepoint: `fails`, empty: with nulls. Each clears away what it has made.

@@ -1,5 +1,5 @@
 -- What a role tries that may insert, fetch and look, to have the extension run its code or show it more. Each attack has its
--- control: it works on somebody who is not careful. tests/security.rs has the attacks for which it takes several sessions.
+-- control: it works on somebody who is not careful. tests/server/security.rs has the attacks for which it takes several sessions.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

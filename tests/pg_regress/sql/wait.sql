@@ -1,4 +1,4 @@
--- jobs.wait: what it refuses, and when it returns at once. tests/wait.rs has the rest: what it does while it waits.
+-- jobs.wait: what it refuses, and when it returns at once. tests/server/wait.rs has the rest: what it does while it waits.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

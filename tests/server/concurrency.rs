@@ -1,6 +1,5 @@
 //! Many sessions insert the same keys, and many workers drain the queue: what everybody was told must fit together.
 
-#[path = "concurrency/history.rs"]
 mod history;
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 //! What others than the owner may have come by: default privileges, grants by hand, a schema of the same name, settings of a
-//! database, plans of another role. tests/security.rs has attacks by who has been granted what he is to have.
+//! database, plans of another role. security.rs has attacks by who has been granted what he is to have.
 
 use std::time::Duration;
 

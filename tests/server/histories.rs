@@ -6,27 +6,16 @@
 //!
 //! The controls run the same against a build of the extension that can be told to be wrong (`src/fault.rs`).
 
-#[path = "histories/answers.rs"]
 mod answers;
-#[path = "histories/checks.rs"]
 mod checks;
-#[path = "histories/count.rs"]
 mod count;
-#[path = "histories/effects.rs"]
 mod effects;
-#[path = "histories/events.rs"]
 mod events;
-#[path = "histories/generate.rs"]
 mod generate;
-#[path = "histories/model.rs"]
 mod model;
-#[path = "histories/plain.rs"]
 mod plain;
-#[path = "histories/run.rs"]
 mod run;
-#[path = "histories/search.rs"]
 mod search;
-#[path = "histories/written.rs"]
 mod written;
 
 use std::path::Path;

@@ -3,11 +3,8 @@
 //!
 //! `dump/queue.sql` is a queue with something of everything in it, `dump/rows.rs` compares rows, `dump/works.rs` goes on with the queue.
 
-#[path = "dump/programs.rs"]
 mod programs;
-#[path = "dump/rows.rs"]
 mod rows;
-#[path = "dump/works.rs"]
 mod works;
 
 use std::sync::Arc;

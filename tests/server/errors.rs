@@ -2,10 +2,7 @@
 
 use jobs_tests::{Client, Cluster};
 
-#[path = "reliability/functions.rs"]
-mod functions;
-
-use functions::{Function, Parameter, functions};
+use jobs_tests::functions::{Function, Parameter, functions};
 
 /// No message, DETAIL or HINT is longer, in characters: a few quotations of 100, and the words around them.
 const LONGEST: usize = 1000;

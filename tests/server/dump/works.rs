@@ -2,7 +2,7 @@
 
 use jobs_tests::{Client, Cluster, sqlstate};
 
-use crate::{SOON, run, scalar, texts};
+use super::{SOON, run, scalar, texts};
 
 /// Unique jobs under keys of many kinds: arguments of `jobs.insert` and of `jobs.explain_unique`.
 pub const UNIQUE: [&str; 18] = [

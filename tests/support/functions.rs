@@ -1,18 +1,26 @@
 //! The functions that there are, by the catalog.
 
-use jobs_tests::Client;
+use tokio_postgres::Client;
 
+/// A function or procedure.
 #[derive(Clone)]
 pub struct Function {
+    /// without its schema
     pub name: String,
+    /// it is called, not selected
     pub is_procedure: bool,
+    /// those that go in
     pub parameters: Vec<Parameter>,
 }
 
+/// One that goes in.
 #[derive(Clone)]
 pub struct Parameter {
+    /// as in a call with names
     pub name: String,
+    /// its type, as SQL has it
     pub type_name: String,
+    /// it can be left out
     pub has_default: bool,
 }
 

@@ -1,0 +1,33 @@
+//! Many connections, every kind of transaction, crashes, standbys, dumps and upgrades: the extension from outside.
+//!
+//! One program, so that it is linked once; `./dev test` runs each module as a unit by itself, `server:NAME`.
+
+mod concurrency;
+mod direct;
+mod dump;
+mod durability;
+mod errors;
+mod floors;
+mod histories;
+mod known_defects;
+mod leases;
+mod lifecycle;
+mod locks;
+mod log_scan;
+mod maintenance;
+mod memory;
+mod notify;
+mod periodic;
+mod policy_fuzz;
+mod queues;
+mod rights;
+mod security;
+mod session;
+mod smoke;
+mod transactions;
+mod unique;
+mod upgrade;
+mod upkeep;
+mod wait;
+mod work;
+mod worker;
