@@ -1,4 +1,4 @@
--- Sections 2 and 3 of the contract: insert jobs, keep them unique. Rust: src/api/insert.rs, src/api/unique.rs
+-- Insert jobs, keep them unique. Rust: src/api/insert.rs, src/api/unique.rs
 
 -- It works with its owner's rights, as the others do, but switches by itself (src/pg/role.rs): SECURITY DEFINER needs a
 -- search_path of its own, and to set and restore that is a twentieth of an insert.

@@ -1,4 +1,4 @@
--- Section 4 of the contract: claim jobs, finish them, move them about.
+-- Claim jobs, finish them, move them about.
 -- Rust: src/api/fetch.rs, src/api/wait.rs, src/api/finish.rs, src/api/manage.rs
 
 CREATE FUNCTION jobs.fetch(

@@ -1,4 +1,4 @@
--- Section 4 of the contract, what operators set: kinds and queues. Rust: src/api/configure.rs
+-- What operators set: kinds and queues. Rust: src/api/configure.rs
 
 CREATE FUNCTION jobs.define_kind(
   kind text, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL,

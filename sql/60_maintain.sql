@@ -1,4 +1,4 @@
--- Section 6 of the contract: what the background worker does, to be done at once. Rust: src/api/maintain.rs, src/worker/
+-- What the background worker does, to be done at once. Rust: src/api/maintain.rs, src/worker/
 
 CREATE FUNCTION jobs.maintain()
 RETURNS TABLE (task text, rows bigint, duration interval, error text)

@@ -1,4 +1,4 @@
--- Section 7 of the contract: who may do what. Rust: src/api/access.rs
+-- Who may do what. Rust: src/api/access.rs
 -- Not SECURITY DEFINER: they look who calls before they switch to the owner.
 
 CREATE FUNCTION jobs.grant_producer(role text) RETURNS void

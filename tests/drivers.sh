@@ -1,6 +1,6 @@
 # Drivers and ORMs as their users use them: the programs of examples/, each against a database of its own. tests/suites.sh
 # sources this file. The files in tests/drivers have a function driver_NAME for each: it runs the program, and compares what it
-# prints and what it leaves in the queue with what the contract says.
+# prints and what it leaves in the queue with what docs/ promise.
 
 DRIVERS=(psycopg sqlalchemy django jdbc activerecord pgbouncer node_postgres drizzle prisma knex tokio_postgres sqlx diesel)
 

@@ -59,6 +59,8 @@ packaging_versions() {
   versions_wrong 'sql, where upgrade scripts lead' packaging_released rm "sql/jobs--$EARLIER--$(packaging/version).sql"
   versions_wrong 'sql/install, the versions before' packaging_released rm "sql/install/jobs--$EARLIER.sql"
   versions_wrong 'what was released as' packaging_released cp "sql/install/jobs--$EARLIER.sql" "sql/install/jobs--$(packaging/version).sql"
+  versions_wrong 'rust-toolchain.toml' sed -i 's/1\.95/1.94/' rust-toolchain.toml
+  versions_wrong 'Dockerfile, rust' sed -i 's/rust:1\.95/rust:1.94/' Dockerfile
   versions_wrong 'Cargo.toml, pgrx-tests' sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml
   versions_wrong 'META.json: .*must be .9\.9\.9' sed -i '/^\[workspace.package\]/,/^\[/s/^version = .*/version = "9.9.9"/' Cargo.toml
 }

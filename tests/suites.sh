@@ -500,6 +500,7 @@ suite_doc() {
     break
   done
   grep -n '^<!-- not run' $(doc_documents) || true
+  check doc "no line of prose is too long" python3 scripts/prose.py
   doc_reference "$dir"
   end_server doc
 }

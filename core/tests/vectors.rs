@@ -1,5 +1,5 @@
-//! The published vectors: for each, the canonical text and the key, byte for byte. They are the
-//! contract with programs that compute keys themselves, and with keys that are stored already.
+//! The published vectors: for each, the canonical text and the key, byte for byte. They are what
+//! holds with programs that compute keys themselves, and with keys that are stored already.
 
 mod support;
 

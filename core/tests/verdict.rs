@@ -463,7 +463,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The rule of the contract, word by word.
+    /// The rule of docs/uniqueness.md, word by word.
     #[test]
     fn the_verdict_follows_from_the_jobs_that_conflict(
         policy in any_policy(), members in any_members(), cutoff in prop::option::of(-1..6_i64),

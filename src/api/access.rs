@@ -1,4 +1,4 @@
-//! Section 7 of the contract: who may do what.
+//! Who may do what.
 
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;

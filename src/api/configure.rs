@@ -1,4 +1,4 @@
-//! Section 4 of the contract: what operators set of kinds and queues.
+//! What operators set of kinds and queues.
 
 use jobs_core::interval::Interval;
 use pgrx::prelude::*;

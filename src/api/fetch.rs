@@ -1,4 +1,4 @@
-//! Section 4 of the contract: claiming jobs.
+//! Claiming jobs.
 
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;

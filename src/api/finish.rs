@@ -1,4 +1,4 @@
-//! Section 4 of the contract: what a worker says of the jobs that it holds.
+//! What a worker says of the jobs that it holds.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Section 2 of the contract: `jobs.insert`, `jobs.insert_many`, `jobs.insert_batch`.
+//! `jobs.insert`, `jobs.insert_many`, `jobs.insert_batch`.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Section 6 of the contract: maintenance on demand, and whether there is any.
+//! Maintenance on demand, and whether there is any.
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;

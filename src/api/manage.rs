@@ -1,4 +1,4 @@
-//! Section 4 of the contract: what can be done to jobs without holding them, by id or by a filter.
+//! What can be done to jobs without holding them, by id or by a filter.
 
 use jobs_core::state::State;
 use pgrx::datum::TimestampWithTimeZone;

@@ -1,4 +1,4 @@
-//! Section 4 of the contract: periodic jobs.
+//! Periodic jobs.
 
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;

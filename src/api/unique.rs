@@ -1,4 +1,4 @@
-//! Section 3 of the contract: the key, and what it would lead to.
+//! The key, and what it would lead to.
 
 use jobs_core::key::Key;
 use pgrx::datum::{JsonB, TimestampWithTimeZone};

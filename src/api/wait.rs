@@ -1,4 +1,4 @@
-//! Section 4 of the contract: waiting for jobs.
+//! Waiting for jobs.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
--- jobs.unique_key: the SHA-256 of the canonical text that the contract describes.
+-- jobs.unique_key: the SHA-256 of the canonical text that docs/uniqueness.md describes.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -8,7 +8,7 @@ create function pg_temp.sha(canonical text) returns text language sql as $$ sele
 -- Each call, and the canonical text that its key must be made of.
 create temp table cases (n int generated always as identity, call text, canonical text);
 insert into cases (call, canonical) values
-  -- the contract's example
+  -- the example of docs/uniqueness.md
   ($$'email.send', '{"user_id": 42}', '{"by_args": true, "by_queue": true}', 'notifications'$$, $${"args":{"user_id":42},"queue":"notifications","type":"email.send"}$$),
   -- the fields one by one
   ($$'k', '{"a": 1}', '{"by_kind": true}'$$, $${"type":"k"}$$),
