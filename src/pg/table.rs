@@ -450,6 +450,10 @@ impl Table {
     /// there as long as a new one is behind the old one. Where it is before that, its entry is inserted as a new row's is, with
     /// a look for others: who looks keeps out whoever else does. That takes time where a snapshot keeps many versions of
     /// one row; but then there is hardly any room before the last one.
+    ///
+    /// No test has a rival miss both. It would have to stop between two index pages, in Postgres' own look for duplicates.
+    /// Nothing in there waits for anything that a session can hold: a lock or a transaction that it meets ends the look,
+    /// and afterwards it begins anew. It has the first page locked meanwhile, so not even a signal is dealt with.
     pub fn update(&self, row: &Row, new: NewRow, key: &IndexShape) {
         // SAFETY: both rows are of this table.
         unsafe {
