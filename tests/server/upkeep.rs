@@ -318,6 +318,47 @@ async fn subtransactions(db: &Client, session: &Client) -> Option<(i32, bool)> {
     Some((row.get(0), row.get(1)))
 }
 
+/// Batches that do not wait, under keys of which others are at work on some: under READ COMMITTED all of a transaction keep
+/// few, above that each may keep one (docs/uniqueness.md).
+#[tokio::test]
+async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
+    const BATCHES: i32 = 100;
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("batches").await;
+    let session = cluster.connect("batches").await;
+    let options = r#"{"by_args": true, "by_state": ["running"], "wait": false}"#;
+    let batch = |n: i32| {
+        format!(
+            "select count(*) from jobs.insert_batch('u', array(select to_jsonb(n) from generate_series({n} * 10, {n} * 10 + 9) n), '{options}')"
+        )
+    };
+    let all: Vec<String> = (0..BATCHES).map(batch).collect();
+    let all = all.join("; ");
+    for level in ["read committed", "repeatable read", "serializable"] {
+        // Each key is taken, and one of each batch is being worked on.
+        run(&db, &all).await;
+        let rival = cluster.connect("batches").await;
+        let busy = format!(
+            r#"begin; select count(jobs.insert('u', to_jsonb(n * 10), '{options}')) from generate_series(0, {BATCHES} - 1) n"#
+        );
+        run(&rival, &busy).await;
+        run(&session, &format!("begin isolation level {level}")).await;
+        run(&session, &all).await;
+        if let Some((count, has_more)) = subtransactions(&db, &session).await {
+            println!("{level}: {count}, more: {has_more}");
+            match level {
+                "read committed" => assert!(!has_more && count <= 48, "{count}"),
+                _ => assert!(has_more, "{level}: {count}: then docs/uniqueness.md is wrong"),
+            }
+        }
+        run(&session, "commit").await;
+        run(&rival, "rollback").await;
+        let inserted = "select count(*) from jobs.job";
+        assert_eq!(number(&db, inserted).await, 1900, "{level}");
+        run(&db, "select jobs.delete_many(kind => 'u')").await;
+    }
+}
+
 /// Runs it in a transaction, which then has few subtransactions.
 async fn keeps_few(db: &Client, session: &Client, level: &str, sql: &str) {
     run(session, &format!("begin isolation level {level}")).await;
