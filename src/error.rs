@@ -298,14 +298,10 @@ impl From<Invalid> for Error {
     }
 }
 
-/// The end of every SQL function: the answer, or the error raised.
-pub trait OrRaise<T> {
-    /// The value, or the error raised in Postgres.
-    fn or_raise(self) -> T;
-}
-
-impl<T> OrRaise<T> for Result<T> {
-    fn or_raise(self) -> T {
-        self.unwrap_or_else(|error| error.raise())
-    }
+/// What each SQL function is: its answer, or the error raised in Postgres.
+///
+/// The errors of statements keep all that they had on the way, and one for want of memory is an error like others
+/// ([`report::kept`]): any function may meet it, however little it copies itself.
+pub fn answer<T>(run: impl FnOnce() -> Result<T>) -> T {
+    report::kept(run).unwrap_or_else(|error| error.raise())
 }

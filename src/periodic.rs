@@ -12,7 +12,7 @@ use jobs_core::schedule::{self, Schedule};
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{OrRaise, Result};
+use crate::error::Result;
 use crate::options::Options;
 use crate::pg::zone::TimeZone;
 use crate::pg::{subxact, time};
@@ -138,7 +138,8 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         unique::insert_one(&candidate).map(|outcome| (outcome, waits))
     };
     // Nor for one that has locked a job which this one replaces.
-    let insert = || subxact::attempt_unless_cancelled(|| work().or_raise());
+    let insert =
+        || subxact::attempt_unless_cancelled(|| work().unwrap_or_else(|error| error.raise()));
     match unique::impatiently(insert) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),

@@ -4,7 +4,7 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
 use crate::store::access::{self, Role};
@@ -100,7 +100,7 @@ fn installed() {
         commit::wake_worker(Work::MayBeDue);
         Ok(())
     };
-    run().or_raise()
+    answer(run)
 }
 
 fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
@@ -122,7 +122,7 @@ fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
         });
         Ok(())
     };
-    run().or_raise()
+    answer(run)
 }
 
 /// The role of a name.

@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 
 use crate::check;
 use crate::config;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::announce;
@@ -52,19 +52,19 @@ fn define_kind(
         config::changed();
         Ok(())
     };
-    run().or_raise()
+    answer(run)
 }
 
 /// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn pause_queue(queue: Option<&str>) {
-    set_paused(queue, Some(time::now())).or_raise()
+    answer(|| set_paused(queue, Some(time::now())))
 }
 
 /// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn resume_queue(queue: Option<&str>) {
-    set_paused(queue, None).or_raise()
+    answer(|| set_paused(queue, None))
 }
 
 fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
@@ -135,7 +135,7 @@ fn configure_queue(
         commit::wake_worker(Work::MayBeDue);
         Ok(())
     };
-    run().or_raise()
+    answer(run)
 }
 
 fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {

@@ -5,10 +5,10 @@ use pgrx::prelude::*;
 
 use crate::check;
 use crate::config;
-use crate::error::{OrRaise, Result};
+use crate::error::{Result, answer};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
-use crate::pg::{report, server, subxact, time};
+use crate::pg::{server, subxact, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::fetch::{self, Fetch, Room};
@@ -33,7 +33,7 @@ fn fetch(
         let queue = check::name("queue", queue)?.to_string();
         claim(&[queue], max_jobs, worker, lease, kinds, fcinfo)
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 /// Claims jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
@@ -50,7 +50,7 @@ fn fetch_any(
         let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
         claim(&queues, max_jobs, worker, lease, kinds, fcinfo)
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 fn claim(

@@ -7,11 +7,10 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::pg::answer::{Cell, Record, Rows, StateAnswer};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::report;
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::store::finish;
@@ -29,7 +28,7 @@ fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> State
         }
         answered(id, token, "complete").map(|(state, _)| state)
     };
-    StateAnswer(report::kept(run).or_raise())
+    StateAnswer(answer(run))
 }
 
 /// Finishes many jobs. See the COMMENT in sql/50_work.sql.
@@ -61,7 +60,7 @@ fn complete_many(
         }
         Ok(rows)
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 /// Records a failed attempt. See the COMMENT in sql/50_work.sql.
@@ -92,7 +91,7 @@ fn fail(
             None => answered(id, token, "fail"),
         }
     };
-    state_and_time(report::kept(run))
+    state_and_time(run)
 }
 
 /// Gives a job back until later. See the COMMENT in sql/50_work.sql.
@@ -114,7 +113,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
             None => answered(id, token, "snooze"),
         }
     };
-    state_and_time(run())
+    state_and_time(run)
 }
 
 /// Gives a job back at once. See the COMMENT in sql/50_work.sql.
@@ -134,7 +133,7 @@ fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
             None => answered(id, token, "release"),
         }
     };
-    StateAnswer(run().map(|(state, _)| state).or_raise())
+    StateAnswer(answer(run).0)
 }
 
 /// A sign of life. See the COMMENT in sql/50_work.sql.
@@ -166,7 +165,7 @@ fn heartbeat(
             refusal(id, token, "renew the lease of", used)
         })
     };
-    run().or_raise()
+    answer(run)
 }
 
 /// Signs of life of many jobs. See the COMMENT in sql/50_work.sql.
@@ -195,7 +194,7 @@ fn heartbeat_many(
         }
         Ok(rows)
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 /// What every call of a worker for many jobs begins with.
@@ -256,7 +255,7 @@ fn refusal(id: i64, token: i64, operation: &str, used: Option<Used>) -> Error {
     }
 }
 
-fn state_and_time(answer: Result<(State, Option<i64>)>) -> Record {
-    let (state, at) = answer.or_raise();
+fn state_and_time(run: impl FnOnce() -> Result<(State, Option<i64>)>) -> Record {
+    let (state, at) = answer(run);
     Record(vec![Cell::State(state), at.map_or(Cell::Null, Cell::At)])
 }

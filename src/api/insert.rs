@@ -11,14 +11,13 @@ use pgrx::prelude::*;
 use serde_json::Value;
 
 use crate::check;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::options::{Checked, Options};
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::lone;
 use crate::pg::memory::{self, Scratch};
-use crate::pg::report;
 use crate::pg::role::{as_definer, called};
 use crate::pg::time;
 use crate::store::job::NewJob;
@@ -64,7 +63,7 @@ fn insert(
         let outcome = unique::insert_one(&candidate)?;
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
-    report::kept(|| as_definer(called(fcinfo), run)).or_raise()
+    answer(|| as_definer(called(fcinfo), run))
 }
 
 /// Where it is alone in FROM, it is read as [`lone`] says.
@@ -89,7 +88,7 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         let mut parser = Parser::default();
         insert_all(count, elements, |element| parser.candidate(element), fcinfo)
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 /// Inserts a job for each args, with the same options. See the COMMENT in sql/40_produce.sql.
@@ -134,7 +133,7 @@ fn insert_batch(
         let candidate = |args| checked.candidate(check::given("args", args)?);
         insert_all(args.len(), args, candidate, fcinfo)
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 /// Inserts a job for each element; an error names the element, from 1. What it takes to read one is given back before the next.

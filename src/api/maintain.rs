@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::OrRaise;
+use crate::error::{Result, answer};
 use crate::maintenance::{self, PassedOver, Task};
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::{subxact, time};
@@ -20,7 +20,11 @@ const FOR_EACH_TASK: usize = 4;
 /// Runs every maintenance task once. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    check::writable().or_raise();
+    answer(|| maintain_all(fcinfo))
+}
+
+fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
+    check::writable()?;
     let mut rows = Rows::new(fcinfo);
     // Nobody can pause maintenance while this transaction is at it.
     let hindrance = ledger::hindrance();
@@ -58,7 +62,7 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             error.map_or(Cell::Null, Cell::Text),
         ]);
     }
-    rows
+    Ok(rows)
 }
 
 /// Turns of a task until nothing is left.
@@ -101,14 +105,20 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 /// Stops maintenance. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn pause_maintenance() {
-    check::writable().or_raise();
-    ledger::begin_pause(time::now());
+    answer(|| {
+        check::writable()?;
+        ledger::begin_pause(time::now());
+        Ok(())
+    })
 }
 
 /// Lets it go on. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn resume_maintenance() {
-    check::writable().or_raise();
-    ledger::end_pause();
-    commit::wake_worker(Work::MayBeDue);
+    answer(|| {
+        check::writable()?;
+        ledger::end_pause();
+        commit::wake_worker(Work::MayBeDue);
+        Ok(())
+    })
 }

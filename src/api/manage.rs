@@ -5,7 +5,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::pg::answer::StateAnswer;
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
@@ -140,7 +140,7 @@ fn update(
             expires_at: finite("expires_at", expires_at)?,
         })
     };
-    let changes = changes().or_raise();
+    let changes = answer(changes);
     manage(id, |place| {
         if place.state.is_final() || place.state == State::Running {
             return Some(Err(Error::wrong_state(place.id, place.state, "update")));
@@ -159,11 +159,13 @@ fn cancel_many(
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
 ) -> i64 {
-    let filter = filter(queue, kind, states, tag, older_than, max_jobs).map(|filter| Filter {
-        // So that the next call finds others.
-        with_cancel_requested: false,
-        ..filter
-    });
+    let filter = || {
+        Ok(Filter {
+            // So that the next call finds others.
+            with_cancel_requested: false,
+            ..filter(queue, kind, states, tag, older_than, max_jobs)?
+        })
+    };
     let can = |state: State| !state.is_final();
     manage_many(filter, can, |place| cancel_at(place, None, false))
 }
@@ -178,7 +180,7 @@ fn retry_many(
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
 ) -> i64 {
-    let filter = filter(queue, kind, states, tag, older_than, max_jobs);
+    let filter = || filter(queue, kind, states, tag, older_than, max_jobs);
     let can = |state| !matches!(state, State::Available | State::Running);
     manage_many(filter, can, |place| retry_at(place, false))
 }
@@ -193,7 +195,7 @@ fn delete_many(
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
 ) -> i64 {
-    let filter = filter(queue, kind, states, tag, older_than, max_jobs);
+    let filter = || filter(queue, kind, states, tag, older_than, max_jobs);
     let can = |state| state != State::Running;
     manage_many(filter, can, delete_at)
 }
@@ -234,14 +236,14 @@ fn filter<'a>(
 }
 
 /// Does something to the jobs that a filter finds, as if one by one, oldest first; to how many.
-fn manage_many(
-    filter: Result<Filter>,
+fn manage_many<'a>(
+    filter: impl FnOnce() -> Result<Filter<'a>>,
     can: impl Fn(State) -> bool,
     act: impl Fn(&Place) -> Option<State>,
 ) -> i64 {
     let run = || {
         check::writable()?;
-        let mut filter = filter?;
+        let mut filter = filter()?;
         filter.states.retain(|state| can(*state));
         commit::wake_worker(Work::MayBeDue);
         let mut done = 0;
@@ -258,7 +260,7 @@ fn manage_many(
         }
         Ok(done)
     };
-    run().or_raise()
+    answer(run)
 }
 
 /// Does something to a job wherever it is by now.
@@ -269,5 +271,5 @@ fn manage(id: Option<i64>, act: impl Fn(&Place) -> Option<Result<State>>) -> Sta
         transition::chase(id, act)?.unwrap_or_else(|| Err(Error::unknown_job(id)))
     };
     commit::wake_worker(Work::MayBeDue);
-    StateAnswer(run().or_raise())
+    StateAnswer(answer(run))
 }

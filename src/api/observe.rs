@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use jobs_core::interval::Interval;
 
 use crate::check;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
 use crate::settings;
@@ -29,6 +29,10 @@ struct Queue {
 /// Behind the view `jobs.queues`. See the COMMENT in sql/30_views.sql.
 #[pg_extern(sql = false)]
 fn count_queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    answer(|| Ok(queues(fcinfo)))
+}
+
+fn queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
     let mut queues: BTreeMap<String, Queue> = BTreeMap::new();
     let mut estimated = Vec::new();
@@ -85,15 +89,17 @@ fn kept(place: &'static Place) -> (Counts, Option<i64>) {
 /// Behind the view `jobs.maintenance`. See the COMMENT in sql/30_views.sql.
 #[pg_extern(sql = false)]
 fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    let mut rows = Rows::new(fcinfo);
-    for run in databases::idle_runs() {
-        rows.push(vec![
-            Cell::Text(maintenance::ALL[run.task].name.into()),
-            Cell::At(run.at),
-            Cell::Span(run.duration),
-        ]);
-    }
-    rows
+    answer(|| {
+        let mut rows = Rows::new(fcinfo);
+        for run in databases::idle_runs() {
+            rows.push(vec![
+                Cell::Text(maintenance::ALL[run.task].name.into()),
+                Cell::At(run.at),
+                Cell::Span(run.duration),
+            ]);
+        }
+        Ok(rows)
+    })
 }
 
 /// Whether there is shared memory. See the COMMENT in sql/30_views.sql.
@@ -111,15 +117,22 @@ fn health(
     dead_rows: Option<i64>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let mut rows = Rows::new(fcinfo);
-    let from = Thresholds {
-        old_snapshot: threshold("old_snapshot", old_snapshot).or_raise(),
-        oldest_available: threshold("oldest_available", oldest_available).or_raise(),
-        lock_wait: threshold("lock_wait", lock_wait).or_raise(),
-        dead_rows,
+    let run = || {
+        let from = Thresholds {
+            old_snapshot: threshold("old_snapshot", old_snapshot)?,
+            oldest_available: threshold("oldest_available", oldest_available)?,
+            lock_wait: threshold("lock_wait", lock_wait)?,
+            dead_rows,
+        };
+        Ok(findings(&from, fcinfo))
     };
+    answer(run)
+}
+
+fn findings(from: &Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let mut rows = Rows::new(fcinfo);
     let mut findings: Vec<[Option<String>; 4]> = Vec::new();
-    health::find(&worker(), &from, |found| {
+    health::find(&worker(), from, |found| {
         findings.extend((0..found.len()).map(|row| [1, 2, 3, 4].map(|n| found.text(row, n))));
     });
     let worst_first = ["critical", "warning", "info"];
@@ -172,13 +185,15 @@ fn worker() -> Worker {
 /// Everything to be measured. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    let mut rows = Rows::new(fcinfo);
-    metrics::measure(|found| {
-        for row in 0..found.len() {
-            rows.push_datums(found.datums(row));
-        }
-    });
-    rows
+    answer(|| {
+        let mut rows = Rows::new(fcinfo);
+        metrics::measure(|found| {
+            for row in 0..found.len() {
+                rows.push_datums(found.datums(row));
+            }
+        });
+        Ok(rows)
+    })
 }
 
 /// One job's story. See the COMMENT in sql/70_observe.sql.
@@ -192,5 +207,5 @@ fn show(id: Option<i64>) -> String {
         }
         Ok(lines.join("\n"))
     };
-    run().or_raise()
+    answer(run)
 }

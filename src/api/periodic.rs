@@ -4,7 +4,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{OrRaise, Result};
+use crate::error::answer;
 use crate::options::Options;
 use crate::periodic::{self, Ticks};
 use crate::pg::array::Array;
@@ -62,8 +62,7 @@ fn schedule(
         commit::wake_worker(Work::MayBeDue);
         Ok(next)
     };
-    let next: Result<Option<i64>> = run();
-    next.or_raise().map(|at| {
+    answer(run).map(|at| {
         TimestampWithTimeZone::try_from(at).expect("a tick is a time that the server can hold")
     })
 }
@@ -95,5 +94,5 @@ fn unschedule(name: Option<&str>) -> bool {
         commit::wake_worker(Work::MayBeDue);
         Ok(removed)
     };
-    run().or_raise()
+    answer(run)
 }

@@ -6,11 +6,10 @@ use pgrx::prelude::*;
 
 use crate::check;
 use crate::config;
-use crate::error::{OrRaise, Result};
+use crate::error::{Result, answer};
 use crate::options;
 use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::report;
 use crate::pg::time;
 use crate::settings;
 use crate::store::config::Kind;
@@ -34,7 +33,7 @@ fn unique_key(
             .map(|policy| policy::key(&policy, &subject))
             .transpose()
     };
-    report::kept(run).or_raise().map(|key| key.hex())
+    answer(run).map(|key| key.hex())
 }
 
 /// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in sql/40_produce.sql.
@@ -70,7 +69,7 @@ fn explain_unique(
             Cell::Text(would.into()),
         ]))
     };
-    report::kept(run).or_raise()
+    answer(run)
 }
 
 /// What a server of the Open Job Spec can declare of this queue. See the COMMENT in sql/40_produce.sql.

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use crate::check;
 use crate::config;
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{Error, Result, answer};
 use crate::pg::role::{as_role, called, owner_of};
 use crate::pg::{procedure, time};
 use crate::shmem::announce;
@@ -55,7 +55,7 @@ fn wait(
         });
         Ok(())
     };
-    run().or_raise();
+    answer(run);
 }
 
 fn wait_for(queue: &str, timeout: Duration, owner: pg_sys::Oid) {

@@ -100,7 +100,70 @@ async fn a_batch_takes_700_bytes_a_job_at_most() {
     }
 }
 
+/// What a job has none of is one `{}` for all of them.
+#[tokio::test]
+async fn an_empty_meta_takes_no_memory_of_its_own() {
+    let cluster = server();
+    drop(cluster.database("memory").await);
+    let insert = |meta: &'static str| {
+        move |count| {
+            format!(
+                "select count(*) from jobs.insert_batch('b', array_fill('1'::jsonb, array[{count}]){meta})"
+            )
+        }
+    };
+    // Some of the shared memory is touched by nobody before.
+    growth(&cluster, insert("")).await;
+    let with_none = growth(&cluster, insert("")).await;
+    let with_empty = growth(&cluster, insert(", meta => '{}'")).await;
+    assert!(with_empty < with_none + 16, "{with_empty}, {with_none}");
+    let args = |count| {
+        let args = vec![r#"{"kind": "b"}"#; count].join(", ");
+        format!("select count(*) from jobs.insert_many('[{args}]')")
+    };
+    let read = |count| {
+        let args = vec![r#"{"kind": "b"}"#; count].join(", ");
+        format!("select jsonb_array_length('[{args}]')")
+    };
+    let (to_read, to_insert) = (growth(&cluster, read).await, growth(&cluster, args).await);
+    assert!(
+        to_insert < to_read + with_none + 16,
+        "{to_insert}, {to_read} to read it, {with_none} of a batch"
+    );
+}
+
+#[tokio::test]
+async fn what_a_batch_took_is_given_back() {
+    let cluster = server();
+    let db = cluster.database("memory").await;
+    let pid = pid_of(&db).await;
+    const MANY: usize = 20_000;
+    let insert = format!(
+        "begin;
+         select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'b', 'args', n, 'unique_opts', '{UNIQUE}'::jsonb)) from generate_series(1, {MANY}) n));
+         select count(*) from jobs.insert_batch('b', array(select to_jsonb(n) from generate_series(1, {MANY}) n), '{UNIQUE}');
+         rollback; begin;
+         select count(*) from jobs.insert_batch('b', array(select to_jsonb(n) from generate_series(1, {MANY}) n), '{UNIQUE}');
+         rollback"
+    );
+    run(&db, &insert).await;
+    let contexts = "select sum(total_bytes)::bigint from pg_backend_memory_contexts";
+    let before = (number(&db, contexts).await, memory_of(pid, "RssAnon"));
+    for _ in 0..10 {
+        run(&db, &insert).await;
+    }
+    let after = (number(&db, contexts).await, memory_of(pid, "RssAnon"));
+    println!("{before:?} after one, {after:?} after eleven");
+    // Of the 600,000 jobs since, not two bytes each.
+    let most = 1 << 20;
+    assert!(after.0 < before.0 + most as i64, "{before:?}, {after:?}");
+    assert!(after.1 < before.1 + most, "{before:?}, {after:?}");
+}
+
 /// A process gets no more memory from now on than so much.
+///
+/// That stands for a machine on which there is no more to be had (`vm.overcommit_memory = 2`): in both cases mmap and brk
+/// fail with ENOMEM, so malloc returns null, and nothing here can tell why.
 fn limit(cluster: &Cluster, pid: i32, more: u64) {
     let limit = memory_of(pid, "VmSize") + more;
     // As the user whose process it is.
@@ -190,6 +253,42 @@ async fn a_session_without_memory_fails_wherever_it_is_and_nobody_notices() {
         }
     }
     assert!(failed >= 30, "{failed}");
+    watched.nothing_happened().await;
+}
+
+/// Functions that copy little of what they are given may want memory all the same.
+#[tokio::test]
+async fn any_function_without_memory_fails_and_nobody_notices() {
+    let watched = Watched::new().await;
+    run(
+        &watched.cluster.connect("memory").await,
+        "create table large as select jsonb_build_object('a', repeat('x', 2000000)) as v;
+         select count(jobs.insert('k', queue => 'q')) from generate_series(1, 2000)",
+    )
+    .await;
+    let mut failed = 0;
+    for statement in [
+        "select jobs.update(2, args => (select v from large))",
+        "select jobs.snooze(id, token, '1 s') from jobs.fetch('q', 1000)",
+        "select jobs.cancel_many(queue => 'q')",
+        "select jobs.retry_many(queue => 'q', states => '{scheduled, cancelled}')",
+        "select count(*) from jobs.metrics()",
+        "select count(*) from jobs.health()",
+        "select jobs.schedule('s', 'every 1 hour', 'k', (select v from large))",
+    ] {
+        for step in 0..8 {
+            let (state, lives) = watched.becomes("begin", statement, step << 18).await;
+            println!("{step}: {state}, {lives}: {statement}");
+            assert!(["00000", "53200"].contains(&state.as_str()), "{state}");
+            failed += u32::from(state == "53200");
+        }
+    }
+    assert!(failed >= 10, "{failed}");
+    run(
+        &watched.cluster.connect("memory").await,
+        "select jobs.delete_many(queue => 'q')",
+    )
+    .await;
     watched.nothing_happened().await;
 }
 

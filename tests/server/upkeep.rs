@@ -348,7 +348,10 @@ async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
             println!("{level}: {count}, more: {has_more}");
             match level {
                 "read committed" => assert!(!has_more && count <= 48, "{count}"),
-                _ => assert!(has_more, "{level}: {count}: then docs/uniqueness.md is wrong"),
+                _ => assert!(
+                    has_more,
+                    "{level}: {count}: then docs/uniqueness.md is wrong"
+                ),
             }
         }
         run(&session, "commit").await;
