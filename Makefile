@@ -37,7 +37,7 @@ all package: $(BUILT)
 
 # Whoever installs needs no cargo, and root builds nothing, if `make` ran before. The install script is the parts of sql/ in
 # their order; earlier versions can be installed as well, to upgrade from.
-$(TARGET)/package/%/built: Makefile Cargo.toml Cargo.lock build.rs jobs.control $(shell find src core sql -type f)
+$(TARGET)/package/%/built: Makefile Cargo.toml Cargo.lock jobs.control $(shell find src core sql -type f)
 	cargo build --lib --profile $(PROFILE) --no-default-features --features 'pg$(PG_MAJOR) $(FEATURES)'
 	rm -rf '$(STAGED)'
 	mkdir -p '$(STAGED)$(LIBRARIES)' '$(STAGED)$(SCRIPTS)'

@@ -51,6 +51,14 @@ SELECT p.oid, a.n, p.proargmodes[a.n] IN ('o', 't') AS is_result,
   FROM pg_proc p, unnest(COALESCE(p.proallargtypes, p.proargtypes::oid[])) WITH ORDINALITY AS a(type, n)
  WHERE p.pronamespace = 'jobs'::regnamespace;
 
+-- Columns of the type of a result; nothing for other types.
+CREATE FUNCTION pg_temp.columns(type oid) RETURNS text[] LANGUAGE sql AS $$
+  SELECT COALESCE(array_agg(format('%s %s', a.attname, pg_temp.type(a.atttypid, a.atttypmod)) ORDER BY a.attnum), '{}')
+    FROM pg_type t JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'c'
+    JOIN pg_attribute a ON a.attrelid = c.oid
+   WHERE t.oid = type
+$$;
+
 -- One line if it fits, else a parameter a line.
 CREATE FUNCTION pg_temp.bracket(before text, items text[]) RETURNS text LANGUAGE sql AS $$
   SELECT CASE WHEN length(before || array_to_string(items, ', ')) < 110 THEN before || '(' || array_to_string(items, ', ') || ')'
@@ -61,11 +69,14 @@ CREATE TEMP VIEW signature AS
 SELECT p.oid, p.proname,
        pg_temp.bracket(CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END || 'jobs.' || p.proname, a.parameters) ||
        CASE WHEN p.prokind = 'p' THEN ''
-            WHEN a.results <> '{}' THEN E'\n  ' || pg_temp.bracket(CASE WHEN p.proretset THEN '-> rows ' ELSE '-> row ' END, a.results)
-            ELSE E'\n  -> ' || CASE WHEN p.proretset THEN 'rows of ' ELSE '' END || pg_temp.type(p.prorettype) END AS signature
+            WHEN a.results <> '{}' THEN E'\n  ' || pg_temp.bracket('-> rows ', a.results)
+            WHEN a.columns <> '{}' THEN E'\n  ' || pg_temp.bracket(
+              format('-> %s of %s ', CASE WHEN p.proretset THEN 'rows' ELSE 'a row' END, pg_temp.type(p.prorettype)), a.columns)
+            ELSE E'\n  -> ' || pg_temp.type(p.prorettype) END AS signature
   FROM pg_proc p, LATERAL (
     SELECT COALESCE(array_agg(a.declaration || COALESCE(a.default_value, '') ORDER BY a.n) FILTER (WHERE a.is_result IS NOT TRUE), '{}') AS parameters,
-           COALESCE(array_agg(a.declaration ORDER BY a.n) FILTER (WHERE a.is_result), '{}') AS results
+           COALESCE(array_agg(a.declaration ORDER BY a.n) FILTER (WHERE a.is_result), '{}') AS results,
+           pg_temp.columns(p.prorettype) AS columns
       FROM parameter a WHERE a.oid = p.oid) a
  WHERE p.pronamespace = 'jobs'::regnamespace;
 
@@ -117,12 +128,16 @@ SELECT format('| `%s` | %s | %s | %s |', s.name,
 
 \qecho
 \qecho '## Types'
+\qecho
+\qecho 'Columns of results stand at the functions that return them. A program in PL/pgSQL can declare variables of these types.'
 
-SELECT format(E'\n### jobs.%s\n\n%s\n\nValues: %s.', t.typname, pg_temp.markdown(obj_description(t.oid, 'pg_type')),
-              (SELECT string_agg(format('`%s`', e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid))
+SELECT format(E'\n### jobs.%s\n\n%s\n\n%s.', t.typname, pg_temp.markdown(obj_description(t.oid, 'pg_type')),
+              CASE WHEN t.typtype = 'e'
+                   THEN 'Values: ' || (SELECT string_agg(format('`%s`', e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)
+                   ELSE 'Returned by ' || (SELECT string_agg(format('`jobs.%s`', p.proname), ', ' ORDER BY p.proname) FROM pg_proc p WHERE p.prorettype = t.oid) END)
   FROM pg_type t WHERE t.typnamespace = 'jobs'::regnamespace AND t.typcategory <> 'A'
    AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c') -- types of rows of tables
- ORDER BY t.typname;
+ ORDER BY t.typtype = 'c', t.typname;
 
 \qecho
 \qecho '## Tables'

@@ -1,14 +1,36 @@
 -- Insert jobs, keep them unique. Rust: src/api/insert.rs, src/api/unique.rs
 
+CREATE TYPE jobs.insert_result AS (
+  id                          bigint,
+  state                       jobs.state,
+  unique_skipped_as_duplicate boolean,
+  replaced_id                 bigint,
+  queue                       text,
+  created_at                  timestamptz,
+  scheduled_at                timestamptz);
+COMMENT ON TYPE jobs.insert_result IS
+  'The job that an insert has made, or the one that it is a duplicate of.';
+
+CREATE TYPE jobs.batch_insert_result AS (
+  ord                         integer,
+  id                          bigint,
+  state                       jobs.state,
+  unique_skipped_as_duplicate boolean,
+  replaced_id                 bigint,
+  queue                       text,
+  created_at                  timestamptz,
+  scheduled_at                timestamptz);
+COMMENT ON TYPE jobs.batch_insert_result IS
+  'The result of one insert of many: ord is the number of its element, from 1.';
+
 -- It works with its owner's rights, as the others do, but switches by itself (src/pg/role.rs): SECURITY DEFINER needs a
 -- search_path of its own, and to set and restore that is a twentieth of an insert.
 CREATE FUNCTION jobs.insert(
   kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
   priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
   tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL,
-  expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false,
-  OUT id bigint, OUT state jobs.state, OUT unique_skipped_as_duplicate boolean, OUT replaced_id bigint,
-  OUT queue text, OUT created_at timestamptz, OUT scheduled_at timestamptz)
+  expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false)
+RETURNS jobs.insert_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'insert_wrapper';
 COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
@@ -24,8 +46,7 @@ Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplic
 
 CREATE FUNCTION jobs.insert_many(
   jobs jsonb)
-RETURNS TABLE (ord integer, id bigint, state jobs.state, unique_skipped_as_duplicate boolean, replaced_id bigint,
-  queue text, created_at timestamptz, scheduled_at timestamptz)
+RETURNS SETOF jobs.batch_insert_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'insert_many_wrapper';
 COMMENT ON FUNCTION jobs.insert_many(jsonb) IS
@@ -38,8 +59,7 @@ CREATE FUNCTION jobs.insert_batch(
   priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
   tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL,
   expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false)
-RETURNS TABLE (ord integer, id bigint, state jobs.state, unique_skipped_as_duplicate boolean, replaced_id bigint,
-  queue text, created_at timestamptz, scheduled_at timestamptz)
+RETURNS SETOF jobs.batch_insert_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'insert_batch_wrapper';
 COMMENT ON FUNCTION jobs.insert_batch(text, jsonb[], jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
@@ -56,11 +76,21 @@ COMMENT ON FUNCTION jobs.unique_key(text, jsonb, jsonb, text, jsonb, timestamptz
 $$The key (64 hex digits) that jobs.insert with the same arguments would hold: SHA-256 of the canonical text (RFC 8785 JSON of the members args, key, meta, period, queue, type that apply). Null: not unique.
 Volatile because by_period without scheduled_at takes the clock. Errors as jobs.insert; writes nothing, works on a standby.$$;
 
+CREATE TYPE jobs.unique_explanation AS (
+  canonical    text,
+  unique_key   text,
+  lock_id      bigint,
+  policy       jsonb,
+  holder       bigint,
+  holder_state jobs.state,
+  would        text);
+COMMENT ON TYPE jobs.unique_explanation IS
+  'What a job would be unique by, and what would become of it now.';
+
 CREATE FUNCTION jobs.explain_unique(
   kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
-  meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
-  OUT canonical text, OUT unique_key text, OUT lock_id bigint, OUT policy jsonb,
-  OUT holder bigint, OUT holder_state jobs.state, OUT would text)
+  meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL)
+RETURNS jobs.unique_explanation
 LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
 COMMENT ON FUNCTION jobs.explain_unique(text, jsonb, jsonb, text, jsonb, timestamptz) IS

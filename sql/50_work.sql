@@ -1,12 +1,29 @@
 -- Claim jobs, finish them, move them about.
 -- Rust: src/api/fetch.rs, src/api/wait.rs, src/api/finish.rs, src/api/manage.rs
 
+CREATE TYPE jobs.fetched_job AS (
+  id               bigint,
+  token            bigint,
+  attempt          integer,
+  kind             text,
+  args             jsonb,
+  meta             jsonb,
+  queue            text,
+  priority         integer,
+  tags             text[],
+  max_attempts     integer,
+  created_at       timestamptz,
+  scheduled_at     timestamptz,
+  attempted_at     timestamptz,
+  lease_expires_at timestamptz,
+  deadline_at      timestamptz);
+COMMENT ON TYPE jobs.fetched_job IS
+  'A job that a worker has claimed, with the token of this attempt.';
+
 CREATE FUNCTION jobs.fetch(
   queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
   lease interval DEFAULT NULL, kinds text[] DEFAULT NULL)
-RETURNS TABLE (id bigint, token bigint, attempt integer, kind text, args jsonb, meta jsonb, queue text, priority integer,
-  tags text[], max_attempts integer, created_at timestamptz, scheduled_at timestamptz,
-  attempted_at timestamptz, lease_expires_at timestamptz, deadline_at timestamptz)
+RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_wrapper';
 COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[]) IS
@@ -19,9 +36,7 @@ Errors: 22023, 22004, 25006; 40001 under REPEATABLE READ and SERIALIZABLE.$$;
 CREATE FUNCTION jobs.fetch_any(
   queues text[], max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
   lease interval DEFAULT NULL, kinds text[] DEFAULT NULL)
-RETURNS TABLE (id bigint, token bigint, attempt integer, kind text, args jsonb, meta jsonb, queue text, priority integer,
-  tags text[], max_attempts integer, created_at timestamptz, scheduled_at timestamptz,
-  attempted_at timestamptz, lease_expires_at timestamptz, deadline_at timestamptz)
+RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
 COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[]) IS
@@ -46,18 +61,31 @@ COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
 $$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
 Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
+CREATE TYPE jobs.batch_complete_result AS (
+  id    bigint,
+  state jobs.state,
+  done  boolean);
+COMMENT ON TYPE jobs.batch_complete_result IS
+  'Whether one of many jobs was completed, and its state now.';
+
 CREATE FUNCTION jobs.complete_many(
   ids bigint[], tokens bigint[])
-RETURNS TABLE (id bigint, state jobs.state, done boolean)
+RETURNS SETOF jobs.batch_complete_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'complete_many_wrapper';
 COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[]) IS
 $$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete or complete_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
 Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
+CREATE TYPE jobs.finish_result AS (
+  state        jobs.state,
+  scheduled_at timestamptz);
+COMMENT ON TYPE jobs.finish_result IS
+  'The state of a job after an attempt, and when it can run again.';
+
 CREATE FUNCTION jobs.fail(
-  id bigint, token bigint, error text, retry_in interval DEFAULT NULL, retryable boolean DEFAULT true, details jsonb DEFAULT NULL,
-  OUT state jobs.state, OUT scheduled_at timestamptz)
+  id bigint, token bigint, error text, retry_in interval DEFAULT NULL, retryable boolean DEFAULT true, details jsonb DEFAULT NULL)
+RETURNS jobs.finish_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fail_wrapper';
 COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
@@ -66,8 +94,8 @@ At max_attempts, with retryable => false, or when the policy's non_retryable has
 Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
 
 CREATE FUNCTION jobs.snooze(
-  id bigint, token bigint, delay interval,
-  OUT state jobs.state, OUT scheduled_at timestamptz)
+  id bigint, token bigint, delay interval)
+RETURNS jobs.finish_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'snooze_wrapper';
 COMMENT ON FUNCTION jobs.snooze(bigint, bigint, interval) IS
@@ -83,9 +111,16 @@ COMMENT ON FUNCTION jobs.release(bigint, bigint) IS
 $$Gives a running job back at once (the worker shuts down): available, the attempt does not count, no error is recorded. After a cancel request: cancelled.
 Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
+CREATE TYPE jobs.heartbeat_result AS (
+  lease_expires_at timestamptz,
+  deadline_at      timestamptz,
+  cancel_requested boolean);
+COMMENT ON TYPE jobs.heartbeat_result IS
+  'The lease of a running job, and whether its worker should stop.';
+
 CREATE FUNCTION jobs.heartbeat(
-  id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL,
-  OUT lease_expires_at timestamptz, OUT deadline_at timestamptz, OUT cancel_requested boolean)
+  id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL)
+RETURNS jobs.heartbeat_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
@@ -118,9 +153,17 @@ AS 'MODULE_PATHNAME', 'delete_wrapper';
 COMMENT ON FUNCTION jobs.delete(bigint) IS
 $$Deletes a job that is not running, with its errors. Returns the state that it had. Errors: 55000 it is running, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
+CREATE TYPE jobs.batch_heartbeat_result AS (
+  id               bigint,
+  lease_expires_at timestamptz,
+  deadline_at      timestamptz,
+  cancel_requested boolean);
+COMMENT ON TYPE jobs.batch_heartbeat_result IS
+  'The lease of one of many running jobs. All but id are null for a job that is lost.';
+
 CREATE FUNCTION jobs.heartbeat_many(
   ids bigint[], tokens bigint[], lease interval DEFAULT NULL)
-RETURNS TABLE (id bigint, lease_expires_at timestamptz, deadline_at timestamptz, cancel_requested boolean)
+RETURNS SETOF jobs.batch_heartbeat_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS

@@ -82,7 +82,6 @@ pub extern "C-unwind" fn _PG_init() {
     settings::define();
     pg::guc::reserve_prefix(c"jobs");
     pg::planner::register();
-    api::insert::register();
     // Without preload there is no worker, and nobody to wake.
     if pg::server::is_preloading() {
         shmem::register();

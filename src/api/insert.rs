@@ -16,7 +16,6 @@ use crate::options::{Checked, Options};
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::lone;
 use crate::pg::memory::{self, Scratch};
 use crate::pg::role::{as_definer, called};
 use crate::pg::time;
@@ -64,11 +63,6 @@ fn insert(
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
     answer(|| as_definer(called(fcinfo), run))
-}
-
-/// Where it is alone in FROM, it is read as [`lone`] says.
-pub fn register() {
-    lone::register(Some(insert_wrapper));
 }
 
 /// Inserts an array of jobs, each with its own options. See the COMMENT in sql/40_produce.sql.

@@ -7,7 +7,7 @@ mod access;
 mod configure;
 mod fetch;
 mod finish;
-pub(crate) mod insert;
+mod insert;
 mod maintain;
 mod manage;
 mod observe;

@@ -2,14 +2,16 @@
 //! function was declared with.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::ffi::CStr;
 
 use jobs_core::state::State;
 use pgrx::callconv::{BoxRet, FcInfo};
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use pgrx::pgrx_sql_entity_graph::metadata::{
     ReturnsError, ReturnsRef, SqlMappingRef, SqlTranslatable, TypeOrigin,
 };
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 use smallvec::SmallVec;
 
 use super::memory::Scratch;
@@ -59,75 +61,70 @@ impl From<State> for Cell {
     }
 }
 
-/// The labels of jobs.state as datums, each looked up at most once an answer.
-struct StateType {
-    oid: Oid,
-    labels: [Option<Datum>; State::ALL.len()],
-}
-
-impl StateType {
-    fn new(oid: Oid) -> StateType {
-        StateType {
-            oid,
-            labels: [None; State::ALL.len()],
-        }
-    }
-
-    fn datum(&mut self, state: State) -> Datum {
-        let oid = self.oid;
-        *self.labels[state as usize].get_or_insert_with(|| label_of(oid, state.as_str()))
-    }
-}
-
 /// Most rows are not wider.
 type Values = SmallVec<[Datum; 16]>;
 type Nulls = SmallVec<[bool; 16]>;
 
-/// Builds tuples of the declared row type.
-struct Builder {
-    desc: pg_sys::TupleDesc,
-    state: StateType,
+/// The labels of `jobs.state` as datums, of the type that the session used last.
+struct Labels {
+    of: Oid,
+    datums: [Option<Datum>; State::ALL.len()],
 }
 
-impl Builder {
-    fn new(desc: pg_sys::TupleDesc) -> Builder {
-        // SAFETY: a valid descriptor; every answer with a state has that column's type.
-        let oid = unsafe {
-            let columns = versions::columns(desc);
-            let of_states = |a: &&pg_sys::FormData_pg_attribute| {
-                let name = pgrx::name_data_to_str(&a.attname);
-                name.ends_with("state") || name == "estimated"
+thread_local! {
+    /// They stay what they are as long as the type has its object id.
+    static LABELS: RefCell<Labels> = const {
+        RefCell::new(Labels { of: pg_sys::InvalidOid, datums: [None; State::ALL.len()] })
+    };
+}
+
+/// The datum of a state, in an enum type of that object id; null if it has no such label.
+fn state_datum(state: State, of: Oid) -> Datum {
+    LABELS.with_borrow_mut(|labels| {
+        if labels.of != of {
+            *labels = Labels {
+                of,
+                datums: [None; State::ALL.len()],
             };
-            let oid = columns
-                .iter()
-                .find(of_states)
-                .map_or(pg_sys::InvalidOid, |a| a.atttypid);
-            match pg_sys::get_element_type(oid) {
-                pg_sys::InvalidOid => oid,
-                element => element,
-            }
-        };
-        Builder {
-            desc,
-            state: StateType::new(oid),
+        }
+        *labels.datums[state as usize].get_or_insert_with(|| label_of(of, state.as_str()))
+    })
+}
+
+impl Cell {
+    /// Whether it is a value for a column of this type.
+    fn fits(&self, of: Oid) -> bool {
+        match self {
+            Cell::Null => true,
+            Cell::Bool(_) => of == pg_sys::BOOLOID,
+            Cell::Int(_) => of == pg_sys::INT4OID,
+            Cell::Big(_) => of == pg_sys::INT8OID,
+            Cell::At(_) => of == pg_sys::TIMESTAMPTZOID,
+            Cell::Text(_) => of == pg_sys::TEXTOID,
+            Cell::State(state) => state_datum(*state, of) != Datum::null(),
+            // SAFETY: a catalog look-up.
+            Cell::States(_) => unsafe { pg_sys::get_element_type(of) != pg_sys::InvalidOid },
+            Cell::Span(_) => of == pg_sys::INTERVALOID,
+            Cell::Json(_) => of == pg_sys::JSONBOID,
         }
     }
 
-    fn cell(&mut self, cell: Cell) -> Option<Datum> {
+    /// The value for a column of this type, which it fits; `None` is NULL.
+    fn datum(self, of: Oid) -> Option<Datum> {
         use pgrx::IntoDatum;
-        Some(match cell {
+        Some(match self {
             Cell::Null => return None,
             Cell::Bool(b) => Datum::from(b),
             Cell::Int(n) => Datum::from(n),
             Cell::Big(n) | Cell::At(n) => Datum::from(n),
             Cell::Text(text) => return text.into_datum(),
-            Cell::State(state) => self.state.datum(state),
+            Cell::State(state) => state_datum(state, of),
             Cell::States(states) => {
-                let labels: Vec<Option<Datum>> = states
-                    .into_iter()
-                    .map(|s| Some(self.state.datum(s)))
-                    .collect();
-                super::array::build(self.state.oid, &labels)
+                // SAFETY: a catalog look-up.
+                let of = unsafe { pg_sys::get_element_type(of) };
+                let datum = |state| Some(state_datum(state, of));
+                let labels: Vec<_> = states.into_iter().map(datum).collect();
+                super::array::build(of, &labels)
             }
             Cell::Json(text) => super::jsonb::Jsonb::from_text(&text).datum(),
             Cell::Span(micros) => super::time::interval_datum(jobs_core::interval::Interval {
@@ -137,20 +134,47 @@ impl Builder {
             }),
         })
     }
+}
 
-    fn tuple(&mut self, cells: Vec<Cell>) -> pg_sys::HeapTuple {
+/// A row of this type, of a cell for each of its columns.
+unsafe fn tuple(desc: pg_sys::TupleDesc, cells: Vec<Cell>) -> pg_sys::HeapTuple {
+    // SAFETY: the callers give a valid descriptor; cells are of the columns' types.
+    unsafe {
+        let columns = versions::columns(desc);
+        check(desc, cells.len() == columns.len());
         let (mut values, mut nulls) = (Values::new(), Nulls::new());
-        for cell in cells {
-            let value = self.cell(cell);
+        for (cell, column) in cells.into_iter().zip(columns) {
+            check(desc, cell.fits(column.atttypid));
+            let value = cell.datum(column.atttypid);
             values.push(value.unwrap_or(Datum::null()));
             nulls.push(value.is_none());
         }
-        // SAFETY: the callers give a cell a column, in the column's type.
-        unsafe {
-            assert_eq!(values.len(), (*self.desc).natts as usize);
-            pg_sys::heap_form_tuple(self.desc, values.as_mut_ptr(), nulls.as_mut_ptr())
-        }
+        pg_sys::heap_form_tuple(desc, values.as_mut_ptr(), nulls.as_mut_ptr())
     }
+}
+
+/// An error unless a row type is as the install script makes it. Its owner need not be a
+/// superuser and can alter it: a number in a column of text would be read as an address.
+unsafe fn check(desc: pg_sys::TupleDesc, is_so: bool) {
+    if is_so {
+        return;
+    }
+    // SAFETY: the callers give a valid descriptor.
+    let name = unsafe { CStr::from_ptr(pg_sys::format_type_be((*desc).tdtypeid)) };
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("type {} was altered", name.to_string_lossy()),
+        "jobs",
+    )
+    .set_detail("The extension's types have the columns that it was installed with.")
+    .set_hint("Alter it back to the columns that docs/reference.md shows.")
+    .report(PgLogLevel::ERROR);
+}
+
+/// The type that the function was declared to return.
+unsafe fn result_type(call: FunctionCallInfo) -> Oid {
+    // SAFETY: a catalog look-up for the call under way.
+    unsafe { pg_sys::get_func_rettype((*(*call).flinfo).fn_oid) }
 }
 
 /// The answer of a function that RETURNS jobs.state.
@@ -161,58 +185,34 @@ unsafe impl BoxRet for StateAnswer {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: the function's call, while it is made.
         unsafe {
-            let function = (*(*fcinfo.as_mut_ptr()).flinfo).fn_oid;
-            let mut state = StateType::new(pg_sys::get_func_rettype(function));
-            fcinfo.return_raw_datum(state.datum(self.0))
+            let state = state_datum(self.0, result_type(fcinfo.as_mut_ptr()));
+            fcinfo.return_raw_datum(state)
         }
     }
 }
 
-/// The answer of a function with OUT parameters: one record.
+/// The answer of a function that RETURNS a row type of ours.
 pub struct Record(pub Vec<Cell>);
 
 // SAFETY: the tuple has the function's declared row type.
 unsafe impl BoxRet for Record {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: the function's call, while it is made.
+        const ANY: i32 = -1;
+        // SAFETY: the function's call, while it is made; its type is one of rows.
         unsafe {
-            let call = fcinfo.as_mut_ptr();
-            let function = (*(*call).flinfo).fn_oid;
-            let tuple = BUILDERS.with_borrow_mut(|known| {
-                let builder = known
-                    .entry(function)
-                    .or_insert_with(|| Builder::new(result_desc(call)));
-                builder.tuple(self.0)
-            });
+            // Postgres keeps it for the session. Pinned, it stays while look-ups hear of changes.
+            let desc = pg_sys::lookup_rowtype_tupdesc(result_type(fcinfo.as_mut_ptr()), ANY);
+            let tuple = tuple(desc, self.0);
+            pg_sys::DecrTupleDescRefCount(desc);
             fcinfo.return_raw_datum(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
         }
-    }
-}
-
-thread_local! {
-    /// What builds the rows of functions: finding out a row type takes as long as an insertion into an index. That of a
-    /// function never changes as long as it has its object id, nor do the labels of a state.
-    static BUILDERS: RefCell<HashMap<Oid, Builder>> = RefCell::new(HashMap::new());
-}
-
-/// The row type of the function that was called, to be kept.
-unsafe fn result_desc(fcinfo: FunctionCallInfo) -> pg_sys::TupleDesc {
-    // SAFETY: the function's call; the copy is kept for the life of the session.
-    unsafe {
-        let mut desc: pg_sys::TupleDesc = std::ptr::null_mut();
-        let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut desc);
-        assert!(class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE);
-        let before = pg_sys::MemoryContextSwitchTo(pg_sys::CacheMemoryContext);
-        let kept = pg_sys::CreateTupleDescCopy(desc);
-        pg_sys::MemoryContextSwitchTo(before);
-        pg_sys::BlessTupleDesc(kept)
     }
 }
 
 /// The answer of a set-returning function, collected row by row.
 pub struct Rows {
     store: *mut pg_sys::Tuplestorestate,
-    builder: Builder,
+    desc: pg_sys::TupleDesc,
     /// what one row takes, once there are many
     scratch: Option<Scratch>,
     pushed: usize,
@@ -230,7 +230,7 @@ impl Rows {
             let info: *mut pg_sys::ReturnSetInfo = (*fcinfo).resultinfo.cast();
             Rows {
                 store: (*info).setResult,
-                builder: Builder::new((*info).setDesc),
+                desc: (*info).setDesc,
                 scratch: None,
                 pushed: 0,
             }
@@ -240,10 +240,10 @@ impl Rows {
     /// Appends a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
         pgrx::check_for_interrupts!();
+        let (store, desc) = (self.store, self.desc);
         let push = || {
-            let tuple = self.builder.tuple(cells);
             // SAFETY: the store copies the tuple.
-            unsafe { pg_sys::tuplestore_puttuple(self.store, tuple) };
+            unsafe { pg_sys::tuplestore_puttuple(store, tuple(desc, cells)) };
         };
         self.pushed += 1;
         match self.pushed > FEW {
@@ -252,9 +252,23 @@ impl Rows {
         }
     }
 
+    /// An error unless the rows have columns of these types. Who appends datums asks it first.
+    pub fn expect(&self, types: &[Oid]) {
+        // SAFETY: the descriptor is the call's.
+        unsafe {
+            let columns = versions::columns(self.desc).iter();
+            check(
+                self.desc,
+                columns
+                    .map(|column| column.atttypid)
+                    .eq(types.iter().copied()),
+            );
+        }
+    }
+
     /// Appends a row that a statement returned: its first columns are the declared ones.
     pub fn push_datums(&mut self, (mut values, mut nulls): (Vec<Datum>, Vec<bool>)) {
-        let desc = self.builder.desc;
+        let desc = self.desc;
         // SAFETY: there are as many columns as the store reads, and it copies them.
         unsafe {
             assert!(values.len() >= (*desc).natts as usize);

@@ -1,7 +1,8 @@
-//! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time zones, subtransactions,
-//! procedures, roles, locks, the extension and its schema, settings, search_path, how our statements are planned, what pgrx leaves out of
-//! errors, uncommitted rows, rows and indexes of our own tables, a call that is alone in FROM; what differs between majors. All that
-//! is unsafe about it stays in here and in [`crate::store::spi`].
+//! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time
+//! zones, subtransactions, procedures, roles, locks, the extension and its schema, settings,
+//! search_path, how our statements are planned, what pgrx leaves out of errors, uncommitted rows,
+//! rows and indexes of our own tables; what differs between majors. All that is unsafe about it
+//! stays in here and in [`crate::store::spi`].
 
 pub mod answer;
 pub mod array;
@@ -15,7 +16,6 @@ pub mod index;
 pub mod invalidation;
 pub mod jsonb;
 pub mod lock;
-pub mod lone;
 pub mod memory;
 pub mod name;
 pub mod nearby;

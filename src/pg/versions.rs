@@ -134,16 +134,3 @@ pub fn owns_extension(extension: pg_sys::Oid, role: pg_sys::Oid) -> bool {
         return pg_sys::object_ownercheck(pg_sys::ExtensionRelationId, extension, role);
     }
 }
-
-/// Whether a role may call a function.
-pub fn may_call(function: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
-    // SAFETY: a catalog look-up; an error if the function is gone.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let answer = pg_sys::pg_proc_aclcheck(function, role, mode);
-        #[cfg(not(feature = "pg15"))]
-        let answer = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, mode);
-        answer == pg_sys::AclResult::ACLCHECK_OK
-    }
-}

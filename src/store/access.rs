@@ -64,10 +64,12 @@ pub fn one_at_a_time() {
     execute("LOCK TABLE jobs.kind IN SHARE UPDATE EXCLUSIVE MODE");
 }
 
-/// Lets a role see the schema and its types, without which nothing else is of use.
+/// Lets a role see the schema, without which nothing else is of use, and declare things of its types.
 pub fn grant_schema(role: &Role) {
     execute(&format!("GRANT USAGE ON SCHEMA jobs TO {}", role.name));
-    execute(&format!("GRANT USAGE ON TYPE jobs.state TO {}", role.name));
+    for of in list(&TYPES, &[]) {
+        execute(&format!("GRANT USAGE ON TYPE {of} TO {}", role.name));
+    }
 }
 
 /// Lets a role read every view.
@@ -133,6 +135,12 @@ static OTHER_FUNCTIONS: Plan = Plan::new(functions!("<> ALL ($1)"), &[TEXTS]);
 static VIEWS: Plan = Plan::new(
     "SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
       WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'v' ORDER BY 1",
+    &[],
+);
+// Those of states and of results; tables have theirs, too.
+static TYPES: Plan = Plan::new(
+    "SELECT t.oid::pg_catalog.regtype::text FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
+      WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace AND (t.typtype = 'e' OR c.relkind = 'c') ORDER BY 1",
     &[],
 );
 // Column privileges go with those of the table. An owner's own rights stay.

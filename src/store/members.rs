@@ -27,7 +27,8 @@ macro_rules! members {
                  FROM pg_catalog.pg_proc p WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND p.oid = d.objid
                UNION ALL
                SELECT 'TYPE', t.oid::pg_catalog.regtype::text, t.typowner, COALESCE(t.typacl, acldefault('T', t.typowner))
-                 FROM pg_catalog.pg_type t WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND t.oid = d.objid AND t.typcategory <> 'A' AND t.typrelid = 0
+                 FROM pg_catalog.pg_type t WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND t.oid = d.objid AND t.typcategory <> 'A'
+                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
                UNION ALL
                SELECT 'SCHEMA', n.oid::pg_catalog.regnamespace::text, n.nspowner, COALESCE(n.nspacl, acldefault('n', n.nspowner))
                  FROM pg_catalog.pg_namespace n WHERE d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass AND n.oid = d.objid) m

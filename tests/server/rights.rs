@@ -42,7 +42,8 @@ const FOREIGN: &str = "
       select 'pg_class'::regclass, c.oid, coalesce(c.relacl, acldefault(case c.relkind when 'S' then 's' else 'r' end::\"char\", c.relowner)), c.relowner, c.relname::text from pg_class c
       union all select 'pg_class'::regclass, c.oid, a.attacl, c.relowner, c.relname || '.' || a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
       union all select 'pg_proc'::regclass, p.oid, coalesce(p.proacl, acldefault('f', p.proowner)), p.proowner, p.proname from pg_proc p
-      union all select 'pg_type'::regclass, t.oid, coalesce(t.typacl, acldefault('T', t.typowner)), t.typowner, t.typname from pg_type t where t.typcategory <> 'A' and t.typrelid = 0
+      union all select 'pg_type'::regclass, t.oid, coalesce(t.typacl, acldefault('T', t.typowner)), t.typowner, t.typname from pg_type t
+       where t.typcategory <> 'A' and not exists (select from pg_class c where c.oid = t.typrelid and c.relkind <> 'c')
       union all select 'pg_namespace'::regclass, n.oid, coalesce(n.nspacl, acldefault('n', n.nspowner)), n.nspowner, n.nspname from pg_namespace n)
     select concat_ws(' ', coalesce(g.rolname, 'public'), e.privilege_type, o.name)
       from member m join object o on o.classid = m.classid and o.oid = m.objid, aclexplode(o.acl) e left join pg_roles g on g.oid = e.grantee
@@ -771,19 +772,11 @@ async fn a_plan_is_no_right_to_call() {
     )
     .await;
     let app = as_role(&cluster, "app", "plans").await;
-    for (call, is_custom) in [
-        ("select id from jobs.insert('k')", true),
-        ("select jobs.insert('k')", false),
-        ("select id from jobs.insert('k') limit 1 offset 0", true),
+    for call in [
+        "select id from jobs.insert('k')",
+        "select jobs.insert('k')",
+        "select id from jobs.insert('k') limit 1 offset 0",
     ] {
-        let plan = texts(&app, &format!("explain (costs off) {call}"))
-            .await
-            .concat();
-        assert_eq!(
-            plan.contains("Custom Scan (jobs.insert)"),
-            is_custom,
-            "{plan}"
-        );
         let prepared = app.prepare(call).await.unwrap();
         for _ in 0..7 {
             app.query(&prepared, &[]).await.unwrap();

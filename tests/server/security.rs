@@ -586,12 +586,8 @@ async fn a_library_with_a_function_of_the_same_name_is_not_taken_for_ours() {
         ),
     )
     .await;
-    for (call, plan) in [
-        ("jobs.insert('k')", "Custom Scan (jobs.insert)"),
-        ("other()", "Function Scan on other"),
-    ] {
-        let explain = format!("explain (costs off) select * from {call}");
-        assert_eq!(text(&db, &explain).await, plan);
-    }
-    assert_eq!(number(&db, "select id from jobs.insert('k')").await, 1);
+    let id = "select id from jobs.insert('k')";
+    assert_eq!(number(&db, id).await, 1);
+    run(&db, "select other()").await;
+    assert_eq!(number(&db, id).await, 2);
 }

@@ -19,6 +19,7 @@ relation as (select c.* from member m join pg_class c on m.classid = 'pg_class':
 select 'object ' || pg_describe_object(classid, objid, 0) || ': ' || coalesce(obj_description(objid, classid::regclass::text::name), '') from member
 union all select 'schema ' || nspname || ' ' || coalesce(nspacl::text, '') from member join pg_namespace n on classid = 'pg_namespace'::regclass and n.oid = objid
 union all select 'type ' || typname || ' ' || coalesce(typacl::text, '') || ' ' || coalesce((select string_agg(enumlabel, ',' order by enumsortorder) from pg_enum where enumtypid = t.oid), '')
+       || coalesce((select string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ',' order by a.attnum) from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0), '')
   from member join pg_type t on classid = 'pg_type'::regclass and t.oid = objid
 union all select 'function ' || pg_get_functiondef(p.oid) || coalesce(proacl::text, '') || p.proleakproof || p.procost
   from member join pg_proc p on classid = 'pg_proc'::regclass and p.oid = objid

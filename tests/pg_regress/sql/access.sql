@@ -14,8 +14,8 @@ create temp table who as select n, who, 'jobs_access_' || who as role from unnes
 create temp view objects as
   select 'routine' as kind, oid, proname::text as name from pg_proc where pronamespace = to_regnamespace('jobs')
   union all select case relkind when 'v' then 'view' when 'S' then 'sequence' when 'r' then 'table' else 'relation ' || relkind::text end, oid, relname::text
-    from pg_class where relnamespace = to_regnamespace('jobs') and relkind not in ('i', 't')
-  union all select 'type', oid, typname::text from pg_type where typnamespace = to_regnamespace('jobs') and typtype not in ('c') and typcategory <> 'A'
+    from pg_class where relnamespace = to_regnamespace('jobs') and relkind not in ('i', 't', 'c')
+  union all select 'type', oid, typname::text from pg_type t where typnamespace = to_regnamespace('jobs') and typcategory <> 'A' and not exists (select from pg_class c where c.oid = typrelid and relkind <> 'c')
   union all select 'schema', oid, 'jobs' from pg_namespace where nspname = 'jobs';
 create function pg_temp.may(role text, kind text, object oid) returns text language sql as $$
   select coalesce(nullif(case kind

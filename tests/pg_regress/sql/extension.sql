@@ -9,7 +9,7 @@ create function pg_temp.objects() returns table (kind text, identity text) langu
   select o.type, o.identity from (
     select 'pg_class'::regclass as c, oid from pg_class where relnamespace = to_regnamespace('jobs') and relkind in ('r', 'v', 'S', 'p', 'm', 'f')
     union all select 'pg_proc'::regclass, oid from pg_proc where pronamespace = to_regnamespace('jobs')
-    union all select 'pg_type'::regclass, oid from pg_type where typnamespace = to_regnamespace('jobs') and typtype = 'e'
+    union all select 'pg_type'::regclass, oid from pg_type where typnamespace = to_regnamespace('jobs') and (typtype = 'e' or typrelid in (select oid from pg_class where relkind = 'c'))
     union all select 'pg_namespace'::regclass, to_regnamespace('jobs') where to_regnamespace('jobs') is not null) x, lateral pg_identify_object(x.c, x.oid, 0) o
 $$;
 select count(*) > 0 as objects from pg_temp.objects();
@@ -25,9 +25,11 @@ select enum_range(null::jobs.state);
 -- No function is overloaded; all run with the extension's rights and a search_path of their own. (Procedures that do cannot end transactions; jobs.insert switches by itself; jobs.show reads what its caller may, and what grants asks who called.)
 select proname as overloaded from pg_proc where pronamespace = 'jobs'::regnamespace group by 1 having count(*) > 1;
 select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and prokind <> 'p' and (prosecdef <> (proname not in ('insert', 'show', 'revoke', 'installed') and proname !~ '^grant_') or proconfig is distinct from case when proname <> 'insert' then '{"search_path=pg_catalog, pg_temp"}'::text[] end);
--- Names and defaults of parameters.
+-- Names and defaults of parameters, and the columns of the types that they return.
 select proname, pg_get_function_arguments(oid), pg_get_function_result(oid) from pg_proc where pronamespace = 'jobs'::regnamespace and proname in
-  ('insert', 'insert_many', 'insert_batch', 'unique_key', 'fetch', 'fetch_any', 'complete', 'complete_many', 'fail', 'snooze', 'release', 'heartbeat', 'cancel', 'retry', 'delete', 'maintain', 'schedule', 'unschedule') order by 1;
+  ('insert', 'insert_many', 'insert_batch', 'unique_key', 'fetch', 'fetch_any', 'complete', 'complete_many', 'fail', 'snooze', 'release', 'heartbeat', 'heartbeat_many', 'cancel', 'retry', 'delete', 'maintain', 'schedule', 'unschedule', 'explain_unique') order by 1;
+select t.oid::regtype as type, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attnum) as columns
+  from pg_type t join pg_class c on c.oid = t.typrelid and c.relkind = 'c' join pg_attribute a on a.attrelid = c.oid where t.typnamespace = 'jobs'::regnamespace group by t.oid order by t.oid::regtype::text;
 
 -- Nothing is granted to PUBLIC.
 select proname as granted from pg_proc where pronamespace = 'jobs'::regnamespace and has_function_privilege('public', oid, 'execute');

@@ -49,19 +49,23 @@ create temp view silent as
 select pg_describe_object(d.classid, d.objid, d.objsubid) as silent from pg_depend d
  where d.refclassid = 'pg_extension'::regclass and d.refobjid = (select oid from pg_extension where extname = 'jobs') and d.deptype = 'e'
    and coalesce(obj_description(d.objid, d.classid::regclass::text), '') = ''
-   and not exists (select from pg_type t where d.classid = 'pg_type'::regclass and t.oid = d.objid and (t.typrelid <> 0 or t.typelem <> 0))
+   and not exists (select from pg_type t where d.classid = 'pg_type'::regclass and t.oid = d.objid
+                    and (t.typelem <> 0 or exists (select from pg_class c where c.oid = t.typrelid and c.relkind <> 'c')))
  union all
 select pg_describe_object('pg_class'::regclass, a.attrelid, a.attnum) from pg_attribute a join pg_class c on c.oid = a.attrelid
  where c.relnamespace = 'jobs'::regnamespace and c.relkind in ('v', 'm') and a.attnum > 0 and not a.attisdropped and coalesce(col_description(a.attrelid, a.attnum), '') = '';
 select * from silent;
 select (select obj_description(oid, 'pg_extension') from pg_extension where extname = 'jobs') is not null as extension;
 -- What is in the schema belongs to the extension, so that nothing escapes the check.
-select relname as stranger from pg_class c where relnamespace = 'jobs'::regnamespace and relkind not in ('i', 't') and not exists (select from pg_depend where objid = c.oid and deptype = 'e');
+select relname as stranger from pg_class c where relnamespace = 'jobs'::regnamespace and relkind not in ('i', 't', 'c') and not exists (select from pg_depend where objid = c.oid and deptype = 'e');
+select typname as stranger from pg_type t where typnamespace = 'jobs'::regnamespace and typcategory <> 'A'
+   and not exists (select from pg_class c where c.oid = t.typrelid and c.relkind <> 'c') and not exists (select from pg_depend where objid = t.oid and deptype = 'e');
 select proname as stranger from pg_proc p where pronamespace = 'jobs'::regnamespace and not exists (select from pg_depend where objid = p.oid and deptype = 'e');
 -- Control: what is silent is found.
 begin;
 comment on schema jobs is null;
 comment on type jobs.state is null;
+comment on type jobs.fetched_job is null;
 comment on sequence jobs.job_seq is null;
 comment on table jobs.job is null;
 comment on view jobs.queues is null;
