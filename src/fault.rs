@@ -28,6 +28,8 @@ pub enum Fault {
     /// the launcher sends no worker to a database but those that somebody asks for: harmless, but only so a test can tell
     /// that it was the asking which did it
     NoVisits,
+    /// who waits for a job does not look by himself: harmless, but only so a test can tell that it was a commit which woke him
+    NoLooks,
 }
 
 /// Whether this fault is on.
@@ -50,6 +52,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::AllocateUnderLock => "allocate_under_lock",
         Fault::AllocateAtCommit => "allocate_at_commit",
         Fault::NoVisits => "no_visits",
+        Fault::NoLooks => "no_looks",
     };
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.

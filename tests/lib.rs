@@ -24,7 +24,7 @@ pub mod upgrade;
 
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{
-    SOON, Stalls, becomes, blocked, flood, insert, number, poll_until, promptly, rng, sqlstate,
-    state, with_faults, workers, workers_become,
+    SOON, becomes, blocked, flood, insert, number, poll_until, promptly, rng, sqlstate, state,
+    with_faults, workers, workers_become,
 };
 pub use tokio_postgres::Client;

@@ -281,7 +281,7 @@ suite_server() { server_tests server "$1"; }
 # By statements only: every test of theirs has to pass that is not about direct access itself. What is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off server_tests server_statements "${1:-histories:every_history}"; }
 
-WITH_FAULTS='histories|floors|concurrency|locks|lifecycle|worker'
+WITH_FAULTS='histories|floors|concurrency|locks|lifecycle|notify|wait|worker'
 SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)
 
 server_tests() { # SUITE FILTER

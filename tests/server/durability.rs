@@ -1,8 +1,6 @@
 //! Crashes: what was committed is there afterwards, with its state, its token and its key; what was not is gone.
 
-use std::time::Duration;
-
-use jobs_tests::{Client, Cluster, Mode, number, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, sqlstate};
 use tokio_postgres::NoTls;
 
 const POLICY: &str = "'{\"by_args\": true}'";
@@ -165,7 +163,7 @@ async fn a_killed_session_frees_its_keys() {
             .await
             .map(|_| ())
     });
-    poll_until("the waiter waits", Duration::from_secs(10), || async {
+    poll_until("the waiter waits", SOON, || async {
         let row = db
             .query_one(
                 "select $1 = any (pg_blocking_pids($2))",
@@ -179,7 +177,7 @@ async fn a_killed_session_frees_its_keys() {
 
     cluster.kill9_backend(victim_pid);
     assert!(waiting.await.unwrap().is_err(), "all sessions end");
-    poll_until("the server is back", Duration::from_secs(20), || async {
+    poll_until("the server is back", SOON, || async {
         let config = cluster.config().dbname("killed").clone();
         config.connect(NoTls).await.is_ok()
     })

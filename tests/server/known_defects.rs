@@ -153,7 +153,7 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
     let db = cluster.database("free").await;
     run(&db, "vacuum").await; // else whoever reads the catalog first clears up what CREATE EXTENSION left there
     let worker = cluster.connect("free").await;
-    run(&worker, "set lock_timeout = '2s'").await;
+    run(&worker, "set lock_timeout = '60s'").await;
     let policy = |more: &str| format!(r#"'{{"by_args": true{more}}}'"#);
     let mut duplicates = Vec::new();
     for more in [

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{Client, Cluster, insert, poll_until, state};
 
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(45);
 
 async fn run(db: &Client, sql: &str) {
     db.batch_execute(sql).await.expect(sql);

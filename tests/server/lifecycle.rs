@@ -443,17 +443,11 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
     assert_each_in_one_place(&db, 4 * (CROWD + HELD) + ticks).await;
 }
 
-/// Stops the server; it takes less than `seconds`.
-async fn stop_within(cluster: &Cluster, mode: Mode, seconds: u64) {
+/// Stops the server, which fails if somebody has not ended within a minute.
+async fn stop(cluster: &Cluster, mode: Mode) {
     // Connections that were dropped are closed by tasks of this thread.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let begun = Instant::now();
     cluster.stop(mode);
-    assert!(
-        begun.elapsed() < Duration::from_secs(seconds),
-        "{mode:?}: {:?}",
-        begun.elapsed()
-    );
 }
 
 #[tokio::test]
@@ -463,13 +457,13 @@ async fn a_smart_shutdown_waits_for_sessions_but_not_for_the_worker() {
     keep_idle(&db, "smart").await;
     drop(db);
     // Less than the time that an idle worker stays.
-    stop_within(&cluster, Mode::Smart, 4).await;
+    stop(&cluster, Mode::Smart).await;
 
     cluster.start_again();
     let db = cluster.connect("smart").await;
     keep_busy(&db).await;
     drop(db);
-    stop_within(&cluster, Mode::Smart, 4).await;
+    stop(&cluster, Mode::Smart).await;
 
     cluster.start_again();
     let db = cluster.connect("smart").await;
@@ -498,7 +492,7 @@ async fn a_fast_shutdown_ends_a_worker_that_waits_for_a_lock() {
             == 1
     })
     .await;
-    stop_within(&cluster, Mode::Fast, 4).await;
+    stop(&cluster, Mode::Fast).await;
     cluster.start_again();
     let db = cluster.connect("locked").await;
     becomes(&db, id, "available").await;
@@ -620,18 +614,19 @@ async fn the_interval_changes_on_reload() {
         clear().await;
         begun.elapsed()
     };
-    assert!(latency().await < Duration::from_secs(1));
+    let becomes_short = async || {
+        poll_until("it is short", 2 * SOON, async || {
+            latency().await < Duration::from_secs(1)
+        })
+        .await;
+    };
+    becomes_short().await;
     change(&cluster, &db, "jobs.interval", "3s").await;
     latency().await;
     let slow = latency().await;
-    assert!(
-        Duration::from_secs(2) < slow && slow < Duration::from_secs(5),
-        "{slow:?}"
-    );
+    assert!(Duration::from_secs(2) < slow, "{slow:?}");
     change(&cluster, &db, "jobs.interval", "50ms").await;
-    latency().await;
-    let fast = latency().await;
-    assert!(fast < Duration::from_secs(1), "{fast:?}");
+    becomes_short().await;
 }
 
 // --- prepared transactions -------------------------------------------------------------------------
@@ -671,7 +666,6 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     change(&cluster, &db, "jobs.retention_cancelled", "1s").await;
     tokio::time::sleep(Duration::from_millis(2200)).await;
     // Now all of them are due, and cannot be handled. What else is due is, of every task.
-    let begun = Instant::now();
     let id = soon_due(&db).await;
     becomes(&db, id, "available").await;
     let expiring = insert(
@@ -689,11 +683,6 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
         state(&db, other).await.is_none()
     })
     .await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(8),
-        "nobody waited: {:?}",
-        begun.elapsed()
-    );
     let states = async || {
         [
             state(&db, cancelled).await,
@@ -982,7 +971,7 @@ async fn work_resumes_when_others_leave_processes() {
     for _ in 0..2 {
         let taken = greedy.cancel_token();
         let is_over = AtomicBool::new(false);
-        let (begin, done) = tokio::join!(
+        let ((), done) = tokio::join!(
             async {
                 let parallel =
                     "select count(*) from pg_stat_activity where backend_type = 'parallel worker'";
@@ -1002,9 +991,7 @@ async fn work_resumes_when_others_leave_processes() {
                 assert_eq!(state(&db, id).await.unwrap(), "scheduled");
                 is_over.store(true, Ordering::SeqCst);
                 taken.cancel_query(NoTls).await.unwrap();
-                let begin = Instant::now();
                 becomes(&db, id, "available").await;
-                begin.elapsed()
             },
             async {
                 loop {
@@ -1016,7 +1003,6 @@ async fn work_resumes_when_others_leave_processes() {
             }
         );
         assert_eq!(sqlstate(done), "57014");
-        assert!(begin < Duration::from_secs(5), "{begin:?}");
     }
 }
 

@@ -101,18 +101,11 @@ async fn available_jobs_are_notified_at_once_by_queue() {
     let cluster = Cluster::builder().set("jobs.interval", "1h").start();
     let db = cluster.database("available").await;
     let mut listener = Listener::new(&cluster, "available").await;
-    let mut latencies = Vec::new();
     for n in 0..10 {
-        let begun = Instant::now();
         run(&db, &format!("select jobs.insert('k', queue => 'q{n}')")).await;
         assert_eq!(listener.next().await, json!({"queue": format!("q{n}")}));
-        latencies.push(begun.elapsed());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    latencies.sort();
-    println!("median {:?}, longest {:?}", latencies[5], latencies[9]);
-    assert!(latencies[9] < Duration::from_secs(2), "{latencies:?}");
-    assert!(latencies[5] < Duration::from_millis(200), "{latencies:?}");
 }
 
 #[tokio::test]
@@ -371,7 +364,7 @@ async fn they_can_be_switched_off_and_are_of_one_database() {
 
 #[tokio::test]
 async fn a_worker_that_has_gone_comes_back_to_notify() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().without_visits().start();
     let db = cluster.database("gone").await;
     let mut listener = Listener::new(&cluster, "gone").await;
     listener.so_far(&db).await;
@@ -384,14 +377,8 @@ async fn a_worker_that_has_gone_comes_back_to_notify() {
             == 0
     })
     .await;
-    let begun = Instant::now();
     run(&db, "select jobs.insert('k', queue => 'q')").await;
     assert_eq!(listener.next().await, json!({"queue": "q"}));
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
 }
 
 /// The lock that every commit with a notification takes is held by one that waits for a standby which
@@ -432,7 +419,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
         number(&db, &locks(&format!("granted and pid = {pid}"))).await == 1
     })
     .await;
-    run(&db, "set statement_timeout = '5s'").await;
+    run(&db, "set statement_timeout = '60s'").await;
     assert_eq!(
         sqlstate(
             db.batch_execute("set lock_timeout = '200ms'; notify other")
@@ -450,18 +437,13 @@ async fn no_producer_takes_the_lock_of_notifications() {
         "select jobs.fail(id, token, 'x', '0') from jobs.jobs where state = 'running' and id % 2 = 0",
         "select jobs.insert('k', queue => 'later', scheduled_at => clock_timestamp() + '1.5 s')",
     ] {
-        let begun = Instant::now();
-        run(&db, sql).await;
+        let ran = tokio::time::timeout(SOON, run(&db, sql)).await;
+        ran.unwrap_or_else(|_| panic!("it waits: {sql}"));
         let mine = format!(
             "pid = {}",
             number(&db, "select pg_backend_pid()::bigint").await
         );
         assert_eq!(number(&db, &locks(&mine)).await, 0);
-        assert!(
-            begun.elapsed() < Duration::from_millis(500),
-            "{sql}: {:?}",
-            begun.elapsed()
-        );
     }
     // The worker waits for the lock, but not for long: maintenance goes on.
     poll_until("it waits", SOON, async || {

@@ -293,7 +293,7 @@ async fn a_key_that_is_being_inserted_keeps_nobody_waiting() {
         &format!("begin; select jobs.insert('busy', {UNIQUE})"),
     )
     .await;
-    run(&db, "set lock_timeout = '1s'").await;
+    run(&db, "set lock_timeout = '60s'").await;
     assert_eq!(maintain(&db).await, 8);
     assert_eq!(count(&db, "free").await, 5);
     let pending = "select count(*) from jobs.periodic where kind = 'busy' and last_error ~ 'another transaction' and last_run_at is null";

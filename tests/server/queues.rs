@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, SOON, poll_until, sqlstate};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -334,7 +334,7 @@ async fn a_limit_outlives_a_crash() {
     let db = cluster.connect("crash").await;
     assert_eq!(scalar::<i64>(&db, fetch).await, 0);
     let rescued = AtomicI64::new(0);
-    poll_until("both are rescued", Duration::from_secs(20), async || {
+    poll_until("both are rescued", SOON, async || {
         let sql = "select rows from jobs.maintain() where task = 'rescue'";
         rescued.fetch_add(scalar(&db, sql).await, Ordering::Relaxed) >= 0
             && rescued.load(Ordering::Relaxed) == 2

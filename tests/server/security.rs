@@ -488,19 +488,17 @@ async fn waiting_runs_nothing_of_the_waiting_role() {
          set search_path = pg_temp, evil, pg_catalog",
     )
     .await;
-    let before = std::time::Instant::now();
     let (waited, ()) = tokio::join!(
-        mallory.batch_execute("call jobs.wait(timeout => '10 s')"),
+        tokio::time::timeout(
+            SOON,
+            mallory.batch_execute("call jobs.wait(timeout => '1 h')")
+        ),
         async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             run(&db, "select jobs.insert('k')").await;
         }
     );
-    waited.unwrap();
-    assert!(
-        before.elapsed() < Duration::from_secs(5),
-        "woken by the commit"
-    );
+    waited.expect("it returns").unwrap();
     let who = mallory
         .query_one(
             "select current_user::pg_catalog.text, pg_catalog.current_setting('search_path')",

@@ -415,7 +415,7 @@ async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
                 run(&db, "rollback to a").await;
                 assert_eq!(scalar::<serde_json::Value>(&db, seen).await, before);
                 // The transaction is still open, and another one has its way with the job.
-                run(&other, "set lock_timeout = '2s'").await;
+                run(&other, "set lock_timeout = '60s'").await;
                 let row = other.query_one(&insert(policy), &[]).await.unwrap();
                 assert_eq!((row.get(1), row.get(2)), answer, "{level}: {policy}");
                 run(&db, "rollback").await;
@@ -628,7 +628,7 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
                     assert_eq!(other.insert_or_leave(&db, 1).await, (None, true), "busy");
                 }
                 // Maintenance goes round it.
-                run(&db, "set lock_timeout = '2s'").await;
+                run(&db, "set lock_timeout = '60s'").await;
                 let failing = "jobs.maintain() where error is not null";
                 assert_eq!(count(&db, failing).await, 0);
                 run(&db, "reset lock_timeout").await;

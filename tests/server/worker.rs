@@ -424,17 +424,15 @@ async fn stops_at_once_while_busy() {
             == 1
     })
     .await;
-    let begun = Instant::now();
-    cluster.stop(Mode::Fast);
-    assert!(
-        begun.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        begun.elapsed()
-    );
-    cluster.start_again();
+    cluster.set("jobs.enabled", "off");
+    cluster.restart(Mode::Fast);
     let db = cluster.connect("busy").await;
-    poll_until("all are ready", Duration::from_secs(60), async || {
-        number(&db, "select count(*) from jobs.ready").await == 200_000
+    let ready = "select count(*) from jobs.ready";
+    assert_eq!(number(&db, ready).await, 0, "it did not wait for its end");
+    cluster.set("jobs.enabled", "on");
+    cluster.reload();
+    poll_until("all are ready", 2 * SOON, async || {
+        number(&db, ready).await == 200_000
     })
     .await;
 }
@@ -475,14 +473,8 @@ async fn a_terminated_worker_is_woken_again_at_once() {
     .await
     .unwrap();
     workers_become(&db, "woken", 0).await;
-    let begun = Instant::now();
     insert(&db, "'x'").await;
     workers_become(&db, "woken", 1).await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        begun.elapsed()
-    );
 }
 
 #[tokio::test]
