@@ -26,7 +26,7 @@ settings
 """
 
 # What talks with the server or shares memory. Everything else calls these.
-UNSAFE = ("pg/", "shmem/", "store/direct/", "store/spi.rs", "worker/process.rs", "fault.rs")
+UNSAFE = ("pg/", "shmem/", "store/direct/", "worker/process.rs", "fault.rs")
 
 DEPTH = {module: depth for depth, line in enumerate(LAYERS.splitlines()) for module in line.split()}
 

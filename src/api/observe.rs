@@ -12,11 +12,11 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
+use crate::pg::spi::Snapshot;
 use crate::settings;
 use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, PLACES, Place};
 use crate::store::health::{Thresholds, Worker};
-use crate::store::spi::Snapshot;
 use crate::store::{extension, health, metrics, show};
 
 /// A queue's row of `jobs.queues`.

@@ -6,11 +6,11 @@ use std::cell::RefCell;
 use pgrx::pg_sys::Oid;
 
 use super::{Round, Task};
+use crate::pg::spi::Snapshot;
 use crate::pg::time;
 use crate::shmem::{self, databases};
 use crate::store::count::{Counts, Kept, PLACES, Place, Position};
 use crate::store::extension::{self, Extension};
-use crate::store::spi::Snapshot;
 
 pub const TASK: Task = Task {
     name: "statistics",

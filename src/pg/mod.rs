@@ -1,8 +1,9 @@
-//! Talk with the server that pgrx has no word for: jsonb in place, result rows, arrays, times, time
-//! zones, subtransactions, procedures, roles, locks, the extension and its schema, settings,
-//! search_path, how our statements are planned, what pgrx leaves out of errors, uncommitted rows,
-//! rows and indexes of our own tables; what differs between majors. All that is unsafe about it
-//! stays in here and in [`crate::store::spi`].
+//! Talk with the server that pgrx has no word for, and all that is unsafe about it.
+//!
+//! Values: jsonb in place, result rows, arrays, times, time zones. Statements: kept plans, how they
+//! are planned, search_path, settings. Tables: rows and indexes of our own, also what is not committed.
+//! Transactions: subtransactions, procedures, locks, roles. Errors: what pgrx leaves out of them.
+//! And what differs between majors.
 
 pub mod answer;
 pub mod array;
@@ -27,6 +28,7 @@ pub mod role;
 pub mod row;
 pub mod scan;
 pub mod server;
+pub mod spi;
 pub mod subxact;
 pub mod table;
 pub mod time;

@@ -21,7 +21,7 @@ pub fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `work` with the rights of the owner of the function that is called, as SECURITY DEFINER would, but without setting a
-/// search_path, which takes a twentieth of an insert: what runs as a statement gets one from [`crate::store::spi`].
+/// search_path, which takes a twentieth of an insert: what runs as a statement gets one from [`super::spi`].
 pub fn as_definer<T>(function: Oid, work: impl FnOnce() -> T) -> T {
     let owner = owner_of(function);
     switched(owner, pg_sys::SECURITY_LOCAL_USERID_CHANGE, work)

@@ -29,9 +29,10 @@ pub mod place;
 pub mod prune;
 pub mod reap;
 pub mod show;
-pub mod spi;
 mod under;
 pub mod wait;
+
+pub(crate) use crate::pg::spi;
 
 /// The types of parameters, short enough to stand beside their statement.
 pub(crate) mod types {
