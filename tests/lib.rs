@@ -19,12 +19,16 @@ mod cluster;
 pub mod functions;
 #[path = "support/helpers.rs"]
 mod helpers;
+#[path = "support/listener.rs"]
+mod listener;
 #[path = "support/upgrade.rs"]
 pub mod upgrade;
 
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{
-    SOON, becomes, blocked, flood, insert, number, poll_until, promptly, rng, sqlstate, state,
-    with_faults, workers, workers_become,
+    SOON, as_role, becomes, blocked, comes_true, every_task_worked, flood, insert, is, number,
+    poll_until, promptly, rng, run, scalar, seconds, sqlstate, state, text, texts, with_faults,
+    work_for_every_task, workers, workers_become,
 };
+pub use listener::Listener;
 pub use tokio_postgres::Client;

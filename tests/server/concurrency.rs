@@ -630,7 +630,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
             async move { (worker.run(&drained).await, worker) },
         ));
     }
-    poll_until("the queue is drained", Duration::from_secs(90), || async {
+    poll_until("the queue is drained", Duration::from_secs(300), || async {
         let left = "select count(*) from jobs.jobs where state <> 'completed'";
         db.query_one(left, &[]).await.unwrap().get::<_, i64>(0) == 0
     })

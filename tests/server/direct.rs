@@ -3,13 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use jobs_tests::{Client, Cluster, SOON, number, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, SOON, number, poll_until, run, sqlstate};
 
 /// One transaction, also where it is several statements.
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
-
 /// A job's life.
 const LIFE: &str = "select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');
     select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');

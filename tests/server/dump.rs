@@ -10,31 +10,16 @@ mod works;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobs_tests::{Builder, Client, Cluster, Mode, poll_until, sqlstate};
+use jobs_tests::{Builder, Client, Cluster, Mode, SOON, poll_until, run, scalar, sqlstate, texts};
 use programs::{contents, create, dump, list, psql, restore};
 use rows::Contents;
 use works::{Expected, UNIQUE};
 
-/// Less than the minute after which the worker comes by itself.
-const SOON: Duration = Duration::from_secs(45);
 const QUEUE: &str = include_str!("dump/queue.sql");
 /// What is granted in that queue, as far as its use needs it.
 const GRANTS: &str = "grant usage on schema jobs to dump_producer, dump_viewer;
                       grant execute on function jobs.insert to dump_producer;
                       grant select (id, state) on jobs.jobs to dump_viewer";
-
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
-async fn texts(db: &Client, sql: &str) -> Vec<String> {
-    let rows = db.query(sql, &[]).await.expect(sql);
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
 
 /// A server with the queue in the database `before`, which nobody works on.
 struct Queue {

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, sqlstate, with_faults};
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, number, poll_until, rng, run, sqlstate, with_faults,
+};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
@@ -31,10 +33,6 @@ async fn holder(cluster: &Cluster, database: &str) -> Client {
         .await
         .unwrap();
     client
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
 }
 
 /// Jobs that are inserted, fetched and completed, all of which stay as dead rows, in a few fetches each.

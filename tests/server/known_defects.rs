@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, blocked, sqlstate};
+use jobs_tests::{Client, Cluster, blocked, run, scalar, sqlstate};
 use tokio_postgres::Error;
 
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
@@ -11,14 +11,6 @@ const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 /// A cluster whose background worker leaves everything to the tests.
 fn quiet() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
-}
-
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
 }
 
 /// What an insert answers.

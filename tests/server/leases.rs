@@ -3,13 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, insert, poll_until, state};
-
-const SOON: Duration = Duration::from_secs(45);
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
+use jobs_tests::{Client, Cluster, SOON, insert, poll_until, run, state};
 
 /// A job that runs with this lease.
 async fn running(db: &Client, lease: &str) -> i64 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Builder, Client, Cluster, Mode, SOON, becomes, flood, insert, number, poll_until, promptly,
-    sqlstate, state, workers, workers_become,
+    run, sqlstate, state, workers, workers_become,
 };
 use tokio_postgres::NoTls;
 
@@ -18,10 +18,6 @@ fn small_steps() -> Builder {
     Cluster::builder()
         .set("jobs.batch_size", 10)
         .set("jobs.interval", "10ms")
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
 }
 
 /// A job that is due in a moment, in a queue of its own.

@@ -2,14 +2,13 @@
 //! it is not lost. The build with faults stops itself there.
 
 use std::fs;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, SOON, blocked, number, poll_until, with_faults};
-use tokio::sync::mpsc::unbounded_channel;
-use tokio_postgres::{AsyncMessage, NoTls};
+use jobs_tests::{Client, Cluster, Listener, SOON, blocked, number, poll_until, run, with_faults};
+use tokio_postgres::NoTls;
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
 fn quiet() -> Cluster {
@@ -18,10 +17,6 @@ fn quiet() -> Cluster {
         .set("jobs.enabled", "off")
         .set("autovacuum", "off")
         .start()
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
 }
 
 /// What nobody may hold up.
@@ -190,22 +185,10 @@ async fn control_who_trusts_its_floors_after_that_is_found() {
 async fn who_stops_at_what_is_to_be_notified_holds_up_nobody() {
     let cluster = Cluster::builder().postgres(&with_faults()).start();
     let db = cluster.database("notify").await;
-    let (client, mut connection) = {
-        let config = cluster.config().dbname("notify").clone();
-        config.connect(NoTls).await.unwrap()
-    };
-    let (sender, mut received) = unbounded_channel();
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(message) = message {
-                let _ = sender.send(message.payload().to_string());
-            }
-        }
-    });
-    run(&client, "listen jobs").await;
+    let mut listener = Listener::new(&cluster, "notify").await;
     let mut hear = async |queue: &str| {
         let wanted = format!("{{\"queue\":\"{queue}\"}}");
-        let heard = async { while received.recv().await.unwrap().replace(' ', "") != wanted {} };
+        let heard = async { while listener.next().await.replace(' ', "") != wanted {} };
         promptly("a notification", heard).await;
     };
     run(&db, "select jobs.insert('k', queue => 'before')").await;

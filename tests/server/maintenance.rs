@@ -7,31 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, SOON, blocked, insert, number, poll_until, promptly, sqlstate, state,
-    workers_become,
+    Client, Cluster, SOON, blocked, comes_true, insert, is, number, poll_until, promptly, run,
+    scalar, seconds, sqlstate, state, workers_become,
 };
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
-
-async fn seconds(seconds: f64) {
-    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-}
-
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
-async fn is(db: &Client, condition: &str) -> bool {
-    scalar(db, &format!("select {condition}")).await
-}
-
-async fn becomes(db: &Client, condition: &str) {
-    poll_until(condition, SOON, async || is(db, condition).await).await;
-}
-
 async fn becomes_available(db: &Client, id: i64) {
     jobs_tests::becomes(db, id, "available").await;
 }
@@ -70,13 +50,13 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
         "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.2 s')",
     )
     .await;
-    becomes(
+    comes_true(
         &db,
         "(rows_total, failures) = (1, 0) from jobs.maintenance where task = 'schedule'",
     )
     .await;
     // The others have run, and found nothing: that is known, but not written.
-    becomes(
+    comes_true(
         &db,
         "bool_and(last_run_at > clock_timestamp() - interval '1 minute' and rows = 0 and duration >= '0') from jobs.maintenance where task <> 'schedule'",
     )
@@ -86,7 +66,7 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
     let written = "xmin::text from jobs.maintenance_task where task = 'schedule'";
     let before: String = scalar(&db, &format!("select {written}")).await;
     run(&db, "select jobs.installed()").await;
-    becomes(
+    comes_true(
         &db,
         "rows = 0 and rows_total = 1 from jobs.maintenance where task = 'schedule'",
     )
@@ -111,8 +91,8 @@ async fn a_job_that_cannot_be_handled_stops_no_other() {
          select jobs.insert_batch('k', array_fill('1'::jsonb, array[5]), scheduled_at => clock_timestamp() + '0.3 s')",
     )
     .await;
-    becomes(&db, "count(*) = 4 from jobs.jobs where state = 'available'").await;
-    becomes(
+    comes_true(&db, "count(*) = 4 from jobs.jobs where state = 'available'").await;
+    comes_true(
         &db,
         "failures >= 1 and last_error = 'job 3: refused' from jobs.maintenance where task = 'schedule'",
     )
@@ -124,8 +104,8 @@ async fn a_job_that_cannot_be_handled_stops_no_other() {
          select jobs.insert('late', expires_at => clock_timestamp() + '0.2 s', queue => 'other')",
     )
     .await;
-    becomes(&db, "count(*) = 5 from jobs.jobs where state = 'available'").await;
-    becomes(&db, "count(*) = 1 from jobs.jobs where state = 'discarded'").await;
+    comes_true(&db, "count(*) = 5 from jobs.jobs where state = 'available'").await;
+    comes_true(&db, "count(*) = 1 from jobs.jobs where state = 'discarded'").await;
     assert!(
         is(
             &db,
@@ -149,8 +129,8 @@ async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
          select jobs.insert('due', scheduled_at => clock_timestamp() + '0.3 s')",
     )
     .await;
-    becomes(&db, "count(*) = 1 from jobs.jobs where state = 'available'").await;
-    becomes(
+    comes_true(&db, "count(*) = 1 from jobs.jobs where state = 'available'").await;
+    comes_true(
         &db,
         "failures >= 2 and last_error = 'refused' and failures_total >= failures from jobs.maintenance where task = 'prune'",
     )
@@ -171,7 +151,7 @@ async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
     .await;
     assert!((2..=6).contains(&tries), "{tries}");
     run(&db, "drop trigger refuse on jobs.answer").await;
-    becomes(
+    comes_true(
         &db,
         "failures = 0 and last_error = 'refused' from jobs.maintenance where task = 'prune'",
     )
@@ -190,7 +170,7 @@ async fn long_tables_are_counted_by_the_worker() {
          select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')",
     )
     .await;
-    becomes(
+    comes_true(
         &db,
         "(count(*), sum(available), sum(scheduled), bool_and(counted_at is not null)) = (2, 130000, 20000, true) from jobs.queues",
     )
@@ -219,7 +199,7 @@ async fn long_tables_are_counted_by_the_worker() {
     .await;
     // While nothing changes it is not counted again, however long ago it was, neither by the worker nor by hand.
     let worker_has_counted = "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker' and state = 'active'";
-    becomes(&db, worker_has_counted).await;
+    comes_true(&db, worker_has_counted).await;
     run(&db, an_hour_ago).await;
     let counted = "select string_agg(k::text, ' ' order by place) from jobs.kept_count k where counted_at is not null";
     let before: String = scalar(&db, counted).await;
@@ -246,7 +226,7 @@ async fn long_tables_are_counted_by_the_worker() {
     let recounted = "array_agg(place) = '{scheduled}' from jobs.kept_count where counted_at > clock_timestamp() - interval '1 minute'";
     assert!(is(&db, recounted).await);
     // But not at once.
-    becomes(&db, worker_has_counted).await;
+    comes_true(&db, worker_has_counted).await;
     let before: String = scalar(&db, counted).await;
     run(
         &db,
@@ -279,7 +259,7 @@ async fn paused_it_does_nothing_and_resumed_it_goes_on_at_once() {
         .await
     );
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "state = 'available' from jobs.jobs").await;
+    comes_true(&db, "state = 'available' from jobs.jobs").await;
     // Also over a crash.
     run(&db, "select jobs.pause_maintenance()").await;
     drop(db);
@@ -411,7 +391,7 @@ async fn health_says_who_waits_for_whose_unique_key() {
             .batch_execute("select pg_advisory_xact_lock(7)")
             .await
     });
-    becomes(&db, "count(*) = 1 from pg_locks where not granted").await;
+    comes_true(&db, "count(*) = 1 from pg_locks where not granted").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(
         findings(&db, "lock_wait => '0.1 seconds'", "lock_wait").await,
@@ -435,11 +415,11 @@ async fn health_says_that_nobody_maintains_the_database() {
     cluster.set("jobs.enabled", "on");
     cluster.set("jobs.databases", "other");
     cluster.reload();
-    becomes(&db, "current_setting('jobs.databases') = 'other'").await;
+    comes_true(&db, "current_setting('jobs.databases') = 'other'").await;
     only("jobs.databases").await;
     cluster.set("jobs.databases", "");
     cluster.reload();
-    becomes(&db, "count(*) = 0 from jobs.health()").await;
+    comes_true(&db, "count(*) = 0 from jobs.health()").await;
     assert!(is(&db, "jobs.is_preloaded()").await);
 
     let cluster = Cluster::builder().without_preload().start();
@@ -531,7 +511,7 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
     }
     let left =
         |queues: &str| format!("array_agg(queue order by queue) = '{{{queues}}}' from jobs.jobs");
-    becomes(&db, &left("audit,hour")).await;
+    comes_true(&db, &left("audit,hour")).await;
     // With nothing left to do the worker goes, and nobody sends for another one.
     poll_until("the worker goes", SOON, async || {
         !workers_come(&db, Duration::ZERO).await
@@ -545,16 +525,16 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
     // What finishes later is pruned in time.
     complete("mail").await;
     complete("mail").await;
-    becomes(&db, &left("audit,hour")).await;
+    comes_true(&db, &left("audit,hour")).await;
     // What is set anew takes effect on what was passed over.
     run(
         &db,
         "select jobs.configure_queue('audit', retention_completed => '0.1 s')",
     )
     .await;
-    becomes(&db, &left("hour")).await;
+    comes_true(&db, &left("hour")).await;
     run(&db, "select jobs.configure_queue('hour')").await;
-    becomes(&db, "count(*) = 0 from jobs.jobs").await;
+    comes_true(&db, "count(*) = 0 from jobs.jobs").await;
 }
 
 #[tokio::test]
@@ -580,7 +560,7 @@ async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
     .await;
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, &format!("count(*) = {KEPT} from jobs.finished")).await;
+    comes_true(&db, &format!("count(*) = {KEPT} from jobs.finished")).await;
     workers_become(&db, "backlog", 0).await;
     let walked =
         "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'finished_by_age'";
@@ -620,7 +600,7 @@ async fn queues_are_counted_at_one_moment() {
     }
     let sql = "select available, running, (available + scheduled + pending + running + retryable + completed + cancelled + discarded), estimated = '{}'
                  from jobs.queues where queue = 'q'";
-    becomes(&db, "running > 0 from jobs.queues where queue = 'q'").await;
+    comes_true(&db, "running > 0 from jobs.queues where queue = 'q'").await;
     let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
     for _ in 0..200 {
         let row = db.query_one(sql, &[]).await.unwrap();
@@ -762,13 +742,13 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
     let locked = number(&db, &locked).await;
     assert!(locked > 250, "control: {locked} are locked");
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, &format!("(select {}) = {locked}", finished("old"))).await;
+    comes_true(&db, &format!("(select {}) = {locked}", finished("old"))).await;
     let claims = "select count(*) from jobs.unique_claim";
     assert_eq!(number(&db, claims).await, locked + 10);
     run(&completing, "commit").await;
     run(&locker, "rollback").await;
-    becomes(&db, &format!("(select {}) = 0", finished("old"))).await;
-    becomes(&db, "count(*) = 0 from jobs.unique_claim").await;
+    comes_true(&db, &format!("(select {}) = 0", finished("old"))).await;
+    comes_true(&db, "count(*) = 0 from jobs.unique_claim").await;
     assert_eq!(number(&db, "select count(*) from jobs.job").await, 300);
     assert_eq!(
         number(&db, &format!("select {}", finished("kept"))).await,
@@ -852,7 +832,7 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     }
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "count(*) = 1100 from public.log").await;
+    comes_true(&db, "count(*) = 1100 from public.log").await;
     for (what, rows) in [
         ("ready INSERT", 400),
         ("finished INSERT", 200),
@@ -904,7 +884,7 @@ async fn queues_share_what_a_transaction_of_maintenance_handles() {
     log_rows(&db, "ready", "insert", "(row).queue").await;
     seconds(0.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "count(*) = 610 from public.log").await;
+    comes_true(&db, "count(*) = 610 from public.log").await;
     // What b does not need of its half is not lost.
     assert_eq!(in_the_first(&db, 1, "b").await, (10, 60));
 }
@@ -922,7 +902,7 @@ async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_tu
     log_rows(&db, "ready", "insert", "(row).queue").await;
     seconds(0.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "count(*) = 160 from public.log").await;
+    comes_true(&db, "count(*) = 160 from public.log").await;
     // Another queue is first in each; the eighth is among the first five of the fourth at the latest.
     for queue in 1..=8 {
         let (reached, all) = in_the_first(&db, 4, &format!("q{queue}")).await;
@@ -953,7 +933,7 @@ async fn neither_answers_nor_other_states_keep_final_jobs_from_being_pruned() {
     log_rows(&db, "answer", "delete", "(row).state").await;
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "count(*) = 1205 from public.log").await;
+    comes_true(&db, "count(*) = 1205 from public.log").await;
     // Another state is first in each.
     assert_eq!(in_the_first(&db, 3, "discarded").await, (5, 180));
     // Answers have half of it.
@@ -985,17 +965,17 @@ async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
     .await;
     seconds(0.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(
+    comes_true(
         &db,
         "count(*) = 5 from jobs.jobs where queue = 'm' and state = 'available'",
     )
     .await;
-    becomes(&db, &format!(
+    comes_true(&db, &format!(
             "count(*) = 1 from jobs.maintenance where task = 'schedule' and last_error = 'job {poisoned}: refused'"
         ),
     )
     .await;
-    becomes(
+    comes_true(
         &db,
         "count(*) = 1000 from jobs.jobs where queue = 'a' and state = 'available'",
     )
@@ -1025,12 +1005,12 @@ async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
     .await;
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, &format!(
+    comes_true(&db, &format!(
             "count(*) = 1 from jobs.maintenance where task = 'prune' and last_error = 'job {poisoned}: refused'"
         ),
     )
     .await;
-    becomes(&db, "count(*) = 1 from jobs.finished").await;
+    comes_true(&db, "count(*) = 1 from jobs.finished").await;
 }
 
 #[tokio::test]
@@ -1125,14 +1105,14 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
     // Until the retention is over.
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(
+    comes_true(
         &db,
         "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'late' and wait_event_type = 'Lock'",
     )
     .await;
     run(&late, "commit").await;
     run(&locker, "rollback").await;
-    becomes(&db, "count(*) = 0 from jobs.finished").await;
+    comes_true(&db, "count(*) = 0 from jobs.finished").await;
     assert_eq!(state(&db, id).await, None);
 }
 
@@ -1176,7 +1156,7 @@ async fn a_locked_table_delays_only_what_needs_it() {
     worker_goes_on(&db).await;
     run(&locker, "commit").await;
     // None of them is something that a task has failed at and leaves alone.
-    becomes(&db, "count(*) = 0 from jobs.finished").await;
+    comes_true(&db, "count(*) = 0 from jobs.finished").await;
 }
 
 #[tokio::test]
@@ -1189,7 +1169,7 @@ async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
         "select jobs.schedule('tick', 'every 1 second', 'tick', unique_opts => '{\"by_period\": 1}')",
     )
     .await;
-    becomes(&db, "count(*) > 0 from jobs.jobs where kind = 'tick'").await;
+    comes_true(&db, "count(*) > 0 from jobs.jobs where kind = 'tick'").await;
     // As CREATE INDEX does.
     let locker = cluster.connect("claims").await;
     run(&locker, "begin; lock table jobs.unique_claim in share mode").await;
@@ -1201,7 +1181,7 @@ async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
     let of = "from jobs.jobs where kind = 'tick'";
     assert_eq!(number(&db, &format!("select count(*) {of}")).await, ticks);
     run(&locker, "commit").await;
-    becomes(&db, &format!("count(*) > {ticks} {of}")).await;
+    comes_true(&db, &format!("count(*) > {ticks} {of}")).await;
 }
 
 #[tokio::test]
@@ -1235,7 +1215,7 @@ async fn a_locked_table_keeps_nobody_from_dropping_the_database() {
     drop(locker);
     drop(db);
     let sessions = "count(*) = 0 from pg_stat_activity where datname = 'dropped' and backend_type = 'client backend'";
-    becomes(&postgres, sessions).await;
+    comes_true(&postgres, sessions).await;
     promptly(&postgres, "drop database dropped").await;
 }
 
@@ -1358,7 +1338,7 @@ async fn a_database_without_jobs_is_a_healthy_one() {
     assert!(is(&db, "count(*) = 0 from jobs.health()").await);
     // jobs.health() allows five minutes without a visit from the server's start on, which cannot be put back. The regular
     // visits are seen, so that it is not to find anything after those either.
-    becomes(
+    comes_true(
         &db,
         "count(*) > 0 from jobs.maintenance where last_run_at > clock_timestamp() - interval '1 minute'",
     )
@@ -1379,7 +1359,7 @@ async fn a_long_interval_delays_nothing_that_becomes_due() {
     // The first job of a database in which the worker has been already, and had nothing to do.
     let db = cluster.database("new").await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(
+    comes_true(
         &db,
         "bool_and(last_run_at is not null) from jobs.maintenance",
     )
@@ -1439,9 +1419,9 @@ async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
     // The worker has gone past it by the time that what became final later is pruned.
     run(&db, "select jobs.insert('other')").await;
     run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
-    becomes(&db, "count(*) = 0 from jobs.jobs where kind = 'other'").await;
+    comes_true(&db, "count(*) = 0 from jobs.jobs where kind = 'other'").await;
     let there = "(select count(*) = 1 from jobs.jobs where kind = 'unique')";
     assert!(is(&db, &format!("{there} or {is_over}")).await);
-    becomes(&db, &format!("not {there}")).await;
+    comes_true(&db, &format!("not {there}")).await;
     assert!(is(&db, &is_over).await);
 }

@@ -2,14 +2,10 @@
 
 use std::fs;
 
-use jobs_tests::{Client, Cluster, number, sqlstate};
+use jobs_tests::{Client, Cluster, number, run, sqlstate};
 
 /// Jobs at once.
 const MANY: usize = 100_000;
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
 
 /// A server whose shared memory, which counts as a session's as far as it was touched, is small.
 fn server() -> Cluster {

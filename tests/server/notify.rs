@@ -1,70 +1,24 @@
 //! `LISTEN jobs`: what is notified, how often, and that no producer pays for it.
 
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, Listener, SOON, number, poll_until, run, sqlstate};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio_postgres::{AsyncMessage, NoTls};
 
-/// Less than the minute after which the worker comes by itself.
-const SOON: Duration = Duration::from_secs(45);
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.unwrap();
+/// What is notified next.
+async fn next(listener: &mut Listener) -> Value {
+    serde_json::from_str(&listener.next().await).expect("JSON")
 }
 
-async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.unwrap().get(0)
-}
-
-/// A session that listens.
-struct Listener {
-    received: UnboundedReceiver<(String, Value)>,
-    _client: Client,
-}
-
-impl Listener {
-    async fn new(cluster: &Cluster, database: &str) -> Listener {
-        let config = cluster.config().dbname(database).clone();
-        let (client, mut connection) = config.connect(NoTls).await.unwrap();
-        let (sender, received) = unbounded_channel();
-        tokio::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
-            {
-                if let AsyncMessage::Notification(message) = message {
-                    let payload = serde_json::from_str(message.payload()).expect("JSON");
-                    let _ = sender.send((message.channel().to_string(), payload));
-                }
-            }
-        });
-        run(&client, "listen jobs").await;
-        Listener {
-            received,
-            _client: client,
-        }
-    }
-
-    async fn next(&mut self) -> Value {
-        let (channel, payload) = tokio::time::timeout(SOON, self.received.recv())
-            .await
-            .expect("a notification")
-            .expect("the session lives");
-        assert_eq!(channel, "jobs");
-        payload
-    }
-
-    /// All that came, or still comes, before that of a job which is inserted now.
-    async fn so_far(&mut self, db: &Client) -> Vec<Value> {
-        run(db, "select jobs.insert('k', queue => 'that is all')").await;
-        let mut all = Vec::new();
-        loop {
-            match self.next().await {
-                last if last == json!({"queue": "that is all"}) => return all,
-                payload => all.push(payload),
-            }
+/// All that came, or still comes, before that of a job which is inserted now.
+async fn so_far(listener: &mut Listener, db: &Client) -> Vec<Value> {
+    run(db, "select jobs.insert('k', queue => 'that is all')").await;
+    let mut all = Vec::new();
+    loop {
+        match next(listener).await {
+            last if last == json!({"queue": "that is all"}) => return all,
+            payload => all.push(payload),
         }
     }
 }
@@ -77,18 +31,18 @@ async fn a_prepared_transaction_notifies_when_it_commits() {
     let db = cluster.database("prepared").await;
     let mut listener = Listener::new(&cluster, "prepared").await;
     run(&db, "select jobs.insert('k', queue => 'runs')").await;
-    assert_eq!(listener.next().await, json!({"queue": "runs"}));
+    assert_eq!(next(&mut listener).await, json!({"queue": "runs"}));
     let running = number(&db, "select id from jobs.fetch('runs')").await;
     let prepare = format!(
         "begin; select jobs.insert('k', queue => 'q'), jobs.cancel({running}); prepare transaction 'p'"
     );
     run(&db, &prepare).await;
-    assert_eq!(listener.so_far(&db).await, [] as [Value; 0]);
+    assert_eq!(so_far(&mut listener, &db).await, [] as [Value; 0]);
     run(&db, "commit prepared 'p'").await;
     let told = [
-        listener.next().await,
-        listener.next().await,
-        listener.next().await,
+        next(&mut listener).await,
+        next(&mut listener).await,
+        next(&mut listener).await,
     ];
     for wanted in [json!({"queue": "q"}), json!({"cancel": running})] {
         assert!(told.contains(&wanted), "{told:?} has no {wanted}");
@@ -103,7 +57,7 @@ async fn available_jobs_are_notified_at_once_by_queue() {
     let mut listener = Listener::new(&cluster, "available").await;
     for n in 0..10 {
         run(&db, &format!("select jobs.insert('k', queue => 'q{n}')")).await;
-        assert_eq!(listener.next().await, json!({"queue": format!("q{n}")}));
+        assert_eq!(next(&mut listener).await, json!({"queue": format!("q{n}")}));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -112,25 +66,15 @@ async fn available_jobs_are_notified_at_once_by_queue() {
 async fn the_payload_is_what_was_promised() {
     let cluster = Cluster::start();
     let db = cluster.database("payload").await;
-    let config = cluster.config().dbname("payload").clone();
-    let (client, mut connection) = config.connect(NoTls).await.unwrap();
-    let (sender, mut received) = unbounded_channel();
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(message) = message {
-                let _ = sender.send(message.payload().to_string());
-            }
-        }
-    });
-    run(&client, "listen jobs").await;
+    let mut listener = Listener::new(&cluster, "payload").await;
     run(&db, "select jobs.insert('k', queue => 'mail \"x\"')").await;
-    assert_eq!(received.recv().await.unwrap(), r#"{"queue": "mail \"x\""}"#);
+    assert_eq!(listener.next().await, r#"{"queue": "mail \"x\""}"#);
     run(
         &db,
         "select jobs.fetch('mail \"x\"'); select jobs.cancel(1)",
     )
     .await;
-    assert_eq!(received.recv().await.unwrap(), r#"{"cancel": 1}"#);
+    assert_eq!(listener.next().await, r#"{"cancel": 1}"#);
 }
 
 #[tokio::test]
@@ -217,11 +161,11 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
         ),
     ] {
         run(&db, before).await;
-        listener.so_far(&db).await;
+        so_far(&mut listener, &db).await;
         run(&db, &statement).await;
         // They may come with what ends them, in whatever order the server gives.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(&listener.so_far(&db).await, expected, "{statement}");
+        assert_eq!(&so_far(&mut listener, &db).await, expected, "{statement}");
         run(&db, "drop extension jobs; create extension jobs").await;
     }
 }
@@ -236,11 +180,11 @@ async fn due_and_rescued_jobs_are_notified() {
         "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 s')",
     )
     .await;
-    assert_eq!(listener.next().await, json!({"queue": "q"}));
+    assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
     assert_eq!(number(&db, "select available from jobs.queues").await, 1);
     // The lease of the only attempt but one ends, and the next is due a second later.
     run(&db, "select jobs.fetch('q', lease => '0.2 s')").await;
-    assert_eq!(listener.next().await, json!({"queue": "q"}));
+    assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
 }
 
 #[tokio::test]
@@ -249,24 +193,24 @@ async fn cancel_requests_of_running_jobs_are_notified() {
     let db = cluster.database("cancels").await;
     run(&db, "select jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 200) n)); select jobs.fetch(max_jobs => 199)").await;
     let mut listener = Listener::new(&cluster, "cancels").await;
-    listener.so_far(&db).await;
+    so_far(&mut listener, &db).await;
     run(&db, "select jobs.cancel(200)").await;
     assert_eq!(
-        listener.so_far(&db).await,
+        so_far(&mut listener, &db).await,
         Vec::<Value>::new(),
         "it was not running"
     );
     run(&db, "select jobs.cancel(1)").await;
-    assert_eq!(listener.next().await, json!({"cancel": 1}));
+    assert_eq!(next(&mut listener).await, json!({"cancel": 1}));
     run(
         &db,
         "begin; select jobs.cancel(2); rollback; begin; select jobs.cancel(3); commit",
     )
     .await;
-    assert_eq!(listener.next().await, json!({"cancel": 3}));
+    assert_eq!(next(&mut listener).await, json!({"cancel": 3}));
     // By force it is cancelled at once, and its worker may as well know.
     run(&db, "select jobs.cancel(4, force => true)").await;
-    assert_eq!(listener.next().await, json!({"cancel": 4}));
+    assert_eq!(next(&mut listener).await, json!({"cancel": 4}));
     // More at once than are remembered one by one.
     assert_eq!(
         number(
@@ -279,7 +223,7 @@ async fn cancel_requests_of_running_jobs_are_notified() {
     );
     let mut left: BTreeSet<i64> = (1..=199).filter(|id| ![1, 3, 4].contains(id)).collect();
     while !left.is_empty() {
-        let told = listener.next().await["cancel"].as_i64().unwrap();
+        let told = next(&mut listener).await["cancel"].as_i64().unwrap();
         // Where not all are remembered one by one, all that were asked are told again.
         assert!(left.remove(&told) || [1, 3].contains(&told), "{told}");
     }
@@ -301,7 +245,7 @@ async fn names_of_any_kind_and_number_are_notified() {
         db.execute("select jobs.insert('k', queue => $1)", &[&name])
             .await
             .unwrap();
-        assert_eq!(listener.next().await, json!({"queue": name}));
+        assert_eq!(next(&mut listener).await, json!({"queue": name}));
     }
     // More names in one transaction than are remembered, and more than that from many.
     for sql in [
@@ -311,7 +255,10 @@ async fn names_of_any_kind_and_number_are_notified() {
         run(&db, sql).await;
         let mut told = BTreeSet::new();
         while told.len() < 300 {
-            let name = listener.next().await["queue"].as_str().unwrap().to_string();
+            let name = next(&mut listener).await["queue"]
+                .as_str()
+                .unwrap()
+                .to_string();
             if name.starts_with("a queue") {
                 told.insert(name);
             }
@@ -329,7 +276,7 @@ async fn many_commits_are_one_notification() {
     for _ in 0..1000 {
         run(&db, "select jobs.insert('k', queue => 'q')").await;
     }
-    let told = listener.so_far(&db).await.len() as u128;
+    let told = so_far(&mut listener, &db).await.len() as u128;
     let moments = begun.elapsed().as_millis() / 50 + 2;
     println!(
         "{told} notifications of 1000 commits in {:?}",
@@ -359,7 +306,7 @@ async fn they_can_be_switched_off_and_are_of_one_database() {
     .await;
     run(&other, "select jobs.insert('k', queue => 'elsewhere')").await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(listener.so_far(&db).await, Vec::<Value>::new());
+    assert_eq!(so_far(&mut listener, &db).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -367,7 +314,7 @@ async fn a_worker_that_has_gone_comes_back_to_notify() {
     let cluster = Cluster::builder().without_visits().start();
     let db = cluster.database("gone").await;
     let mut listener = Listener::new(&cluster, "gone").await;
-    listener.so_far(&db).await;
+    so_far(&mut listener, &db).await;
     poll_until("the worker has gone", SOON, async || {
         number(
             &db,
@@ -378,7 +325,7 @@ async fn a_worker_that_has_gone_comes_back_to_notify() {
     })
     .await;
     run(&db, "select jobs.insert('k', queue => 'q')").await;
-    assert_eq!(listener.next().await, json!({"queue": "q"}));
+    assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
 }
 
 /// The lock that every commit with a notification takes is held by one that waits for a standby which
@@ -393,7 +340,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
     cluster.allow(20, "jobs worker .*maintenance failed");
     let db = cluster.database("lock").await;
     let mut listener = Listener::new(&cluster, "lock").await;
-    listener.so_far(&db).await;
+    so_far(&mut listener, &db).await;
 
     let holder = cluster.connect("lock").await;
     run(&holder, "set synchronous_commit = on").await;
@@ -459,7 +406,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
     drop(holding.await.unwrap());
     let mut told = BTreeSet::new();
     while told.len() < 2 {
-        if let Some(name) = listener.next().await["queue"].as_str() {
+        if let Some(name) = next(&mut listener).await["queue"].as_str() {
             told.insert(name.to_string());
         }
     }

@@ -2,23 +2,9 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, Mode, blocked, poll_until, sqlstate};
-
-const SOON: Duration = Duration::from_secs(30);
-
-async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.unwrap().get(0)
-}
+use jobs_tests::{Client, Cluster, Mode, SOON, blocked, number, poll_until, run, sqlstate, text};
 
 /// A text, where there is one row.
-async fn text(db: &Client, sql: &str) -> String {
-    db.query_one(sql, &[]).await.unwrap().get(0)
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
-
 /// Without a worker, so that only `jobs.maintain()` acts.
 fn without_worker() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()

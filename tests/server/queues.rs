@@ -4,16 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, SOON, poll_until, scalar, sqlstate};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
 fn quiet() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
-}
-
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
 }
 
 async fn fill(db: &Client, queue: &str, count: i32) {

@@ -4,34 +4,13 @@
 use std::time::Duration;
 
 use jobs_tests::upgrade::PLANTED;
-use jobs_tests::{Client, Cluster, SOON, number, poll_until, sqlstate};
-
-/// A session of a role, in a database.
-async fn as_role(cluster: &Cluster, role: &str, database: &str) -> Client {
-    cluster
-        .connect_with(cluster.config().user(role).dbname(database))
-        .await
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql)
-        .await
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-}
-
-async fn texts(db: &Client, sql: &str) -> Vec<String> {
-    let rows = db.query(sql, &[]).await.expect(sql);
-    rows.iter().map(|row| row.get(0)).collect()
-}
+use jobs_tests::{
+    Client, Cluster, SOON, as_role, comes_true, every_task_worked, number, poll_until, run,
+    sqlstate, texts, work_for_every_task,
+};
 
 async fn code(db: &Client, sql: &str) -> String {
     sqlstate(db.batch_execute(sql).await)
-}
-
-/// Waits until this is so.
-async fn becomes(db: &Client, what: &str, condition: &str) {
-    let sql = format!("select count(*) from (select {condition}) x(is_so) where is_so");
-    poll_until(what, SOON, async || number(db, &sql).await == 1).await;
 }
 
 /// Each privilege that somebody else than its owner has on an object of the extension: `grantee privilege object`.
@@ -571,9 +550,8 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     }
     used.query(&prepared, &[]).await.unwrap();
     assert!(number(&db, "select count(*) from jobs.job").await > jobs);
-    becomes(
+    comes_true(
         &db,
-        "it becomes due",
         "count(*) = 1 from jobs.jobs where kind = 'due' and state <> 'scheduled'",
     )
     .await;
@@ -682,58 +660,13 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
     )
     .await;
     run(&db, "select jobs.insert('k', queue => 'k')").await;
-    becomes(
-        &db,
-        "it is held up",
-        "count(*) = 1 from pg_locks where relation = 'pg_catalog.pg_conversion'::regclass and not granted",
+    comes_true(&db, "count(*) = 1 from pg_locks where relation = 'pg_catalog.pg_conversion'::regclass and not granted",
     )
     .await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     run(&other, "commit").await;
-    run(
-        &db,
-        "select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s');
-         select jobs.insert('expiring', queue => 'expiring', expires_at => clock_timestamp() + '0.2 s');
-         select jobs.insert('lost', queue => 'lost', max_attempts => 1);
-         select jobs.fetch('lost', lease => '0.2 s');
-         select jobs.configure_queue('pruned', retention_completed => '0.1 s');
-         select jobs.insert('pruned', queue => 'pruned', unique_opts => '{\"by_kind\": true}');
-         select jobs.complete(id, token) from jobs.fetch('pruned');
-         select jobs.schedule('ticks', 'every 1 second', 'tick', queue => 'ticks')",
-    )
-    .await;
-    for (what, condition) in [
-        (
-            "it becomes due",
-            "count(*) = 1 from jobs.jobs where kind = 'due' and state = 'available'",
-        ),
-        (
-            "it expires",
-            "count(*) = 1 from jobs.jobs where kind = 'expiring' and state = 'discarded'",
-        ),
-        (
-            "it is rescued",
-            "count(*) = 1 from jobs.jobs where kind = 'lost' and state = 'discarded'",
-        ),
-        (
-            "it is pruned",
-            "count(*) = 0 from jobs.jobs where kind = 'pruned'",
-        ),
-        (
-            "it ticks",
-            "count(*) >= 2 from jobs.jobs where kind = 'tick'",
-        ),
-    ] {
-        becomes(&db, what, condition).await;
-    }
-    assert_eq!(
-        number(
-            &db,
-            "select coalesce(sum(failures_total), 0)::bigint from jobs.maintenance"
-        )
-        .await,
-        0
-    );
+    work_for_every_task(&db).await;
+    every_task_worked(&db).await;
     let log = cluster.log();
     let said: Vec<&str> = log[lines..]
         .lines()
@@ -753,7 +686,7 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
          create trigger see after insert on jobs.job for each row when (new.kind = 'tick') execute function public.see()",
     )
     .await;
-    becomes(&db, "it is seen", "count(*) >= 1 from public.seen").await;
+    comes_true(&db, "count(*) >= 1 from public.seen").await;
     let seen = "select distinct concat_ws(' ', timezone, work_mem) from public.seen";
     assert_eq!(texts(&db, seen).await, ["Europe/Berlin 4MB"]);
     // Such timeouts would end the sessions of others.

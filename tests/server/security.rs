@@ -2,36 +2,10 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, poll_until, sqlstate};
-
-/// Less than the minute after which the worker comes by itself.
-const SOON: Duration = Duration::from_secs(45);
-
-/// A session of a role, in a database.
-async fn as_role(cluster: &Cluster, role: &str, database: &str) -> Client {
-    cluster
-        .connect_with(cluster.config().user(role).dbname(database))
-        .await
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql)
-        .await
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-}
-
-async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
-async fn text(db: &Client, sql: &str) -> String {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
-/// Waits until a query that counts says so.
-async fn becomes(db: &Client, what: &str, sql: &str, wanted: i64) {
-    poll_until(what, SOON, async || number(db, sql).await == wanted).await;
-}
+use jobs_tests::{
+    Client, Cluster, SOON, as_role, comes_true, every_task_worked, number, run, sqlstate, text,
+    work_for_every_task,
+};
 
 /// A database that never had a job may be one that is being restored: maintenance waits for the first, and looks once a second.
 async fn begin(db: &Client) {
@@ -140,55 +114,8 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
         u32::MAX,
         "jobs worker : FATAL: +terminating background worker",
     );
-    run(
-        &db,
-        "select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s');
-         select jobs.insert('expiring', queue => 'expiring', expires_at => clock_timestamp() + '0.2 s');
-         select jobs.insert('lost', queue => 'lost', max_attempts => 1);
-         select jobs.fetch('lost', lease => '0.2 s');
-         select jobs.configure_queue('pruned', retention_completed => '0.1 s');
-         select jobs.insert('pruned', queue => 'pruned', unique_opts => '{\"by_kind\": true}');
-         select jobs.complete(id, token) from jobs.fetch('pruned');
-         select jobs.schedule('ticks', 'every 1 second', 'tick', queue => 'ticks')",
-    )
-    .await;
-    for (what, sql, wanted) in [
-        (
-            "it becomes due",
-            "select count(*) from jobs.jobs where kind = 'due' and state = 'available'",
-            1,
-        ),
-        (
-            "it expires",
-            "select count(*) from jobs.jobs where kind = 'expiring' and state = 'discarded'",
-            1,
-        ),
-        (
-            "it is rescued",
-            "select count(*) from jobs.jobs where kind = 'lost' and state = 'discarded'",
-            1,
-        ),
-        (
-            "it is pruned",
-            "select count(*) from jobs.jobs where kind = 'pruned'",
-            0,
-        ),
-        (
-            "it ticks",
-            "select least(count(*), 2) from jobs.jobs where kind = 'tick'",
-            2,
-        ),
-    ] {
-        becomes(&db, what, sql, wanted).await;
-    }
-    assert_eq!(
-        number(
-            &db,
-            "select coalesce(sum(failures_total), 0)::bigint from jobs.maintenance"
-        )
-        .await,
-        0
-    );
+    work_for_every_task(&db).await;
+    every_task_worked(&db).await;
     assert_eq!(
         number(&db, "select count(*) from evil.log").await,
         0,
@@ -270,11 +197,9 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
         "select jobs.insert('due', scheduled_at => clock_timestamp() + '0.2 s')",
     )
     .await;
-    becomes(
+    comes_true(
         &db,
-        "it becomes due",
-        "select count(*) from jobs.jobs where kind = 'due' and state = 'available'",
-        1,
+        "count(*) = 1 from jobs.jobs where kind = 'due' and state = 'available'",
     )
     .await;
     assert_eq!(
@@ -304,11 +229,9 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
         "select jobs.insert('due', queue => 'again', scheduled_at => clock_timestamp() + '0.2 s')",
     )
     .await;
-    becomes(
+    comes_true(
         &db,
-        "it becomes due",
-        "select count(*) from jobs.jobs where state = 'available' and queue = 'again'",
-        1,
+        "count(*) = 1 from jobs.jobs where state = 'available' and queue = 'again'",
     )
     .await;
 
@@ -348,11 +271,9 @@ async fn nobody_holds_up_maintenance_by_a_name() {
         "select jobs.insert('due', scheduled_at => clock_timestamp() + '0.2 s')",
     )
     .await;
-    becomes(
+    comes_true(
         &db,
-        "it becomes due",
-        "select count(*) from jobs.jobs where kind = 'due' and state = 'available'",
-        1,
+        "count(*) = 1 from jobs.jobs where kind = 'due' and state = 'available'",
     )
     .await;
     // Called after the background worker, neither.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::{Client, Cluster, sqlstate};
+use jobs_tests::{Client, Cluster, run, sqlstate};
 
 /// What the extension sets for itself, with what a session may have set.
 const SETTINGS: [(&str, &str); 13] = [
@@ -74,10 +74,6 @@ const ATTACH: &str = "
         execute format('create trigger sets before insert or update or delete on jobs.%I for each row execute function public.sets()', name);
       end loop;
     end $$";
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
 
 async fn settings(db: &Client) -> BTreeMap<String, String> {
     let names: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();

@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, SOON, poll_until, run, scalar, sqlstate};
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
-const SOON: Duration = Duration::from_secs(120);
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -15,16 +14,8 @@ fn quiet() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
 }
 
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
-
 async fn count(db: &Client, of: &str) -> i64 {
     scalar(db, &format!("select count(*) from {of}")).await
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
 }
 
 /// The two ways to insert job `n` of kind `k` that is unique by its args.

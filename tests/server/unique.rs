@@ -2,19 +2,11 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, blocked, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, blocked, poll_until, run, scalar, sqlstate};
 
 /// A cluster whose background worker leaves everything to the tests.
 fn quiet() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
-
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
 }
 
 /// Inserts a job of a kind that is unique by its kind: its id, and whether that was a duplicate.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use jobs_tests::upgrade::{PLANTED, TEMPLATE, VERSION, planted_script, released};
-use jobs_tests::{Builder, Client, Cluster, SOON, number, poll_until};
+use jobs_tests::{Builder, Client, Cluster, SOON, number, poll_until, run};
 
 /// All that the catalog says of the extension: what each of its objects is made of, who may use it, its COMMENT.
 const SNAPSHOT: &str = r#"
@@ -37,10 +37,6 @@ union all select 'initial rights ' || pg_describe_object(i.classoid, i.objoid, i
 union all select 'task ' || task from jobs.maintenance_task
 union all select 'extension ' || extversion || ' ' || extrelocatable || ' ' || extnamespace::regnamespace from pg_extension where extname = 'jobs'
 "#;
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
 
 async fn snapshot(db: &Client) -> BTreeSet<String> {
     // Definitions are written with names that the search path does not have.

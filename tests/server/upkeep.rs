@@ -1,27 +1,11 @@
 //! What a pass of maintenance costs, however many queues there are, and that it ends when it is to.
 
-use std::time::Duration;
-
-use jobs_tests::{Client, Cluster, SOON, blocked, insert, number, poll_until, state, workers};
+use jobs_tests::{
+    Client, Cluster, SOON, blocked, comes_true, insert, is, number, poll_until, run, seconds,
+    state, workers,
+};
 
 /// One transaction, also where it is several statements.
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.expect(sql);
-}
-
-async fn seconds(seconds: f64) {
-    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-}
-
-async fn is(db: &Client, condition: &str) -> bool {
-    let sql = format!("select {condition}");
-    db.query_one(&sql, &[]).await.expect(&sql).get(0)
-}
-
-async fn becomes(db: &Client, condition: &str) {
-    poll_until(condition, SOON, async || is(db, condition).await).await;
-}
-
 /// Whoever makes a job available that was not so at once waits while `public.gate` has a row.
 const GATE: &str = "create table public.gate (closed boolean);
     create function public.wait_at_gate() returns trigger language plpgsql as $$ begin
@@ -35,7 +19,7 @@ async fn nothing_is_maintained_once_it_is_paused() {
     let db = cluster.database("paused").await;
     run(&db, GATE).await;
     let first = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    becomes(
+    comes_true(
         &db,
         "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event = 'PgSleep'",
     )
@@ -57,7 +41,7 @@ async fn nothing_is_maintained_once_it_is_paused() {
     seconds(1.5).await;
     assert_eq!(state(&db, second).await.as_deref(), Some("scheduled"));
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "count(*) = 2 from jobs.jobs where state = 'available'").await;
+    comes_true(&db, "count(*) = 2 from jobs.jobs where state = 'available'").await;
 }
 
 #[tokio::test]
@@ -143,7 +127,7 @@ async fn kept_and_passed_over(db: &Client, key: &str) {
         "select jobs.insert('k', queue => 'short'); select jobs.complete(id, token) from jobs.fetch('short')",
     )
     .await;
-    becomes(db, "count(*) = 0 from jobs.jobs where queue = 'short'").await;
+    comes_true(db, "count(*) = 0 from jobs.jobs where queue = 'short'").await;
 }
 
 #[tokio::test]
@@ -174,7 +158,7 @@ async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned(
         for statement in commit.split("; ") {
             run(&db, statement).await;
         }
-        becomes(&db, "count(*) = 0 from jobs.jobs").await;
+        comes_true(&db, "count(*) = 0 from jobs.jobs").await;
     }
     // Who maintains by hand goes by nobody's notes, also if the job was moved by hand.
     kept_and_passed_over(&db, "b").await;
@@ -205,14 +189,14 @@ async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() 
          select jobs.complete(id, token) from jobs.fetch()",
     )
     .await;
-    becomes(&db, "count(*) = 100 from jobs.jobs").await;
+    comes_true(&db, "count(*) = 100 from jobs.jobs").await;
     // What another one was noted of is still pruned in time.
     run(
         &db,
         "select jobs.insert('k'); select jobs.complete(id, token) from jobs.fetch()",
     )
     .await;
-    becomes(&db, "count(*) = 100 from jobs.jobs").await;
+    comes_true(&db, "count(*) = 100 from jobs.jobs").await;
     // It is there for five seconds without work, and then goes, and nobody sends for another one.
     poll_until("the worker goes", SOON, async || {
         workers(&db, "rests").await == 0
@@ -299,9 +283,9 @@ async fn what_was_locked_is_pruned_in_time_also_by_statements() {
     )
     .await;
     run(&db, "select jobs.resume_maintenance()").await;
-    becomes(&db, "count(*) = 2 from jobs.job").await;
+    comes_true(&db, "count(*) = 2 from jobs.job").await;
     run(&locker, "commit").await;
-    becomes(&db, "count(*) = 0 from jobs.job").await;
+    comes_true(&db, "count(*) = 0 from jobs.job").await;
 }
 
 /// Whether the server has all the subtransactions of this session's transaction at hand, so that others need not look them

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Builder, Client, Cluster, Mode, poll_until, rng, sqlstate, with_faults};
+use jobs_tests::{
+    Builder, Client, Cluster, Mode, SOON, number, poll_until, rng, run, sqlstate, with_faults,
+};
 use rand::Rng;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Error, NoTls};
-
-/// How long a test waits for what must come.
-const SOON: Duration = Duration::from_secs(120);
 
 /// A server on which only commits can wake a session: there is no background worker.
 fn without_worker() -> Cluster {
@@ -28,14 +27,6 @@ fn without_looks() -> Builder {
 /// The same without a background worker: only commits can wake.
 fn only_commits() -> Cluster {
     without_looks().set("jobs.enabled", "off").start()
-}
-
-async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.unwrap().get(0)
-}
-
-async fn run(db: &Client, sql: &str) {
-    db.batch_execute(sql).await.unwrap();
 }
 
 /// A session that waits, until it is told to have returned.

@@ -4,13 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, Mode, blocked, poll_until, sqlstate};
-
-const SOON: Duration = Duration::from_secs(30);
-
-async fn scalar<T: for<'a> tokio_postgres::types::FromSql<'a>>(db: &Client, sql: &str) -> T {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
-}
+use jobs_tests::{Client, Cluster, Mode, SOON, blocked, poll_until, scalar, sqlstate};
 
 async fn fetch(db: &Client, more: &str) -> Option<(i64, i64, i32)> {
     let sql = format!("select id, token, attempt from jobs.fetch({more})");

@@ -563,11 +563,9 @@ async fn databases_that_are_dropped_by_force_leave_room() {
 
 #[tokio::test]
 async fn idles_on_a_standby_and_works_after_promotion() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
     let db = cluster.database("failover").await;
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '2 s'").await;
-    cluster.set("jobs.enabled", "off");
-    cluster.reload();
     let standby = cluster.standby();
     standby.set("jobs.enabled", "on");
     standby.reload();

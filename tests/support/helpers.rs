@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio_postgres::Client;
+use tokio_postgres::types::FromSql;
+
+use crate::Cluster;
 
 /// How long a test waits for what the background worker is woken for: less than the minute after which it comes anyway.
 pub const SOON: Duration = Duration::from_secs(45);
@@ -72,9 +75,56 @@ pub async fn insert(db: &Client, arguments: &str) -> i64 {
         .get(0)
 }
 
+/// Runs statements.
+pub async fn run(db: &Client, sql: &str) {
+    let ran = db.batch_execute(sql).await;
+    ran.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+}
+
+/// The one value that a statement returns.
+pub async fn scalar<T: for<'a> FromSql<'a>>(db: &Client, sql: &str) -> T {
+    let row = db.query_one(sql, &[]).await;
+    row.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+        .get(0)
+}
+
 /// The one number that a statement returns.
 pub async fn number(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.unwrap().get(0)
+    scalar(db, sql).await
+}
+
+/// The one text that a statement returns.
+pub async fn text(db: &Client, sql: &str) -> String {
+    scalar(db, sql).await
+}
+
+/// The texts that a statement returns, a row each.
+pub async fn texts(db: &Client, sql: &str) -> Vec<String> {
+    let rows = db.query(sql, &[]).await.expect(sql);
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Whether this is so: what comes behind SELECT, a boolean.
+pub async fn is(db: &Client, condition: &str) -> bool {
+    scalar(db, &format!("select {condition}")).await
+}
+
+/// Waits until this is so.
+pub async fn comes_true(db: &Client, condition: &str) {
+    poll_until(condition, SOON, async || is(db, condition).await).await;
+}
+
+/// Sleeps.
+pub async fn seconds(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+/// A session of a role, in a database.
+pub async fn as_role(cluster: &Cluster, role: &str, database: &str) -> Client {
+    let mut config = cluster.config();
+    cluster
+        .connect_with(config.user(role).dbname(database))
+        .await
 }
 
 /// Processes that maintain a database: connected to it, under the worker's name.
@@ -131,4 +181,35 @@ pub async fn flood(db: &Client, jobs: i64) {
 /// Runs a command that wants a database for itself. Postgres gives others five seconds to leave, then it fails.
 pub async fn promptly(postgres: &Client, sql: &str) {
     postgres.batch_execute(sql).await.expect(sql);
+}
+
+/// Makes work for every task of maintenance.
+pub async fn work_for_every_task(db: &Client) {
+    run(
+        db,
+        "select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s');
+         select jobs.insert('expiring', queue => 'expiring', expires_at => clock_timestamp() + '0.2 s');
+         select jobs.insert('lost', queue => 'lost', max_attempts => 1);
+         select jobs.fetch('lost', lease => '0.2 s');
+         select jobs.configure_queue('pruned', retention_completed => '0.1 s');
+         select jobs.insert('pruned', queue => 'pruned', unique_opts => '{\"by_kind\": true}');
+         select jobs.complete(id, token) from jobs.fetch('pruned');
+         select jobs.schedule('ticks', 'every 1 second', 'tick', queue => 'ticks')",
+    )
+    .await;
+}
+
+/// Waits until all of it was done; no task has failed.
+pub async fn every_task_worked(db: &Client) {
+    for done in [
+        "count(*) = 1 from jobs.jobs where kind = 'due' and state = 'available'",
+        "count(*) = 1 from jobs.jobs where kind = 'expiring' and state = 'discarded'",
+        "count(*) = 1 from jobs.jobs where kind = 'lost' and state = 'discarded'",
+        "count(*) = 0 from jobs.jobs where kind = 'pruned'",
+        "count(*) >= 2 from jobs.jobs where kind = 'tick'",
+    ] {
+        comes_true(db, done).await;
+    }
+    let failures = "select coalesce(sum(failures_total), 0)::bigint from jobs.maintenance";
+    assert_eq!(number(db, failures).await, 0);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::Client;
+use jobs_tests::{Client, texts};
 
 /// Every table and sequence of the extension with its rows as text, and the rights on all that it has.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,11 +109,6 @@ pub async fn not_dumped(db: &Client) -> Vec<String> {
                  join pg_class c on c.oid = d.objid
                 where e.extname = 'jobs' and c.relkind in ('r', 'p', 'S', 'm') and c.oid <> all (e.extconfig)";
     texts(db, sql).await
-}
-
-async fn texts(db: &Client, sql: &str) -> Vec<String> {
-    let rows = db.query(sql, &[]).await.expect(sql);
-    rows.iter().map(|row| row.get(0)).collect()
 }
 
 // By name: object ids are others in another database. Entries are sorted, since a restore may grant in another order.
