@@ -13,7 +13,8 @@ BINARIES := $(shell $(PG_CONFIG) --bindir)
 PG_REGRESS := $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VERSION := $(shell packaging/version)
-# Install scripts of what was released, and upgrade scripts; before the first release there are none.
+# Install scripts of what was released, and upgrade scripts; before the first release there are
+# none.
 RELEASED := $(wildcard sql/install/jobs--*.sql sql/jobs--*--*.sql)
 # A profile of Cargo.toml, and features of it beside that of the major.
 PROFILE ?= release

@@ -1,5 +1,6 @@
--- How an upgrade script begins and ends: copy this to sql/jobs--OLD--NEW.sql, and write what changes where it says so. The
--- suite server:upgrade compares what it leaves in the catalog with a new installation.
+-- How an upgrade script begins and ends: copy this to sql/jobs--OLD--NEW.sql, and write what
+-- changes where it says so. The suite server:upgrade compares what it leaves in the catalog with a
+-- new installation.
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 
@@ -22,8 +23,8 @@ BEGIN
   END IF;
 END $$;
 
--- All that is changed is locked at once, or nothing: sessions at work take these locks in any order. Who waits for jobs.job
--- meanwhile has not begun; who has begun is let through.
+-- All that is changed is locked at once, or nothing: sessions at work take these locks in any
+-- order. Who waits for jobs.job meanwhile has not begun; who has begun is let through.
 DO $$
 DECLARE
   begun CONSTANT timestamptz := clock_timestamp();
@@ -45,7 +46,7 @@ END $$;
 
 -- What changes.
 
--- As each script ends: nobody but the owner has any right to what it has made. GRANT and REVOKE stand in no upgrade script:
--- in one, Postgres takes all rights to the object, those that were granted by hand too, for what the extension comes with, and
--- dumps leave them out.
+-- As each script ends: nobody but the owner has any right to what it has made. GRANT and REVOKE
+-- stand in no upgrade script: in one, Postgres takes all rights to the object, those that were
+-- granted by hand too, for what the extension comes with, and dumps leave them out.
 SELECT jobs.installed();

@@ -28,7 +28,8 @@ pub enum Fault {
     /// the launcher sends no worker to a database but those that somebody asks for: harmless, but only so a test can tell
     /// that it was the asking which did it
     NoVisits,
-    /// who waits for a job does not look by himself: harmless, but only so a test can tell that it was a commit which woke him
+    /// who waits for a job does not look by himself: harmless, but only so a test can tell that it
+    /// was a commit which woke him
     NoLooks,
 }
 

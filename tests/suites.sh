@@ -54,7 +54,8 @@ test_suites() {
   run_units
 }
 
-# Each module of the suite `server` is a unit. The longest come first, so that none is left alone at the end.
+# Each module of the suite `server` is a unit. The longest come first, so that none is left alone at
+# the end.
 LONGEST='^(durability|concurrency|dump|floors|histories|lifecycle|maintenance)$'
 units_of() { # SUITE[:FILTER]
   local modules
@@ -274,8 +275,9 @@ suite_pgtest() {
     libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
 }
 
-# The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs), and log_scan.rs
-# among them is the control. FILTER is a module of tests/server/, or MODULE:PART_OF_A_NAME.
+# The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs),
+# and log_scan.rs among them is the control. FILTER is a module of tests/server/, or
+# MODULE:PART_OF_A_NAME.
 suite_server() { server_tests server "$1"; }
 
 # By statements only: every test of theirs has to pass that is not about direct access itself. What is worth the time is the default.

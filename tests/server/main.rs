@@ -1,6 +1,8 @@
-//! Many connections, every kind of transaction, crashes, standbys, dumps and upgrades: the extension from outside.
+//! Many connections, every kind of transaction, crashes, standbys, dumps and upgrades: the
+//! extension from outside.
 //!
-//! One program, so that it is linked once; `./dev test` runs each module as a unit by itself, `server:NAME`.
+//! One program, so that it is linked once; `./dev test` runs each module as a unit by itself,
+//! `server:NAME`.
 
 mod concurrency;
 mod direct;

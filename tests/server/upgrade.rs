@@ -1,8 +1,9 @@
-//! From one version to the next: the upgrade script makes what a new installation makes, the jobs are kept, and the new
-//! library works with the old version's SQL until the script is run.
+//! From one version to the next: the upgrade script makes what a new installation makes, the jobs
+//! are kept, and the new library works with the old version's SQL until the script is run.
 //!
-//! What every upgrade must do is tried with one that is planted here, and with those from each version that was released:
-//! packaging/release keeps their install scripts in sql/install/. What only these can show is said to be missing until then.
+//! What every upgrade must do is tried with one that is planted here, and with those from each
+//! version that was released: packaging/release keeps their install scripts in sql/install/. What
+//! only these can show is said to be missing until then.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -10,7 +11,8 @@ use std::io::Write;
 use jobs_tests::upgrade::{PLANTED, TEMPLATE, VERSION, planted_script, released};
 use jobs_tests::{Builder, Client, Cluster, SOON, number, poll_until, run};
 
-/// All that the catalog says of the extension: what each of its objects is made of, who may use it, its COMMENT.
+/// All that the catalog says of the extension: what each of its objects is made of, who may use it,
+/// its COMMENT.
 const SNAPSHOT: &str = r#"
 with member as (
   select d.classid, d.objid from pg_depend d
@@ -113,7 +115,8 @@ fn idle() -> Builder {
     servers().set("jobs.enabled", "off")
 }
 
-/// Says so where nothing was released yet: then a test has nothing to try. Past the harness, which keeps what passes to itself.
+/// Says so where nothing was released yet: then a test has nothing to try. Past the harness, which
+/// keeps what passes to itself.
 fn say_if_none(what: &str, upgrades: &[Upgrade]) {
     if upgrades.is_empty() {
         let said = writeln!(std::io::stderr(), "nothing was released yet: {what}");
@@ -241,8 +244,9 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
 
 /// What is wrong with a script of the extension, if anything is.
 ///
-/// A GRANT or REVOKE in an upgrade script has Postgres take all rights to the object, those that users granted too, for what the
-/// extension comes with; dumps leave that out. `jobs.installed()` knows better.
+/// A GRANT or REVOKE in an upgrade script has Postgres take all rights to the object, those that
+/// users granted too, for what the extension comes with; dumps leave that out. `jobs.installed()`
+/// knows better.
 fn complaint(script: &str, is_upgrade: bool) -> Option<&'static str> {
     let code = |script: &str| -> String {
         let is_code = |line: &&str| !line.is_empty() && !line.starts_with("--");
@@ -370,7 +374,8 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         .await;
         assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
         assert_eq!(number(&db, "select count(*) from public.failures").await, 1);
-        // A view may call a function that was not there before: who reads it is granted that by jobs.grant_viewer.
+        // A view may call a function that was not there before: who reads it is granted that by
+        // jobs.grant_viewer.
         run(&db, "select jobs.grant_viewer('clerk')").await;
         run(
             &db,

@@ -17,7 +17,8 @@ fn without_worker() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
 }
 
-/// A server on which sessions that wait do not look by themselves: what returns was woken, or the next job of the queue was due.
+/// A server on which sessions that wait do not look by themselves: what returns was woken, or the
+/// next job of the queue was due.
 fn without_looks() -> Builder {
     Cluster::builder()
         .postgres(&with_faults())

@@ -73,7 +73,8 @@ impl Builder {
         self
     }
 
-    /// With an upgrade of the extension that makes these changes, to the version [`upgrade::PLANTED`].
+    /// With an upgrade of the extension that makes these changes, to the version
+    /// [`upgrade::PLANTED`].
     pub fn with_upgrade(mut self, changes: &str) -> Self {
         self.planted = Some(upgrade::planted_script(changes));
         self

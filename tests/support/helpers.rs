@@ -178,7 +178,8 @@ pub async fn flood(db: &Client, jobs: i64) {
     .unwrap();
 }
 
-/// Runs a command that wants a database for itself. Postgres gives others five seconds to leave, then it fails.
+/// Runs a command that wants a database for itself. Postgres gives others five seconds to leave,
+/// then it fails.
 pub async fn promptly(postgres: &Client, sql: &str) {
     postgres.batch_execute(sql).await.expect(sql);
 }

@@ -1,4 +1,5 @@
-//! Upgrades of the extension: from each version that was released, and one that a test plants, so that there always is one.
+//! Upgrades of the extension: from each version that was released, and one that a test plants, so
+//! that there always is one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -33,9 +34,11 @@ pub fn released() -> Vec<String> {
         .collect()
 }
 
-/// Makes a Postgres of one's own with one more script for the extension, in this directory; where its programs are.
+/// Makes a Postgres of one's own with one more script for the extension, in this directory; where
+/// its programs are.
 ///
-/// Postgres finds its files by where its programs are, so these are copied. Everything else is that of the other one.
+/// Postgres finds its files by where its programs are, so these are copied. Everything else is that
+/// of the other one.
 pub fn with_script(bindir: &Path, directory: &Path, name: &str, script: &str) -> PathBuf {
     let old = bindir.parent().expect("lib/postgresql/MAJOR");
     let major = old.file_name().expect("a major");
