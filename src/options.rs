@@ -3,7 +3,9 @@
 
 use std::rc::Rc;
 
+use jobs_core::interval::Interval;
 use jobs_core::policy::Policy;
+use jobs_core::retry::Attempts;
 use jobs_core::state::State;
 
 use crate::check;
@@ -11,65 +13,97 @@ use crate::config;
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, Kept};
 use crate::pg::time;
-use crate::store::config::Kind;
 pub use crate::store::config::Options;
 use crate::store::job::{Common, NewJob};
 use crate::unique::Candidate;
 use crate::unique::policy::{self, Subject};
 
+const DEFAULT_QUEUE: &str = "default";
 const DEFAULT_PRIORITY: i16 = 1;
 const DEFAULT_MAX_ATTEMPTS: i32 = 25;
 
-/// Where jobs of a kind go.
-pub fn default_queue(defaults: &Kind) -> String {
-    defaults.queue.clone().unwrap_or_else(|| "default".into())
-}
-
-/// What jobs of a kind are unique by: a driver's JSON null is left out as well.
-pub fn unique_opts(given: Option<Jsonb>, defaults: &Kind) -> Option<Jsonb> {
-    let given = given.filter(|options| !options.is_null());
-    given.or(defaults.unique_opts.as_ref().map(Kept::get))
+/// Options each of which is valid by itself. What was left out is still left out.
+pub struct Valid {
+    /// not yet read; never JSON null, with which a driver leaves it out
+    pub unique: Option<Jsonb>,
+    /// where
+    pub queue: Option<String>,
+    /// lower runs first
+    pub priority: Option<i16>,
+    /// when it is due
+    pub scheduled_at: Option<i64>,
+    /// all tries, the first one too
+    pub max_attempts: Option<i32>,
+    /// what the retry policy says of that
+    pub attempts: Attempts,
+    /// for finding it
+    pub tags: Option<Vec<String>>,
+    /// an object of any members
+    pub meta: Option<Jsonb>,
+    /// how long one try may run
+    pub timeout: Option<Interval>,
+    /// when it is tried again
+    pub retry: Option<Jsonb>,
+    /// when it is of no use any more
+    pub expires_at: Option<i64>,
+    /// whether it waits to be activated
+    pub pending: bool,
 }
 
 impl Options {
-    /// Checks everything that can be wrong about these options; what is left per job of this kind are its args.
-    pub fn checked(self, kind: &str) -> Result<Checked> {
-        let defaults = config::kind(kind).unwrap_or_default();
+    /// Checks each by itself.
+    pub fn valid(self) -> Result<Valid> {
         let meta = check::object("meta", self.meta)?;
         let (retry, attempts) = check::retry(self.retry)?;
-        let max_attempts = check::attempts(self.max_attempts, attempts)?
-            .or(defaults.max_attempts)
-            .or(attempts.default())
-            .unwrap_or(DEFAULT_MAX_ATTEMPTS);
-        let queue = match self.queue {
-            Some(queue) => {
-                check::name("queue", Some(&queue))?;
-                queue
-            }
-            None => default_queue(&defaults),
-        };
-        let priority = match self.priority {
-            Some(priority) => check::priority(priority)?,
-            None => defaults.priority.unwrap_or(DEFAULT_PRIORITY),
-        };
+        let max_attempts = check::attempts(self.max_attempts, attempts)?;
+        if let Some(queue) = &self.queue {
+            check::name("queue", Some(queue))?;
+        }
+        let priority = self.priority.map(check::priority).transpose()?;
         let finite = |name, at: Option<i64>| at.map(|at| check::finite(name, at)).transpose();
-        let scheduled_at = finite("scheduled_at", self.scheduled_at)?;
-        let expires_at = finite("expires_at", self.expires_at)?;
-        let timeout = self.timeout.map(check::timeout).transpose()?;
-        let policy = policy::parse(unique_opts(self.unique, &defaults))?;
-        Ok(Checked {
-            scheduled_at,
+        Ok(Valid {
+            unique: self.unique.filter(|options| !options.is_null()),
+            queue: self.queue,
+            priority,
+            scheduled_at: finite("scheduled_at", self.scheduled_at)?,
+            max_attempts,
+            attempts,
+            tags: self.tags,
+            meta,
+            expires_at: finite("expires_at", self.expires_at)?,
+            timeout: self.timeout.map(check::timeout).transpose()?,
+            retry,
             pending: self.pending,
+        })
+    }
+
+    /// Checks everything that can be wrong about these options; what is left per job of this kind are
+    /// its args.
+    pub fn checked(self, kind: &str) -> Result<Checked> {
+        let defaults = config::kind(kind).unwrap_or_default();
+        let given = self.valid()?;
+        let default_of = |kept: &Option<Kept>| kept.as_ref().map(Kept::get);
+        let policy = policy::parse(given.unique.or(default_of(&defaults.unique_opts)))?;
+        let max_attempts = given
+            .max_attempts
+            .or(defaults.max_attempts)
+            .or(given.attempts.default())
+            .unwrap_or(DEFAULT_MAX_ATTEMPTS);
+        let queue = given.queue.or(defaults.queue.clone());
+        let priority = given.priority.or(defaults.priority);
+        Ok(Checked {
+            scheduled_at: given.scheduled_at,
+            pending: given.pending,
             common: Rc::new(Common {
                 kind: kind.to_string(),
-                queue,
-                priority,
-                expires_at,
+                queue: queue.unwrap_or_else(|| DEFAULT_QUEUE.into()),
+                priority: priority.unwrap_or(DEFAULT_PRIORITY),
+                expires_at: given.expires_at,
                 max_attempts,
-                tags: self.tags,
-                meta,
-                timeout: timeout.or(defaults.timeout),
-                retry: retry.or(defaults.retry.as_ref().map(Kept::get)),
+                tags: given.tags,
+                meta: given.meta,
+                timeout: given.timeout.or(defaults.timeout),
+                retry: given.retry.or(default_of(&defaults.retry)),
                 hold: policy.as_ref().and_then(|policy| policy.hold),
                 _defaults: defaults,
             }),
@@ -88,6 +122,22 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What the job is unique by.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policy.as_deref()
+    }
+
+    /// What a policy looks at of the job with these args.
+    pub fn subject(&self, args: Jsonb, now: i64) -> Subject<'_> {
+        Subject {
+            kind: &self.common.kind,
+            args,
+            meta: self.common.meta,
+            queue: &self.common.queue,
+            at: self.scheduled_at.unwrap_or(now),
+        }
+    }
+
     /// The job with these args, inserted now.
     pub fn candidate(&self, args: Jsonb) -> Result<Candidate> {
         let now = time::now();
@@ -96,20 +146,8 @@ impl Checked {
             Some(at) if at > now => State::Scheduled,
             _ => State::Available,
         };
-        let common = &*self.common;
-        let unique_key = match &self.policy {
-            None => None,
-            Some(policy) => Some(policy::key(
-                policy,
-                &Subject {
-                    kind: &common.kind,
-                    args,
-                    meta: common.meta,
-                    queue: &common.queue,
-                    at: self.scheduled_at.unwrap_or(now),
-                },
-            )?),
-        };
+        let key = |policy| policy::key(policy, &self.subject(args, now));
+        let unique_key = self.policy().map(key).transpose()?;
         Ok(Candidate {
             job: NewJob {
                 common: self.common.clone(),

@@ -3,6 +3,7 @@
 use jobs_core::interval::Interval;
 use pgrx::prelude::*;
 
+use super::given::Given;
 use crate::check;
 use crate::config;
 use crate::error::{Error, Result, answer};
@@ -34,20 +35,25 @@ fn define_kind(
     let run = || {
         check::writable()?;
         let kind = check::name("kind", kind)?;
-        let queue = queue.map(|queue| check::name("queue", Some(queue)));
-        let unique_opts = unique_opts.filter(|options| !options.is_null());
-        policy::parse(unique_opts)?;
-        let (retry, attempts) = check::retry(retry)?;
-        store::set_kind(
-            kind,
-            queue.transpose()?,
-            priority.map(check::priority).transpose()?,
-            check::attempts(max_attempts, attempts)?.or(attempts.default()),
-            timeout
-                .map(|timeout| check::timeout(check::interval(timeout)))
-                .transpose()?,
+        let given = Given {
+            queue,
+            priority,
+            max_attempts,
+            timeout,
             retry,
             unique_opts,
+            ..Given::default()
+        };
+        let valid = given.options()?.valid()?;
+        policy::parse(valid.unique)?;
+        store::set_kind(
+            kind,
+            valid.queue.as_deref(),
+            valid.priority,
+            valid.max_attempts.or(valid.attempts.default()),
+            valid.timeout,
+            valid.retry,
+            valid.unique,
         );
         config::changed();
         Ok(())

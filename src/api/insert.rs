@@ -2,23 +2,19 @@
 
 use std::collections::HashMap;
 
-use jobs_core::Invalid;
-use jobs_core::error::{quoted, shown};
-use jobs_core::interval;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
-use serde_json::Value;
 
+use super::given::{Element, Given, fields};
 use crate::check;
 use crate::error::{Error, Result, answer};
-use crate::options::{Checked, Options};
+use crate::options::Checked;
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::memory::{self, Scratch};
 use crate::pg::role::{as_definer, called};
-use crate::pg::time;
 use crate::store::job::NewJob;
 use crate::unique::{self, Candidate, Outcome};
 
@@ -45,20 +41,20 @@ fn insert(
         check::writable()?;
         let kind = check::name("kind", kind)?;
         let args = check::given("args", args)?;
-        let options = Options {
-            unique: unique_opts,
-            queue: queue.map(str::to_string),
+        let given = Given {
+            unique_opts,
+            queue,
             priority,
-            scheduled_at: scheduled_at.map(i64::from),
+            scheduled_at,
             max_attempts,
-            tags: tags.map(|tags| check::texts("tags", tags)).transpose()?,
+            tags,
             meta,
-            timeout: timeout.map(check::interval),
+            timeout,
             retry,
-            expires_at: expires_at.map(i64::from),
-            pending: pending.unwrap_or(false),
+            expires_at,
+            pending,
         };
-        let candidate = options.checked(kind)?.candidate(args)?;
+        let candidate = given.options()?.checked(kind)?.candidate(args)?;
         let outcome = unique::insert_one(&candidate)?;
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
@@ -108,20 +104,20 @@ fn insert_batch(
         check::writable()?;
         let kind = check::name("kind", kind)?;
         let elements = array::elements(check::given("args", args)?, pg_sys::JSONBOID);
-        let options = Options {
-            unique: unique_opts,
-            queue: queue.map(str::to_string),
+        let given = Given {
+            unique_opts,
+            queue,
             priority,
-            scheduled_at: scheduled_at.map(i64::from),
+            scheduled_at,
             max_attempts,
-            tags: tags.map(|tags| check::texts("tags", tags)).transpose()?,
+            tags,
             meta,
-            timeout: timeout.map(check::interval),
+            timeout,
             retry,
-            expires_at: expires_at.map(i64::from),
-            pending: pending.unwrap_or(false),
+            expires_at,
+            pending,
         };
-        let checked = options.checked(kind)?;
+        let checked = given.options()?.checked(kind)?;
         let elements = elements.into_iter();
         let args = elements.map(|element| element.map(Jsonb::from_datum));
         let candidate = |args| checked.candidate(check::given("args", args)?);
@@ -216,7 +212,7 @@ impl Parser {
     fn candidate(&mut self, element: Jsonb) -> Result<Candidate> {
         let mut args = None;
         self.fields.clear();
-        for (name, value) in members(element)? {
+        for (name, value) in fields(element)? {
             if name == "args" {
                 args = Some(value);
                 continue;
@@ -240,164 +236,5 @@ impl Parser {
         let candidate = checked.candidate(args)?;
         self.known.insert(self.fields.clone(), checked);
         Ok(candidate)
-    }
-}
-
-fn members(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
-    element.members().ok_or_else(|| {
-        Error::invalid(
-            "jobs",
-            format!("an element of jobs must not be {}", element.what()),
-            "Each element is an object with the parameters of jobs.insert.",
-        )
-    })
-}
-
-/// One element of `insert_many`, but for its args.
-struct Element {
-    kind: String,
-    options: Options,
-}
-
-impl Element {
-    /// The fields of an element: the parameters of `jobs.insert`.
-    const FIELDS: [&'static str; 13] = [
-        "kind",
-        "args",
-        "unique_opts",
-        "queue",
-        "priority",
-        "scheduled_at",
-        "max_attempts",
-        "tags",
-        "meta",
-        "timeout",
-        "retry",
-        "expires_at",
-        "pending",
-    ];
-
-    fn parse(element: Jsonb) -> Result<Element> {
-        let mut kind = None;
-        let mut options = Options::default();
-        for (name, value) in members(element)? {
-            // JSON null is a value of args, and leaves every other field out.
-            if value.is_null() && name != "args" {
-                if Self::FIELDS.contains(&name) {
-                    continue;
-                }
-                return Err(unknown_field(name));
-            }
-            match name {
-                "kind" => kind = Some(string(name, value)?),
-                "args" => {}
-                "unique_opts" => options.unique = Some(value),
-                "queue" => options.queue = Some(string(name, value)?),
-                "priority" => options.priority = Some(integer(name, value)?),
-                "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
-                "max_attempts" => options.max_attempts = Some(integer(name, value)?),
-                "tags" => options.tags = Some(strings(name, value)?),
-                "meta" => options.meta = Some(value),
-                "timeout" => {
-                    options.timeout = Some(interval::from_json(
-                        &value.to_value(name)?,
-                        name,
-                        &time::read_interval,
-                    )?);
-                }
-                "retry" => options.retry = Some(value),
-                "expires_at" => options.expires_at = Some(timestamp(name, value)?),
-                "pending" => options.pending = boolean(name, value)?,
-                _ => return Err(unknown_field(name)),
-            }
-        }
-        let kind = check::name("kind", kind.as_deref())?.to_string();
-        Ok(Element { kind, options })
-    }
-}
-
-fn unknown_field(name: &str) -> Error {
-    Invalid::new(
-        "jobs",
-        format!("field {} of jobs is not known", quoted(name)),
-        format!("The fields are {}.", Element::FIELDS.join(", ")),
-    )
-    .did_you_mean(name, &Element::FIELDS)
-    .into()
-}
-
-fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
-    Error::invalid(
-        field,
-        format!("{field} must not be {}", value.what()),
-        format!("{field} is {rule}."),
-    )
-}
-
-fn string(field: &str, value: Jsonb) -> Result<String> {
-    let text = value.as_str().map(str::to_string);
-    text.ok_or_else(|| wrong_type(field, value, "a string"))
-}
-
-fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
-    let rule = "an array of strings";
-    let elements = value.elements();
-    let (_, elements) = elements.ok_or_else(|| wrong_type(field, value, rule))?;
-    elements
-        .map(|element| {
-            let text = element.as_str().map(str::to_string);
-            text.ok_or_else(|| {
-                Error::invalid(
-                    field,
-                    format!("an element of {field} must not be {}", element.what()),
-                    format!("{field} is {rule}."),
-                )
-            })
-        })
-        .collect()
-}
-
-fn integer(field: &str, value: Jsonb) -> Result<i32> {
-    let number = match value.to_value(field)? {
-        Value::Number(number) => number,
-        _ => return Err(wrong_type(field, value, "a whole number")),
-    };
-    // 5 and 5.0 are one JSON number.
-    let whole = number.as_i64().or_else(|| {
-        number
-            .as_f64()
-            .filter(|n| n.fract() == 0.0)
-            .map(|n| n as i64)
-    });
-    whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
-        Error::invalid(
-            field,
-            format!(
-                "{field} {} is not a whole number of 32 bits",
-                shown(&number.to_string())
-            ),
-            format!("{field} is a whole number of 32 bits."),
-        )
-    })
-}
-
-fn boolean(field: &str, value: Jsonb) -> Result<bool> {
-    match value.to_value(field)? {
-        Value::Bool(flag) => Ok(flag),
-        _ => Err(wrong_type(field, value, "true or false")),
-    }
-}
-
-fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
-    match value.to_value(field)? {
-        Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
-            Error::invalid(
-                field,
-                format!("{field} {} is not a timestamp", quoted(&text)),
-                format!("{field} is a finite time as Postgres reads it."),
-            )
-            .hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
-        }),
-        _ => Err(wrong_type(field, value, "a timestamp as a string")),
     }
 }

@@ -4,6 +4,7 @@ use jobs_core::state::State;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
+use super::given::Given;
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::StateAnswer;
@@ -115,32 +116,32 @@ fn update(
     retry: Option<Jsonb>,
     expires_at: Option<TimestampWithTimeZone>,
 ) -> StateAnswer {
-    let finite = |name, at: Option<TimestampWithTimeZone>| {
-        at.map(|at| check::finite(name, at.into())).transpose()
+    let given = Given {
+        queue,
+        priority,
+        scheduled_at,
+        max_attempts,
+        tags,
+        meta,
+        timeout,
+        retry,
+        expires_at,
+        ..Given::default()
     };
-    let changes = || -> Result<Changes> {
-        let (retry, attempts) = check::retry(retry)?;
-        Ok(Changes {
-            kind: None,
-            args,
-            queue: queue
-                .map(|queue| check::name("queue", Some(queue)))
-                .transpose()?,
-            priority: priority.map(check::priority).transpose()?,
-            max_attempts: check::attempts(max_attempts, attempts)?,
-            meta: check::object("meta", meta)?.map(Some),
-            tags: tags
-                .map(|tags| check::texts("tags", tags).map(Some))
-                .transpose()?,
-            scheduled_at: finite("scheduled_at", scheduled_at)?,
-            timeout: timeout
-                .map(|timeout| check::timeout(check::interval(timeout)))
-                .transpose()?,
-            retry,
-            expires_at: finite("expires_at", expires_at)?,
-        })
+    let valid = answer(|| given.options()?.valid());
+    let changes = Changes {
+        kind: None,
+        args,
+        queue: valid.queue.as_deref(),
+        priority: valid.priority,
+        max_attempts: valid.max_attempts,
+        meta: valid.meta.map(Some),
+        tags: valid.tags.map(Some),
+        scheduled_at: valid.scheduled_at,
+        timeout: valid.timeout,
+        retry: valid.retry,
+        expires_at: valid.expires_at,
     };
-    let changes = answer(changes);
     manage(id, |place| {
         if place.state.is_final() || place.state == State::Running {
             return Some(Err(Error::wrong_state(place.id, place.state, "update")));

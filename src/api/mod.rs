@@ -7,6 +7,7 @@ mod access;
 mod configure;
 mod fetch;
 mod finish;
+mod given;
 mod insert;
 mod maintain;
 mod manage;

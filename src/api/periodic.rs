@@ -3,9 +3,9 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
+use super::given::Given;
 use crate::check;
 use crate::error::answer;
-use crate::options::Options;
 use crate::periodic::{self, Ticks};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
@@ -38,23 +38,24 @@ fn schedule(
         let kind = check::name("kind", kind)?;
         let args = check::given("args", args)?;
         let ticks = Ticks::of(cron, check::given("time_zone", time_zone)?)?;
+        let given = Given {
+            unique_opts,
+            queue,
+            priority,
+            max_attempts,
+            tags,
+            meta,
+            timeout,
+            retry,
+            ..Given::default()
+        };
         let definition = Definition {
             name: name.to_string(),
             cron: cron.to_string(),
             time_zone: ticks.time_zone(),
             kind: kind.to_string(),
             args,
-            options: Options {
-                unique: unique_opts,
-                queue: queue.map(str::to_string),
-                priority,
-                max_attempts,
-                tags: tags.map(|tags| check::texts("tags", tags)).transpose()?,
-                meta,
-                timeout: timeout.map(check::interval),
-                retry,
-                ..Options::default()
-            },
+            options: given.options()?,
         };
         // What an insert would refuse is refused now.
         definition.options.clone().checked(kind)?.candidate(args)?;

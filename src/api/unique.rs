@@ -4,16 +4,15 @@ use jobs_core::key::Key;
 use pgrx::datum::{JsonB, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
+use super::given::Given;
 use crate::check;
-use crate::config;
 use crate::error::{Result, answer};
-use crate::options;
+use crate::options::Checked;
 use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::settings;
-use crate::store::config::Kind;
-use crate::unique::{self, policy, policy::Subject};
+use crate::unique::{self, policy};
 
 /// The key that an insert with the same arguments would hold. See the COMMENT in sql/40_produce.sql.
 #[pg_extern(sql = false)]
@@ -26,12 +25,8 @@ fn unique_key(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Option<String> {
     let run = || {
-        let defaults = config::kind(check::name("kind", kind)?).unwrap_or_default();
-        let subject = subject(kind, args, queue, meta, scheduled_at, &defaults)?;
-        let policy = policy::parse(options::unique_opts(unique_opts, &defaults))?;
-        policy
-            .map(|policy| policy::key(&policy, &subject))
-            .transpose()
+        let (checked, args) = checked(kind, args, unique_opts, queue, meta, scheduled_at)?;
+        Ok(checked.candidate(args)?.job.unique_key)
     };
     answer(run).map(|key| key.hex())
 }
@@ -47,16 +42,15 @@ fn explain_unique(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Record {
     let run = || {
-        let defaults = config::kind(check::name("kind", kind)?).unwrap_or_default();
-        let subject = subject(kind, args, queue, meta, scheduled_at, &defaults)?;
-        let Some(policy) = policy::parse(options::unique_opts(unique_opts, &defaults))? else {
+        let (checked, args) = checked(kind, args, unique_opts, queue, meta, scheduled_at)?;
+        let Some(policy) = checked.policy() else {
             let mut cells = vec![Cell::Null; 7];
             cells[6] = Cell::Text("insert".into());
             return Ok(Record(cells));
         };
-        let canonical = policy::canonical(&policy, &subject)?;
+        let canonical = policy::canonical(policy, &checked.subject(args, time::now()))?;
         let key = Key::of(&canonical);
-        let (holder, would) = unique::foresee(&policy, key);
+        let (holder, would) = unique::foresee(policy, key);
         Ok(Record(vec![
             Cell::Text(canonical),
             Cell::Text(key.hex()),
@@ -100,25 +94,23 @@ fn ojs_manifest() -> JsonB {
     }))
 }
 
-fn subject<'a>(
-    kind: Option<&'a str>,
+/// The options as an insert would check them, and the args.
+fn checked(
+    kind: Option<&str>,
     args: Option<Jsonb>,
-    queue: Option<&'a str>,
+    unique_opts: Option<Jsonb>,
+    queue: Option<&str>,
     meta: Option<Jsonb>,
     scheduled_at: Option<TimestampWithTimeZone>,
-    defaults: &'a Kind,
-) -> Result<Subject<'a>> {
-    Ok(Subject {
-        kind: check::name("kind", kind)?,
-        args: check::given("args", args)?,
-        meta: check::object("meta", meta)?,
-        queue: check::name(
-            "queue",
-            queue.or(defaults.queue.as_deref()).or(Some("default")),
-        )?,
-        at: match scheduled_at {
-            Some(at) => check::finite("scheduled_at", at.into())?,
-            None => time::now(),
-        },
-    })
+) -> Result<(Checked, Jsonb)> {
+    let kind = check::name("kind", kind)?;
+    let args = check::given("args", args)?;
+    let given = Given {
+        unique_opts,
+        queue,
+        meta,
+        scheduled_at,
+        ..Given::default()
+    };
+    Ok((given.options()?.checked(kind)?, args))
 }

@@ -1,0 +1,217 @@
+//! The options of a job as callers give them: as parameters of a function, or as the fields of an
+//! element of `jobs.insert_many`. However they come, `src/options.rs` checks them.
+
+use jobs_core::Invalid;
+use jobs_core::error::{quoted, shown};
+use jobs_core::interval;
+use pgrx::datum::TimestampWithTimeZone;
+use serde_json::Value;
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::pg::array::Array;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::time;
+
+/// The parameters of which functions have some or all.
+#[derive(Default)]
+#[allow(missing_docs)]
+pub struct Given<'a> {
+    pub unique_opts: Option<Jsonb>,
+    pub queue: Option<&'a str>,
+    pub priority: Option<i32>,
+    pub scheduled_at: Option<TimestampWithTimeZone>,
+    pub max_attempts: Option<i32>,
+    pub tags: Option<Array>,
+    pub meta: Option<Jsonb>,
+    pub timeout: Option<pgrx::datum::Interval>,
+    pub retry: Option<Jsonb>,
+    pub expires_at: Option<TimestampWithTimeZone>,
+    pub pending: Option<bool>,
+}
+
+impl Given<'_> {
+    /// Reads them.
+    pub fn options(self) -> Result<Options> {
+        Ok(Options {
+            unique: self.unique_opts,
+            queue: self.queue.map(str::to_string),
+            priority: self.priority,
+            scheduled_at: self.scheduled_at.map(i64::from),
+            max_attempts: self.max_attempts,
+            tags: self
+                .tags
+                .map(|tags| check::texts("tags", tags))
+                .transpose()?,
+            meta: self.meta,
+            timeout: self.timeout.map(check::interval),
+            retry: self.retry,
+            expires_at: self.expires_at.map(i64::from),
+            pending: self.pending.unwrap_or(false),
+        })
+    }
+}
+
+/// The fields of an element of `insert_many`, as they are.
+pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
+    element.members().ok_or_else(|| {
+        Error::invalid(
+            "jobs",
+            format!("an element of jobs must not be {}", element.what()),
+            "Each element is an object with the parameters of jobs.insert.",
+        )
+    })
+}
+
+/// One element of `insert_many`, but for its args.
+pub struct Element {
+    /// what to do
+    pub kind: String,
+    /// the rest
+    pub options: Options,
+}
+
+impl Element {
+    /// The fields of an element: the parameters of `jobs.insert`.
+    const FIELDS: [&'static str; 13] = [
+        "kind",
+        "args",
+        "unique_opts",
+        "queue",
+        "priority",
+        "scheduled_at",
+        "max_attempts",
+        "tags",
+        "meta",
+        "timeout",
+        "retry",
+        "expires_at",
+        "pending",
+    ];
+
+    /// Reads its fields.
+    pub fn parse(element: Jsonb) -> Result<Element> {
+        let mut kind = None;
+        let mut options = Options::default();
+        for (name, value) in fields(element)? {
+            // JSON null is a value of args, and leaves every other field out.
+            if value.is_null() && name != "args" {
+                if Self::FIELDS.contains(&name) {
+                    continue;
+                }
+                return Err(unknown_field(name));
+            }
+            match name {
+                "kind" => kind = Some(string(name, value)?),
+                "args" => {}
+                "unique_opts" => options.unique = Some(value),
+                "queue" => options.queue = Some(string(name, value)?),
+                "priority" => options.priority = Some(integer(name, value)?),
+                "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
+                "max_attempts" => options.max_attempts = Some(integer(name, value)?),
+                "tags" => options.tags = Some(strings(name, value)?),
+                "meta" => options.meta = Some(value),
+                "timeout" => {
+                    options.timeout = Some(interval::from_json(
+                        &value.to_value(name)?,
+                        name,
+                        &time::read_interval,
+                    )?);
+                }
+                "retry" => options.retry = Some(value),
+                "expires_at" => options.expires_at = Some(timestamp(name, value)?),
+                "pending" => options.pending = boolean(name, value)?,
+                _ => return Err(unknown_field(name)),
+            }
+        }
+        let kind = check::name("kind", kind.as_deref())?.to_string();
+        Ok(Element { kind, options })
+    }
+}
+
+fn unknown_field(name: &str) -> Error {
+    Invalid::new(
+        "jobs",
+        format!("field {} of jobs is not known", quoted(name)),
+        format!("The fields are {}.", Element::FIELDS.join(", ")),
+    )
+    .did_you_mean(name, &Element::FIELDS)
+    .into()
+}
+
+fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
+    Error::invalid(
+        field,
+        format!("{field} must not be {}", value.what()),
+        format!("{field} is {rule}."),
+    )
+}
+
+fn string(field: &str, value: Jsonb) -> Result<String> {
+    let text = value.as_str().map(str::to_string);
+    text.ok_or_else(|| wrong_type(field, value, "a string"))
+}
+
+fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
+    let rule = "an array of strings";
+    let elements = value.elements();
+    let (_, elements) = elements.ok_or_else(|| wrong_type(field, value, rule))?;
+    elements
+        .map(|element| {
+            let text = element.as_str().map(str::to_string);
+            text.ok_or_else(|| {
+                Error::invalid(
+                    field,
+                    format!("an element of {field} must not be {}", element.what()),
+                    format!("{field} is {rule}."),
+                )
+            })
+        })
+        .collect()
+}
+
+fn integer(field: &str, value: Jsonb) -> Result<i32> {
+    let number = match value.to_value(field)? {
+        Value::Number(number) => number,
+        _ => return Err(wrong_type(field, value, "a whole number")),
+    };
+    // 5 and 5.0 are one JSON number.
+    let whole = number.as_i64().or_else(|| {
+        number
+            .as_f64()
+            .filter(|n| n.fract() == 0.0)
+            .map(|n| n as i64)
+    });
+    whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
+        Error::invalid(
+            field,
+            format!(
+                "{field} {} is not a whole number of 32 bits",
+                shown(&number.to_string())
+            ),
+            format!("{field} is a whole number of 32 bits."),
+        )
+    })
+}
+
+fn boolean(field: &str, value: Jsonb) -> Result<bool> {
+    match value.to_value(field)? {
+        Value::Bool(flag) => Ok(flag),
+        _ => Err(wrong_type(field, value, "true or false")),
+    }
+}
+
+fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
+    match value.to_value(field)? {
+        Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
+            Error::invalid(
+                field,
+                format!("{field} {} is not a timestamp", quoted(&text)),
+                format!("{field} is a finite time as Postgres reads it."),
+            )
+            .hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
+        }),
+        _ => Err(wrong_type(field, value, "a timestamp as a string")),
+    }
+}
