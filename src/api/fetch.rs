@@ -16,28 +16,6 @@ use crate::store::lanes::{self, Reach};
 use crate::store::{due, limits, place};
 use crate::transition;
 
-/// The columns of `jobs.fetched_job`.
-const FETCHED_JOB: [pg_sys::Oid; 15] = {
-    use pg_sys::{INT4OID, INT8OID, JSONBOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID};
-    [
-        INT8OID,
-        INT8OID,
-        INT4OID,
-        TEXTOID,
-        JSONBOID,
-        JSONBOID,
-        TEXTOID,
-        INT4OID,
-        TEXTARRAYOID,
-        INT4OID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-        TIMESTAMPTZOID,
-    ]
-};
-
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
 const DUE_AT_LEAST: usize = 1000;
 
@@ -99,7 +77,7 @@ fn claim(
         kinds: kinds.as_deref(),
     };
     let mut rows = Rows::new(fcinfo);
-    rows.expect(&FETCHED_JOB);
+    rows.expect(fetch::FETCHED_JOB);
     let mut left = wanted;
     for queue in queues {
         let set = config::queue(queue).unwrap_or_default();

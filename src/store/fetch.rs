@@ -1,13 +1,19 @@
 //! Claiming jobs: out of `ready`, into `running`.
 
 use jobs_core::interval::Interval;
-use pgrx::pg_sys::Datum;
+use pgrx::pg_sys::{Datum, Oid};
 
-use super::spi::{Plan, bigs, text, texts};
+use super::columns::columns;
+use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
 use super::{claims, direct, lanes, limits};
 use crate::pg::time;
 use crate::shmem::leases;
+
+/// What an attempt may take where neither the job nor its kind says it. `jobs.jobs` shows it, too.
+pub const DEFAULT_TIMEOUT: Interval = Interval::of_micros(60_000_000);
+/// A lease where neither the fetch nor a timeout says how long.
+pub const DEFAULT_LEASE: Interval = Interval::of_micros(3_600_000_000);
 
 /// Who fetches, and how.
 pub struct Fetch<'a> {
@@ -15,7 +21,7 @@ pub struct Fetch<'a> {
     pub now: i64,
     /// the holder's name
     pub worker: &'a str,
-    /// `None`: the job's timeout, else 1 hour
+    /// `None`: the job's timeout, else [`DEFAULT_LEASE`]
     pub lease: Option<Interval>,
     /// `None`: all
     pub kinds: Option<&'a [String]>,
@@ -31,6 +37,33 @@ pub struct Room<'a> {
 
 /// Takes a row: the columns of `jobs.fetch`, and maybe more.
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Datum>, Vec<bool>);
+
+columns! {
+    /// What [`CLAIM`] answers: the columns of `jobs.fetched_job`, and when a hold ends that the job gives
+    /// back at its start.
+    fetched {
+        ID: INT8 not null,
+        TOKEN: INT8 not null,
+        ATTEMPT: INT4 not null,
+        KIND: TEXT not null,
+        ARGS: JSONB not null,
+        META: JSONB not null,
+        QUEUE: TEXT not null,
+        PRIORITY: INT4 not null,
+        TAGS: TEXTS not null,
+        MAX_ATTEMPTS: INT4 not null,
+        CREATED_AT: AT not null,
+        SCHEDULED_AT: AT not null,
+        ATTEMPTED_AT: AT not null,
+        LEASE_EXPIRES_AT: AT not null,
+        DEADLINE_AT: AT,
+        HOLD_ENDS_AT: AT,
+    }
+}
+
+/// The types of the columns of `jobs.fetched_job`.
+pub const FETCHED_JOB: &[Oid] = fetched::TYPES.split_at(ANSWERED).0;
+pub(super) const ANSWERED: usize = fetched::HOLD_ENDS_AT as usize - 1;
 
 /// A job that was claimed.
 pub(super) struct Claimed {
@@ -70,8 +103,6 @@ fn claim_by_statement(
     room: &Room,
     emit: Emit,
 ) -> Vec<Claimed> {
-    const LEASE_ENDS_AT: i32 = 14;
-    const HOLD_ENDS_AT: i32 = 16;
     let mut args = vec![
         text(queue),
         Some(Datum::from(fetch.now)),
@@ -80,6 +111,8 @@ fn claim_by_statement(
         fetch.lease.map(time::interval_datum),
         text(fetch.worker),
         room.slots.and_then(bigs),
+        big(time::add(fetch.now, DEFAULT_TIMEOUT)),
+        big(time::add(fetch.now, DEFAULT_LEASE)),
     ];
     let plan = match fetch.kinds {
         None => &CLAIM,
@@ -94,9 +127,11 @@ fn claim_by_statement(
                 let (values, nulls) = rows.datums(row);
                 emit(values, nulls);
                 Claimed {
-                    id: rows.big(row, 1).expect("ids are not null"),
-                    hold_ends_at: rows.big(row, HOLD_ENDS_AT),
-                    lease_ends_at: rows.big(row, LEASE_ENDS_AT).expect("it is not null"),
+                    id: rows.big(row, fetched::ID).expect("ids are not null"),
+                    hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),
+                    lease_ends_at: rows
+                        .big(row, fetched::LEASE_EXPIRES_AT)
+                        .expect("it is not null"),
                 }
             })
             .collect()
@@ -130,7 +165,7 @@ pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64]) ->
 // When the time of an attempt is over that begins at $2.
 macro_rules! deadline {
     () => {
-        "CASE WHEN j.timeout IS NULL THEN $2 + '1 minute'
+        "CASE WHEN j.timeout IS NULL THEN $8
               WHEN j.timeout > '0' THEN GREATEST($2, $2 + j.timeout) END"
     };
 }
@@ -159,7 +194,8 @@ macro_rules! claim {
                  FROM picked p JOIN jobs.job j ON j.id = p.job_id),
              lease AS MATERIALIZED (
                SELECT j.*, $4[n] AS token,
-                      LEAST(CASE WHEN $5 IS NOT NULL THEN GREATEST($2, $2 + $5) ELSE COALESCE(deadline_at, $2 + '1 hour') END, deadline_at)
+                      LEAST(CASE WHEN $5 IS NOT NULL THEN GREATEST($2, $2 + $5)
+                                 ELSE COALESCE(deadline_at, $9) END, deadline_at)
                         AS lease_expires_at
                  FROM job j),
              started AS (
@@ -175,10 +211,13 @@ macro_rules! claim {
     };
 }
 
-static CLAIM: Plan = Plan::new(claim!(""), &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S]);
+static CLAIM: Plan = Plan::new(
+    claim!(""),
+    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT],
+);
 static CLAIM_KINDS: Plan = Plan::new(
-    claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($8)"),
-    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, TEXTS],
+    claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)"),
+    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, TEXTS],
 );
 
 static PROMOTE_DUE: Plan = Plan::new(

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, Tuples, bigs};
+use super::fetch::DEFAULT_LEASE;
+use super::spi::{Arg, Plan, Tuples, big, bigs};
 use super::types::*;
 use super::{claims, direct, limits};
 use crate::pg::jsonb::Jsonb;
@@ -98,6 +99,7 @@ pub fn heartbeat(
             Some(Datum::from(token)),
             Some(Datum::from(now)),
             lease.map(time::interval_datum),
+            big(time::add(now, DEFAULT_LEASE)),
             progress.map(Jsonb::datum),
         ],
         |rows| (!rows.is_empty()).then(|| read_lease(rows, 0)),
@@ -117,6 +119,7 @@ pub fn heartbeat_many(
         tokens,
         Some(Datum::from(now)),
         lease.map(time::interval_datum),
+        big(time::add(now, DEFAULT_LEASE)),
     ];
     HEARTBEAT_MANY.run(&args, |rows| {
         (0..rows.len())
@@ -162,11 +165,11 @@ static COMPLETE_MANY: Plan = Plan::new(
     &[INT8S, INT8S, AT, JSONB],
 );
 
-// $3 is the clock, $4 the lease asked for now. Where nobody asked for one it is the timeout, which ends no earlier than the
-// deadline.
+// $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody asked
+// for one it is the timeout, which ends no earlier than the deadline.
 macro_rules! renewed_until {
     () => {
-        "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $3 + '1 hour')
+        "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $5)
               ELSE LEAST(GREATEST($3, $3 + COALESCE($4, r.lease)), r.deadline_at) END"
     };
 }
@@ -175,11 +178,11 @@ static HEARTBEAT: Plan = Plan::new(
         "UPDATE jobs.running r
             SET lease_expires_at = ",
         renewed_until!(),
-        ", progress = COALESCE($5, r.progress)
+        ", progress = COALESCE($6, r.progress)
           WHERE r.job_id = $1 AND r.token = $2 AND (r.deadline_at IS NULL OR r.deadline_at > $3)
          RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL"
     ),
-    &[INT8, INT8, AT, SPAN, JSONB],
+    &[INT8, INT8, AT, SPAN, AT, JSONB],
 );
 static HEARTBEAT_MANY: Plan = Plan::new(
     concat!(
@@ -190,5 +193,5 @@ static HEARTBEAT_MANY: Plan = Plan::new(
           WHERE r.job_id = p.id AND r.token = p.token AND (r.deadline_at IS NULL OR r.deadline_at > $3)
          RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL, r.job_id, r.token"
     ),
-    &[INT8S, INT8S, AT, SPAN],
+    &[INT8S, INT8S, AT, SPAN, AT],
 );

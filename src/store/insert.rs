@@ -5,7 +5,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
 use super::direct::{self, shapes};
-use super::job::{NewJob, job};
+use super::job::{NewJob, job, row};
 use super::lanes;
 use super::spi::{Arg, Plan, big, text};
 use super::types::*;
@@ -91,7 +91,7 @@ const TYPES: [Oid; COUNT] = {
 
 fn args(id: i64, job: &NewJob) -> [Arg; COUNT] {
     let mut args = [None; COUNT];
-    args[..job::COUNT].copy_from_slice(&job.row(id));
+    args[..job::COUNT].copy_from_slice(&row(job, id));
     args[DUE_AT - 1] = big(job.due_at());
     args[STATE - 1] = text(job.state.as_str());
     args
@@ -103,9 +103,7 @@ static CLAIMING_READY: Plan = Plan::built(|| insert(&claim(), INTO_READY), &TYPE
 static CLAIMING_SCHEDULED: Plan = Plan::built(|| insert(&claim(), &into_scheduled()), &TYPES);
 
 fn insert(claim: &str, into: &str) -> String {
-    let columns = job::NAMES.map(str::to_lowercase).join(", ");
-    let values: [String; job::COUNT] = std::array::from_fn(|n| format!("${}", n + 1));
-    let values = values.join(", ");
+    let (columns, values) = (job::list(), job::parameters());
     let from_claim = if claim.is_empty() { "" } else { "FROM c" };
     format!(
         "WITH {claim} j AS (INSERT INTO jobs.job ({columns}) SELECT {values} {from_claim}

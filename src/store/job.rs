@@ -30,7 +30,7 @@ pub struct Common {
     pub tags: Option<Vec<String>>,
     /// `None`: `{}`
     pub meta: Option<Jsonb>,
-    /// `None`: 1 minute
+    /// `None`: [`DEFAULT_TIMEOUT`](super::fetch::DEFAULT_TIMEOUT)
     pub timeout: Option<Interval>,
     /// `None`: river
     pub retry: Option<Jsonb>,
@@ -113,46 +113,29 @@ impl NewJob {
     }
 }
 
-/// The columns of `job`, and what each is of a new job with its id.
-macro_rules! columns_of_job {
-    (
-        $new:ident, $id:ident;
-        $($column:ident: $type:ident $(not $null:ident)? = $value:expr,)*
-    ) => {
-        columns! {
-            /// The columns of `job`.
-            job { $($column: $type $(not $null)?,)* }
-        }
-
-        impl NewJob {
-            /// The values of its row.
-            pub fn row(&self, $id: i64) -> [Arg; job::COUNT] {
-                let $new = self;
-                [$($value,)*]
-            }
-        }
-    };
-}
-
-columns_of_job! {
-    new, id;
-    ID: INT8 not null = big(id),
-    CREATED_AT: AT not null = big(new.created_at),
-    SCHEDULED_AT: AT = new.scheduled_at.and_then(big),
-    EXPIRES_AT: AT = new.common.expires_at.and_then(big),
-    HOLD_ENDS_AT: AT = new.hold_ends_at().and_then(big),
-    TIMEOUT: SPAN = new.common.timeout.map(time::interval_datum),
-    MAX_ATTEMPTS: INT4 not null = new.common.max_attempts.into_datum(),
-    PRIORITY: INT2 not null = new.common.priority.into_datum(),
-    KIND: TEXT not null = text(&new.common.kind),
-    QUEUE: TEXT not null = text(&new.common.queue),
-    ARGS: JSONB not null = Some(new.args.datum()),
-    META: JSONB = new.common.meta.map(Jsonb::datum),
-    TAGS: TEXTS = new.common.tags.as_ref().and_then(|tags| texts(tags)),
-    RETRY: JSONB = new.common.retry.map(Jsonb::datum),
-    UNIQUE_KEY: BYTEA = new.unique_key.and_then(|key| key.0.as_slice().into_datum()),
-    HOLD_UNTIL: TEXT = new.common.hold.and_then(|hold| text(hold.until.as_str())),
-    UNIQUE_UNTIL: AT = new.kept_as(|kept| kept.until.and_then(big)),
-    UNIQUE_WINDOW: SPAN = new.kept_as(|kept| kept.window.map(time::interval_datum)),
-    UNIQUE_FINAL: INT2 = new.kept_as(|kept| i16::from(kept.states.final_bits()).into_datum()),
+columns! {
+    /// The columns of `job`, and what each is of a new job.
+    job {
+        ID: INT8 not null = big(id),
+        CREATED_AT: AT not null = big(new.created_at),
+        SCHEDULED_AT: AT = new.scheduled_at.and_then(big),
+        EXPIRES_AT: AT = new.common.expires_at.and_then(big),
+        HOLD_ENDS_AT: AT = new.hold_ends_at().and_then(big),
+        TIMEOUT: SPAN = new.common.timeout.map(time::interval_datum),
+        MAX_ATTEMPTS: INT4 not null = new.common.max_attempts.into_datum(),
+        PRIORITY: INT2 not null = new.common.priority.into_datum(),
+        KIND: TEXT not null = text(&new.common.kind),
+        QUEUE: TEXT not null = text(&new.common.queue),
+        ARGS: JSONB not null = Some(new.args.datum()),
+        META: JSONB = new.common.meta.map(Jsonb::datum),
+        TAGS: TEXTS = new.common.tags.as_ref().and_then(|tags| texts(tags)),
+        RETRY: JSONB = new.common.retry.map(Jsonb::datum),
+        UNIQUE_KEY: BYTEA = new.unique_key.and_then(|key| key.0.as_slice().into_datum()),
+        HOLD_UNTIL: TEXT = new.common.hold.and_then(|hold| text(hold.until.as_str())),
+        UNIQUE_UNTIL: AT = new.kept_as(|kept| kept.until.and_then(big)),
+        UNIQUE_WINDOW: SPAN = new.kept_as(|kept| kept.window.map(time::interval_datum)),
+        UNIQUE_FINAL: INT2 = new.kept_as(|kept| i16::from(kept.states.final_bits()).into_datum()),
+    }
+    /// The row of a new job.
+    pub fn row(new: &NewJob, id: i64);
 }

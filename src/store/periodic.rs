@@ -3,6 +3,7 @@
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
+use super::columns::columns;
 use super::config::Options;
 use super::spi::{Arg, Plan, Tuples, big, text};
 use super::types::*;
@@ -52,24 +53,30 @@ pub struct Outcome {
 /// Defines a periodic job, or puts the definition in the place of the one of the same name.
 pub fn put(definition: &Definition, now: i64, next_run_at: Option<i64>) {
     BEGIN_SEQUENCE.execute(&[]);
-    let options = &definition.options;
-    PUT.execute(&[
-        big(now),
-        next_run_at.map(Datum::from),
-        text(&definition.name),
-        text(&definition.cron),
-        text(&definition.time_zone),
-        text(&definition.kind),
-        Some(definition.args.datum()),
-        options.unique.map(Jsonb::datum),
-        options.queue.as_deref().and_then(text),
-        options.priority.map(Datum::from),
-        options.max_attempts.map(Datum::from),
-        options.tags.clone().and_then(IntoDatum::into_datum),
-        options.meta.map(Jsonb::datum),
-        options.timeout.map(time::interval_datum),
-        options.retry.map(Jsonb::datum),
-    ]);
+    PUT.execute(&row(definition, now, next_run_at));
+}
+
+columns! {
+    /// What is stored of a definition, which not all columns of `periodic_schedule` are.
+    stored {
+        DEFINED_AT: AT = big(now),
+        NEXT_RUN_AT: AT = next_run_at.and_then(big),
+        NAME: TEXT = text(&new.name),
+        CRON: TEXT = text(&new.cron),
+        TIME_ZONE: TEXT = text(&new.time_zone),
+        KIND: TEXT = text(&new.kind),
+        ARGS: JSONB = Some(new.args.datum()),
+        UNIQUE_OPTS: JSONB = new.options.unique.map(Jsonb::datum),
+        QUEUE: TEXT = new.options.queue.as_deref().and_then(text),
+        PRIORITY: INT4 = new.options.priority.into_datum(),
+        MAX_ATTEMPTS: INT4 = new.options.max_attempts.into_datum(),
+        TAGS: TEXTS = new.options.tags.clone().and_then(IntoDatum::into_datum),
+        META: JSONB = new.options.meta.map(Jsonb::datum),
+        TIMEOUT: SPAN = new.options.timeout.map(time::interval_datum),
+        RETRY: JSONB = new.options.retry.map(Jsonb::datum),
+    }
+    /// The values of a definition.
+    pub fn row(new: &Definition, now: i64, next_run_at: Option<i64>);
 }
 
 /// Takes a definition away; whether there was one.
@@ -117,35 +124,38 @@ pub fn put_off(name: &str, next_run_at: Option<i64>, error: Option<&str>) {
 fn read(rows: &Tuples, row: usize) -> Periodic {
     let given = |column| rows.text(row, column).expect("not null");
     Periodic {
-        defined_at: rows.big(row, 1).expect("not null"),
-        next_run_at: rows.big(row, 2),
-        last_run_at: rows.big(row, 3),
+        defined_at: rows.big(row, stored::DEFINED_AT).expect("not null"),
+        next_run_at: rows.big(row, stored::NEXT_RUN_AT),
+        last_run_at: rows.big(row, LAST_RUN_AT),
         definition: Definition {
-            name: given(4),
-            cron: given(5),
-            time_zone: given(6),
-            kind: given(7),
-            args: rows.jsonb(row, 8).expect("not null"),
+            name: given(stored::NAME),
+            cron: given(stored::CRON),
+            time_zone: given(stored::TIME_ZONE),
+            kind: given(stored::KIND),
+            args: rows.jsonb(row, stored::ARGS).expect("not null"),
             options: Options {
-                unique: rows.jsonb(row, 9),
-                queue: rows.text(row, 10),
-                priority: rows.int(row, 11),
-                max_attempts: rows.int(row, 12),
-                tags: rows.texts(row, 13),
-                meta: rows.jsonb(row, 14),
-                timeout: rows.span(row, 15),
-                retry: rows.jsonb(row, 16),
+                unique: rows.jsonb(row, stored::UNIQUE_OPTS),
+                queue: rows.text(row, stored::QUEUE),
+                priority: rows.int(row, stored::PRIORITY),
+                max_attempts: rows.int(row, stored::MAX_ATTEMPTS),
+                tags: rows.texts(row, stored::TAGS),
+                meta: rows.jsonb(row, stored::META),
+                timeout: rows.span(row, stored::TIMEOUT),
+                retry: rows.jsonb(row, stored::RETRY),
                 ..Options::default()
             },
         },
     }
 }
 
-macro_rules! columns {
-    () => {
-        "p.defined_at, p.next_run_at, p.last_run_at, p.name, p.cron, p.time_zone, p.kind, p.args, p.unique_opts, p.queue,
-         p.priority, p.max_attempts, p.tags, p.meta, p.timeout, p.retry"
-    };
+/// A definition is read with what was done about it.
+const LAST_RUN_AT: i32 = stored::COUNT as i32 + 1;
+
+fn select() -> String {
+    format!(
+        "SELECT {}, last_run_at FROM jobs.periodic_schedule",
+        stored::list()
+    )
 }
 
 // A sequence that was used: see store::ledger::has_begun.
@@ -154,18 +164,15 @@ static BEGIN_SEQUENCE: Plan = Plan::new(
     &[],
 );
 
-static PUT: Plan = Plan::new(
-    "INSERT INTO jobs.periodic_schedule (defined_at, next_run_at, name, cron, time_zone, kind, args, unique_opts, queue,
-            priority, max_attempts, tags, meta, timeout, retry)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-     ON CONFLICT (name) DO UPDATE SET
-       defined_at = EXCLUDED.defined_at, next_run_at = EXCLUDED.next_run_at, cron = EXCLUDED.cron, time_zone = EXCLUDED.time_zone,
-       kind = EXCLUDED.kind, args = EXCLUDED.args, unique_opts = EXCLUDED.unique_opts, queue = EXCLUDED.queue,
-       priority = EXCLUDED.priority, max_attempts = EXCLUDED.max_attempts, tags = EXCLUDED.tags, meta = EXCLUDED.meta,
-       timeout = EXCLUDED.timeout, retry = EXCLUDED.retry, last_error = NULL",
-    &[
-        AT, AT, TEXT, TEXT, TEXT, TEXT, JSONB, JSONB, TEXT, INT4, INT4, TEXTS, JSONB, SPAN, JSONB,
-    ],
+static PUT: Plan = Plan::built(
+    || {
+        let (columns, values) = (stored::list(), stored::parameters());
+        format!(
+            "INSERT INTO jobs.periodic_schedule ({columns}) VALUES ({values})
+             ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW ({values}), last_error = NULL"
+        )
+    },
+    stored::TYPES,
 );
 
 static REMOVE: Plan = Plan::new(
@@ -173,23 +180,19 @@ static REMOVE: Plan = Plan::new(
     &[TEXT],
 );
 
-static LOCK: Plan = Plan::new(
-    concat!(
-        "SELECT ",
-        columns!(),
-        " FROM jobs.periodic_schedule p WHERE p.name = $1 FOR UPDATE"
-    ),
+static LOCK: Plan = Plan::built(
+    || format!("{} WHERE name = $1 FOR UPDATE", select()),
     &[TEXT],
 );
 
-static DUE: Plan = Plan::new(
-    concat!(
-        "SELECT ",
-        columns!(),
-        " FROM jobs.periodic_schedule p
-          WHERE p.next_run_at <= $1 AND p.name <> ALL ($3)
-          ORDER BY p.next_run_at LIMIT $2 FOR UPDATE OF p SKIP LOCKED"
-    ),
+static DUE: Plan = Plan::built(
+    || {
+        format!(
+            "{} WHERE next_run_at <= $1 AND name <> ALL ($3)
+              ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED",
+            select()
+        )
+    },
     &[AT, INT8, TEXTS],
 );
 

@@ -91,6 +91,8 @@ impl Field {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Fields(u8);
 
+const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a bit a field");
+
 impl Fields {
     /// Whether the field is one of them.
     pub const fn contains(self, field: Field) -> bool {

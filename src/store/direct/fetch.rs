@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 
-use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::lanes::{self, seen};
@@ -12,14 +11,9 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
-use crate::store::fetch::{Claimed, Emit, Fetch, Room};
-use crate::store::spi::{big, text};
+use crate::store::fetch::{ANSWERED, Claimed, DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Room};
+use crate::store::spi::{Arg, big, text};
 use crate::store::types::*;
-
-/// What an attempt may take where a job says nothing.
-const MINUTE: Interval = Interval::of_micros(60_000_000);
-/// A lease where nothing says how long.
-const HOUR: Interval = Interval::of_micros(3_600_000_000);
 
 /// Claims jobs and hands them over; `None`: use a statement.
 pub fn claim(
@@ -64,11 +58,13 @@ pub fn claim(
             continue;
         };
         let n = claimed.len();
-        let timeout = job.datum(job::TIMEOUT).map_or(MINUTE, time::read_datum);
+        let timeout = job
+            .datum(job::TIMEOUT)
+            .map_or(DEFAULT_TIMEOUT, time::read_datum);
         let deadline = timeout.is_positive().then(|| time::add(fetch.now, timeout));
         let lease_ends = match fetch.lease {
             Some(lease) => time::add(fetch.now, lease),
-            None => deadline.unwrap_or_else(|| time::add(fetch.now, HOUR)),
+            None => deadline.unwrap_or_else(|| time::add(fetch.now, DEFAULT_LEASE)),
         };
         let lease_ends = deadline.map_or(lease_ends, |deadline| deadline.min(lease_ends));
         let hold_ends_at = job
@@ -95,7 +91,7 @@ pub fn claim(
             .or(job.big(job::SCHEDULED_AT))
             .or(job.big(job::CREATED_AT));
         let priority = job.small(job::PRIORITY).expect("it is not null");
-        let answer = [
+        let answer: [Arg; ANSWERED] = [
             big(taken.job_id),
             big(tokens[n]),
             attempt,

@@ -6,7 +6,7 @@ use super::shapes::{self, ready, scheduled};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::store::claims::{self, Listed};
-use crate::store::job::NewJob;
+use crate::store::job::{NewJob, row};
 use crate::store::spi::{big, text};
 
 /// Inserts jobs; `None`: use a statement. Each row is made when it is its turn: of many, few are in
@@ -54,7 +54,7 @@ impl Tables {
     }
 
     fn insert(&self, new: &[(i64, &NewJob)]) {
-        let rows = new.iter().map(|(id, job)| self.jobs.row(&job.row(*id)));
+        let rows = new.iter().map(|(id, job)| self.jobs.row(&row(job, *id)));
         self.jobs.insert(rows);
         let attempt = Some(0.into());
         if let Some(table) = &self.ready {
