@@ -8,6 +8,7 @@ The words are in reliability.in.md, beside this; the figures are lines `figure: 
 import pathlib
 import re
 import sys
+import textwrap
 
 
 def tables(lines):
@@ -28,7 +29,8 @@ def table(figures):
 def main(figures, machine):
     cases = tables(pathlib.Path(figures).read_text().splitlines())
     words = (pathlib.Path(__file__).parent / "reliability.in.md").read_text()
-    machine = "".join(f"* {line}\n" for line in pathlib.Path(machine).read_text().splitlines())
+    lines = pathlib.Path(machine).read_text().splitlines()
+    machine = "".join(textwrap.fill(f"* {line}", 100, subsequent_indent="  ") + "\n" for line in lines)
     page = words.replace("@MACHINE@\n", machine)
     print(re.sub(r"@([\w]+)@\n", lambda match: table(cases.get(match[1])), page), end="")
 
