@@ -108,15 +108,22 @@ CREATE TABLE jobs.finished (
   attempted_at        timestamptz,
   scheduled_at        timestamptz,
   cancel_requested_at timestamptz,
+  kept_until          timestamptz,
   attempt             integer     NOT NULL,
   state               jobs.state  NOT NULL,
+  is_kept             boolean     NOT NULL,
   worker              text,
   cancel_reason       text,
   output              jsonb,
   CONSTRAINT finished_pkey PRIMARY KEY (job_id)
 );
-CREATE INDEX finished_by_age ON jobs.finished (state, finalized_at);
+-- Most jobs go by the setting of their state: is_kept is false, and this index has them in the order in which they are to be
+-- pruned. The others are in the order of their own ends, so that maintenance walks over no job that is to stay.
+CREATE INDEX finished_by_age ON jobs.finished (state, is_kept, finalized_at);
+CREATE INDEX finished_kept ON jobs.finished (kept_until) WHERE kept_until IS NOT NULL;
 COMMENT ON TABLE jobs.finished IS 'Outcomes: completed, cancelled and discarded jobs until they are pruned.';
+COMMENT ON COLUMN jobs.finished.kept_until IS 'Until when the job is kept, where its queue or its uniqueness says so; null: as long as the setting jobs.retention_.. of its state says.';
+COMMENT ON COLUMN jobs.finished.is_kept IS 'Whether kept_until is set. It takes no room in an index where a null would.';
 COMMENT ON COLUMN jobs.finished.token IS 'The token that finished the job, so that a repeated call gets the same answer; null: not finished by a worker.';
 
 CREATE TABLE jobs.error (
@@ -220,8 +227,24 @@ CREATE TABLE jobs.queue (
   retention_discarded bigint,
   CONSTRAINT queue_pkey PRIMARY KEY (queue)
 );
+CREATE INDEX queue_retention ON jobs.queue (queue)
+ WHERE COALESCE(retention_completed, retention_cancelled, retention_discarded) IS NOT NULL;
 COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
 COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
+
+-- Appended by jobs.configure_queue; maintenance reads every final job anew because of it, in parts, and deletes it.
+CREATE TABLE jobs.retention_change (
+  made_by    bigint  NOT NULL,
+  after_id   bigint  NOT NULL,
+  since      xid8    NOT NULL,
+  is_settled boolean NOT NULL,
+  CONSTRAINT retention_change_pkey PRIMARY KEY (made_by)
+);
+COMMENT ON TABLE jobs.retention_change IS 'Retentions of queues that were changed: the final jobs that finished.kept_until is to be set anew of.';
+COMMENT ON COLUMN jobs.retention_change.made_by IS 'The transaction that changed them.';
+COMMENT ON COLUMN jobs.retention_change.after_id IS 'Final jobs up to this id have been looked at.';
+COMMENT ON COLUMN jobs.retention_change.since IS 'The transaction that made or settled it.';
+COMMENT ON COLUMN jobs.retention_change.is_settled IS 'The change is known everywhere: only transactions that are older than since may go by the retention of before.';
 
 -- A row each, so that fetches take different ones and never wait for each other.
 CREATE TABLE jobs.queue_slot (

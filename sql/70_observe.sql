@@ -25,8 +25,11 @@ RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, wo
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
   WITH clock AS (SELECT clock_timestamp() AS now), latest AS MATERIALIZED (
-    SELECT f.job_id, f.finalized_at FROM jobs.finished f
-     WHERE f.state = 'completed' AND f.finalized_at > (SELECT c.now - interval '1 minute' FROM clock c)
+    SELECT f.job_id, f.finalized_at
+      FROM unnest('{false,true}'::boolean[]) AS k(is_kept), LATERAL (
+        SELECT f.job_id, f.finalized_at FROM jobs.finished f
+         WHERE f.state = 'completed' AND f.is_kept = k.is_kept AND f.finalized_at > (SELECT c.now - interval '1 minute' FROM clock c)
+         ORDER BY f.finalized_at DESC LIMIT 10000) f
      ORDER BY f.finalized_at DESC LIMIT 10000
   ), span AS (  -- of the minute, or of the part of it in which so many were completed
     SELECT CASE WHEN count(*) < 10000 THEN 60 ELSE GREATEST(extract(epoch FROM (SELECT c.now FROM clock c) - min(l.finalized_at)), 0.001) END AS seconds FROM latest l

@@ -14,6 +14,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.unique_hold_release', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.unique_orphan', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.kind', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.retention_change', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');

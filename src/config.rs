@@ -16,6 +16,7 @@ use pgrx::pg_sys::{self, Oid};
 use crate::pg::{invalidation, transaction, versions};
 use crate::settings::Retention;
 use crate::store::config::{self, Kind, Queue};
+use crate::store::retention;
 
 /// More names than this are not remembered: somebody makes them up.
 const MOST: usize = 10_000;
@@ -87,6 +88,7 @@ fn look_up<T>(
 pub fn changed() {
     // Also for what comes later in the same statement.
     forget();
+    retention::forget();
     for table in config::tables() {
         invalidation::changed(table);
     }

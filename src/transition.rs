@@ -12,8 +12,8 @@ use pgrx::check_for_interrupts;
 use crate::error::{Error, Result};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time, transaction};
+use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::shmem::{announce, cleared};
 use crate::store::claims::{self, Holder};
 use crate::store::job::NewJob;
 use crate::store::place::{self, Changes, Failure, Luggage, Place};
@@ -194,8 +194,8 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
         place.keep_queue();
     }
     place::rewrite(place.id, changes);
-    if place.state.is_final() && changes.queue.is_some() {
-        cleared::take_back();
+    if place.state.is_final() && (changes.queue.is_some() || changes.scheduled_at.is_some()) {
+        place.keep_anew();
     }
     if changes.scheduled_at.is_some() {
         place.forget_schedule();

@@ -13,7 +13,7 @@ use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
 use crate::store::config::Queue;
-use crate::store::limits;
+use crate::store::{limits, retention};
 use crate::unique::policy;
 
 /// The most that concurrency and rate can be: each is a row.
@@ -131,7 +131,9 @@ fn configure_queue(
             ],
         };
         // First, so that one session at a time gives out slots.
-        store::set_queue(queue, &settings);
+        if store::set_queue(queue, &settings) {
+            retention::note_change();
+        }
         if settings.concurrency.is_some() {
             limits::set_slots(queue);
         }

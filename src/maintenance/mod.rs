@@ -20,7 +20,7 @@ use jobs_core::key::Key;
 use crate::pg::memory::Scratch;
 use crate::pg::subxact;
 use crate::shmem::{databases, leases};
-use crate::store::due;
+use crate::store::{self, due};
 use crate::unique;
 
 /// A maintenance task.
@@ -183,7 +183,8 @@ pub type Wrap<'a, E> =
 
 /// When something will be due next.
 pub fn next_due() -> Option<i64> {
-    due::next_due().into_iter().chain(prune::next_due()).min()
+    let final_jobs = store::prune::next_due();
+    due::next_due().into_iter().chain(final_jobs).min()
 }
 
 /// One turn of a task: a round over at most so many rows, and if that fails, one thing by thing.

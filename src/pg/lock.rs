@@ -14,6 +14,19 @@ pub fn try_to_lock_rows(table: Oid) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(table, pg_sys::RowShareLock as i32) }
 }
 
+/// Whether no transaction is open that writes to a table, or has not yet told others of it: whoever does so holds a lock until then.
+pub fn nobody_writes(table: Oid) -> bool {
+    let lock = pg_sys::ShareLock as i32;
+    // SAFETY: as a statement does it; of no use once it was free.
+    unsafe {
+        let is_free = pg_sys::ConditionalLockRelationOid(table, lock);
+        if is_free {
+            pg_sys::UnlockRelationOid(table, lock);
+        }
+        is_free
+    }
+}
+
 /// Takes an advisory lock, as `pg_advisory_xact_lock(bigint)` does; whether it was free. Waits only with `wait`.
 pub fn advisory(id: i64, wait: bool) -> bool {
     const OF_ONE_NUMBER: u16 = 1;

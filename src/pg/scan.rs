@@ -129,6 +129,15 @@ impl Seen {
         }
     }
 
+    /// What is committed now, whatever the transaction sees, and what it has done itself.
+    pub fn latest() -> Seen {
+        // SAFETY: as above.
+        unsafe {
+            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+            Seen::Snapshot(pg_sys::GetActiveSnapshot())
+        }
+    }
+
     /// What is there, whoever may see it.
     pub fn dirty() -> Seen {
         Seen::Dirty(Box::new(UnsafeCell::new(pg_sys::SnapshotData {
@@ -159,7 +168,7 @@ impl Seen {
 impl Drop for Seen {
     fn drop(&mut self) {
         if matches!(self, Seen::Snapshot(_)) && !std::thread::panicking() {
-            // SAFETY: the one that now() pushed.
+            // SAFETY: the one that now() or latest() pushed.
             unsafe { pg_sys::PopActiveSnapshot() };
         }
     }
@@ -261,6 +270,16 @@ impl Key {
             pg_sys::BTEqualStrategyNumber,
             pg_sys::F_ENUM_EQ,
             value,
+        )
+    }
+
+    /// A boolean equal to this.
+    pub fn bool(column: i16, value: bool) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_BOOLEQ,
+            Datum::from(value),
         )
     }
 

@@ -328,11 +328,16 @@ impl Table {
     /// Deletes the row that a scan has found. With `wait` it waits for whoever else has it locked.
     pub fn delete(&self, row: &Row, wait: bool) -> Deleted {
         match self.delete_at(row.tid(), wait) {
-            // To who does not wait, a row that its own transaction has locked looks the same.
-            Deleted::Locked if has_written() && self.lock_at(row.tid()) => {
-                self.delete_at(row.tid(), true)
-            }
+            Deleted::Locked => self.delete_own(row.tid()),
             deleted => deleted,
+        }
+    }
+
+    /// The same of a row that was said to be locked. To who does not wait, one that its own transaction has locked looks so, too.
+    pub fn delete_own(&self, tid: Tid) -> Deleted {
+        match has_written() && self.lock_at(tid) {
+            true => self.delete_at(tid, true),
+            false => Deleted::Locked,
         }
     }
 

@@ -40,6 +40,12 @@ pub fn add(at: i64, duration: Interval) -> i64 {
     }
 }
 
+/// When what is kept for so many microseconds ends that began `at`; `None`: it does not.
+pub fn end_of(at: i64, kept: Option<i64>) -> i64 {
+    let end = kept.map_or(i64::MAX, |kept| at.saturating_add(kept));
+    if end > END { i64::MAX } else { end }
+}
+
 /// From when on what happened `at` is not younger than a duration that is not negative: [`ago`] leads back to `at` or
 /// behind it. Of months that may be some days after [`add`], to the day: in February, a month goes from the 28th to the end.
 pub fn end_of_window(at: i64, duration: Interval) -> i64 {

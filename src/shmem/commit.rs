@@ -6,7 +6,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::announce::{self, Announcement};
-use super::{cleared, databases, leases, waiters};
+use super::{databases, leases, waiters};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
 use crate::settings;
@@ -60,7 +60,6 @@ unsafe extern "C-unwind" fn on_transaction_end(
 /// The transaction has ended so.
 fn end(event: pg_sys::XactEvent::Type) {
     use pg_sys::XactEvent::*;
-    cleared::end(event == XACT_EVENT_COMMIT);
     leases::end(event == XACT_EVENT_COMMIT);
     // SAFETY: set for the life of the session.
     let database = unsafe { pg_sys::MyDatabaseId };
@@ -103,7 +102,6 @@ pub fn prepared_has_committed() {
     tell(database, &Announcement::unknown());
     if let Some(slot) = databases::slot(database) {
         slot.leases.forget();
-        slot.cleared.take_back();
         slot.touch(Work::MayBeDue as u8);
     }
 }

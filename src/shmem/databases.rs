@@ -6,7 +6,6 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use super::cleared::Cleared;
 use super::commit::Work;
 use super::is_preloaded;
 use super::leases::Leases;
@@ -43,8 +42,6 @@ pub struct Slot {
     prepared: AtomicUsize,
     /// what its worker has yet to notify
     pub to_notify: Outbox,
-    /// how far final jobs were cleared away
-    pub cleared: Cleared,
     /// until when no lease runs out
     pub leases: Leases,
     /// the latest runs of its tasks that found nothing to do
@@ -106,7 +103,6 @@ pub fn register() {
                 next_due: AtomicI64::new(NEVER),
                 prepared: AtomicUsize::new(SOME_PREPARED),
                 to_notify: Outbox::new(),
-                cleared: Cleared::new(),
                 leases: Leases::unknown(),
                 idle_runs: std::array::from_fn(|_| LastRun::never()),
             }),
@@ -176,7 +172,6 @@ pub fn keep_only(databases: &[Oid]) {
             slot.next_due.store(NEVER, Ordering::SeqCst);
             slot.prepared.store(SOME_PREPARED, Ordering::SeqCst);
             slot.to_notify.take();
-            slot.cleared.clear();
             slot.leases.forget();
             for run in &slot.idle_runs {
                 run.at.store(0, Ordering::SeqCst);

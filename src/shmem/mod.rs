@@ -5,7 +5,6 @@
 
 pub mod announce;
 mod bounded;
-pub mod cleared;
 pub mod commit;
 pub mod databases;
 pub mod floors;

@@ -5,7 +5,7 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::spi::{Plan, text};
+use super::spi::{Plan, Tuples, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::jsonb::Kept;
@@ -79,7 +79,7 @@ impl Queue {
 /// The final states, in the order of [`Queue::retention`].
 pub const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
 
-fn final_index(state: State) -> Option<usize> {
+pub(super) fn final_index(state: State) -> Option<usize> {
     FINAL.iter().position(|other| *other == state)
 }
 
@@ -100,31 +100,12 @@ pub fn kind(name: &str) -> Option<Kind> {
 /// What is set of a queue, if anything is.
 pub fn queue(name: &str) -> Option<Queue> {
     QUEUE.run(&[text(name)], |rows| {
-        (!rows.is_empty()).then(|| {
-            let kept = |column| {
-                let micros = rows.big(0, column)?;
-                Some((micros >= 0).then_some(micros))
-            };
-            Queue {
-                is_paused: rows.bool(0, 1) == Some(true),
-                concurrency: rows.int(0, 2),
-                rate: rows.int(0, 3).zip(rows.datum(0, 4).map(time::read_datum)),
-                retention: [kept(5), kept(6), kept(7)],
-            }
+        (!rows.is_empty()).then(|| Queue {
+            is_paused: rows.bool(0, 1) == Some(true),
+            concurrency: rows.int(0, 2),
+            rate: rows.int(0, 3).zip(rows.datum(0, 4).map(time::read_datum)),
+            retention: [5, 6, 7].map(|n| kept(rows, n)),
         })
-    })
-}
-
-/// Queues that keep jobs of a state for another time than the system.
-pub fn queues_with_retention(state: State) -> Vec<(String, Option<i64>)> {
-    let column = 1 + final_index(state).expect("only final jobs are kept for a time") as i32;
-    RETENTIONS.run(&[], |rows| {
-        (0..rows.len())
-            .filter_map(|row| {
-                let micros = rows.big(row, 1 + column)?;
-                Some((rows.text(row, 1)?, (micros >= 0).then_some(micros)))
-            })
-            .collect()
     })
 }
 
@@ -160,8 +141,11 @@ pub fn pause(queue: &str, at: Option<i64>) {
     PAUSE.execute(&[text(queue), at.map(Datum::from)]);
 }
 
-/// Writes the limits of a queue and how long its jobs are kept; rows for the limits that are new.
-pub fn set_queue(queue: &str, settings: &Queue) {
+/// Writes the limits of a queue and how long its jobs are kept; whether that is another time than before.
+pub fn set_queue(queue: &str, settings: &Queue) -> bool {
+    // So that it can be locked, and nobody else changes it meanwhile.
+    MAKE_QUEUE.execute(&[text(queue)]);
+    let before = LOCK_QUEUE.run(&[text(queue)], |rows| [1, 2, 3].map(|n| kept(rows, n)));
     let micros = |kept: Option<Option<i64>>| kept.map(|kept| Datum::from(kept.unwrap_or(-1)));
     let [completed, cancelled, discarded] = settings.retention.map(micros);
     SET_QUEUE.execute(&[
@@ -175,6 +159,13 @@ pub fn set_queue(queue: &str, settings: &Queue) {
         cancelled,
         discarded,
     ]);
+    before != settings.retention
+}
+
+/// How long jobs are kept, as it is stored.
+pub(super) fn kept(rows: &Tuples, column: i32) -> Option<Option<i64>> {
+    let micros = rows.big(0, column)?;
+    Some((micros >= 0).then_some(micros))
 }
 
 static KIND: Plan = Plan::new(
@@ -185,11 +176,6 @@ static QUEUE: Plan = Plan::new(
     "SELECT q.paused_at IS NOT NULL, q.concurrency, q.rate, q.rate_period, q.retention_completed, q.retention_cancelled, q.retention_discarded
        FROM jobs.queue q WHERE q.queue = $1",
     &[TEXT],
-);
-static RETENTIONS: Plan = Plan::new(
-    "SELECT q.queue, q.retention_completed, q.retention_cancelled, q.retention_discarded FROM jobs.queue q
-      WHERE num_nonnulls(q.retention_completed, q.retention_cancelled, q.retention_discarded) > 0",
-    &[],
 );
 static SET_KIND: Plan = Plan::new(
     "INSERT INTO jobs.kind (kind, queue, priority, max_attempts, timeout, retry, unique_opts) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -203,12 +189,18 @@ static PAUSE: Plan = Plan::new(
      ON CONFLICT (queue) DO UPDATE SET paused_at = CASE WHEN $2 IS NULL THEN NULL ELSE COALESCE(q.paused_at, $2) END",
     &[TEXT, AT],
 );
+static MAKE_QUEUE: Plan = Plan::new(
+    "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",
+    &[TEXT],
+);
+static LOCK_QUEUE: Plan = Plan::new(
+    "SELECT q.retention_completed, q.retention_cancelled, q.retention_discarded FROM jobs.queue q WHERE q.queue = $1 FOR UPDATE",
+    &[TEXT],
+);
 static SET_QUEUE: Plan = Plan::new(
-    "INSERT INTO jobs.queue (queue, concurrency, rate, rate_period, retention_completed, retention_cancelled, retention_discarded)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)
-     ON CONFLICT (queue) DO UPDATE
-        SET concurrency = excluded.concurrency, rate = excluded.rate, rate_period = excluded.rate_period,
-            retention_completed = excluded.retention_completed, retention_cancelled = excluded.retention_cancelled,
-            retention_discarded = excluded.retention_discarded",
+    "UPDATE jobs.queue
+        SET concurrency = $2, rate = $3, rate_period = $4,
+            retention_completed = $5, retention_cancelled = $6, retention_discarded = $7
+      WHERE queue = $1",
     &[TEXT, INT4, INT4, SPAN, INT8, INT8, INT8],
 );

@@ -2,10 +2,12 @@
 //! Every statement takes a bounded number of rows, skips what somebody else has locked, and leaves rows alone
 //! whose job is not there: while a dump is being restored it may yet come.
 
+use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::direct;
 use super::lanes::Reach;
+use super::retention;
 use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
 use crate::shmem::leases;
@@ -58,7 +60,10 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     .filter(|(_, first)| is_due(first()))
     .fold(0, |expired, (plan, _)| {
         let left = big(limit - expired as i64);
-        expired + plan.execute(&[big(now), left, bigs(but), Some(details)])
+        let gone = ids(plan, &[big(now), left, bigs(but), Some(details)]);
+        let count = gone.len();
+        retention::keep(gone.into_iter(), State::Discarded, now);
+        expired + count
     })
 }
 
@@ -203,10 +208,10 @@ macro_rules! expire {
             $scheduled_at,
             " AS scheduled_at),
              outcome AS (
-               INSERT INTO jobs.finished (job_id, finalized_at, state, attempt, scheduled_at)
-               SELECT job_id, $1, 'discarded', attempt, scheduled_at FROM gone)
+               INSERT INTO jobs.finished (job_id, finalized_at, state, is_kept, attempt, scheduled_at)
+               SELECT job_id, $1, 'discarded', false, attempt, scheduled_at FROM gone)
              INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
-             SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone"
+             SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone RETURNING job_id"
         )
     };
 }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::interval::Interval;
+use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
 use super::spi::{Arg, Plan, Tuples, big, bigs};
 use super::types::*;
-use super::{claims, direct, limits};
+use super::{claims, direct, limits, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::leases;
@@ -59,7 +60,7 @@ fn complete_by_statement(
         Some(Datum::from(now)),
         output.map(Jsonb::datum),
     ];
-    COMPLETE_MANY.run(&args, |rows| {
+    let completed = COMPLETE_MANY.run(&args, |rows| {
         let mut completed = Completed::default();
         for row in 0..rows.len() {
             let id = rows.big(row, 1).expect("id");
@@ -72,7 +73,10 @@ fn complete_by_statement(
             completed.slots.extend(rows.big(row, 4));
         }
         completed
-    })
+    });
+    let ids = completed.pairs.iter().map(|(id, _)| *id);
+    retention::keep(ids, State::Completed, now);
+    completed
 }
 
 /// A lease after a heartbeat.
@@ -158,9 +162,9 @@ static COMPLETE_MANY: Plan = Plan::new(
                  r.hold_ends_at, r.slot),
      finished AS (
        INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
-                                  attempt, state, worker, cancel_reason, output)
+                                  attempt, state, is_kept, worker, cancel_reason, output)
        SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
-              attempt, 'completed', worker, cancel_reason, $4 FROM done)
+              attempt, 'completed', false, worker, cancel_reason, $4 FROM done)
      SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot FROM done",
     &[INT8S, INT8S, AT, JSONB],
 );

@@ -214,7 +214,7 @@ static DISCARDED: Plan = Plan::new(
             'Why: SELECT job_id, error FROM jobs.errors WHERE at > now() - interval ''1 hour'' ORDER BY at DESC LIMIT 10; To try them again: jobs.retry_many.'
        FROM (SELECT count(*) AS n
                FROM (SELECT FROM jobs.finished f
-                      WHERE f.state = 'discarded' AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) x) d
+                      WHERE f.state = 'discarded' AND f.is_kept IN (false, true) AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) x) d
       WHERE d.n > 0",
     &[],
 );

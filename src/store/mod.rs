@@ -28,6 +28,7 @@ pub mod periodic;
 pub mod place;
 pub mod prune;
 pub mod reap;
+pub mod retention;
 pub mod show;
 mod under;
 pub mod wait;

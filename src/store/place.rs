@@ -13,7 +13,7 @@ use pgrx::pg_sys::Datum;
 
 use super::spi::{Arg, Plan, Tuples, big, bigs, text};
 use super::types::*;
-use super::{lanes, limits};
+use super::{lanes, limits, retention};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -175,6 +175,11 @@ impl Place {
         }
     }
 
+    /// Keeps a final job as its queue says now. Its row is locked.
+    pub fn keep_anew(&self) {
+        retention::keep_anew(self.id, self.state);
+    }
+
     /// Has a running job count for the queue that it was fetched from, whatever its row will say. Its row is locked.
     pub fn keep_queue(&self) {
         rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
@@ -322,6 +327,7 @@ pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) -> O
 
 /// Makes a job final.
 pub fn put_finished(id: i64, state: State, at: i64, luggage: &Luggage) {
+    let kept_until = retention::kept_until(id, state, at);
     PUT_FINISHED.execute(&[
         big(id),
         text(state.as_str()),
@@ -333,6 +339,7 @@ pub fn put_finished(id: i64, state: State, at: i64, luggage: &Luggage) {
         Some(Datum::from(luggage.attempt)),
         luggage.worker.as_deref().and_then(text),
         luggage.cancel_reason.as_deref().and_then(text),
+        kept_until.map(Datum::from),
     ]);
 }
 
@@ -615,9 +622,9 @@ static PUT_SCHEDULED: Plan = Plan::new(
 );
 static PUT_FINISHED: Plan = Plan::new(
     "INSERT INTO jobs.finished (job_id, state, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
-                                attempt, worker, cancel_reason)
-     VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10)",
-    &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT],
+                                attempt, worker, cancel_reason, kept_until, is_kept)
+     VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 IS NOT NULL)",
+    &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT],
 );
 
 static NOTE_ERROR: Plan = Plan::new(

@@ -5,35 +5,89 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 
 use super::claims::KeptFinal;
-use super::direct::shapes::{self, finished, job};
-use super::spi::{Plan, big, bigs, text, texts};
+use super::direct;
+use super::direct::shapes::{self, finished};
+use super::retention::{self, Term};
+use super::spi::{Plan, Tuples, big, bigs, text};
 use super::types::*;
-use super::under;
-use crate::pg::nearby::Nearby;
-use crate::pg::row::{Row, Tid};
-use crate::pg::scan::{self, Scan, Seen};
-use crate::pg::subxact;
-use crate::pg::table::{self, Deleted, Table};
-use crate::pg::transaction;
-use crate::shmem::cleared::KeptOn;
+use crate::pg::index::IndexShape;
+use crate::pg::table::Table;
+use crate::pg::time;
+use crate::settings::Retention;
 
-/// Which queues' jobs are meant.
-#[derive(Hash)]
-pub enum Queues<'a> {
-    /// this one's
-    One(&'a str),
-    /// all others'
-    AllBut(&'a [String]),
+/// Which final jobs are meant. Of each kind those that are due come first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// those in a state that go by its setting, by when they became final
+    Aged(State),
+    /// those that are kept for another time, by when that ends
+    Kept,
 }
 
-impl Queues<'_> {
-    /// Whether a job is meant, whose queue this tells. It is not asked where that makes no difference.
-    fn include(&self, queue: impl FnOnce() -> String) -> bool {
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 4] = [
+        Kind::Aged(State::Completed),
+        Kind::Aged(State::Cancelled),
+        Kind::Aged(State::Discarded),
+        Kind::Kept,
+    ];
+
+    pub(super) fn number(self) -> usize {
+        let is = |kind: &Kind| *kind == self;
+        Kind::ALL.iter().position(is).expect("these are all")
+    }
+
+    /// The index that they are found along.
+    pub(super) fn index(self) -> &'static IndexShape {
         match self {
-            Queues::One(one) => queue() == *one,
-            Queues::AllBut(others) => others.is_empty() || !others.contains(&queue()),
+            Kind::Aged(_) => &shapes::FINISHED_BY_AGE,
+            Kind::Kept => &shapes::FINISHED_KEPT,
         }
     }
+
+    /// The column that they are in the order of.
+    pub(super) fn column(self) -> i32 {
+        match self {
+            Kind::Aged(_) => finished::FINALIZED_AT,
+            Kind::Kept => finished::KEPT_UNTIL,
+        }
+    }
+
+    /// How long after that they are kept; `None`: for ever.
+    fn kept(self, system: Retention) -> Option<i64> {
+        match self {
+            Kind::Aged(state) => system.of(state),
+            Kind::Kept => Some(0),
+        }
+    }
+
+    /// Up to when those are due by now that are in the order of a time; `None`: none ever is.
+    pub fn horizon(self, now: i64, system: Retention) -> Option<i64> {
+        self.kept(system).map(|kept| now.saturating_sub(kept))
+    }
+
+    /// Where the first one is in their order; `None`: there is none, or they are kept for ever.
+    pub fn first(self, system: Retention) -> Option<i64> {
+        self.kept(system)?;
+        direct::prune::first(self).unwrap_or_else(|| match self {
+            Kind::Aged(state) => FIRST_AGED.run(&[text(state.as_str())], |rows| rows.big(0, 1)),
+            Kind::Kept => FIRST_KEPT.run(&[], |rows| rows.big(0, 1)),
+        })
+    }
+}
+
+/// When final jobs are to be looked at next, but for what becomes final until then.
+pub fn next_due() -> Option<i64> {
+    let system = Retention::current();
+    let due = |kind: Kind| {
+        let first = kind.first(system)?;
+        kind.kept(system).map(|kept| first.saturating_add(kept))
+    };
+    let due = Kind::ALL.into_iter().filter_map(due);
+    // Who follows a change may have to wait for others: every second is enough.
+    let change = retention::has_changed().then(|| time::now() + 1_000_000);
+    due.chain(direct::prune::look_again()).chain(change).min()
 }
 
 /// A final job that goes.
@@ -44,258 +98,169 @@ pub struct Old {
     pub key: Option<Key>,
 }
 
-/// Final jobs past their retention, from the oldest on.
+/// What became of final jobs that were due.
 #[derive(Default)]
-pub struct PastRetention {
-    /// those that can go
-    pub jobs: Vec<Old>,
-    /// when the first one became final that could not be deleted just now: somebody has it locked, or it comes or goes with
-    /// a transaction that is still open
-    pub first_busy: Option<i64>,
-    /// those that their own period or window keeps
-    pub kept: KeptOn,
-    /// when the latest of all became final
-    pub latest: i64,
+pub struct Dealt {
+    /// those that are deleted, with all that belongs to them but their claims
+    pub erased: Vec<Old>,
+    /// those that are kept for longer than their rows said
+    pub kept: Vec<i64>,
 }
 
-impl PastRetention {
-    /// One that became final then could not be deleted just now.
-    fn note_busy(&mut self, finalized_at: i64) {
-        let first = self.first_busy.get_or_insert(finalized_at);
-        *first = finalized_at.min(*first);
-    }
-
-    /// One is kept until then.
-    fn note_kept(&mut self, until: i64) {
-        let first = self.kept.first.get_or_insert(until);
-        *first = until.min(*first);
-        self.kept.count += 1;
+impl Dealt {
+    /// How many that were.
+    pub fn count(&self) -> usize {
+        self.erased.len() + self.kept.len()
     }
 }
 
 /// Which final jobs are meant.
 pub struct Wanted<'a> {
-    /// of these queues
-    pub queues: &'a Queues<'a>,
-    /// in this state
-    pub state: State,
-    /// that became so after that
-    pub since: i64,
-    /// and before this
+    /// of this kind
+    pub kind: Kind,
+    /// from there on in its order, where the first one is
+    pub from: i64,
+    /// up to there in its order
     pub horizon: i64,
-    /// and that nothing else keeps now
+    /// that nothing keeps now
     pub now: i64,
+    /// with these settings
+    pub system: Retention,
     /// so many
     pub limit: i64,
     /// but not these
     pub but: &'a [i64],
 }
 
-/// Final jobs that can go: locked. Of those that are kept it does not tell how long.
-pub fn past_retention(wanted: &Wanted) -> PastRetention {
-    let find = |plans: [&Plan; 2], limit: i64, but: &[i64]| {
-        let (plan, queues) = match wanted.queues {
-            Queues::One(queue) => (plans[0], text(queue)),
-            Queues::AllBut(queues) => (plans[1], texts(queues)),
-        };
-        let args = [
-            text(wanted.state.as_str()),
-            big(wanted.horizon),
-            big(limit),
-            bigs(but),
-            queues,
-            big(wanted.since),
-            big(wanted.now),
-        ];
-        plan.run(&args, |rows| {
-            let old = |row| Old {
-                id: rows.big(row, 1).expect("id"),
-                key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
-            };
-            let jobs: Vec<Old> = (0..rows.len()).map(old).collect();
-            let last = rows.len().checked_sub(1);
-            (jobs, last.and_then(|last| rows.big(last, 3)))
-        })
-    };
-    let (jobs, latest) = find(
-        [&PAST_RETENTION_OF_ONE, &PAST_RETENTION],
-        wanted.limit,
-        wanted.but,
-    );
-    let mut found = PastRetention {
-        jobs,
-        // Before the latest anything may be locked.
-        first_busy: Some(wanted.since.saturating_add(1)),
-        kept: KeptOn::default(),
-        latest: latest.unwrap_or(wanted.horizon),
-    };
-    if (found.jobs.len() as i64) < wanted.limit {
-        // What is left beside somebody has locked.
-        let but: Vec<i64> = found
-            .jobs
-            .iter()
-            .map(|job| job.id)
-            .chain(wanted.but.iter().copied())
-            .collect();
-        (_, found.first_busy) = find([&LEFT_OF_ONE, &LEFT], 1, &but);
+/// A final job.
+pub struct Final {
+    /// its id
+    pub id: i64,
+    /// the key that it was inserted under
+    pub key: Option<Key>,
+    /// how it ended
+    pub state: State,
+    /// and when
+    pub finalized_at: i64,
+    /// what its row says of that
+    pub kept_until: Option<i64>,
+    /// its queue
+    pub queue: String,
+    /// when it was due
+    pub scheduled_at: Option<i64>,
+    /// what its uniqueness says
+    pub kept: Option<KeptFinal>,
+}
+
+impl Final {
+    /// When it goes.
+    pub fn term(&self, system: Retention) -> Term {
+        let unique = self.kept.zip(self.scheduled_at);
+        let unique = unique.and_then(|(kept, at)| kept.until_everywhere(self.state, at));
+        let own = retention::of_queue(&self.queue, self.state);
+        Term::of(self.finalized_at, own, unique, system.of(self.state))
     }
-    found
 }
 
-/// The same, and deletes them with all that belongs to them but their claims. `None`: use statements.
-pub fn erase_past_retention(wanted: &Wanted) -> Option<PastRetention> {
-    if !transaction::is_read_committed() || !subxact::has_room() {
-        return None;
-    }
-    // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
-    // its row of `finished` is deleted, which is taken back then.
-    let erased = subxact::attempt_and_keep(|| erase_as_seen(wanted), Option::is_some);
-    erased.unwrap_or_else(|error| subxact::rethrow(*error))
-}
-
-/// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.
-fn erase_as_seen(wanted: &Wanted) -> Option<PastRetention> {
-    let limit = wanted.limit as usize;
-    let finished =
-        Table::open(&shapes::FINISHED).filter(|table| table.has(&shapes::FINISHED_BY_AGE))?;
-    let jobs = Table::open(&shapes::JOB)?;
-    transaction::make_visible();
-    let (dirty, seen) = (Seen::dirty(), Seen::now());
-    let mut scan = finished.scan(&shapes::FINISHED_BY_AGE, &dirty, 3);
-    scan.find(&[
-        scan::Key::label(1, finished.label(finished::STATE, wanted.state.as_str())),
-        scan::Key::at_from(2, wanted.since.saturating_add(1)),
-        scan::Key::at_to(2, wanted.horizon),
-    ]);
-    let read_job = |row: &Row| {
-        let queue = || row.text(job::QUEUE).expect("it is not null");
-        let id = row.big(job::ID).expect("it is not null");
-        let job = Job {
-            is_meant: wanted.queues.include(queue),
-            key: row.bytes(job::UNIQUE_KEY).and_then(Key::from_bytes),
-            kept: under::kept(row),
-            scheduled_at: row
-                .big(job::SCHEDULED_AT)
-                .or(row.big(job::CREATED_AT))
-                .expect("it is not null"),
-            row: row.tid(),
-        };
-        Some((id, job))
+/// Deletes final jobs that nothing keeps any more, and notes of others until when they are kept.
+pub fn deal_with(wanted: &Wanted) -> Dealt {
+    let Some(mut dealt) = direct::prune::deal_with(wanted) else {
+        let due = lock_due(wanted);
+        return deal_with_locked(due, wanted.now, wanted.system);
     };
-    let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
-    let mut unseen = jobs.scan(&shapes::JOB.key, &dirty, 1);
-    let mut erased = PastRetention::default();
-    loop {
-        let most = table::TOGETHER.min(limit - erased.jobs.len());
-        let found = next_final(&mut scan, wanted.but, most, &mut erased);
-        // A scan that is at its end would begin anew.
-        let is_over = found.len() < most;
-        let mut whole = Vec::with_capacity(found.len());
-        for of in found {
-            pgrx::check_for_interrupts!();
-            let id = || scan::Key::big(1, of.id);
-            match nearby.take(&of.id, id) {
-                Some(job) if !job.is_meant => {}
-                Some(job) => {
-                    let scheduled_at = of.scheduled_at.unwrap_or(job.scheduled_at);
-                    let kept = job.kept.as_ref();
-                    match kept.and_then(|kept| kept.until_everywhere(wanted.state, scheduled_at)) {
-                        Some(until) if until > wanted.now => erased.note_kept(until),
-                        _ => whole.push((of, job.key, job.row)),
-                    }
-                }
-                None => {
-                    // It may have come, together with its end, after the rows were begun to be looked at.
-                    unseen.find(&[id()]);
-                    if unseen.next().is_some() {
-                        erased.note_busy(of.finalized_at);
-                    }
-                }
-            }
-        }
-        if !erase(&finished, &jobs, whole, &mut erased) {
-            return None;
-        }
-        if is_over || erased.jobs.len() == limit {
-            break;
-        }
+    erase_notes(&dealt.erased.iter().map(|job| job.id).collect::<Vec<_>>());
+    dealt.kept = keep_on(&dealt.kept, wanted.system);
+    dealt
+}
+
+/// Final jobs that are to be dealt with: locked.
+pub fn lock_due(wanted: &Wanted) -> Vec<Final> {
+    let (horizon, limit, but) = (big(wanted.horizon), big(wanted.limit), bigs(wanted.but));
+    match wanted.kind {
+        Kind::Aged(state) => AGED.run(&[horizon, limit, but, text(state.as_str())], read_all),
+        Kind::Kept => KEPT.run(&[horizon, limit, but], read_all),
     }
-    drop((scan, nearby, unseen));
-    drop(seen);
-    transaction::make_visible();
-    erase_notes(&erased.jobs.iter().map(|job| job.id).collect::<Vec<_>>());
-    Some(erased)
 }
 
-/// A row of `job`.
-struct Job {
-    /// its queue is
-    is_meant: bool,
-    key: Option<Key>,
-    kept: Option<KeptFinal>,
-    /// as long as its row of `finished` says nothing else
-    scheduled_at: i64,
-    /// where it is
-    row: Tid,
+/// These final jobs, but not those that somebody else has locked: locked.
+pub fn lock(ids: &[i64]) -> Vec<Final> {
+    THESE.run(&[bigs(ids)], read_all)
 }
 
-/// A row of `finished`.
-struct Final {
-    /// the job
-    id: i64,
-    finalized_at: i64,
-    scheduled_at: Option<i64>,
-    /// where it is
-    row: Tid,
-}
-
-/// The next rows of a scan, but not those of these jobs; notes those that come or go with a transaction that is still open.
-fn next_final(scan: &mut Scan, but: &[i64], most: usize, erased: &mut PastRetention) -> Vec<Final> {
-    let mut found = Vec::with_capacity(most);
-    while found.len() < most
-        && let Some(row) = scan.next()
-    {
-        pgrx::check_for_interrupts!();
-        let id = row.big(finished::JOB_ID).expect("it is not null");
-        let finalized_at = row.big(finished::FINALIZED_AT).expect("it is not null");
-        if but.contains(&id) {
-            continue;
-        }
-        if row.is_in_progress {
-            erased.note_busy(finalized_at);
-        } else {
-            found.push(Final {
-                id,
-                finalized_at,
-                scheduled_at: row.big(finished::SCHEDULED_AT),
-                row: row.tid(),
+/// Deletes them or notes until when they are kept.
+pub fn deal_with_locked(jobs: Vec<Final>, now: i64, system: Retention) -> Dealt {
+    let mut dealt = Dealt::default();
+    let mut kept = Vec::new();
+    for job in jobs {
+        let term = job.term(system);
+        if term.until <= now {
+            dealt.erased.push(Old {
+                id: job.id,
+                key: job.key,
             });
+        } else if term.kept_until != job.kept_until {
+            kept.push((job.id, term.kept_until));
+            dealt.kept.push(job.id);
         }
     }
-    found
+    erase_finished(&dealt.erased);
+    retention::set(&kept);
+    dealt
 }
 
-/// Deletes both rows of each job, with its key and where its row of `job` is; whether nobody has changed one of these meanwhile.
-fn erase(
-    finished: &Table,
-    jobs: &Table,
-    whole: Vec<(Final, Option<Key>, Tid)>,
-    erased: &mut PastRetention,
-) -> bool {
-    let rows = whole.iter().map(|(of, ..)| of.row).collect();
-    let deleted = finished.delete_each(rows, false);
-    let mut job_rows = Vec::with_capacity(whole.len());
-    for ((of, key, job), deleted) in whole.into_iter().zip(deleted) {
-        erased.latest = of.finalized_at;
-        if deleted == Deleted::Done {
-            erased.jobs.push(Old { id: of.id, key });
-            job_rows.push(job);
-        } else {
-            erased.note_busy(of.finalized_at);
-        }
+/// Notes until when they are kept; those that it could be noted of.
+fn keep_on(ids: &[i64], system: Retention) -> Vec<i64> {
+    if ids.is_empty() {
+        return Vec::new();
     }
-    let deleted = jobs.delete_each(job_rows, true);
-    !deleted.contains(&Deleted::Moved)
+    let term = |job: &Final| (job.id, job.term(system).kept_until);
+    let kept: Vec<_> = lock(ids).iter().map(term).collect();
+    retention::set(&kept);
+    kept.into_iter().map(|(id, _)| id).collect()
+}
+
+/// Looks at up to so many final jobs after retentions were changed, and notes until when they are kept by now; whether there
+/// may be more to look at at once.
+pub fn set_anew(limit: i64, system: Retention) -> bool {
+    let changes = retention::changes();
+    let Some(after_id) = changes.first().map(|change| change.after_id) else {
+        return false;
+    };
+    let these = changes.iter().filter(|change| change.after_id == after_id);
+    let these: Vec<i64> = these.map(|change| change.made_by).collect();
+    let (last, count) = NEXT.run(&[big(after_id), big(limit)], |rows| {
+        (rows.big(0, 1), rows.big(0, 2).expect("count"))
+    });
+    let Some(last) = last else {
+        retention::note_progress(&these, None);
+        return these.len() < changes.len();
+    };
+    let has_another_term = |job: &Final| job.term(system).kept_until != job.kept_until;
+    let mut wrong = BETWEEN.run(&[big(after_id), big(last)], read_all);
+    wrong.retain(has_another_term);
+    let wrong: Vec<i64> = wrong.iter().map(|job| job.id).collect();
+    let done = keep_on(&wrong, system);
+    // One that somebody has locked is looked at again.
+    let left = wrong.into_iter().filter(|id| !done.contains(id)).min();
+    let is_over = count < limit && left.is_none();
+    let up_to = left.map_or(last, |id| id - 1);
+    retention::note_progress(&these, (!is_over).then_some(up_to));
+    left.is_none() && (!is_over || these.len() < changes.len())
+}
+
+fn read_all(rows: &Tuples) -> Vec<Final> {
+    (0..rows.len())
+        .map(|row| Final {
+            id: rows.big(row, 1).expect("id"),
+            key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
+            state: rows.state(row, 3).expect("state"),
+            finalized_at: rows.big(row, 4).expect("time"),
+            kept_until: rows.big(row, 5),
+            queue: rows.text(row, 6).expect("queue"),
+            scheduled_at: rows.big(row, 7),
+            kept: KeptFinal::of(rows.big(row, 8), rows.span(row, 9), rows.small(row, 10)),
+        })
+        .collect()
 }
 
 /// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.
@@ -331,49 +296,57 @@ pub fn forget_answers(horizon: i64, limit: i64) -> usize {
     FORGET_ANSWERS.execute(&[big(horizon), big(limit)])
 }
 
-/// When the first job of a state became final after `since`.
-pub fn oldest_final(state: State, since: i64) -> Option<i64> {
-    OLDEST_FINAL.run(&[text(state.as_str()), big(since)], |rows| rows.big(0, 1))
-}
-
-macro_rules! past_retention {
-    ($queues:literal, $how:literal) => {
+macro_rules! final_jobs {
+    ($which:literal) => {
         concat!(
-            "SELECT f.job_id, j.unique_key, f.finalized_at
-               FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id
-              WHERE f.state = $1::jobs.state AND f.finalized_at > $6 AND f.finalized_at <= $2 AND f.job_id <> ALL ($4) AND j.queue ",
-            $queues,
-            " AND NOT COALESCE(
-                 j.unique_final & CASE f.state WHEN 'completed' THEN 1 WHEN 'cancelled' THEN 2 ELSE 4 END > 0
-                 AND (j.unique_until > $7
-                      OR CASE WHEN j.unique_window > '1000 years' THEN true
-                              ELSE COALESCE(f.scheduled_at, j.scheduled_at, j.created_at)
-                                   > $7 - CASE WHEN extract(day FROM j.unique_window) <> 0 OR date_trunc('month', j.unique_window) <> '0'
-                                               THEN interval '96 hours' ELSE interval '0' END - j.unique_window END), false)
-               ORDER BY f.finalized_at LIMIT $3",
-            $how
+            "SELECT f.job_id, j.unique_key, f.state::text, f.finalized_at, f.kept_until, j.queue,
+                    COALESCE(f.scheduled_at, j.scheduled_at, j.created_at), j.unique_until, j.unique_window, j.unique_final
+               FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id WHERE ",
+            $which
         )
     };
 }
 // The job is locked as well, so that what it was updated to meanwhile is looked at.
-macro_rules! locked {
-    ($queues:literal) => {
-        past_retention!($queues, " FOR UPDATE OF f, j SKIP LOCKED")
-    };
-}
-static PAST_RETENTION: Plan = Plan::new(
-    locked!("<> ALL ($5)"),
-    &[TEXT, AT, INT8, INT8S, TEXTS, AT, AT],
+static AGED: Plan = Plan::new(
+    final_jobs!(
+        "f.state = $4::jobs.state AND NOT f.is_kept AND f.finalized_at <= $1 AND f.job_id <> ALL ($3)
+          ORDER BY f.finalized_at LIMIT $2 FOR UPDATE OF f, j SKIP LOCKED"
+    ),
+    &[AT, INT8, INT8S, TEXT],
 );
-static PAST_RETENTION_OF_ONE: Plan =
-    Plan::new(locked!("= $5"), &[TEXT, AT, INT8, INT8S, TEXT, AT, AT]);
-static LEFT: Plan = Plan::new(
-    past_retention!("<> ALL ($5)", ""),
-    &[TEXT, AT, INT8, INT8S, TEXTS, AT, AT],
+static KEPT: Plan = Plan::new(
+    final_jobs!(
+        "f.kept_until <= $1 AND f.job_id <> ALL ($3)
+          ORDER BY f.kept_until LIMIT $2 FOR UPDATE OF f, j SKIP LOCKED"
+    ),
+    &[AT, INT8, INT8S],
 );
-static LEFT_OF_ONE: Plan = Plan::new(
-    past_retention!("= $5", ""),
-    &[TEXT, AT, INT8, INT8S, TEXT, AT, AT],
+static THESE: Plan = Plan::new(
+    final_jobs!("f.job_id = ANY ($1) FOR UPDATE OF f, j SKIP LOCKED"),
+    &[INT8S],
+);
+static NEXT: Plan = Plan::new(
+    "SELECT max(n.job_id), count(*) FROM (
+       SELECT f.job_id FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) n",
+    &[INT8, INT8],
+);
+// Jobs that go by the settings, and of whose queue nothing is set, are as they should be.
+static BETWEEN: Plan = Plan::new(
+    final_jobs!(
+        "f.job_id > $1 AND f.job_id <= $2
+            AND (f.is_kept OR EXISTS (
+              SELECT FROM jobs.queue q WHERE q.queue = j.queue
+                 AND COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL))"
+    ),
+    &[INT8, INT8],
+);
+static FIRST_AGED: Plan = Plan::new(
+    "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND NOT f.is_kept",
+    &[TEXT],
+);
+static FIRST_KEPT: Plan = Plan::new(
+    "SELECT min(f.kept_until) FROM jobs.finished f WHERE f.kept_until IS NOT NULL",
+    &[],
 );
 static ERASE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
@@ -391,9 +364,4 @@ static FORGET_ANSWERS: Plan = Plan::new(
     "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
        SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))",
     &[AT, INT8],
-);
-
-static OLDEST_FINAL: Plan = Plan::new(
-    "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND f.finalized_at > $2",
-    &[TEXT, AT],
 );

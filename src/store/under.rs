@@ -142,9 +142,8 @@ impl Look {
             &shapes::FINISHED.key,
             &id_is,
             |table, row| {
-                const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
                 (
-                    state(table, row, finished::STATE, &FINAL),
+                    final_state(table, row),
                     row.big(finished::SCHEDULED_AT),
                     row.big(finished::FINALIZED_AT),
                 )
@@ -192,6 +191,11 @@ pub(super) fn kept(row: &Row) -> Option<KeptFinal> {
         row.datum(job::UNIQUE_WINDOW).map(time::read_datum),
         row.small(job::UNIQUE_FINAL),
     )
+}
+
+/// The state in which a job has ended.
+pub(super) fn final_state(table: &Table, row: &Row) -> State {
+    state(table, row, finished::STATE, &super::config::FINAL)
 }
 
 /// Which of these states a column says.

@@ -10,7 +10,8 @@ use jobs_tests::{Client, Cluster, SOON, number, poll_until, run, sqlstate};
 const LIFE: &str = "select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');
     select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');
     select jobs.insert('k', '2', queue => 'q', scheduled_at => '2999-01-01 00:00Z');
-    select jobs.complete(id, token) from jobs.fetch('q')";
+    select jobs.insert('k', '3', queue => 'q');
+    select jobs.complete(id, token) from jobs.fetch('q', 2)";
 
 /// The statements that a session has planned for that: none of those that go the slower way, where nothing is attached.
 async fn planned(cluster: &Cluster) -> BTreeSet<String> {

@@ -78,6 +78,8 @@ impl Queue {
 
 /// Has a row while maintenance is paused, which these tests need to go on.
 const NOT_PAUSED: &str = "jobs.maintenance_pause";
+/// Has a row until maintenance has followed a change.
+const FOLLOWED: &str = "jobs.retention_change";
 
 #[tokio::test]
 async fn paused_maintenance_is_paused_after_a_restore() {
@@ -108,7 +110,7 @@ async fn paused_maintenance_is_paused_after_a_restore() {
 #[tokio::test]
 async fn the_queue_of_these_tests_has_something_in_every_table() {
     let queue = Queue::start().await;
-    assert_eq!(queue.before.empty(), [NOT_PAUSED]);
+    assert_eq!(queue.before.empty(), [NOT_PAUSED, FOLLOWED]);
     let db = queue.cluster.connect("before").await;
     // What tells of the server, or is counted again.
     let not_dumped = ["jobs.maintenance_task", "jobs.kept_count"];
@@ -382,7 +384,7 @@ impl Queue {
         poll_until("only the jobs are missing", SOON, async || {
             self.assert_untouched(blocked).await;
             let there = Contents::of(db).await;
-            there.empty() == ["jobs.job", NOT_PAUSED]
+            there.empty() == ["jobs.job", NOT_PAUSED, FOLLOWED]
                 && there.tables["jobs.job_seq"] == self.before.tables["jobs.job_seq"]
         })
         .await;

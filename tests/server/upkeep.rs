@@ -160,17 +160,6 @@ async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned(
         }
         comes_true(&db, "count(*) = 0 from jobs.jobs").await;
     }
-    // Who maintains by hand goes by nobody's notes, also if the job was moved by hand.
-    kept_and_passed_over(&db, "b").await;
-    cluster.set("jobs.enabled", "off");
-    cluster.reload();
-    poll_until("the worker goes", SOON, async || {
-        workers(&db, "moved").await == 0
-    })
-    .await;
-    run(&db, "update jobs.job set queue = 'short'").await;
-    run(&db, "select jobs.maintain()").await;
-    assert_eq!(number(&db, "select count(*) from jobs.job").await, 0);
 }
 
 #[tokio::test]
@@ -190,7 +179,7 @@ async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() 
     )
     .await;
     comes_true(&db, "count(*) = 100 from jobs.jobs").await;
-    // What another one was noted of is still pruned in time.
+    // What becomes final after them is still pruned in time.
     run(
         &db,
         "select jobs.insert('k'); select jobs.complete(id, token) from jobs.fetch()",
@@ -257,6 +246,301 @@ async fn queues_of_which_nothing_is_due_cost_nothing() {
     run(&db, "select jobs.maintain()").await;
     let searched = searches(&db, "scheduled").await - before;
     assert!(searched < 100, "{searched} searches");
+}
+
+/// Jobs of this queue become final, in a transaction of their own or as part of one.
+fn completed(queue: &str, jobs: usize) -> String {
+    format!(
+        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{jobs}]), queue => '{queue}');
+         select count(jobs.complete(id, token)) from jobs.fetch('{queue}', {jobs})"
+    )
+}
+
+/// How many jobs of each queue are final, in the order of their names.
+async fn left(db: &Client) -> String {
+    let sql = "select coalesce(string_agg(queue || ' ' || n, ', ' order by queue), '') from (
+                 select j.queue, count(*) as n from jobs.finished f join jobs.job j on j.id = f.job_id group by j.queue) q";
+    db.query_one(sql, &[]).await.expect(sql).get(0)
+}
+
+/// How many entries of an index were looked at, and how often it was searched.
+async fn entries_read(db: &Client, index: &str) -> i64 {
+    run(db, "select pg_stat_force_next_flush()").await;
+    let read = "select idx_tup_read + idx_scan from pg_stat_user_indexes where indexrelname = $1";
+    db.query_one(read, &[&index]).await.expect(read).get(0)
+}
+
+#[tokio::test]
+async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
+    const NAMES: i64 = 100_000;
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("autovacuum", "off")
+        .start();
+    let db = cluster.database("names").await;
+    let complete_all = "select count(*) from (select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('n', 10000)) f, jobs.complete_many(f.ids, f.tokens); ";
+    // Jobs of many queues that go by the setting, some that their queue keeps, and some that their uniqueness keeps for longer
+    // than their queue does.
+    run(
+        &db,
+        &format!(
+            "select jobs.pause_maintenance();
+             select jobs.configure_queue('short', retention_completed => '1 ms'), jobs.configure_queue('long', retention_completed => '1 hour'), jobs.configure_queue('ever', retention_completed => '-1 s');
+             select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{NAMES}]), queue => 'n');
+             {}
+             update jobs.job set queue = 'n' || id;
+             {}; {};
+             select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 3000) n), '{{\"by_args\": true, \"window\": \"1 day\"}}', queue => 'short');
+             select count(jobs.complete(id, token)) from jobs.fetch('short', 3000)",
+            complete_all.repeat(10),
+            completed("long", 3000),
+            completed("ever", 3000),
+        ),
+    )
+    .await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    let pass = async || {
+        run(&db, &completed("short", 1)).await;
+        comes_true(
+            &db,
+            "not exists (select from jobs.job where queue = 'short' and unique_key is null)",
+        )
+        .await;
+    };
+    // What was to be noted is, and what was configured is followed.
+    comes_true(&db, "count(*) = 0 from jobs.retention_change").await;
+    comes_true(
+        &db,
+        "count(*) = 9000 from jobs.finished where kept_until > now()",
+    )
+    .await;
+    pass().await;
+    // Statistics are up to a second late.
+    seconds(1.5).await;
+    let read = async || {
+        (
+            entries_read(&db, "finished_by_age").await,
+            entries_read(&db, "finished_kept").await,
+        )
+    };
+    let before = read().await;
+    assert!(before.0 > 9000, "control: they are counted");
+    for _ in 0..20 {
+        pass().await;
+    }
+    seconds(1.5).await;
+    let after = read().await;
+    let (by_age, kept) = (after.0 - before.0, after.1 - before.1);
+    // Once in a while it is also read whether the table is so long that its jobs are not to be counted: 10,000 entries.
+    assert!(by_age < NAMES, "{by_age} entries in twenty passes or so");
+    assert!(kept < 3000, "{kept} entries in twenty passes or so");
+    assert_eq!(
+        number(&db, "select count(*) from jobs.finished").await,
+        NAMES + 9000
+    );
+}
+
+#[tokio::test]
+async fn a_retention_that_is_changed_counts_for_jobs_that_are_final_already() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("changed").await;
+    let configured = async |what: &str| {
+        run(&db, &format!("select jobs.configure_queue({what})")).await;
+        run(&db, "select jobs.maintain()").await;
+    };
+    let trigger = "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$;
+         create trigger see after insert or update or delete on jobs.finished for each row execute function public.see()";
+    for by_statements in [false, true] {
+        if by_statements {
+            run(&db, trigger).await;
+        }
+        for queue in ["a", "b", "c"] {
+            run(&db, &completed(queue, 3)).await;
+        }
+        run(&db, "select jobs.insert('k', queue => 'a'); select jobs.fail(id, token, 'e', retryable => false) from jobs.fetch('a')").await;
+        // It gets one of its own, of which only one state is.
+        configured("'a', retention_completed => '-1 s'").await;
+        configured("'b', retention_completed => '1 hour'").await;
+        assert_eq!(left(&db).await, "a 4, b 3, c 3");
+        configured("'a', retention_completed => '0'").await;
+        assert_eq!(left(&db).await, "a 1, b 3, c 3");
+        configured("'a', retention_completed => '0', retention_discarded => '0'").await;
+        assert_eq!(left(&db).await, "b 3, c 3");
+        // It loses it again: the setting counts, also if it is changed.
+        configured("'b', retention_completed => '-1 s'").await;
+        configured("'b'").await;
+        cluster.set("jobs.retention_completed", "0");
+        cluster.reload();
+        poll_until("the setting is read", SOON, async || {
+            is(
+                &db,
+                "current_setting('jobs.retention_completed') in ('0', '0s')",
+            )
+            .await
+        })
+        .await;
+        configured("'c', retention_completed => '1 day'").await;
+        assert_eq!(left(&db).await, "c 3");
+        configured("'c'").await;
+        assert_eq!(left(&db).await, "");
+        cluster.set("jobs.retention_completed", "1d");
+        cluster.reload();
+        poll_until("the setting is read", SOON, async || {
+            is(&db, "current_setting('jobs.retention_completed') = '1d'").await
+        })
+        .await;
+    }
+    assert_eq!(
+        number(&db, "select count(*) from jobs.retention_change").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_setting_that_is_changed_counts_for_jobs_that_are_final_already() {
+    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+    let db = cluster.database("reloaded").await;
+    run(&db, &completed("a", 3)).await;
+    poll_until("the worker goes", SOON, async || {
+        workers(&db, "reloaded").await == 0
+    })
+    .await;
+    cluster.set("jobs.retention_completed", "1s");
+    cluster.reload();
+    run(&db, &completed("b", 1)).await;
+    comes_true(&db, "count(*) = 0 from jobs.finished").await;
+}
+
+#[tokio::test]
+async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_behind() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("max_prepared_transactions", 2)
+        .start();
+    let db = cluster.database("racing").await;
+    let other = cluster.connect("racing").await;
+    run(&db, "create table public.snapshot (n integer)").await;
+    for (level, is_prepared) in [
+        ("read committed", false),
+        ("repeatable read", false),
+        ("serializable", false),
+        ("read committed", true),
+    ] {
+        for jobs in [1, 3] {
+            let case = format!("{level}, {is_prepared}, {jobs}");
+            // Kept for ever, by what is known when they become final.
+            run(&db, "select jobs.configure_queue('q', retention_completed => '-1 s'); select jobs.maintain()").await;
+            run(
+                &other,
+                &format!(
+                    "begin isolation level {level}; select * from public.snapshot; {}",
+                    completed("q", jobs)
+                ),
+            )
+            .await;
+            if is_prepared {
+                run(&other, "prepare transaction 'racing'").await;
+            }
+            run(
+                &db,
+                "select jobs.configure_queue('q', retention_completed => '0')",
+            )
+            .await;
+            run(&db, "select jobs.maintain()").await;
+            run(&db, "select jobs.maintain()").await;
+            run(
+                &other,
+                if is_prepared {
+                    "commit prepared 'racing'"
+                } else {
+                    "commit"
+                },
+            )
+            .await;
+            assert_eq!(left(&db).await, format!("q {jobs}"), "{case}");
+            run(&db, "select jobs.maintain()").await;
+            assert_eq!(left(&db).await, "", "{case}");
+            // By a snapshot that does not show the change.
+            run(&db, "select jobs.configure_queue('q', retention_completed => '-1 s'); select jobs.maintain()").await;
+            run(
+                &other,
+                &format!("begin isolation level {level}; select * from public.snapshot"),
+            )
+            .await;
+            run(
+                &db,
+                "select jobs.configure_queue('q', retention_completed => '0')",
+            )
+            .await;
+            run(&db, "select jobs.maintain()").await;
+            run(&other, &completed("q", jobs)).await;
+            run(&other, "commit").await;
+            run(&db, "select jobs.maintain()").await;
+            assert_eq!(left(&db).await, "", "{case}, with an old snapshot");
+        }
+    }
+    // Of one that somebody has locked it is noted later.
+    run(
+        &db,
+        "select jobs.configure_queue('q', retention_completed => '-1 s')",
+    )
+    .await;
+    run(&db, &completed("q", 5)).await;
+    run(&db, "select jobs.maintain()").await;
+    let older = cluster.connect("racing").await;
+    run(&older, "begin; select pg_current_xact_id()").await;
+    run(
+        &db,
+        "select jobs.configure_queue('q', retention_completed => '0')",
+    )
+    .await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(left(&db).await, "q 5", "who is older is waited for");
+    run(&other, "begin; select from jobs.finished where job_id = (select min(job_id) + 2 from jobs.finished) for update").await;
+    run(&older, "commit").await;
+    run(&db, "select jobs.maintain()").await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(left(&db).await, "q 1");
+    run(&other, "commit").await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(left(&db).await, "");
+    assert_eq!(
+        number(&db, "select count(*) from jobs.retention_change").await,
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_short_a_retention_is_no_job_is_left_behind() {
+    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
+    let db = cluster.database("short").await;
+    run(
+        &db,
+        "select jobs.configure_queue('q', retention_completed => '1 ms')",
+    )
+    .await;
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        let session = cluster.connect("short").await;
+        workers.push(tokio::spawn(async move {
+            for n in 0..200 {
+                run(
+                    &session,
+                    &format!(
+                        "begin; {}; select pg_sleep(0.00{})",
+                        completed("q", 1),
+                        n % 10
+                    ),
+                )
+                .await;
+                run(&session, "commit").await;
+            }
+        }));
+    }
+    for worker in workers {
+        worker.await.expect("a worker");
+    }
+    comes_true(&db, "count(*) = 0 from jobs.finished").await;
 }
 
 #[tokio::test]

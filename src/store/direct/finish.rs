@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
 
 use super::shapes::{self, finished, running};
 use crate::pg::jsonb::Jsonb;
@@ -11,6 +12,7 @@ use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::store::finish::Completed;
+use crate::store::retention;
 use crate::store::spi::big;
 
 /// Completes the jobs whose tokens are current; `None`: use a statement.
@@ -25,6 +27,8 @@ pub fn complete(
     let mut completed = Completed::default();
     let mut rows = Vec::with_capacity(pairs.len());
     let mut complete = |lease: &Row, id: i64, token: i64| {
+        // The lease is deleted, so the transaction has an id.
+        let kept_until = retention::kept_until(id, State::Completed, now);
         rows.push(finished.row_of(&[
             (finished::JOB_ID, big(id)),
             (finished::FINALIZED_AT, big(now)),
@@ -35,6 +39,8 @@ pub fn complete(
                 finished::CANCEL_REQUESTED_AT,
                 lease.datum(running::CANCEL_REQUESTED_AT),
             ),
+            (finished::KEPT_UNTIL, kept_until.and_then(big)),
+            (finished::IS_KEPT, Some(Datum::from(kept_until.is_some()))),
             (finished::ATTEMPT, lease.datum(running::ATTEMPT)),
             (finished::STATE, Some(state)),
             (finished::WORKER, lease.datum(running::WORKER)),

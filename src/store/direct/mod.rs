@@ -19,6 +19,7 @@ pub mod fetch;
 pub mod finish;
 pub mod insert;
 mod lanes;
+pub mod prune;
 pub mod shapes;
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -205,8 +205,10 @@ columns! {
         ATTEMPTED_AT: AT,
         SCHEDULED_AT: AT,
         CANCEL_REQUESTED_AT: AT,
+        KEPT_UNTIL: AT,
         ATTEMPT: INT4 not null,
         STATE: ENUM not null,
+        IS_KEPT: BOOL not null,
         WORKER: TEXT,
         CANCEL_REASON: TEXT,
         OUTPUT: JSONB,
@@ -216,15 +218,21 @@ columns! {
 pub static FINISHED: Shape = Shape {
     name: Name::new(c"finished"),
     key: IndexShape::key(c"finished_pkey", &[finished::JOB_ID]),
-    others: &[&FINISHED_BY_AGE],
+    others: &[&FINISHED_BY_AGE, &FINISHED_KEPT],
     columns: finished::TYPES,
     not_null: finished::NOT_NULL,
 };
 
 pub static FINISHED_BY_AGE: IndexShape = IndexShape::on(
     c"finished_by_age",
-    &[finished::STATE, finished::FINALIZED_AT],
+    &[finished::STATE, finished::IS_KEPT, finished::FINALIZED_AT],
     None,
+);
+/// Those that the settings alone do not tell about.
+pub static FINISHED_KEPT: IndexShape = IndexShape::on(
+    c"finished_kept",
+    &[finished::KEPT_UNTIL],
+    Some(Predicate::NotNull(finished::KEPT_UNTIL)),
 );
 
 /// Those that calls go to. Of the others it is only asked whether they are empty.

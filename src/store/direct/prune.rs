@@ -1,0 +1,271 @@
+//! Final jobs without statements: which are due, and deleting them.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use jobs_core::key::Key as UniqueKey;
+
+use super::shapes::{self, finished, job};
+use crate::pg::nearby::Nearby;
+use crate::pg::row::{Row, Tid};
+use crate::pg::scan::{Key, Scan, Seen};
+use crate::pg::table::{self, Deleted, Table};
+use crate::pg::{subxact, time, transaction};
+use crate::shmem;
+use crate::store::claims::KeptFinal;
+use crate::store::prune::{Dealt, Final, Kind, Old, Wanted};
+use crate::store::under;
+
+/// The queue that a job belongs to now; `None`: use a statement.
+pub fn queue_of(id: i64) -> Option<Option<String>> {
+    let table = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
+    let seen = Seen::latest();
+    let mut scan = table.scan(&shapes::JOB.key, &seen, 1);
+    scan.find(&[Key::big(1, id)]);
+    Some(scan.next().and_then(|row| row.text(job::QUEUE)))
+}
+
+/// By what the first job of a kind is found that is there, be it one that comes or goes right now; `None`: use a statement.
+pub fn first(kind: Kind) -> Option<Option<i64>> {
+    let index = kind.index();
+    let table = Table::open_to_read(&shapes::FINISHED, index)?;
+    transaction::make_visible();
+    let begun = Instant::now();
+    let floor = Floor::of(kind);
+    let seen = Seen::dirty();
+    let mut scan = table.scan(index, &seen, kind.keys());
+    kind.find(
+        &table,
+        &mut scan,
+        floor.map_or(i64::MIN, |floor| floor.at),
+        i64::MAX,
+    );
+    let found = scan.next().and_then(|row| row.big(kind.column()));
+    Floor::note(kind, floor, begun, found);
+    Some(found)
+}
+
+/// When somebody is to look below the floors again.
+pub fn look_again() -> Option<i64> {
+    let now = Instant::now();
+    let floors = FLOORS.get().into_iter().flatten();
+    let left = |floor: Floor| floor.until.duration_since(now);
+    floors
+        .filter(|floor| floor.until > now)
+        .map(|floor| time::now() + left(floor).as_micros() as i64)
+        .min()
+}
+
+/// Below it there was nothing but entries of what is gone. Until vacuum takes them away, walking over them may take long. So
+/// a worker does that for no more than a hundredth of its time, and believes meanwhile that nothing has come there.
+#[derive(Clone, Copy)]
+struct Floor {
+    at: i64,
+    until: Instant,
+}
+
+impl Floor {
+    /// What takes no longer needs none.
+    const SHORT: Duration = Duration::from_millis(1);
+    const ONE_PART_IN: u32 = 100;
+
+    fn of(kind: Kind) -> Option<Floor> {
+        FLOORS.get()[kind.number()].filter(|floor| floor.until > Instant::now())
+    }
+
+    fn note(kind: Kind, before: Option<Floor>, begun: Instant, found: Option<i64>) {
+        if !shmem::is_worker() {
+            return;
+        }
+        let took = begun.elapsed();
+        let until = match before {
+            Some(floor) => Some(floor.until),
+            None => (took >= Floor::SHORT).then(|| begun + took * Floor::ONE_PART_IN),
+        };
+        // What comes later is not below.
+        let now = time::now();
+        let at = found.map_or(now, |at| at.min(now));
+        let mut floors = FLOORS.get();
+        floors[kind.number()] = until.map(|until| Floor { at, until });
+        FLOORS.set(floors);
+    }
+}
+
+thread_local! {
+    static FLOORS: Cell<[Option<Floor>; 4]> = const { Cell::new([None; 4]) };
+}
+
+impl Kind {
+    fn find(self, finished: &Table, scan: &mut Scan, from: i64, to: i64) {
+        match self {
+            Kind::Aged(state) => scan.find(&[
+                Key::label(1, finished.label(finished::STATE, state.as_str())),
+                Key::bool(2, false),
+                Key::at_from(3, from),
+                Key::at_to(3, to),
+            ]),
+            Kind::Kept => scan.find(&[Key::at_from(1, from), Key::at_to(1, to)]),
+        }
+    }
+
+    fn keys(self) -> usize {
+        match self {
+            Kind::Aged(_) => 4,
+            Kind::Kept => 2,
+        }
+    }
+}
+
+/// Deals with final jobs that are due; `None`: use statements.
+pub fn deal_with(wanted: &Wanted) -> Option<Dealt> {
+    if !transaction::is_read_committed() || !subxact::has_room() {
+        return None;
+    }
+    // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
+    // its row of `finished` is deleted, which is taken back then.
+    let dealt = subxact::attempt_and_keep(|| deal_as_seen(wanted), Option::is_some);
+    dealt.unwrap_or_else(|error| subxact::rethrow(*error))
+}
+
+/// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.
+fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
+    let limit = wanted.limit as usize;
+    let index = wanted.kind.index();
+    let finished = Table::open(&shapes::FINISHED).filter(|table| table.has(index))?;
+    let jobs = Table::open(&shapes::JOB)?;
+    transaction::make_visible();
+    let seen = Seen::now();
+    let mut scan = finished.scan(index, &seen, wanted.kind.keys());
+    wanted
+        .kind
+        .find(&finished, &mut scan, wanted.from, wanted.horizon);
+    let read_job = |row: &Row| {
+        let id = row.big(job::ID).expect("it is not null");
+        Some((id, Job::read(row)))
+    };
+    let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
+    let mut dealt = Dealt::default();
+    loop {
+        let most = table::TOGETHER.min(limit - dealt.count());
+        let found = next_final(&finished, &mut scan, wanted, most);
+        // A scan that is at its end would begin anew.
+        let is_over = found.len() < most;
+        let mut whole = Vec::with_capacity(found.len());
+        for (mut of, place) in found {
+            pgrx::check_for_interrupts!();
+            let id = || Key::big(1, of.id);
+            let Some(job) = nearby.take(&of.id, id) else {
+                continue;
+            };
+            let row = job.row;
+            job.complete(&mut of);
+            let term = of.term(wanted.system);
+            if term.until <= wanted.now {
+                whole.push((of, place, row));
+            } else if term.kept_until != of.kept_until {
+                dealt.kept.push(of.id);
+            }
+        }
+        if !erase(&finished, &jobs, whole, &mut dealt) {
+            return None;
+        }
+        if is_over || dealt.count() >= limit {
+            break;
+        }
+    }
+    drop((scan, nearby));
+    drop(seen);
+    transaction::make_visible();
+    Some(dealt)
+}
+
+/// A row of `job`.
+struct Job {
+    queue: String,
+    key: Option<UniqueKey>,
+    kept: Option<KeptFinal>,
+    /// as long as its row of `finished` says nothing else
+    scheduled_at: i64,
+    /// where it is
+    row: Tid,
+}
+
+impl Job {
+    fn read(row: &Row) -> Job {
+        Job {
+            queue: row.text(job::QUEUE).expect("it is not null"),
+            key: row.bytes(job::UNIQUE_KEY).and_then(UniqueKey::from_bytes),
+            kept: under::kept(row),
+            scheduled_at: row
+                .big(job::SCHEDULED_AT)
+                .or(row.big(job::CREATED_AT))
+                .expect("it is not null"),
+            row: row.tid(),
+        }
+    }
+
+    /// Adds what is known of the job.
+    fn complete(self, of: &mut Final) {
+        of.key = self.key;
+        of.queue = self.queue;
+        of.kept = self.kept;
+        of.scheduled_at.get_or_insert(self.scheduled_at);
+    }
+}
+
+/// The next rows of a scan, but not those of these jobs, and where they are.
+fn next_final(
+    finished: &Table,
+    scan: &mut Scan,
+    wanted: &Wanted,
+    most: usize,
+) -> Vec<(Final, Tid)> {
+    let mut found = Vec::with_capacity(most);
+    while found.len() < most
+        && let Some(row) = scan.next()
+    {
+        pgrx::check_for_interrupts!();
+        let id = row.big(finished::JOB_ID).expect("it is not null");
+        if wanted.but.contains(&id) {
+            continue;
+        }
+        let state = match wanted.kind {
+            Kind::Aged(state) => state,
+            Kind::Kept => under::final_state(finished, &row),
+        };
+        let of = Final {
+            id,
+            key: None,
+            state,
+            finalized_at: row.big(finished::FINALIZED_AT).expect("it is not null"),
+            kept_until: row.big(finished::KEPT_UNTIL),
+            queue: String::new(),
+            scheduled_at: row.big(finished::SCHEDULED_AT),
+            kept: None,
+        };
+        found.push((of, row.tid()));
+    }
+    found
+}
+
+/// Deletes both rows of each job; whether nobody has changed one of these meanwhile.
+fn erase(finished: &Table, jobs: &Table, whole: Vec<(Final, Tid, Tid)>, dealt: &mut Dealt) -> bool {
+    let rows = whole.iter().map(|(_, row, _)| *row).collect();
+    let deleted = finished.delete_each(rows, false);
+    let mut job_rows = Vec::with_capacity(whole.len());
+    for ((of, place, job), deleted) in whole.into_iter().zip(deleted) {
+        let deleted = match deleted {
+            Deleted::Locked => finished.delete_own(place),
+            deleted => deleted,
+        };
+        if deleted == Deleted::Done {
+            dealt.erased.push(Old {
+                id: of.id,
+                key: of.key,
+            });
+            job_rows.push(job);
+        }
+    }
+    let deleted = jobs.delete_each(job_rows, true);
+    !deleted.contains(&Deleted::Moved)
+}

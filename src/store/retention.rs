@@ -1,0 +1,301 @@
+//! How long final jobs are kept. Most go by the setting of their state, which may change at any
+//! time, so nothing is written down of them. A row of `finished` that says until when it is kept is of
+//! a queue with a retention of its own, or was found to be kept by its uniqueness.
+//!
+//! What a row says is only when to look: whoever prunes a job goes by what is set then. So a row that says too
+//! little costs a look. One that says too much is found by [`super::prune::set_anew`], which
+//! follows a change. For that it must be known who may still go by what was set before:
+//!
+//! * A transaction that makes a job final has an id when it asks here.
+//! * It is told what is committed then, whatever its own snapshot, or what it last read, if nobody
+//!   has said since that it changed. Sessions are told that before the locks of a change are released.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use jobs_core::state::State;
+use pgrx::pg_sys::{self, Datum, Oid};
+
+use super::config;
+use super::direct;
+use super::spi::{Arg, Plan, Snapshot, Tuples, big, bigs, text};
+use super::types::*;
+use crate::pg::{array, invalidation, lock, time, transaction};
+
+/// More names than this are not remembered: somebody makes them up.
+const MOST: usize = 10_000;
+
+/// How long jobs of each final state are kept where the queue says so; the inner `None`: for ever.
+type Own = [Option<Option<i64>>; 3];
+
+#[derive(Default)]
+struct Known {
+    table: Option<Oid>,
+    /// some queue has a retention of its own
+    is_any: Option<bool>,
+    queues: HashMap<String, Own>,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::new(Known::default());
+    /// How often everything was forgotten.
+    static FORGOTTEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// When a final job goes.
+pub struct Term {
+    /// then, as far as is known now
+    pub until: i64,
+    /// what its row is to say
+    pub kept_until: Option<i64>,
+}
+
+impl Term {
+    /// Of a job that became final then, whose queue and whose uniqueness keep it for so long.
+    pub fn of(
+        finalized_at: i64,
+        own: Option<Option<i64>>,
+        unique: Option<i64>,
+        system: Option<i64>,
+    ) -> Term {
+        let end = time::end_of(finalized_at, own.unwrap_or(system));
+        let until = unique.map_or(end, |unique| unique.max(end));
+        let is_of_system = own.is_none() && until == end;
+        Term {
+            until,
+            kept_until: (!is_of_system).then_some(until),
+        }
+    }
+}
+
+/// How long the system keeps jobs of a state, or the queue, if that has a retention of its own.
+pub fn of_queue(queue: &str, state: State) -> Option<Option<i64>> {
+    if !is_any() {
+        return None;
+    }
+    let own = look_up(
+        |known| known.queues.get(queue).copied(),
+        || ask(&OWN, &[text(queue)], read_own),
+        |known, own| {
+            if known.queues.len() >= MOST {
+                known.queues.clear();
+            }
+            known.queues.insert(queue.to_string(), own);
+        },
+    );
+    config::final_index(state).and_then(|n| own[n])
+}
+
+fn read_own(rows: &Tuples) -> Own {
+    match rows.is_empty() {
+        true => [None; 3],
+        false => [1, 2, 3].map(|n| config::kept(rows, n)),
+    }
+}
+
+/// Whether some queue has a retention of its own.
+fn is_any() -> bool {
+    look_up(
+        |known| known.is_any,
+        || ask(&IS_ANY, &[], |rows| !rows.is_empty()),
+        |known, is_any| known.is_any = Some(is_any),
+    )
+}
+
+/// What is known, or else is read.
+fn look_up<T>(
+    known: impl Fn(&Known) -> Option<T>,
+    read: impl FnOnce() -> T,
+    remember: impl FnOnce(&mut Known, T),
+) -> T
+where
+    T: Copy,
+{
+    invalidation::listen(relation_changed);
+    invalidation::accept();
+    if let Some(known) = KNOWN.with_borrow(known) {
+        return known;
+    }
+    let before = FORGOTTEN.get();
+    let table = config::tables()[1];
+    let found = read();
+    if FORGOTTEN.get() == before {
+        KNOWN.with_borrow_mut(|known| {
+            known.table = Some(table);
+            remember(known, found);
+        });
+    }
+    found
+}
+
+/// What is committed now, whatever the transaction's level.
+fn ask<T>(plan: &Plan, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> T {
+    transaction::with_latest_snapshot(|| plan.run_as_of(Snapshot::Callers, args, read))
+}
+
+/// Forgets everything.
+pub fn forget() {
+    FORGOTTEN.set(FORGOTTEN.get() + 1);
+    KNOWN.with_borrow_mut(|known| *known = Known::default());
+}
+
+fn relation_changed(relation: Oid) {
+    // While something is read nothing is borrowed. But a session that has run out of memory may end anywhere.
+    let table = KNOWN.with(|known| Some(known.try_borrow().ok()?.table));
+    let Some(table) = table else {
+        return;
+    };
+    if relation == pg_sys::InvalidOid || table.is_none_or(|table| table == relation) {
+        forget();
+    }
+}
+
+/// What the row of a job is to say that becomes final then. The transaction has written something.
+pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
+    if !is_any() {
+        return None;
+    }
+    let queue = direct::prune::queue_of(id).unwrap_or_else(|| {
+        ask(&QUEUE, &[big(id)], |rows| {
+            (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
+        })
+    })?;
+    let own = of_queue(&queue, state)?;
+    Some(time::end_of(finalized_at, Some(own?)))
+}
+
+/// Notes it of jobs that have just become final, by a statement.
+pub fn keep(ids: impl Iterator<Item = i64>, state: State, finalized_at: i64) {
+    if is_any() {
+        let until = |id| Some((id, Some(kept_until(id, state, finalized_at)?)));
+        set(&ids.filter_map(until).collect::<Vec<_>>());
+    }
+}
+
+/// Notes it of a final job that has another queue, or is due at another time. What its uniqueness keeps is seen later.
+pub fn keep_anew(id: i64, state: State) {
+    let at = FINALIZED_AT.run(&[big(id)], |rows| {
+        (!rows.is_empty()).then(|| rows.big(0, 1)).flatten()
+    });
+    if let Some(at) = at {
+        set(&[(id, kept_until(id, state, at))]);
+    }
+}
+
+/// Notes until when final jobs are kept.
+pub(super) fn set(jobs: &[(i64, Option<i64>)]) {
+    if jobs.is_empty() {
+        return;
+    }
+    let (ids, until): (Vec<i64>, Vec<Arg>) = jobs
+        .iter()
+        .map(|(id, until)| (*id, until.map(Datum::from)))
+        .unzip();
+    let until = Some(array::build(AT, &until));
+    SET.execute(&[bigs(&ids), until]);
+}
+
+/// Has maintenance look at all final jobs, once the transaction commits.
+pub fn note_change() {
+    NOTE_CHANGE.execute(&[]);
+}
+
+/// A change whose final jobs are looked at.
+pub struct Change {
+    /// by which transaction
+    pub made_by: i64,
+    /// up to this job they were
+    pub after_id: i64,
+}
+
+/// The changes that can be followed now: locked. Nobody goes by what was set before them any more.
+pub fn changes() -> Vec<Change> {
+    if HAS_CHANGED.execute(&[]) == 0 {
+        return Vec::new();
+    }
+    if is_told_everywhere() {
+        SETTLE.execute(&[]);
+    }
+    CHANGES.run(&[], |rows| {
+        (0..rows.len())
+            .map(|row| Change {
+                made_by: rows.big(row, 1).expect("it is not null"),
+                after_id: rows.big(row, 2).expect("it is not null"),
+            })
+            .collect()
+    })
+}
+
+/// Whether there are any.
+pub fn has_changed() -> bool {
+    HAS_CHANGED.execute(&[]) > 0
+}
+
+/// Notes how far the final jobs were looked at; `None`: all were.
+pub fn note_progress(changes: &[i64], after_id: Option<i64>) {
+    match after_id {
+        Some(after_id) => PROGRESS.execute(&[bigs(changes), big(after_id)]),
+        None => FOLLOWED.execute(&[bigs(changes)]),
+    };
+}
+
+/// Whether everybody has been told of every change that this transaction sees: who changes a queue keeps its lock until
+/// he has told of it.
+fn is_told_everywhere() -> bool {
+    lock::nobody_writes(config::tables()[1])
+}
+
+static IS_ANY: Plan = Plan::new(
+    "SELECT FROM jobs.queue q
+      WHERE COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL LIMIT 1",
+    &[],
+);
+static OWN: Plan = Plan::new(
+    "SELECT q.retention_completed, q.retention_cancelled, q.retention_discarded FROM jobs.queue q WHERE q.queue = $1",
+    &[TEXT],
+);
+static QUEUE: Plan = Plan::new("SELECT j.queue FROM jobs.job j WHERE j.id = $1", &[INT8]);
+static FINALIZED_AT: Plan = Plan::new(
+    "SELECT f.finalized_at FROM jobs.finished f WHERE f.job_id = $1",
+    &[INT8],
+);
+static SET: Plan = Plan::new(
+    "UPDATE jobs.finished f SET kept_until = n.until, is_kept = n.until IS NOT NULL
+       FROM unnest($1, $2) AS n(id, until) WHERE f.job_id = n.id AND f.kept_until IS DISTINCT FROM n.until",
+    &[INT8S, ATS],
+);
+
+static NOTE_CHANGE: Plan = Plan::new(
+    "INSERT INTO jobs.retention_change (made_by, after_id, since, is_settled)
+     VALUES (pg_current_xact_id()::text::bigint, 0, pg_current_xact_id(), false)
+     ON CONFLICT (made_by) DO UPDATE SET after_id = 0, since = excluded.since, is_settled = false",
+    &[],
+);
+static HAS_CHANGED: Plan = Plan::new("SELECT FROM jobs.retention_change LIMIT 1", &[]);
+// Of another server, after a restore, nobody goes by what was set there. Such a transaction may look like one that is yet to
+// come.
+static SETTLE: Plan = Plan::new(
+    "UPDATE jobs.retention_change SET since = pg_current_xact_id(), is_settled = true
+      WHERE ctid = ANY (ARRAY(
+        SELECT c.ctid FROM jobs.retention_change c
+         WHERE NOT c.is_settled AND c.since IS DISTINCT FROM pg_current_xact_id_if_assigned()
+            OR c.since > pg_snapshot_xmax(pg_current_snapshot())
+           FOR UPDATE SKIP LOCKED))",
+    &[],
+);
+static CHANGES: Plan = Plan::new(
+    "SELECT c.made_by, c.after_id FROM jobs.retention_change c
+      WHERE c.is_settled
+        AND (c.since < pg_snapshot_xmin(pg_current_snapshot())
+             OR c.since = pg_current_xact_id_if_assigned() AND c.since = pg_snapshot_xmin(pg_current_snapshot()))
+      ORDER BY c.after_id, c.made_by LIMIT 1000 FOR UPDATE SKIP LOCKED",
+    &[],
+);
+static PROGRESS: Plan = Plan::new(
+    "UPDATE jobs.retention_change SET after_id = $2 WHERE made_by = ANY ($1)",
+    &[INT8S, INT8],
+);
+static FOLLOWED: Plan = Plan::new(
+    "DELETE FROM jobs.retention_change WHERE made_by = ANY ($1)",
+    &[INT8S],
+);
