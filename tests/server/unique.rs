@@ -1271,7 +1271,7 @@ async fn inserted_while_pruned(
     for session in sessions {
         session.await.unwrap();
     }
-    poll_until("all is pruned or kept", Duration::from_secs(60), async || {
+    poll_until("all is pruned or kept", Duration::from_secs(180), async || {
         db.batch_execute(
             "select jobs.complete(id, token) from jobs.fetch(max_jobs => 10); select jobs.maintain()",
         )
