@@ -231,7 +231,7 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(insert(r#"["available"]"#), (id, true));
         }
-        assert_eq!(one::<i64>("SELECT last_value FROM jobs.job_seq"), id);
+        assert_eq!(one::<i64>("SELECT currval('jobs.job_seq')"), id);
     }
 
     #[pg_test]
