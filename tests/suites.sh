@@ -42,7 +42,7 @@ refuses() { ! "$@"; }
 # and what each printed is shown in one piece when it ends. What they share is built before.
 test_suites() {
   local unit
-  UNITS=()
+  UNITS=() ENDED=0
   [[ $# -gt 0 ]] || set -- "${ALL_SUITES[@]}"
   for unit; do
     declare -F "suite_${unit%%:*}" >/dev/null || die "there is no suite ${unit%%:*}; there are: ${ALL_SUITES[*]}"
@@ -107,6 +107,7 @@ end_unit() {
   # shellcheck source=/dev/null
   source "${DIRECTORY_OF[$pid]}/left" 2>/dev/null || check "$name" "$unit was ended" false
   unset "UNIT_OF[$pid]" "DIRECTORY_OF[$pid]"
+  ENDED=$((ENDED + 1))
 }
 
 # In a process of its own, so that one that stops half-way is one failed test, and the others run.
@@ -154,8 +155,9 @@ summary() {
   [[ $failed == 0 && $passed -gt 0 ]]
 }
 
-# Also after Ctrl-C.
+# Also after Ctrl-C: what has not come to its end by then did not pass.
 finish() {
+  [[ ${#UNITS[@]} == "$ENDED" ]] || { SUITES+=(unfinished) && record unfinished 0 $((${#UNITS[@]} - ENDED)); }
   clean_up
   if summary; then exit 0; else exit 1; fi
 }
