@@ -19,7 +19,7 @@ pub mod jsonb;
 pub mod lock;
 pub mod memory;
 pub mod name;
-pub mod nearby;
+pub mod page_lookup;
 pub mod path;
 pub mod planner;
 pub mod procedure;

@@ -9,7 +9,7 @@ use super::direct::shapes::{self, claim};
 use super::spi::{Arg, Plan, big};
 use super::types::*;
 use crate::fault::{self, Fault};
-use crate::pg::nearby::Nearby;
+use crate::pg::page_lookup::PageLookup;
 use crate::pg::row::{Row, Tid};
 use crate::pg::scan::Seen;
 use crate::pg::table::{self, Deleted, Table};
@@ -90,10 +90,10 @@ fn look_at_claims(claims: &Table, keys: &BTreeSet<Key>, going: &HashSet<i64>) ->
         Some((key, now))
     };
     let seen = Seen::dirty();
-    let mut nearby = Nearby::new(claims, &shapes::UNIQUE_CLAIM.key, &seen, read);
+    let mut lookup = PageLookup::new(claims, &shapes::UNIQUE_CLAIM.key, &seen, read);
     let claim = |key: &Key| {
         pgrx::check_for_interrupts!();
-        let now = nearby.take(key, || claims::key_is(*key));
+        let now = lookup.take(key, || claims::key_is(*key));
         // Of an update that commits right now, neither version may be met: a snapshot is to tell.
         (*key, now.unwrap_or(Going::Needed))
     };

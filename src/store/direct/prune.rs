@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jobs_core::key::Key as UniqueKey;
 
 use super::shapes::{self, finished, job};
-use crate::pg::nearby::Nearby;
+use crate::pg::page_lookup::PageLookup;
 use crate::pg::row::{Row, Tid};
 use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{self, Deleted, Table};
@@ -143,7 +143,7 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
         let id = row.big(job::ID).expect("it is not null");
         Some((id, Job::read(row)))
     };
-    let mut nearby = Nearby::new(&jobs, &shapes::JOB.key, &seen, read_job);
+    let mut lookup = PageLookup::new(&jobs, &shapes::JOB.key, &seen, read_job);
     let mut dealt = Dealt::default();
     loop {
         let most = table::TOGETHER.min(limit - dealt.count());
@@ -154,7 +154,7 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
         for (mut of, place) in found {
             pgrx::check_for_interrupts!();
             let id = || Key::big(1, of.id);
-            let Some(job) = nearby.take(&of.id, id) else {
+            let Some(job) = lookup.take(&of.id, id) else {
                 continue;
             };
             let row = job.row;
@@ -173,7 +173,7 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
             break;
         }
     }
-    drop((scan, nearby));
+    drop((scan, lookup));
     drop(seen);
     transaction::make_visible();
     Some(dealt)

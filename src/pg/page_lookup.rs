@@ -18,7 +18,7 @@ const MOST: usize = 100_000;
 type Read<'a, K, V> = Box<dyn Fn(&Row) -> Option<(K, V)> + 'a>;
 
 /// A table in which rows are looked up.
-pub struct Nearby<'a, K, V> {
+pub struct PageLookup<'a, K, V> {
     table: &'a Table,
     seen: &'a Seen,
     scan: Scan<'a>,
@@ -28,7 +28,7 @@ pub struct Nearby<'a, K, V> {
     hits: usize,
 }
 
-impl<'a, K: Hash + Eq, V> Nearby<'a, K, V> {
+impl<'a, K: Hash + Eq, V> PageLookup<'a, K, V> {
     /// Looks rows up along a unique index of one column. Where two versions of a row are seen, either may be found.
     pub fn new(
         table: &'a Table,
@@ -36,7 +36,7 @@ impl<'a, K: Hash + Eq, V> Nearby<'a, K, V> {
         seen: &'a Seen,
         read: impl Fn(&Row) -> Option<(K, V)> + 'a,
     ) -> Self {
-        Nearby {
+        PageLookup {
             table,
             seen,
             scan: table.scan(index, seen, 1),
