@@ -5,8 +5,8 @@
 #
 # A statement may fail, that is what tests are for; but a Rust panic, an internal error (SQLSTATE XX...), a crash or a lost
 # session is a bug unless the test says that it causes it. The log needs `%e` (the SQLSTATE) in log_line_prefix.
-# Two things are expected of every server: sessions and workers that are told to end by its own shutdown, and clients that
-# go away without waiting for an answer.
+# Three things are expected of every server: sessions and workers that are told to end by its own shutdown, clients that
+# go away without waiting for an answer, and autovacuum workers whose database is copied, renamed or dropped.
 set -euo pipefail
 
 awk '
@@ -18,6 +18,7 @@ awk '
   /database system is ready to accept|starting PostgreSQL/ { stopping = 0 }
   /PANIC: |FATAL: |panicked|\] XX[0-9A-Z][0-9A-Z][0-9A-Z] |was terminated by signal/ {
     if (/\] 08006 client backend .*FATAL: +connection to client lost/) next
+    if (/\] (57P01|3D000) autovacuum worker .*FATAL: /) next
     if (stopping && /\] 57P0[13] .*FATAL: /) next
     for (r = 1; r <= rules; r++) if (left[r] > 0 && $0 ~ rule[r]) { left[r]--; next }
     print
