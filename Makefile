@@ -1,6 +1,8 @@
-# Builds and installs the extension as makefiles of PGXS do, for any major that Cargo.toml has a feature for:
+# Builds and installs the extension as makefiles of PGXS do, for any major that Cargo.toml has a
+# feature for:
 #   make && make install && make installcheck          PG_CONFIG and DESTDIR count as they do there
-# It needs cargo, clang and the server's headers. ./dev, which installs what is missing, calls it too.
+# It needs cargo, clang and the server's headers. ./dev, which installs what is missing, calls it
+# too.
 
 PG_CONFIG ?= pg_config
 PG_MAJOR := $(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
@@ -36,8 +38,8 @@ REGRESS ?= $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql)))
 
 all package: $(BUILT)
 
-# Whoever installs needs no cargo, and root builds nothing, if `make` ran before. The install script is the parts of sql/ in
-# their order; earlier versions can be installed as well, to upgrade from.
+# Whoever installs needs no cargo, and root builds nothing, if `make` ran before. The install script
+# is the parts of sql/ in their order; earlier versions can be installed as well, to upgrade from.
 $(TARGET)/package/%/built: Makefile Cargo.toml Cargo.lock jobs.control $(shell find src core sql -type f)
 	cargo build --lib --profile $(PROFILE) --no-default-features --features 'pg$(PG_MAJOR) $(FEATURES)'
 	rm -rf '$(STAGED)'
@@ -56,7 +58,8 @@ install: $(BUILT)
 uninstall:
 	rm -f '$(DESTDIR)$(LIBRARIES)/jobs.so' '$(DESTDIR)$(SCRIPTS)/jobs.control' $(DESTDIR)$(SCRIPTS)/jobs--*.sql
 
-# Against the server that PGHOST, PGPORT and PGUSER name; what it must be like is in CONTRIBUTING.md.
+# Against the server that PGHOST, PGPORT and PGUSER name; what it must be like is in
+# CONTRIBUTING.md.
 installcheck:
 	@mkdir -p '$(TARGET)/installcheck'
 	@failed=; for test in $(REGRESS); do \

@@ -1,4 +1,5 @@
-# The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim, figure, spread, of what.
+# The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
+# figure, spread, of what.
 
 CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake prune one_key held held_retries backlog peers peak memory)
 
@@ -71,7 +72,8 @@ case_work100() { work 100 160000 ">= 1.8"; }
 case_work10() { work 10 80000 ">= 1.3"; }
 case_work1() { work 1 20000 ">= 1.0"; }
 
-# Jobs from their insertion to their end, in batches of 100, and then all of them pruned, by one session each time.
+# Jobs from their insertion to their end, in batches of 100, and then all of them pruned, by one
+# session each time.
 case_life() {
   local n
   n=$(scaled 200000)
@@ -89,7 +91,8 @@ case_life() {
     local begun now
     begun=$(date +%s.%N)
     load "$WORK/$1.sql" -t $((n / 100 / CLIENTS)) >/dev/null
-    # Who fetches a hundred beside others may get fewer, on both sides: what is left is worked off before all is pruned.
+    # Who fetches a hundred beside others may get fewer, on both sides: what is left is worked off
+    # before all is pruned.
     if [[ $1 == ours ]]; then
       sql -c "with f as materialized (select id, token from jobs.fetch('life', 10000)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))" >/dev/null
       prune_all
@@ -188,7 +191,8 @@ cycle() { # QUEUE JOBS
     "select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);"
 }
 
-# Somebody listens, so that what is notified has somewhere to go: idle, since a session that is busy is sent nothing.
+# Somebody listens, so that what is notified has somewhere to go: idle, since a session that is busy
+# is sent nothing.
 case_notify() {
   local listener TURNS=$((2 * TURNS)) # it is near what is wanted
   echo "select id from jobs.insert('bench', queue => 'notify');" >"$WORK/insert.sql"
@@ -214,8 +218,9 @@ case_storm() {
   compare "64 clients inserting one hot key, against distinct keys" ">= 1.0"
 }
 
-# From the call of jobs.insert to the return of the fetch that a wake-up led to: first without waiting for the disk, so that it is the way
-# from a commit to its wake-up, then with both sides' commits flushed, of which one that is under way makes the other side wait.
+# From the call of jobs.insert to the return of the fetch that a wake-up led to: first without
+# waiting for the disk, so that it is the way from a commit to its wake-up, then with both sides'
+# commits flushed, of which one that is under way makes the other side wait.
 case_wake() {
   echo "select id from jobs.insert('bench', queue => 'wake');" >"$WORK/insert.sql"
   cat >"$WORK/wait.sql" <<'SQL'
@@ -242,7 +247,8 @@ waking() { # SYNCHRONOUS-COMMIT TITLE AIM-OF-MEDIAN AIM-OF-P99
   result "$2: 99th percentile" "$4" "$p99" "$n jobs" "ms"
 }
 
-# One key over and over, all its jobs within their retention. Without waiting for the disk, which would hide the rest.
+# One key over and over, all its jobs within their retention. Without waiting for the disk, which
+# would hide the rest.
 case_one_key() {
   local n i
   n=$(scaled 100000)
@@ -273,8 +279,9 @@ SQL
   renew
 }
 
-# At full speed while another session has a snapshot from before, unless FREE is set: what each 10 seconds did. The last of
-# them are in turns with the first 10 seconds of other databases, so that what the machine does meanwhile hits both.
+# At full speed while another session has a snapshot from before, unless FREE is set: what each 10
+# seconds did. The last of them are in turns with the first 10 seconds of other databases, so that
+# what the machine does meanwhile hits both.
 held() { # NAME TITLE AIM SCRIPT
   local alone turns=${AGED_TURNS:-6} turn first last
   alone=$(scaled 240)
@@ -369,7 +376,8 @@ case_prune() {
   done
 }
 
-# The most memory that a session has had (VmHWM of its process, with what it has touched of the shared buffers) after one call for many jobs.
+# The most memory that a session has had (VmHWM of its process, with what it has touched of the
+# shared buffers) after one call for many jobs.
 case_peak() {
   local n call options
   renew
@@ -393,7 +401,8 @@ case_peak() {
   sql -c "alter system reset jobs.enabled" -c "select pg_reload_conf()" >/dev/null
 }
 
-# What a session's own memory grows by, from the first hundredth of the calls to the last, and from the middle on: what is taken once does not pile up.
+# What a session's own memory grows by, from the first hundredth of the calls to the last, and from
+# the middle on: what is taken once does not pile up.
 case_memory() {
   local n part parts=()
   n=$(scaled 1000000)

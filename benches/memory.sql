@@ -1,14 +1,17 @@
--- What a session's own memory (RssAnon of its process) grows by while it calls a function again and again: from the end of the first hundredth of
--- the calls to the last one, and in the second half of them. A line a function. Each hundredth is a transaction of its own.
+-- What a session's own memory (RssAnon of its process) grows by while it calls a function again and
+-- again: from the end of the first hundredth of the calls to the last one, and in the second half
+-- of them. A line a function. Each hundredth is a transaction of its own.
 --
--- The hot calls are made :n times; what takes longer, or is called seldom, a share of that. :part of 2 of the list is done, so that two sessions can share it.
+-- The hot calls are made :n times; what takes longer, or is called seldom, a share of that. :part
+-- of 2 of the list is done, so that two sessions can share it.
 set client_min_messages = warning;
 set synchronous_commit = off;
 
 create function pg_temp.rss() returns bigint language sql volatile as $$
   select substring(pg_read_file('/proc/self/status') from 'RssAnon:\s+(\d+)')::bigint $$;
 
--- A call as PL/pgSQL: g counts the calls, f and i are variables. What one makes the same call ends, where it would pile up.
+-- A call as PL/pgSQL: g counts the calls, f and i are variables. What one makes the same call ends,
+-- where it would pile up.
 create temp table calls (part int, share numeric, name text, body text);
 insert into calls values
   -- First what looks at all jobs, while there are few.

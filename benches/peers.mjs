@@ -1,5 +1,6 @@
-// R3: pg-boss, Graphile Worker and pgmq as their users use them, against jobs through the same driver with as many connections.
-// Prints lines "case<TAB>jobs<TAB>peer" of jobs a second, a line a round. Run by cases.sh, which installs the packages.
+// R3: pg-boss, Graphile Worker and pgmq as their users use them, against jobs through the same
+// driver with as many connections. Prints lines "case<TAB>jobs<TAB>peer" of jobs a second, a line a
+// round. Run by cases.sh, which installs the packages.
 //
 //   node peers.mjs MODULES SECONDS JOBS ROUNDS
 import { createRequire } from 'node:module';
@@ -27,7 +28,8 @@ const payload = (n) => ({ user_id: n, template: 'welcome' });
 const numbers = (n) => Array.from({ length: n }, (_, i) => i);
 const now = () => performance.now() / 1000;
 
-// As often as it can be done in the time, by as many at once as there are connections; how many a second.
+// As often as it can be done in the time, by as many at once as there are connections; how many a
+// second.
 async function often(work) {
   const end = now() + seconds;
   let done = 0;

@@ -1,5 +1,7 @@
--- R2 of yardsticks.sql with what a user who measured would add: the fillfactor of the hot tables of jobs (an update that finds room on its page writes
--- less), and functions in PL/pgSQL, which keeps their plans where a function in SQL is planned with each call. Beside the frozen one, not in its place.
+-- R2 of yardsticks.sql with what a user who measured would add: the fillfactor of the hot tables of
+-- jobs (an update that finds room on its page writes less), and functions in PL/pgSQL, which keeps
+-- their plans where a function in SQL is planned with each call. Beside the frozen one, not in its
+-- place.
 create table r2_tuned (like r2 including all) with (fillfactor = 70);
 
 create function r2_tuned_fetch(in_queue text, most int) returns table (id bigint, kind text, args jsonb, meta jsonb, attempt int, tags text[])

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# What jobs does, against what the same server does without it (yardsticks.sql) and against itself under worse
-# conditions: ratios within one run, in turns, so that what the machine does meanwhile hits both. It judges nothing.
+# What jobs does, against what the same server does without it (yardsticks.sql) and against itself
+# under worse conditions: ratios within one run, in turns, so that what the machine does meanwhile
+# hits both. It judges nothing.
 #
-# Run by ./dev bench [CASE..], which starts a fresh server and sets PGHOST. At full scale (SCALE=1) all cases together
-# write docs/performance.md; SCALE=20 is a twentieth of the time and the jobs, for looking whether it works. The cases are in cases.sh.
+# Run by ./dev bench [CASE..], which starts a fresh server and sets PGHOST. At full scale (SCALE=1)
+# all cases together write docs/performance.md; SCALE=20 is a twentieth of the time and the jobs,
+# for looking whether it works. The cases are in cases.sh.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -44,7 +46,7 @@ describe() {
   say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, in turns: $TURNS rounds, mostly of $SECONDS_EACH s each, $ROUNDS of fetching and completing, $RUNS runs of what is compared with itself or with the clock; scale 1/$SCALE"
 }
 
-# --- running ---------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 # Runs a script of pgbench; transactions per second. CLIENTS and THREADS count.
 load() { # SCRIPT PGBENCH-OPTION..
@@ -74,7 +76,8 @@ fill_yardstick() { [[ ! $FILL ]] || sql -c "insert into $R2 (kind, queue, args) 
 ours() { cat >"$WORK/ours.sql"; }
 yardstick() { cat >"$WORK/yardstick.sql"; }
 
-# Rounds of both in turns, the one that goes first changing; lines "a b" of what `$2 ours` and `$2 yardstick` print.
+# Rounds of both in turns, the one that goes first changing; lines "a b" of what `$2 ours` and
+# `$2 yardstick` print.
 in_turns() { # ROUNDS FUNCTION
   local round a b
   for round in $(seq "$1"); do
@@ -85,8 +88,8 @@ in_turns() { # ROUNDS FUNCTION
   done
 }
 
-# Compares both by jobs per second, and by WAL if it has an aim: all of it, and without the images of pages, of which there are more or fewer
-# as checkpoints fall.
+# Compares both by jobs per second, and by WAL if it has an aim: all of it, and without the images
+# of pages, of which there are more or fewer as checkpoints fall.
 compare() { # TITLE AIM [WAL-AIM]
   measure ours >/dev/null # once without counting: plans, caches, the first WAL files
   measure yardstick >/dev/null

@@ -1,8 +1,9 @@
--- What jobs is measured against: written from the descriptions, as good as plain SQL can be, and not changed while jobs is tuned.
--- Both live in the same server with the same durability and the server's own fillfactor and autovacuum settings.
+-- What jobs is measured against: written from the descriptions, as good as plain SQL can be, and
+-- not changed while jobs is tuned. Both live in the same server with the same durability and the
+-- server's own fillfactor and autovacuum settings.
 
--- R1: a bare INSERT .. ON CONFLICT DO NOTHING into one table with a job's columns, a primary key, the index that fetching
--- needs, and a unique index on a sha256.
+-- R1: a bare INSERT .. ON CONFLICT DO NOTHING into one table with a job's columns, a primary key,
+-- the index that fetching needs, and a unique index on a sha256.
 create table r1 (
   id bigint generated always as identity primary key,
   kind text not null,
@@ -23,8 +24,8 @@ create table r1 (
 create index r1_fetch on r1 (queue, priority, id) where state = 'available';
 create unique index r1_unique on r1 (unique_key);
 
--- R2: the one-table queue: a state column, partial indexes for what is asked for, SKIP LOCKED, an update to running and one to
--- completed.
+-- R2: the one-table queue: a state column, partial indexes for what is asked for, SKIP LOCKED, an
+-- update to running and one to completed.
 create table r2 (
   id bigint generated always as identity primary key,
   kind text not null,

@@ -1,4 +1,5 @@
--- Writes docs/reference.md from the COMMENTs of the catalog: ./dev reference. The suite `doc` checks that it is up to date.
+-- Writes docs/reference.md from the COMMENTs of the catalog: ./dev reference. The suite `doc`
+-- checks that it is up to date.
 \set ON_ERROR_STOP on
 \set QUIET on
 \pset format unaligned
@@ -8,7 +9,8 @@ SET search_path = pg_catalog;
 SET datestyle = 'ISO';
 SET intervalstyle = 'postgres';
 
--- Which function stands where, in reading order. One that is missing here comes under the heading "Not in any section", and the test fails.
+-- Which function stands where, in reading order. One that is missing here comes under the heading
+-- "Not in any section", and the test fails.
 CREATE TEMP TABLE section (n integer, title text, intro text, functions text[]);
 INSERT INTO section VALUES
   (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) is about unique ones.',

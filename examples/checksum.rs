@@ -1,13 +1,16 @@
-//! Takes the SHA-256 of every file under a directory through the queue: how to write a producer and a worker.
+//! Takes the SHA-256 of every file under a directory through the queue: how to write a producer and
+//! a worker.
 //!
 //! ```text
-//! DATABASE_URL="host=127.0.0.1 user=postgres dbname=jobs" checksum DIRECTORY        (or: ./dev run DIRECTORY)
+//! DATABASE_URL="host=127.0.0.1 user=postgres dbname=jobs" checksum DIRECTORY
+//! ./dev run DIRECTORY                          the same, with a server of its own
 //! ```
 //!
-//! Four producers list the directory at the same time and insert a job for each file they meet. The jobs are unique by
-//! path, so three of four inserts are duplicates and each file is hashed once. Four workers take the jobs. A file that cannot
-//! be read fails and is tried again, at most three times. One worker is killed while it holds jobs: its lease runs out, the
-//! background worker gives the jobs back, the others do them.
+//! Four producers list the directory at the same time and insert a job for each file they meet. The
+//! jobs are unique by path, so three of four inserts are duplicates and each file is hashed once.
+//! Four workers take the jobs. A file that cannot be read fails and is tried again, at most three
+//! times. One worker is killed while it holds jobs: its lease runs out, the background worker gives
+//! the jobs back, the others do them.
 //!
 //! Everything is plain SQL; a driver in any other language would send the same statements.
 
@@ -26,14 +29,15 @@ use tokio_postgres::{Client, NoTls};
 const PRODUCERS: usize = 4;
 const WORKERS: usize = 4;
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Producer
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 /// Inserts one job per file. Returns how many were new and how many existed already.
 async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64, u64)> {
-    // Unique by path within this queue, whatever has become of the other job: a file that was done or given up is not done
-    // again in this run. (Left out, by_state means all but cancelled and discarded.)
+    // Unique by path within this queue, whatever has become of the other job: a file that was done
+    // or given up is not done again in this run. (Left out, by_state means all but cancelled and
+    // discarded.)
     let unique = json!({
         "by_args": ["path"],
         "by_queue": true,
@@ -53,7 +57,8 @@ async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64
         let job = db
             .query_one(&insert, &[&json!({ "path": path }), &unique, &queue])
             .await?;
-        // Either way `id` is the job for this file: the new one, or the one that another producer inserted.
+        // Either way `id` is the job for this file: the new one, or the one that another producer
+        // inserted.
         if job.get("unique_skipped_as_duplicate") {
             skipped += 1
         } else {
@@ -63,11 +68,12 @@ async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64
     Ok((inserted, skipped))
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Worker
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-/// Fetches, works, finishes; until `stop` is set. With `holding` it says so once when it has jobs, and then does nothing more.
+/// Fetches, works, finishes; until `stop` is set. With `holding` it says so once when it has jobs,
+/// and then does nothing more.
 async fn worker(
     db: Client,
     queue: String,
@@ -76,16 +82,17 @@ async fn worker(
     stop: watch::Receiver<bool>,
     mut holding: Option<oneshot::Sender<()>>,
 ) -> Result<()> {
-    // The lease is how long the server waits for a sign of life before it gives our jobs to somebody else. A worker whose
-    // jobs take longer calls jobs.heartbeat(id, token) from time to time.
+    // The lease is how long the server waits for a sign of life before it gives our jobs to
+    // somebody else. A worker whose jobs take longer calls jobs.heartbeat(id, token) from time to
+    // time.
     let fetch = db
         .prepare(
             "select id, token, args
                from jobs.fetch(queue => $1, max_jobs => 10, worker => $2, lease => $3::text::interval)",
         )
         .await?;
-    // The token says that the job is still ours. Had our lease run out, these calls would be refused (SQLSTATE 55000), and
-    // whoever has the job now would not be disturbed.
+    // The token says that the job is still ours. Had our lease run out, these calls would be
+    // refused (SQLSTATE 55000), and whoever has the job now would not be disturbed.
     let complete = db
         .prepare("select jobs.complete(id => $1, token => $2, output => $3)")
         .await?;
@@ -109,8 +116,8 @@ async fn worker(
         for job in jobs {
             let (id, token, args): (i64, i64, Value) =
                 (job.get("id"), job.get("token"), job.get("args"));
-            // Work is done between two transactions, not inside one: nothing in the database waits for it. A panic is an
-            // error like any other: no job may end a worker.
+            // Work is done between two transactions, not inside one: nothing in the database waits
+            // for it. A panic is an error like any other: no job may end a worker.
             let work = tokio::task::spawn_blocking(move || -> Result<String> {
                 let path = args["path"].as_str().context("a job without a path")?;
                 Ok(sha256(Path::new(path))?)
@@ -120,7 +127,8 @@ async fn worker(
                     let output = json!({ "sha256": digest });
                     db.execute(&complete, &[&id, &token, &output]).await
                 }
-                // The job is tried again in half a second, or discarded when this was its third attempt.
+                // The job is tried again in half a second, or discarded when this was its third
+                // attempt.
                 Err(error) => {
                     // No text of the database has a NUL.
                     let error = error.to_string().replace('\0', " ");
@@ -143,9 +151,9 @@ fn sha256(path: &Path) -> std::io::Result<String> {
     Ok(format!("{:x}", hash.finalize()))
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Both together
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -155,7 +163,8 @@ async fn main() -> Result<()> {
     let directory = std::fs::canonicalize(&directory).with_context(|| directory.clone())?;
     let started = Instant::now();
     let db = connect("checksum report").await?;
-    // Each run has a queue of its own, so that a second one hashes everything again and shares no number with the first.
+    // Each run has a queue of its own, so that a second one hashes everything again and shares no
+    // number with the first.
     let queue: String = db
         .query_one(
             "select to_char(clock_timestamp(), '\"checksum_\"YYYYMMDD_HH24MISS_MS')",
@@ -171,8 +180,9 @@ async fn main() -> Result<()> {
     }
 
     let (stop, stopped) = watch::channel(false);
-    // The first worker has a shorter lease, because we kill it and want to see the rescue soon. As in a real crash its
-    // connection is simply gone, and it has finished none of the jobs that it holds.
+    // The first worker has a shorter lease, because we kill it and want to see the rescue soon. As
+    // in a real crash its connection is simply gone, and it has finished none of the jobs that it
+    // holds.
     let (holding, holds) = oneshot::channel();
     let name = "checksum worker that is killed".to_string();
     let victim = tokio::spawn(worker(
@@ -183,7 +193,8 @@ async fn main() -> Result<()> {
         stopped.clone(),
         Some(holding),
     ));
-    // The others begin when it holds jobs, or they might leave it none. In an empty directory there are none to hold.
+    // The others begin when it holds jobs, or they might leave it none. In an empty directory there
+    // are none to hold.
     let _ = tokio::time::timeout(Duration::from_secs(5), holds).await;
     victim.abort();
     let mut workers = JoinSet::new();

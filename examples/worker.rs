@@ -10,8 +10,9 @@
 //! create table done (job_id bigint, attempt int, worker text);
 //! ```
 //!
-//! docs/workers.md says why it does what it does. A worker that loses its database ends with an error; whoever
-//! supervises it starts it again, and the jobs that it held come back when their leases run out.
+//! docs/workers.md says why it does what it does. A worker that loses its database ends with an
+//! error; whoever supervises it starts it again, and the jobs that it held come back when their
+//! leases run out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,9 +27,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, GenericClient, NoTls, Row};
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // What the jobs do
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 struct Job {
     id: i64,
@@ -45,7 +46,8 @@ struct Failed {
     retryable: bool,
 }
 
-/// Does the work. It is dropped at an `await` when it is to stop; what blocks belongs into `spawn_blocking`.
+/// Does the work. It is dropped at an `await` when it is to stop; what blocks belongs into
+/// `spawn_blocking`.
 async fn handle(job: Arc<Job>) -> Result<Value, Failed> {
     match job.kind.as_str() {
         "ok" => {}
@@ -87,9 +89,9 @@ async fn handle(job: Arc<Job>) -> Result<Value, Failed> {
     Ok(json!({ "attempt": job.attempt }))
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The worker
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 struct Worker {
     queue: String,
@@ -108,7 +110,8 @@ struct Held {
 }
 
 impl Worker {
-    /// Fetches and starts jobs until `stop`, then lets them end within the grace period and gives the rest back.
+    /// Fetches and starts jobs until `stop`, then lets them end within the grace period and gives
+    /// the rest back.
     async fn run(
         self: Arc<Self>,
         fetching: Client, // also waits for work, so nothing else can use it
@@ -132,7 +135,8 @@ impl Worker {
                 }
                 continue;
             }
-            // A statement of its own is a transaction of its own: the jobs are ours when it returns.
+            // A statement of its own is a transaction of its own: the jobs are ours when it
+            // returns.
             let jobs = fetching
                 .query(
                     "select id, token, attempt, kind, args
@@ -192,7 +196,8 @@ impl Worker {
             outcome = &mut handler => self.tell(&job, outcome.unwrap_or_else(|error| Err(panicked(error)))).await,
             _ = stopped => {
                 handler.abort();
-                // The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
+                // The attempt does not count; the job becomes available for others, or cancelled if
+                // that was the reason.
                 self.release(&job).await
             }
         };
@@ -235,7 +240,8 @@ impl Worker {
         Ok(())
     }
 
-    /// The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+    /// The row and the end of the job are one transaction: if the job is no longer ours, there is
+    /// no row either.
     async fn complete(&self, job: &Job, output: Value) -> Result<(), tokio_postgres::Error> {
         let mut client = self.finishing.lock().await;
         let transaction = client.transaction().await?;
@@ -308,12 +314,13 @@ fn job_of(row: &Row) -> Job {
 /// What became of a finishing call.
 enum Told {
     Done,
-    /// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever has it now is not disturbed.
+    /// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted.
+    /// Whoever has it now is not disturbed.
     Lost,
 }
 
-/// Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another statement, that of a
-/// handler, says nothing of it.
+/// Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from
+/// another statement, that of a handler, says nothing of it.
 async fn finish(
     client: &impl GenericClient,
     call: &str,
@@ -358,9 +365,9 @@ fn storable(text: &str) -> String {
     text.chars().take(10_000).filter(|c| *c != '\0').collect()
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The program
-// ---------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 #[tokio::main]
 async fn main() -> Result<()> {

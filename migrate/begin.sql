@@ -1,5 +1,6 @@
--- The beginning of a move, read by the script of each system: options, the transaction, and two tables.
--- A script sets :source (the table that it moves from) before, fills `moving` after, and reads end.sql then.
+-- The beginning of a move, read by the script of each system: options, the transaction, and two
+-- tables. A script sets :source (the table that it moves from) before, fills `moving` after, and
+-- reads end.sql then.
 
 \set ON_ERROR_STOP on
 \if :{?queue}
@@ -26,7 +27,8 @@
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL client_min_messages = warning;
 
--- What was moved: the old row, and the job that it became. A move is checked, repeated and undone by it.
+-- What was moved: the old row, and the job that it became. A move is checked, repeated and undone
+-- by it.
 CREATE TABLE IF NOT EXISTS public.jobs_moved (
   source    text NOT NULL,                    -- the old system's table
   old_id    text NOT NULL,

@@ -1,6 +1,8 @@
--- Moves the waiting jobs of Graphile Worker into jobs. docs/migration/graphile-worker.md explains it.
+-- Moves the waiting jobs of Graphile Worker into jobs. docs/migration/graphile-worker.md explains
+-- it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/graphile-worker.sql [-v schema=graphile_worker] [-v queue=NAME] [-v limit=10000] [-v running=on] [-v timeout='10 minutes']
+--   psql -v ON_ERROR_STOP=1 -f migrate/graphile-worker.sql [-v schema=graphile_worker] [-v
+--   queue=NAME] [-v limit=10000] [-v running=on] [-v timeout='10 minutes']
 
 \if :{?schema}
 \else
@@ -30,7 +32,8 @@ SELECT gone.id, to_jsonb(gone), attempts, t.identifier, payload::jsonb,
 FROM gone JOIN :tasks t ON t.id = gone.task_id LEFT JOIN :queues q ON q.id = gone.job_queue_id
 ORDER BY priority, run_at, gone.id;
 
--- One at a time is what a named queue means there. Where a limit of the queue is set already, it stays.
+-- One at a time is what a named queue means there. Where a limit of the queue is set already, it
+-- stays.
 SELECT count(jobs.configure_queue(m.queue, concurrency => 1)) AS queues_made_serial
 FROM (SELECT DISTINCT queue FROM moving WHERE queue IS NOT NULL) m LEFT JOIN jobs.queues q ON q.queue = m.queue
 WHERE q.concurrency IS NULL AND q.rate IS NULL AND q.retention_completed IS NULL AND q.retention_cancelled IS NULL AND q.retention_discarded IS NULL;

@@ -1,6 +1,7 @@
 -- Moves the waiting messages of a pgmq queue into jobs. docs/migration/pgmq.md explains it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/pgmq.sql -v queue=NAME [-v kind=KIND] [-v limit=10000] [-v running=on] [-v max_attempts=25] [-v timeout='10 minutes']
+--   psql -v ON_ERROR_STOP=1 -f migrate/pgmq.sql -v queue=NAME [-v kind=KIND] [-v limit=10000] [-v
+--   running=on] [-v max_attempts=25] [-v timeout='10 minutes']
 
 \set ON_ERROR_STOP on
 \if :{?queue}
@@ -18,7 +19,8 @@
 SELECT format('pgmq.%I', lower('q_' || :'queue')) AS source \gset
 \ir begin.sql
 
--- Whoever has read a message keeps it invisible until vt. One that is invisible but was never read was sent with a delay.
+-- Whoever has read a message keeps it invisible until vt. One that is invisible but was never read
+-- was sent with a delay.
 WITH waiting AS (
   SELECT msg_id FROM :source
   WHERE vt <= clock_timestamp() OR read_ct = 0 OR :'running' = 'on'

@@ -2,8 +2,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 -f migrate/undo.sql -v source=public.river_job
 --
--- source is that of public.jobs_moved. Stop the new workers, or pause their queues, before: a job that one of them has just
--- taken makes all of this fail. What runs or is done here stays; so do duplicates, whose job was not moved here.
+-- source is that of public.jobs_moved. Stop the new workers, or pause their queues, before: a job
+-- that one of them has just taken makes all of this fail. What runs or is done here stays; so do
+-- duplicates, whose job was not moved here.
 
 \set ON_ERROR_STOP on
 BEGIN;

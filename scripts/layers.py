@@ -63,7 +63,8 @@ def grouped(code):
 def main():
     source = pathlib.Path(__file__).resolve().parent.parent / "src"
     files = [(str(path.relative_to(source)), path.read_text()) for path in sorted(source.rglob("*.rs"))]
-    # Its negative controls: an import that points up is found, and so is a block that is unsafe, but in its rooms.
+    # Its negative controls: an import that points up is found, and so is a block that is unsafe,
+    # but in its rooms.
     if not list(violations([("store/planted.rs", "use crate::api::insert;")])):
         sys.exit("layers: a planted import was not found")
     planted = [(name, "unsafe { f() }") for name in ("store/planted.rs", "pg/planted.rs")]

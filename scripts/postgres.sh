@@ -1,8 +1,9 @@
 # Where ./dev, which sources this file, gets a Postgres of each major from.
 #
-# 15 is Debian's own. 17 and 18 are in newer suites of Debian, whose packages do not go with this one: they are built here from the
-# source packages, once, into a cache, in the layout that Debian's packages have. 18 is built with assertions, which find
-# what a server in production would pass over in silence: a wrong snapshot, a lock that is not held, a leak. 16 is in no suite any more:
+# 15 is Debian's own. 17 and 18 are in newer suites of Debian, whose packages do not go with this
+# one: they are built here from the source packages, once, into a cache, in the layout that Debian's
+# packages have. 18 is built with assertions, which find what a server in production would pass over
+# in silence: a wrong snapshot, a lock that is not held, a leak. 16 is in no suite any more:
 # it comes as a Python package brings it, whole but without ICU.
 
 DEBIAN_MAJOR=15
@@ -31,7 +32,8 @@ need_postgres() { # MAJOR
   fi
 }
 
-# Out of a Python package. Its programs find their libraries by where they are in it, so it stays as it is behind links.
+# Out of a Python package. Its programs find their libraries by where they are in it, so it stays as
+# it is behind links.
 unpack_postgres() { # MAJOR
   local major=$1 prefix work home
   prefix=$(postgres_prefix "$major")
@@ -78,7 +80,8 @@ build_postgres() { # MAJOR
   rm -rf "$work"
 }
 
-# A source package of another suite, from the mirror that this machine uses; what apt knows of this machine's own suite stays as it is.
+# A source package of another suite, from the mirror that this machine uses; what apt knows of this
+# machine's own suite stays as it is.
 get_source() { # PACKAGE SUITE DIRECTORY; makes DIRECTORY/source
   local mirror apt=(-q -o APT::Sandbox::User=root -o "Dir::Etc::SourceParts=/dev/null" -o "Dir::Etc::SourceList=$3/sources.list" -o "Dir::State::Lists=$3/lists" -o "Dir::Cache=$3/cache")
   mirror=$(mirror_of_debian) || { apt-get update -q >&2 && mirror=$(mirror_of_debian); } || die "no mirror is found in apt's sources"

@@ -1,4 +1,5 @@
--- For the rest of this script only: whatever path CREATE EXTENSION runs it with, names mean what they say.
+-- For the rest of this script only: whatever path CREATE EXTENSION runs it with, names mean what
+-- they say.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- The schema is made here, not by the control file, so that it belongs to the

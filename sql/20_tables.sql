@@ -1,7 +1,8 @@
 -- The state of a job is the table its row lives in; docs/architecture.md says why.
 -- job holds what to do and is not rewritten by work; a transition deletes a row
 -- from one of ready, scheduled, running, finished and inserts one into another.
--- There are no CHECK constraints: Postgres reads them anew from their text with each statement, and only the extension writes.
+-- There are no CHECK constraints: Postgres reads them anew from their text with each statement, and
+-- only the extension writes.
 
 -- Ids of jobs and positions in the ready lanes come from one sequence: a job that
 -- is available at once has seq = id, so its ready row is found without an index of
@@ -44,8 +45,9 @@ COMMENT ON COLUMN jobs.job.unique_until IS 'Until when the job counts under its 
 COMMENT ON COLUMN jobs.job.unique_window IS 'The same, counted from when it was due: its window from scheduled_at; null: none.';
 COMMENT ON COLUMN jobs.job.unique_final IS 'The final states in which that is so: 1 completed, 2 cancelled, 4 discarded, or their sum; null: none.';
 
--- The tables that jobs pass through are empty again and again. Vacuum would give their pages back each time, under a lock that
--- keeps every fetch waiting, and the next jobs would have to get new ones.
+-- The tables that jobs pass through are empty again and again. Vacuum would give their pages back
+-- each time, under a lock that keeps every fetch waiting, and the next jobs would have to get new
+-- ones.
 CREATE TABLE jobs.ready (
   seq          bigint      NOT NULL,
   job_id       bigint      NOT NULL,
@@ -56,7 +58,8 @@ CREATE TABLE jobs.ready (
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq)
 ) WITH (vacuum_truncate = off);
--- A job that becomes available later than it was inserted gets a new seq; only such rows need an index by job.
+-- A job that becomes available later than it was inserted gets a new seq; only such rows need an
+-- index by job.
 CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
 CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
 COMMENT ON TABLE jobs.ready IS 'Available jobs: a row may be fetched now. Lanes (queue, priority) are first come, first served by seq.';
@@ -71,7 +74,8 @@ CREATE TABLE jobs.scheduled (
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT scheduled_pkey PRIMARY KEY (job_id)
 ) WITH (vacuum_truncate = off);
--- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is due of its queues.
+-- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is
+-- due of its queues.
 CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
 CREATE INDEX scheduled_expires ON jobs.scheduled (expires_at) WHERE expires_at IS NOT NULL;
@@ -117,8 +121,9 @@ CREATE TABLE jobs.finished (
   output              jsonb,
   CONSTRAINT finished_pkey PRIMARY KEY (job_id)
 );
--- Most jobs go by the setting of their state: is_kept is false, and this index has them in the order in which they are to be
--- pruned. The others are in the order of their own ends, so that maintenance walks over no job that is to stay.
+-- Most jobs go by the setting of their state: is_kept is false, and this index has them in the
+-- order in which they are to be pruned. The others are in the order of their own ends, so that
+-- maintenance walks over no job that is to stay.
 CREATE INDEX finished_by_age ON jobs.finished (state, is_kept, finalized_at);
 CREATE INDEX finished_kept ON jobs.finished (kept_until) WHERE kept_until IS NOT NULL;
 COMMENT ON TABLE jobs.finished IS 'Outcomes: completed, cancelled and discarded jobs until they are pruned.';
@@ -167,7 +172,8 @@ COMMENT ON TABLE jobs.unique_claim IS
   'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
 COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_hold_release says otherwise; null: none of them does.';
 
--- Every job that was inserted under a key is in its claim's list or here. Written only by who has the claim locked, so that nobody waits for it.
+-- Every job that was inserted under a key is in its claim's list or here. Written only by who has
+-- the claim locked, so that nobody waits for it.
 CREATE TABLE jobs.unique_folded (
   key    bytea  NOT NULL,
   job_id bigint NOT NULL,
@@ -232,7 +238,8 @@ CREATE INDEX queue_retention ON jobs.queue (queue)
 COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
 COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
 
--- Appended by jobs.configure_queue; maintenance reads every final job anew because of it, in parts, and deletes it.
+-- Appended by jobs.configure_queue; maintenance reads every final job anew because of it, in parts,
+-- and deletes it.
 CREATE TABLE jobs.retention_change (
   made_by    bigint  NOT NULL,
   after_id   bigint  NOT NULL,
@@ -299,7 +306,8 @@ COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that wa
 COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
 
--- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this server.
+-- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this
+-- server.
 CREATE TABLE jobs.maintenance_task (
   task           text        COLLATE "C" NOT NULL,
   last_run_at    timestamptz,
@@ -324,7 +332,8 @@ CREATE TABLE jobs.maintenance_pause (
 );
 COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
 
--- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted again.
+-- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted
+-- again.
 CREATE TABLE jobs.kept_count (
   place      text        COLLATE "C" NOT NULL,
   counted_at timestamptz,
@@ -340,7 +349,8 @@ COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
--- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be deleted otherwise.
+-- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could
+-- not be deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
 ALTER TABLE jobs.unique_hold_release REPLICA IDENTITY FULL;
 ALTER TABLE jobs.unique_orphan REPLICA IDENTITY FULL;

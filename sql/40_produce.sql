@@ -23,8 +23,9 @@ CREATE TYPE jobs.batch_insert_result AS (
 COMMENT ON TYPE jobs.batch_insert_result IS
   'The result of one insert of many: ord is the number of its element, from 1.';
 
--- It works with its owner's rights, as the others do, but switches by itself (src/pg/role.rs): SECURITY DEFINER needs a
--- search_path of its own, and to set and restore that is a twentieth of an insert.
+-- It works with its owner's rights, as the others do, but switches by itself (src/pg/role.rs):
+-- SECURITY DEFINER needs a search_path of its own, and to set and restore that is a twentieth of an
+-- insert.
 CREATE FUNCTION jobs.insert(
   kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
   priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,

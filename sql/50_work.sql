@@ -42,7 +42,8 @@ AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
 COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[]) IS
 $$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left.$$;
 
--- Ends transactions, so it can be neither SECURITY DEFINER nor have settings of its own: it looks at the tables as its owner.
+-- Ends transactions, so it can be neither SECURITY DEFINER nor have settings of its own: it looks
+-- at the tables as its owner.
 CREATE PROCEDURE jobs.wait(
   queue text DEFAULT 'default', timeout interval DEFAULT '30 s')
 LANGUAGE c

@@ -1,4 +1,5 @@
--- What monitoring asks, and people at a prompt. Rust: src/api/observe.rs and src/store/{health,metrics,show}.rs
+-- What monitoring asks, and people at a prompt. Rust: src/api/observe.rs and
+-- src/store/{health,metrics,show}.rs
 
 CREATE FUNCTION jobs.health(
   old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',

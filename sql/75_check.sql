@@ -1,5 +1,5 @@
--- What must hold whatever happens, and how often it does not. One statement, so one snapshot: work that goes on does not disturb it.
--- A new invariant is a branch of broken and a row of rule.
+-- What must hold whatever happens, and how often it does not. One statement, so one snapshot: work
+-- that goes on does not disturb it. A new invariant is a branch of broken and a row of rule.
 
 CREATE FUNCTION jobs.check()
 RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)

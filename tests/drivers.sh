@@ -1,14 +1,16 @@
-# Drivers and ORMs as their users use them: the programs of examples/, each against a database of its own. tests/suites.sh
-# sources this file. The files in tests/drivers have a function driver_NAME for each: it runs the program, and compares what it
-# prints and what it leaves in the queue with what docs/ promise.
+# Drivers and ORMs as their users use them: the programs of examples/, each against a database of
+# its own. tests/suites.sh sources this file. The files in tests/drivers have a function driver_NAME
+# for each: it runs the program, and compares what it prints and what it leaves in the queue with
+# what docs/ promise.
 
 DRIVERS=(psycopg sqlalchemy django jdbc activerecord pgbouncer node_postgres drizzle prisma knex tokio_postgres sqlx diesel)
 
 for file in tests/drivers/*.sh; do source "$file"; done
 unset file
 
-# FILTER is a part of a driver's name. A driver_NAME finds DATABASE_URL and PGHOST, PGPORT, PGUSER and PGDATABASE set, for a
-# superuser. There is also the role app, which owns the database and may produce and work.
+# FILTER is a part of a driver's name. A driver_NAME finds DATABASE_URL and PGHOST, PGPORT, PGUSER
+# and PGDATABASE set, for a superuser. There is also the role app, which owns the database and may
+# produce and work.
 suite_drivers() {
   local name found=0
   need_extension # takes minutes, after which the port might not be free

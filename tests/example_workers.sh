@@ -1,11 +1,12 @@
 # One test of the example workers, whatever their language. tests/suites.sh sources this file.
 #
-# Every worker knows these kinds of jobs: `ok`; `fail_once`, whose first attempt fails; `slow`, which takes args.seconds;
-# `endless`, which ends only when it is stopped; and some that must fail and not end their worker: `bad_error`, whose error
-# the database cannot hold, `bad_output` likewise, `broken`, which throws what is no error, exits, panics, and `refused` and
-# `not_found`, whose rows a trigger refuses with the SQLSTATEs that a lost job has. A job that is done leaves a row in the
-# table `done`, which has no key, so that a row too many is seen. Workers are started with short leases, so that only
-# heartbeats keep a slow job.
+# Every worker knows these kinds of jobs: `ok`; `fail_once`, whose first attempt fails; `slow`,
+# which takes args.seconds; `endless`, which ends only when it is stopped; and some that must fail
+# and not end their worker: `bad_error`, whose error the database cannot hold, `bad_output`
+# likewise, `broken`, which throws what is no error, exits, panics, and `refused` and `not_found`,
+# whose rows a trigger refuses with the SQLSTATEs that a lost job has. A job that is done leaves a
+# row in the table `done`, which has no key, so that a row too many is seen. Workers are started
+# with short leases, so that only heartbeats keep a slow job.
 
 WORKER_LANGUAGES=(rust python node shell)
 
@@ -29,7 +30,7 @@ example_workers() { # FILTER; needs the server of the suite `examples`
   done
 }
 
-# --- What starts a worker, as the array COMMAND -------------------------------------------------------------------------
+# --- What starts a worker, as the array COMMAND ---------------------------------------------------
 
 worker_rust() {
   cp "$(dirname "$EXAMPLE")/worker" "$TMP/worker"
@@ -40,9 +41,10 @@ worker_python() { need_python python examples/python/requirements.txt && COMMAND
 worker_node() { need_npm examples/node "$STATE/node" && COMMAND=(node "$STATE/node/worker.mjs"); }
 worker_shell() { COMMAND=(env "PATH=$PG_BIN:$PATH" examples/shell/worker.sh); }
 
-# --- Starting and ending them -------------------------------------------------------------------------------------------
+# --- Starting and ending them ---------------------------------------------------------------------
 
-# Each in a process group of its own. A shell ignores SIGINT in what it starts in the background; they must not.
+# Each in a process group of its own. A shell ignores SIGINT in what it starts in the background;
+# they must not.
 start_workers() { # HOW_MANY QUEUE
   local n
   WORKERS=()
@@ -84,7 +86,7 @@ until_true() { # BOOLEAN_EXPRESSION
   return 1
 }
 
-# --- The test -----------------------------------------------------------------------------------------------------------
+# --- The test -------------------------------------------------------------------------------------
 
 example_worker() { # LANGUAGE
   local queue=$1 in_queue="from jobs.jobs where queue = '$1'"
@@ -134,7 +136,8 @@ worker_left() { # QUEUE; the expectation is standard input
     group by kind, state order by kind, state")
 }
 
-# SIGTERM while jobs run: what ends within the grace period is completed, the rest is given back, nothing new is begun.
+# SIGTERM while jobs run: what ends within the grace period is completed, the rest is given back,
+# nothing new is begun.
 worker_stops() { # LANGUAGE
   local queue=$1_stops in_queue="from jobs.jobs where queue = '$1_stops'"
   jobs_sql "select jobs.insert('endless', queue => '$queue') from generate_series(1, 7)" >/dev/null

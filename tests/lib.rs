@@ -1,6 +1,7 @@
 //! Support for the tests in this directory: private Postgres clusters and small helpers.
 //!
-//! `./dev test server` builds and installs the extension, then runs the tests. A test looks like this:
+//! `./dev test server` builds and installs the extension, then runs the tests. A test looks like
+//! this:
 //!
 //! ```ignore
 //! #[tokio::test]
@@ -11,7 +12,8 @@
 //! }
 //! ```
 //!
-//! A cluster is stopped and removed when it goes out of scope, and its log must then be clean: see [`Cluster::allow`].
+//! A cluster is stopped and removed when it goes out of scope, and its log must then be clean: see
+//! [`Cluster::allow`].
 
 #[path = "support/cluster.rs"]
 mod cluster;

@@ -1,8 +1,10 @@
-# The scripts of migrate/ against the systems that they move from. tests/suites.sh sources this file.
+# The scripts of migrate/ against the systems that they move from. tests/suites.sh sources this
+# file.
 #
-# Each system has a database with its own schema, as its own package brings it, and jobs in every state that matters, made by
-# its own API. The very scripts that users run move them. `n` in the arguments says which job is which. A transaction has one
-# of the waiting jobs locked meanwhile, as a fetch of the old system has it, and a worker of it has another one.
+# Each system has a database with its own schema, as its own package brings it, and jobs in every
+# state that matters, made by its own API. The very scripts that users run move them. `n` in the
+# arguments says which job is which. A transaction has one of the waiting jobs locked meanwhile, as
+# a fetch of the old system has it, and a worker of it has another one.
 
 MIGRATIONS=(river oban like_oban_for_elixir pg_boss pg_boss_10 graphile_worker pgmq faktory race)
 
@@ -19,7 +21,7 @@ suite_migration() { # FILTER is a part of a name in MIGRATIONS
   end_server migration
 }
 
-# --- What all of them use ---------------------------------------------------------------------------------------------------
+# --- What all of them use -------------------------------------------------------------------------
 
 migration_psql() { # DATABASE PSQL_ARGUMENT..; as root itself, who may read the checkout
   "$PG_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -h "$TMP/migration" -U postgres -d "$1" "${@:2}"
@@ -60,7 +62,8 @@ migration_until() { # DATABASE QUERY
   return 1
 }
 
-# A query for every job that was moved: n, and what became of its options; `when` is a year, soon or now.
+# A query for every job that was moved: n, and what became of its options; `when` is a year, soon or
+# now.
 moved_jobs() { # [CONDITION [EXPRESSION_FOR_N]]
   local n=${2:-"j.args->>'n'"}
   echo "select coalesce($n, '-') as n, j.kind, j.state, j.queue, j.priority, j.max_attempts,
@@ -71,7 +74,8 @@ moved_jobs() { # [CONDITION [EXPRESSION_FOR_N]]
 # Those that could be fetched now, in the order in which they would be.
 FETCH_ORDER="begin; select string_agg(coalesce(args->>'n', '-'), ' ') from jobs.fetch(%s, 100); rollback"
 
-# Of packages only what they bring themselves is needed, and Oban's wants a newer Python than Debian has.
+# Of packages only what they bring themselves is needed, and Oban's wants a newer Python than Debian
+# has.
 need_migration_python() { # WHAT_FOR
   need_python migration tests/migration/requirements.txt -- --no-deps --ignore-requires-python >"$TMP/migration/work/out" 2>&1 && return
   cannot migration "$1" "pip install --no-deps --ignore-requires-python -r tests/migration/requirements.txt" "$(cat "$TMP/migration/work/out")"
@@ -109,7 +113,7 @@ whole_table() { # DATABASE SOURCE; as jsonb, since the spaces of json do not mat
   migration_psql "$1" -c "select to_jsonb(t) from $2 t order by 1"
 }
 
-# --- River: its migrations are in its crate, its client for Python inserts --------------------------------------------------
+# --- River: its migrations are in its crate, its client for Python inserts ------------------------
 
 RIVER_VERSION=0.5.0
 
@@ -133,7 +137,8 @@ migration_river() {
   fi
   need_migration_python "River's client" || return 0
   check migration "river: its client inserts" env DATABASE_URL="postgresql+psycopg://postgres@/river?host=$TMP/migration" "$STATE/migration/bin/python" tests/migration/river_jobs.py
-  # What its workers and the unique inserts of its other clients write; the client for Python does not.
+  # What its workers and the unique inserts of its other clients write; the client for Python does
+  # not.
   migration_psql river <<'SQL'
 update river_job set state = 'retryable', attempt = 2, scheduled_at = now() + interval '1 hour', errors = array['{"attempt": 1}', '{"attempt": 2}']::jsonb[] where args->>'n' = '5';
 update river_job set state = 'running', attempt = 25, attempted_at = now(), attempted_by = '{client}' where args->>'n' = '6';
@@ -176,14 +181,15 @@ migration_river_parts() {
     is_answer river "select string_agg(args->>'n', ' ' order by id) from jobs.jobs where meta ? 'moved_from'" <<<"3 1 9"
 }
 
-# --- Oban: its package for Python brings the schema and the statements -------------------------------------------------------
+# --- Oban: its package for Python brings the schema and the statements ----------------------------
 
 migration_oban() {
   need_migration_python "Oban, and its schema" || return 0
   check migration "oban: its statements insert" env DATABASE_URL="$(migration_url oban)" "$STATE/migration/bin/python" tests/migration/oban_jobs.py
   remember oban public.oban_jobs
   hold_lock oban "select 1 from oban_jobs where args->>'n' = '7' for update"
-  # A kind is unique as its worker was, and producers have begun to insert here: one that the job n = 11 would duplicate.
+  # A kind is unique as its worker was, and producers have begun to insert here: one that the job n
+  # = 11 would duplicate.
   migration_psql oban -c "select jobs.define_kind('App.Charge', unique_opts => '{\"oban\": {\"period\": 60}}')" -c "select jobs.insert('App.Charge', '{\"n\": 11}')" >/dev/null
   check migration "oban: what waits is moved, but what a producer has inserted here" moves oban oban "7|1"
   check migration "oban: with all its options; two of one key wait side by side as before" is_answer oban "$(moved_jobs)" <<'TEXT'
@@ -212,8 +218,9 @@ TEXT
   check migration "oban: with the attempts that are left, and the timeout that was said" is_answer oban "select max_attempts, timeout from jobs.jobs where args->>'n' = '6'" <<<"2|00:10:00"
 }
 
-# Its migrations for Elixir cannot be had here. This table is made from what its documentation says; it stands for them in what
-# differs: errors are an array of jsonb, tags and meta can be null, numbers are wider.
+# Its migrations for Elixir cannot be had here. This table is made from what its documentation says;
+# it stands for them in what differs: errors are an array of jsonb, tags and meta can be null,
+# numbers are wider.
 migration_like_oban_for_elixir() {
   local what="like_oban_for_elixir (a table made from the documentation)"
   skip migration "the schema of Oban for Elixir" "apt-get install elixir-oban" "$(apt-get install -s elixir-oban 2>&1 | tail -n 1)"
@@ -242,7 +249,7 @@ TEXT
   check migration "$what: and none is" is_answer like_oban_for_elixir "select count(*), (select count(*) from jobs.jobs), (select count(*) from jobs_moved) from oban_jobs" <<<"4|0|0"
 }
 
-# --- pg-boss, in two major versions -------------------------------------------------------------------------------------------
+# --- pg-boss, in two major versions ---------------------------------------------------------------
 
 migration_pg_boss() { migration_of_pg_boss pg_boss pg-boss; }
 migration_pg_boss_10() { migration_of_pg_boss pg_boss_10 pg-boss-10; }
@@ -286,7 +293,7 @@ TEXT
   check migration "$db: then it is not moved" moves "$db" pg-boss "$([[ $db == pg_boss ]] && echo "0|0" || echo "8|0")" -v running=on
 }
 
-# --- Graphile Worker: a worker of it runs meanwhile -------------------------------------------------------------------------
+# --- Graphile Worker: a worker of it runs meanwhile -----------------------------------------------
 
 migration_graphile_worker() {
   need_migration_node "Graphile Worker, and its schema" || return 0
@@ -322,7 +329,7 @@ TEXT
   check migration "graphile_worker: then it is not moved" moves graphile_worker graphile-worker "8|0" -v running=on
 }
 
-# --- pgmq: its functions are its API ------------------------------------------------------------------------------------------
+# --- pgmq: its functions are its API --------------------------------------------------------------
 
 pgmq_schema() { # DATABASE
   migration_psql "$1" -f "$STATE"/migration/lib/python3*/site-packages/pgmq/sql/pgmq.sql >/dev/null
@@ -389,7 +396,7 @@ migration_undo_beside_worker() {
     is_answer pgmq "select count(*), count(*) filter (where message->>'n' = '2') from pgmq.q_mail" <<<"4|0"
 }
 
-# --- Faktory: no server can be had, its jobs are JSON ------------------------------------------------------------------------
+# --- Faktory: no server can be had, its jobs are JSON ---------------------------------------------
 
 migration_faktory() {
   local lines=$TMP/migration/work/faktory.jsonl
@@ -422,7 +429,7 @@ TEXT
   check migration "faktory: and a new one is moved" moves faktory faktory "1|0" <"$lines"
 }
 
-# --- An old worker takes jobs while they are moved ---------------------------------------------------------------------------
+# --- An old worker takes jobs while they are moved ------------------------------------------------
 
 # Each message is either popped by pgmq's own function or moved, never both, never neither.
 migration_race() {

@@ -1,7 +1,9 @@
-# The files of monitoring/, against a database of which every metric has something to tell. tests/suites.sh sources this file.
+# The files of monitoring/, against a database of which every metric has something to tell.
+# tests/suites.sh sources this file.
 #
-# What the files say is compared with jobs.metrics() by tests/monitoring.py; Debian's postgres_exporter really runs, and promtool
-# checks expressions and alerts. sql_exporter is in no package: its queries run, and what it makes of their rows is done as it does it.
+# What the files say is compared with jobs.metrics() by tests/monitoring.py; Debian's
+# postgres_exporter really runs, and promtool checks expressions and alerts. sql_exporter is in no
+# package: its queries run, and what it makes of their rows is done as it does it.
 
 MONITORED= # the directory with the copy of monitoring/ that is looked at
 
@@ -76,7 +78,8 @@ finds() { # REGEX COMMAND..
   grep -qE -- "$1" <<<"$said" || { echo "$said"; false; }
 }
 
-# Programs of Debian packages that would start a service when they are installed: they are only taken out of the package.
+# Programs of Debian packages that would start a service when they are installed: they are only
+# taken out of the package.
 need_programs() { # PACKAGE..
   local package tmp
   mkdir -p "$CACHE/programs"

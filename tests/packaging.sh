@@ -1,8 +1,9 @@
-# What packagers and their users get: versions, META.json, Makefile, Debian package, release, Dockerfile, scripts.
-# tests/suites.sh sources this file.
+# What packagers and their users get: versions, META.json, Makefile, Debian package, release,
+# Dockerfile, scripts. tests/suites.sh sources this file.
 #
-# Nothing is built here: packages are made of what ./dev has installed. The Debian package is really installed, into Debian's own
-# Postgres and a cluster made for it, and removed at the end, also when the suite stops half-way.
+# Nothing is built here: packages are made of what ./dev has installed. The Debian package is really
+# installed, into Debian's own Postgres and a cluster made for it, and removed at the end, also when
+# the suite stops half-way.
 
 PACKAGING_PARTS=(versions meta make deb release docker scripts)
 PGXN_META_VERSION=0.7.0 # PGXN's own validator
@@ -33,7 +34,8 @@ packaging_stage() { # DIRECTORY
   cp "$PG/share/postgresql/$PG_MAJOR/extension/"jobs{.control,--*.sql} "$extension/"
 }
 
-# A copy of the checkout, to be changed by a control. Not by git: what is not committed yet is tested, too.
+# A copy of the checkout, to be changed by a control. Not by git: what is not committed yet is
+# tested, too.
 packaging_copy() { # NAME; the copy is $COPY
   COPY=$PACKAGING/$1
   rm -rf "$COPY"
@@ -41,7 +43,7 @@ packaging_copy() { # NAME; the copy is $COPY
   tar -c --exclude=./.git --exclude=./.dev --exclude=./target --exclude=./dist . | tar -x --no-same-owner -C "$COPY"
 }
 
-# --- versions -----------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 packaging_versions() {
   check packaging "all files name the same version" packaging/check
@@ -73,7 +75,8 @@ versions_wrong() { # REGEX COMMAND..; the command is run in a copy
 
 EARLIER=0.0.1 # was never released
 
-# Makes the current directory, a copy of the checkout, what it would be like if that version had been.
+# Makes the current directory, a copy of the checkout, what it would be like if that version had
+# been.
 packaging_released() { # [COMMAND]..; what is to be done then
   mkdir -p sql/install
   echo "-- $EARLIER" >"sql/install/jobs--$EARLIER.sql"
@@ -85,7 +88,7 @@ packaging_released() { # [COMMAND]..; what is to be done then
 # The versions before this one whose install scripts are kept.
 released_before() { ls sql/install 2>/dev/null | sed -n 's/^jobs--\(.*\)\.sql$/\1/p' | grep -vFx "$(packaging/version)"; }
 
-# --- META.json ----------------------------------------------------------------------------------------------------------
+# --- META.json ------------------------------------------------------------------------------------
 
 packaging_meta() {
   local said meta=$PACKAGING/META.json field
@@ -110,9 +113,10 @@ need_pgxn_meta() {
   cargo install -q --debug pgxn_meta --version "=$PGXN_META_VERSION" --locked --root "$CACHE"
 }
 
-# --- Makefile -----------------------------------------------------------------------------------------------------------
+# --- Makefile -------------------------------------------------------------------------------------
 
-# cargo is played by a script that writes down how it was called: the build itself is what ./dev does.
+# cargo is played by a script that writes down how it was called: the build itself is what ./dev
+# does.
 packaging_make() {
   local to=$PACKAGING/destdir stub=$PACKAGING/stub major
   packaging_copy make
@@ -173,7 +177,7 @@ make_stubbed() { # STUB TARGET PG_CONFIG [DESTDIR]
   env -u PGRX_PG_CONFIG_PATH STUB="$1" PATH=$1:$PATH CARGO_TARGET_DIR=$1/target make -s -C "$COPY" "$2" PG_CONFIG="$3" DESTDIR="${4:-}" >"$1/out"
 }
 
-# --- Debian package -----------------------------------------------------------------------------------------------------
+# --- Debian package -------------------------------------------------------------------------------
 
 packaging_deb() {
   need_packages debhelper lintian
@@ -218,7 +222,7 @@ deb_controls() { # DIRECTORY DEB
   check packaging "control: there is no package without the library" finds 'has no .*jobs\.so' packaging/deb "$staged" "$PG_MAJOR" "$1"
 }
 
-# --- Debian's own cluster -----------------------------------------------------------------------------------------------
+# --- Debian's own cluster -------------------------------------------------------------------------
 
 PACKAGED=jobs_packaging # the cluster's name
 
@@ -268,7 +272,8 @@ deb_works() { # DEB
   check packaging "and nothing of it is left" refuses deb_in_the_way "$package"
 }
 
-# `make installcheck` against the packaged extension: a test that passes, and the same one against a wrong expectation.
+# `make installcheck` against the packaged extension: a test that passes, and the same one against a
+# wrong expectation.
 packaging_installcheck() {
   packaging_copy installcheck
   deb_sql postgres "alter system set jobs.enabled = off" && deb_sql postgres "select pg_reload_conf()" >/dev/null
@@ -332,7 +337,7 @@ deb_removed() { # PACKAGE; also what is there only in part
   return $status
 }
 
-# --- release ------------------------------------------------------------------------------------------------------------
+# --- release --------------------------------------------------------------------------------------
 
 packaging_release() {
   need_packages debhelper zip unzip
@@ -424,7 +429,7 @@ pgxn_installs() { # ZIP DESTDIR
     &>"$PACKAGING/pgxn.out" || { cat "$PACKAGING/pgxn.out"; return 1; }
 }
 
-# --- Dockerfile and scripts ---------------------------------------------------------------------------------------------
+# --- Dockerfile and scripts -----------------------------------------------------------------------
 
 # There may be no engine to build it with, so it is only read.
 packaging_docker() {

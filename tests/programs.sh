@@ -1,5 +1,5 @@
-# What programs in Python and JavaScript need, in environments under $STATE, made once for each version of their lists.
-# tests/suites.sh sources this file.
+# What programs in Python and JavaScript need, in environments under $STATE, made once for each
+# version of their lists. tests/suites.sh sources this file.
 
 need_python() { # ENVIRONMENT LIST.. [-- PIP_OPTION..]
   local home=$STATE/$1 lists=() wanted
@@ -17,7 +17,8 @@ need_python() { # ENVIRONMENT LIST.. [-- PIP_OPTION..]
     echo "$wanted" >"$home/wanted"
 }
 
-# What a directory's package-lock.json names. Modules are looked for beside the program, so it is copied to them.
+# What a directory's package-lock.json names. Modules are looked for beside the program, so it is
+# copied to them.
 need_npm() { # DIRECTORY COPY [OPTION..]
   local wanted
   # A newer Node than Debian's brings its own npm, and Debian's would not go with it.

@@ -1,7 +1,9 @@
-//! Reliability in the large: crashes, failovers, full disks, hours of load, calls of every function with all that is nasty.
+//! Reliability in the large: crashes, failovers, full disks, hours of load, calls of every function
+//! with all that is nasty.
 //!
-//! `./dev test reliability` runs it for seconds, `./dev reliability SECONDS` for longer and writes docs/reliability.md from the lines
-//! that the cases print (`reliability/figures.rs`). Not among the tests of the suite `server`: Cargo.toml says `test = false`.
+//! `./dev test reliability` runs it for seconds, `./dev reliability SECONDS` for longer and writes
+//! docs/reliability.md from the lines that the cases print (`reliability/figures.rs`). Not among
+//! the tests of the suite `server`: Cargo.toml says `test = false`.
 
 #[path = "reliability/controls.rs"]
 mod controls;

@@ -1,6 +1,8 @@
-# Reliability in the large: tests/reliability.rs, as long as JOBS_RELIABILITY_SECONDS says. tests/suites.sh sources this file.
+# Reliability in the large: tests/reliability.rs, as long as JOBS_RELIABILITY_SECONDS says.
+# tests/suites.sh sources this file.
 #
-# What needs more than a server is begun here: sqlsmith, and small file systems. `./dev reliability` also writes the report.
+# What needs more than a server is begun here: sqlsmith, and small file systems. `./dev reliability`
+# also writes the report.
 
 source "$ROOT/scripts/machine.sh"
 

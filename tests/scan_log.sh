@@ -3,10 +3,12 @@
 #
 #   scan_log.sh LOG [TIMES REGEX]..      lines matching REGEX are expected, up to TIMES of them
 #
-# A statement may fail, that is what tests are for; but a Rust panic, an internal error (SQLSTATE XX...), a crash or a lost
-# session is a bug unless the test says that it causes it. The log needs `%e` (the SQLSTATE) in log_line_prefix.
-# Three things are expected of every server: sessions and workers that are told to end by its own shutdown, clients that
-# go away without waiting for an answer, and autovacuum workers whose database is copied, renamed or dropped.
+# A statement may fail, that is what tests are for; but a Rust panic, an internal error (SQLSTATE
+# XX...), a crash or a lost session is a bug unless the test says that it causes it. The log needs
+# `%e` (the SQLSTATE) in log_line_prefix.
+# Three things are expected of every server: sessions and workers that are told to end by its own
+# shutdown, clients that go away without waiting for an answer, and autovacuum workers whose
+# database is copied, renamed or dropped.
 set -euo pipefail
 
 awk '

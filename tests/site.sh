@@ -1,7 +1,8 @@
 # The documentation as a site, and every link and anchor of it. tests/suites.sh sources this file.
 #
-# Links are looked at where a reader follows them: in the HTML of the site that ./dev docs makes. README.md and the documents
-# beside it are in it, too. Nothing is asked for over the network: of a link that leads out only the form counts.
+# Links are looked at where a reader follows them: in the HTML of the site that ./dev docs makes.
+# README.md and the documents beside it are in it, too. Nothing is asked for over the network: of a
+# link that leads out only the form counts.
 
 # FILTER is a part of what is checked: pages, links, controls.
 suite_site() {
@@ -20,8 +21,9 @@ suite_site() {
   if [[ controls == *"$1"* ]]; then site_controls "$dir"; fi
 }
 
-# The packages of the link checker, in an environment of their own, made once for each version of their list. With Debian's
-# Python, since user postgres must be able to run it: as root it would become somebody who cannot read the site.
+# The packages of the link checker, in an environment of their own, made once for each version of
+# their list. With Debian's Python, since user postgres must be able to run it: as root it would
+# become somebody who cannot read the site.
 need_linkchecker() {
   local wanted
   wanted=$(/usr/bin/python3 --version && cat tests/site/requirements.txt)
@@ -46,8 +48,9 @@ site_has_every_page() { # DIRECTORY
     --label SUMMARY.md <(grep -o '](.*\.md)' "$1/SUMMARY.md" | sed 's/^](\(.*\))$/\1/' | sort)
 }
 
-# All pages of a site (404.html means the root of a web server), and what they link to outside it, as far as that is a file.
-# A copy of the configuration is read, because the checkout may be out of reach.
+# All pages of a site (404.html means the root of a web server), and what they link to outside it,
+# as far as that is a file. A copy of the configuration is read, because the checkout may be out of
+# reach.
 site_links() { # SITE
   local log=$TMP/site/links.log pages
   mapfile -t pages < <(find "$1" -name '*.html' ! -name 404.html)

@@ -1,6 +1,7 @@
-# The test suites of ./dev, which sources this file. A suite is a function suite_NAME [FILTER] that counts what it ran with
-# `record` or `check`. The scan of its server's log and its negative control count as tests too. A control proves that the
-# suite can fail at all: it runs one test against an expectation that was made wrong on purpose.
+# The test suites of ./dev, which sources this file. A suite is a function suite_NAME [FILTER] that
+# counts what it ran with `record` or `check`. The scan of its server's log and its negative control
+# count as tests too. A control proves that the suite can fail at all: it runs one test against an
+# expectation that was made wrong on purpose.
 
 ALL_SUITES=(harness core model pgtest pgspot regress isolation regress_statements isolation_statements server_statements server reliability examples drivers migration monitoring doc site packaging)
 
@@ -20,13 +21,15 @@ check() { # SUITE WHAT COMMAND..; one test
   fi
 }
 
-# One test that cannot run on this machine. It is never counted as passed; the command that was tried and what it said are shown.
+# One test that cannot run on this machine. It is never counted as passed; the command that was
+# tried and what it said are shown.
 skip() { # SUITE WHAT COMMAND ERROR
   SKIPPED[$1]=$((${SKIPPED[$1]:-0} + 1))
   printf 'SKIPPED: %s: %s\n  tried: %s\n  error: %s\n' "$@"
 }
 
-# One test whose preparations failed: skipped where the machine cannot have what it needs, else it is a failure.
+# One test whose preparations failed: skipped where the machine cannot have what it needs, else it
+# is a failure.
 cannot() { # SUITE WHAT COMMAND ERROR
   if grep -qiE "unable to locate package|name resolution|could not resolve|NewConnectionError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|unreachable|timed out" <<<"$4"; then
     skip "$@"
@@ -38,8 +41,9 @@ cannot() { # SUITE WHAT COMMAND ERROR
 
 refuses() { ! "$@"; }
 
-# A unit is a suite, or a part of one that runs by itself. Several run at once, each in a process and a directory of its own,
-# and what each printed is shown in one piece when it ends. What they share is built before.
+# A unit is a suite, or a part of one that runs by itself. Several run at once, each in a process
+# and a directory of its own, and what each printed is shown in one piece when it ends. What they
+# share is built before.
 test_suites() {
   local unit
   UNITS=() ENDED=0
@@ -95,7 +99,8 @@ run_units() {
   while [[ ${#UNIT_OF[@]} -gt 0 ]]; do end_unit; done
 }
 
-# Waits for whichever ends first, shows what it printed and adds what it counted. One that left no counts was ended.
+# Waits for whichever ends first, shows what it printed and adds what it counted. One that left no
+# counts was ended.
 end_unit() {
   local pid unit name
   wait -n -p pid "${!UNIT_OF[@]}" || true
@@ -188,8 +193,9 @@ need_faults() {
   export JOBS_FAULTS_PG_CONFIG=$PG_FAULTS/lib/postgresql/$PG_MAJOR/bin/pg_config
 }
 
-# A fresh server for one suite in $TMP/NAME, which is also the directory of its socket. A file postgresql.conf next to the
-# suite's tests adds settings. With a port it listens there on 127.0.0.1 as well, for clients that know no Unix sockets.
+# A fresh server for one suite in $TMP/NAME, which is also the directory of its socket. A file
+# postgresql.conf next to the suite's tests adds settings. With a port it listens there on 127.0.0.1
+# as well, for clients that know no Unix sockets.
 begin_server() { # NAME [CONF [PORT]]
   local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10 max_worker_processes=64) # a worker for each of its databases
   need_extension
@@ -208,7 +214,7 @@ end_server() { # SUITE [TIMES REGEX]..
   check "$1" "the server's log is clean" tests/scan_log.sh "$dir/data/server.log" "${@:2}"
 }
 
-# --- harness: what would say that a test failed does say so -----------------------------------------------------------
+# --- harness: what would say that a test failed does say so ---------------------------------------
 
 suite_harness() {
   local log=$TMP/scan.log prefix='2000-01-01 00:00:00.000 UTC [7]' bad
@@ -243,9 +249,10 @@ counted() { # "PASSED FAILED" OUTPUT STATUS; in a subshell, so that it does not 
   )" ]]
 }
 
-# --- core, pgtest, server: Rust tests -------------------------------------------------------------------------------
+# --- core, pgtest, server: Rust tests -------------------------------------------------------------
 
-# Runs cargo and adds up its "test result" lines. A build that fails has none, so the exit status counts too.
+# Runs cargo and adds up its "test result" lines. A build that fails has none, so the exit status
+# counts too.
 libtest() { # SUITE COMMAND..
   local suite=$1 output=$TMP/$1.out status=0 passed failed
   "${@:2}" 2>&1 | tee "$output" || status=$?
@@ -256,7 +263,8 @@ libtest() { # SUITE COMMAND..
 
 suite_core() { libtest core cargo test --no-fail-fast -p jobs-core -- ${1:+"$1"}; }
 
-# Every order of the protocol's steps: model/README.md. It needs no server. The tests have a control for each mistake.
+# Every order of the protocol's steps: model/README.md. It needs no server. The tests have a control
+# for each mistake.
 suite_model() {
   libtest model cargo test --no-fail-fast -p jobs-model -- --show-output ${1:+"$1"}
   check model "control: a protocol that looks in the same statement fails" \
@@ -264,7 +272,8 @@ suite_model() {
   check model "control: and says how" grep -q "^So this does not hold: " "$TMP/model.control"
 }
 
-# pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a test that failed.
+# pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a
+# test that failed.
 suite_pgtest() {
   local data runas=()
   data=$TMP/pgtest
@@ -282,7 +291,8 @@ suite_pgtest() {
 # MODULE:PART_OF_A_NAME.
 suite_server() { server_tests server "$1"; }
 
-# By statements only: every test of theirs has to pass that is not about direct access itself. What is worth the time is the default.
+# By statements only: every test of theirs has to pass that is not about direct access itself. What
+# is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-1000} server_tests server_statements "${1:-histories:every_history}"; }
 
 WITH_FAULTS='histories|floors|concurrency|locks|lifecycle|notify|wait|worker'
@@ -301,7 +311,7 @@ server_tests() { # SUITE FILTER
 
 source tests/reliability.sh
 
-# --- pgspot: the scripts that CREATE EXTENSION and ALTER EXTENSION .. UPDATE run as superuser ------------------------------
+# --- pgspot: the scripts that CREATE EXTENSION and ALTER EXTENSION .. UPDATE run as superuser -----
 
 # Every finding counts, warnings too. FILTER is a part of a script's name.
 suite_pgspot() {
@@ -335,8 +345,8 @@ suite_pgspot() {
   check pgspot "control: a function that somebody else may have made is found" pgspot_finds "$dir" "$upgrade" PS002
 }
 
-# An upgrade script is read after the install script that it starts from. How careful that one was does not matter, it has
-# run; but what it has created the upgrade may replace.
+# An upgrade script is read after the install script that it starts from. How careful that one was
+# does not matter, it has run; but what it has created the upgrade may replace.
 pgspot_run() { # DIRECTORY SCRIPT
   local name from earlier script
   name=$(basename "$2" .sql)
@@ -365,7 +375,7 @@ pgspot_finds() { # DIRECTORY SCRIPT CODE; this and nothing else
   refuses pgspot_run "$1" "$2" && grep -q "^$3:" "$out" && refuses grep -E '^PS[0-9]+:' <(grep -v "^$3:" "$out")
 }
 
-# --- regress and isolation: golden files ------------------------------------------------------------------------------
+# --- regress and isolation: golden files ----------------------------------------------------------
 
 suite_regress() { golden regress tests/pg_regress sql sql "$1"; }
 suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
@@ -374,9 +384,10 @@ suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
 suite_regress_statements() { golden regress_statements tests/pg_regress sql sql "$1"; }
 suite_isolation_statements() { golden isolation_statements tests/isolation specs spec "$1"; }
 
-# Runs every test of a directory in a database of its own, so that none depends on what another one did, in name order.
-# The directory is copied: user postgres may not be able to read the checkout, and the control changes a file.
-# Where majors of Postgres answer differently, expected/NAME_1.out is the other answer, as pg_regress has it.
+# Runs every test of a directory in a database of its own, so that none depends on what another one
+# did, in name order. The directory is copied: user postgres may not be able to read the checkout,
+# and the control changes a file. Where majors of Postgres answer differently, expected/NAME_1.out
+# is the other answer, as pg_regress has it.
 golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
   local suite=$1 from=$2 sub=$3 suffix=$4 filter=$5 dir=$TMP/$1 name names
   if [[ ! -d $from/$sub || ! -d $from/expected ]]; then
@@ -391,7 +402,8 @@ golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
       check "$suite" "expected/$name.out has no $sub/$name.$suffix" false
       continue
     fi
-    # A test without its expectation would be silently green in other runners; here it fails and shows all its output.
+    # A test without its expectation would be silently green in other runners; here it fails and
+    # shows all its output.
     [[ -f $dir/expected/$name.out ]] || touch "$dir/expected/$name.out"
     check "$suite" "$name, see above; if it is right: cp $STATE/results/$suite/$name.out $from/expected/" golden_test "$suite" "$name"
   done
@@ -424,7 +436,7 @@ golden_run() { # SUITE NAME DATABASE
     --inputdir="$dir" --outputdir="$dir" --dbname="$3" --load-extension=jobs "$2"
 }
 
-# --- examples -----------------------------------------------------------------------------------------------------------
+# --- examples -------------------------------------------------------------------------------------
 
 source tests/programs.sh
 source tests/example_workers.sh
@@ -460,7 +472,8 @@ TRIES_OF_DISCARDED="select count(*) from jobs.errors e join jobs.jobs j on j.id 
 
 jobs_sql() { as_pg "$PG_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -h "$TMP/examples" -U postgres -d jobs -c "$1"; }
 
-# As user postgres, who owns the directory of the socket; from a copy, because the target directory may be out of reach.
+# As user postgres, who owns the directory of the socket; from a copy, because the target directory
+# may be out of reach.
 run_checksum() {
   cp "$EXAMPLE" "$TMP/checksum"
   as_pg env DATABASE_URL="host=$TMP/examples user=postgres dbname=jobs" timeout 120 "$TMP/checksum" "$TMP/tree" >"$TMP/checksum.out"
@@ -484,12 +497,14 @@ source tests/monitoring.sh
 source tests/drivers.sh
 source tests/packaging.sh
 
-# --- doc: the examples in README.md and docs/ --------------------------------------------------------------------------------
+# --- doc: the examples in README.md and docs/ -----------------------------------------------------
 
-# Every ```sql block of a document runs, in order, in one fresh database of the document's own. A ```text or ```output block
-# behind it is what psql must print; `...` in it stands for anything within a line, as for a time. A block with no output
-# behind it must print nothing, so there is no output that is not compared. The line `<!-- not run: WHY -->` before a block
-# leaves it out, as SQL of another system; these are listed. FILTER is a part of a document's name.
+# Every ```sql block of a document runs, in order, in one fresh
+# database of the document's own. A ```text or ```output block behind it is what psql must print;
+# `...` in it stands for anything within a line, as for a time. A block with no output behind it
+# must print nothing, so there is no output that is not compared. The line `<!-- not run: WHY -->`
+# before a block leaves it out, as SQL of another system; these are listed. FILTER is a part of a
+# document's name.
 suite_doc() {
   local dir=$TMP/doc document block
   begin_server doc

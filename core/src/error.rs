@@ -98,8 +98,8 @@ pub fn did_you_mean(word: &str, candidates: &[&str]) -> Option<String> {
 /// asking.
 ///
 /// Near is one edit (a letter inserted, left out, replaced, or two swapped) for every three letters
-/// of `word`, and at least one, but not all of it; upper and lower case are the same. Nothing is near
-/// a word of more than a hundred letters, and no more than the first ten thousand
+/// of `word`, and at least one, but not all of it; upper and lower case are the same. Nothing is
+/// near a word of more than a hundred letters, and no more than the first ten thousand
 /// candidates are compared.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     // To compare takes as long as both are together long, and nobody misspells more.

@@ -48,7 +48,8 @@ impl Interval {
         }
     }
 
-    /// The length in microseconds as Postgres compares intervals: a month is 30 days, a day 24 hours.
+    /// The length in microseconds as Postgres compares intervals: a month is 30 days, a day 24
+    /// hours.
     pub fn approximate_micros(self) -> i128 {
         self.parts().iter().sum()
     }
@@ -90,8 +91,8 @@ impl Interval {
     }
 }
 
-/// In ISO 8601, with a sign before each part that has one, as Postgres writes it with `IntervalStyle`
-/// `iso_8601`: `P1Y2M3DT4H5M6.5S`.
+/// In ISO 8601, with a sign before each part that has one, as Postgres writes it with
+/// `IntervalStyle` `iso_8601`: `P1Y2M3DT4H5M6.5S`.
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |f: &mut fmt::Formatter<'_>, number: i64, unit: char| match number {
@@ -165,8 +166,8 @@ pub fn from_seconds(seconds: f64) -> Option<Interval> {
     fits.then_some(Interval::of_micros(micros as i64))
 }
 
-/// Refuses a field that is a duration in another form than ISO 8601, of which the reader of durations
-/// takes more.
+/// Refuses a field that is a duration in another form than ISO 8601, of which the reader of
+/// durations takes more.
 pub(crate) fn iso_8601_only(given: &Given, field: &str) -> Result<(), Invalid> {
     match given.get(field) {
         Some(Value::String(text)) if is_iso_8601(text) => Ok(()),

@@ -26,8 +26,8 @@ pub struct Parts<'a> {
 /// `key`, `meta`, `period`, `queue` and `type` (the kind) that the policy asks for.
 ///
 /// `args` and `meta` are called only if they belong to the key, and once more to say what is not
-/// there. Refused are two names in them that are the same, numbers that Postgres could not hold, and
-/// a value that lacks what the policy asks for ([`Part::Paths`], [`Part::Members`]).
+/// there. Refused are two names in them that are the same, numbers that Postgres could not hold,
+/// and a value that lacks what the policy asks for ([`Part::Paths`], [`Part::Members`]).
 pub fn canonical<A: Events, M: Events>(
     policy: &Policy,
     parts: &Parts,

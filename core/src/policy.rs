@@ -189,10 +189,10 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Option<Policy>, Invali
 impl Policy {
     /// The policy in the native form, with what was left out filled in, durations in ISO 8601.
     ///
-    /// [`parse`] reads it as the same policy, or refuses it where the policy is a dialect's that the
-    /// native form has no words for: `by_meta` true, `args_required` (the paths of `by_args` are
-    /// [`Part::Members`]), `args_optional` and `meta_optional` (they are [`Part::Optional`]), and
-    /// `final_conflict` `"reject"` ([`Replace::reject_final`]).
+    /// [`parse`] reads it as the same policy, or refuses it where the policy is a dialect's that
+    /// the native form has no words for: `by_meta` true, `args_required` (the paths of `by_args`
+    /// are [`Part::Members`]), `args_optional` and `meta_optional` (they are [`Part::Optional`]),
+    /// and `final_conflict` `"reject"` ([`Replace::reject_final`]).
     pub fn to_json(&self) -> Value {
         let duration = |length: Interval| length.to_string();
         let parts = [&self.by_args, &self.by_meta];

@@ -9,8 +9,8 @@
 //!   in both, as cron has it.
 //! * `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
 //! * `every` and a duration of fixed length, such as `every 90 seconds`: the multiples of it since
-//!   0001-01-01 00:00 UTC, as for [`crate::period`], so that they do not depend on when the schedule
-//!   was made or looked at, nor on a time zone.
+//!   0001-01-01 00:00 UTC, as for [`crate::period`], so that they do not depend on when the
+//!   schedule was made or looked at, nor on a time zone.
 //!
 //! # Changes of the clock
 //!
@@ -18,9 +18,9 @@
 //! forward, it skips times, and where it is put back, it shows times twice. A schedule that says
 //! which hours it means has each of its ticks once: a skipped one at the first moment after the
 //! change, where several that were skipped are one; a repeated one the first time. A schedule of
-//! every hour means the time that passes: it goes on through a repeated hour, and nothing is made up
-//! for a skipped one. So `30 2 * * *` is once a day, and `*/15 * * * *` every quarter of an hour,
-//! whatever happens to the clock.
+//! every hour means the time that passes: it goes on through a repeated hour, and nothing is made
+//! up for a skipped one. So `30 2 * * *` is once a day, and `*/15 * * * *` every quarter of an
+//! hour, whatever happens to the clock.
 
 use crate::Invalid;
 use crate::error::{nearest, quoted, shown};

@@ -1,4 +1,5 @@
-//! Whether a new job is a duplicate of those that were inserted under the same key, and what follows.
+//! Whether a new job is a duplicate of those that were inserted under the same key, and what
+//! follows.
 
 use crate::policy::{Fields, OnConflict, Policy, WindowFrom};
 use crate::state::State;
@@ -126,9 +127,9 @@ impl Verdict {
 /// Decides by the new job's policy; of what existing jobs were inserted with, only their holds
 /// matter.
 ///
-/// `cutoff` is the clock less the policy's window, which is calendar arithmetic and so the caller's:
-/// only later jobs are young enough. Without it every job is: there is no window, or it goes back
-/// further than time does.
+/// `cutoff` is the clock less the policy's window, which is calendar arithmetic and so the
+/// caller's: only later jobs are young enough. Without it every job is: there is no window, or it
+/// goes back further than time does.
 pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdict {
     let conflicting = || {
         members
@@ -172,8 +173,8 @@ pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdi
 
 /// Which of the jobs under a key still have to be known there, now that another one joins them:
 /// those that hold the key, those on their way, and of each final state those that no newer one
-/// covers, whatever window is looked through and whichever of retention, period and window ends. Usually that is one of each; one that comes back by a
-/// retry joins again.
+/// covers, whatever window is looked through and whichever of retention, period and window ends.
+/// Usually that is one of each; one that comes back by a retry joins again.
 ///
 /// This is what keeps the list short, however often a key is used within its retention.
 pub fn fold(members: &[Member]) -> Vec<i64> {

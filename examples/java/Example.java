@@ -1,11 +1,14 @@
-// What a program with JDBC does with the queue: insert, unique insert, jobs in its own transactions, batches, a worker.
+// What a program with JDBC does with the queue: insert, unique insert, jobs in its own
+// transactions, batches, a worker.
 //
 //   JDBC_URL='jdbc:postgresql://localhost/shop?user=app' java -cp postgresql.jar Example.java
 //
-// The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode add &prepareThreshold=0.
+// The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode
+// add &prepareThreshold=0.
 //
-// The driver says the type of every value, and Postgres looks for a function with these types. A String is text: JSON needs a
-// cast, ?::jsonb. An int is right for an integer; a long would be a bigint, and no function would be found.
+// The driver says the type of every value, and Postgres looks for a function with these types. A
+// String is text: JSON needs a cast, ?::jsonb. An int is right for an integer; a long would be a
+// bigint, and no function would be found.
 
 import java.sql.*;
 import java.time.*;
@@ -146,7 +149,8 @@ public class Example {
     var batch = rows("SELECT * FROM jobs.insert_batch('page', ?)", db.createArrayOf("jsonb", new String[] {"{\"n\": 1}", "{\"n\": 2}"}));
     System.out.println("insert_batch: " + batch.size() + " rows");
 
-    // A worker in its simplest form, until there is nothing left to do. It fetches and waits in autocommit.
+    // A worker in its simplest form, until there is nothing left to do. It fetches and waits in
+    // autocommit.
     String fetch = "SELECT id, token, (args->>'order')::bigint AS order FROM jobs.fetch('shipping', max_jobs => 10, worker => 'example', lease => ?)";
     while (true) {
       var jobs = rows(fetch, new PGInterval("1 minute"));

@@ -1,7 +1,8 @@
 // How a program with Drizzle (on node-postgres) inserts jobs; worker.mjs is a complete worker.
 //
-//   create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
-//   DATABASE_URL=postgresql://postgres@localhost/jobs node drizzle_example.mjs
+//   create table orders (id bigint generated always as identity primary key, customer text not
+//   null, quantity smallint not null); DATABASE_URL=postgresql://postgres@localhost/jobs node
+//   drizzle_example.mjs
 
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/node-postgres";
@@ -14,16 +15,17 @@ const orders = pgTable("orders", {
 });
 const db = drizzle(process.env.DATABASE_URL);
 const one = async (tx, query) => (await tx.execute(query)).rows[0];
-// An object or array in sql`..` would be spread or sent as an array: JSON goes as text, and what jobs.insert takes is known.
+// An object or array in sql`..` would be spread or sent as an array: JSON goes as text, and what
+// jobs.insert takes is known.
 const json = (value) => JSON.stringify(value);
 
-// --- Insert: every ${..} is a bound parameter, names of parameters stand in the text. --------------------------------------
+// --- Insert: every ${..} is a bound parameter, names of parameters stand in the text. ------------
 
 const mail = await one(db, sql`select id, state, queue
   from jobs.insert(kind => ${"email.send"}, args => ${json({ user_id: 42, subject: "Grüße, 'Ada' \\ 😀" })}, queue => ${"mail"})`);
 console.log(`insert: ${mail.state} in ${mail.queue}`);
 
-// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------------------------------
+// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------
 
 const report = (unique) => one(db, sql`select id, unique_skipped_as_duplicate as skipped
   from jobs.insert(kind => 'report', args => ${json({ customer: 7 })}, unique_opts => ${json({ by_args: true, ...unique })})`);
@@ -37,7 +39,7 @@ try {
   console.log(`reject: ${code}, names the existing job ${String(JSON.parse(detail).existing_job_id) === first.id}`);
 }
 
-// --- The job and the row that it is about are one transaction: both go through tx. -----------------------------------------
+// --- The job and the row that it is about are one transaction: both go through tx. ---------------
 
 function order(values, check) {
   return db.transaction(async (tx) => {
@@ -52,7 +54,7 @@ await order({ customer: "Grace", quantity: 3 }, () => {});
 const confirms = await one(db, sql`select count(*) from jobs.jobs where kind = 'order.confirm'`);
 console.log(`committed: ${await db.$count(orders)} order, ${confirms.count} job`);
 
-// --- Types -----------------------------------------------------------------------------------------------------------------
+// --- Types ---------------------------------------------------------------------------------------
 
 const insert = (kind, args, job = {}) => one(db, sql`select id, state from jobs.insert(kind => ${kind}, args => ${args},
   priority => ${job.priority ?? null}, scheduled_at => ${job.scheduledAt ?? null}, expires_at => ${job.expiresAt ?? null},
@@ -63,7 +65,8 @@ const typed = await insert("typed", json([1, { deep: [null] }]), {
   priority: -5, scheduledAt: new Date("2999-01-01T13:00:00+01:00"), expiresAt: "2999-01-02 00:00:00+00",
   tags: ["a", 'b, "c"', "NULL"], meta: json({ tenant: "acme" }), timeout: "1 hour 30 minutes", retry: json("oban"), maxAttempts: 3,
 });
-// Drizzle gives times and intervals of execute() as Postgres' text, so that they are compared and computed with there.
+// Drizzle gives times and intervals of execute() as Postgres' text, so that they are compared and
+// computed with there.
 const read = await one(db, sql`select scheduled_at, extract(epoch from timeout)::int as timeout, tags, meta
   from jobs.jobs where id = ${typed.id}`);
 console.log(`types: ${typed.state} ${new Date(read.scheduled_at).toISOString()}, ${read.timeout / 60} minutes, ` +
@@ -77,7 +80,8 @@ const big = await one(db, sql`select id, lease_expires_at
   from jobs.heartbeat_many(ids => ${sql.param([9007199254740993n])}, tokens => ${sql.param(["1"])})`);
 console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 
-// --- A prepared statement with a name: db.select() from the function. Its plan stays with the connection. ------------------
+// --- A prepared statement with a name: db.select() from the function. Its plan stays with the
+// connection.
 
 const { inserted, generic } = await db.transaction(async (tx) => { // one connection, to look at its plans
   const index = tx.select({ skipped: sql`unique_skipped_as_duplicate` })
@@ -92,7 +96,7 @@ const { inserted, generic } = await db.transaction(async (tx) => { // one connec
 });
 console.log(`prepared: ${inserted} of 12 inserted, generic plan ${generic}`);
 
-// --- Many at once: one statement, however many. Then a worker in its smallest form. ----------------------------------------
+// --- Many at once: one statement, however many. Then a worker in its smallest form. --------------
 
 const queue = "work";
 const { rows: many } = await db.execute(sql`select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_many(jobs => ${json([

@@ -1,21 +1,23 @@
 // How a program with Knex (on node-postgres) inserts jobs; worker.mjs is a complete worker.
 //
-//   create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
-//   DATABASE_URL=postgresql://postgres@localhost/jobs node knex_example.mjs
+//   create table orders (id bigint generated always as identity primary key, customer text not
+//   null, quantity smallint not null); DATABASE_URL=postgresql://postgres@localhost/jobs node
+//   knex_example.mjs
 
 import knex from "knex";
 
 const db = knex({ client: "pg", connection: process.env.DATABASE_URL, pool: { min: 0, max: 4 } });
 const one = async (query) => (await query).rows[0];
 
-// --- Insert: `:name` is a bound parameter, `name =>` the function's. Knex replaces no `::`, so casts stay casts. -----------
+// --- Insert: `:name` is a bound parameter, `name =>` the function's. Knex replaces no `::`, so
+// casts stay casts.
 
 const mail = await one(db.raw("select id, state, queue from jobs.insert(kind => :kind, args => :args, queue => :queue)", {
   kind: "email.send", args: { user_id: 42, subject: "Grüße, 'Ada' \\ 😀" }, queue: "mail", // an object becomes JSON by itself
 }));
 console.log(`insert: ${mail.state} in ${mail.queue}`);
 
-// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------------------------------
+// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------
 
 const report = (unique) => one(db.raw(
   "select id, unique_skipped_as_duplicate as skipped from jobs.insert(kind => 'report', args => ?, unique_opts => ?)",
@@ -31,7 +33,7 @@ try {
   console.log(`reject: ${error.code}, names the existing job ${String(existing) === first.id}`);
 }
 
-// --- The job and the row that it is about are one transaction: both go through trx. ----------------------------------------
+// --- The job and the row that it is about are one transaction: both go through trx. --------------
 
 function order(values, check) {
   return db.transaction(async (trx) => {
@@ -47,7 +49,8 @@ const [orders] = await db("orders").count();
 const [confirms] = await db("jobs.jobs").where({ kind: "order.confirm" }).count();
 console.log(`committed: ${orders.count} order, ${confirms.count} job`);
 
-// --- Types. What a function takes is known, so no parameter needs a cast. Undefined is refused by Knex: say null. ----------
+// --- Types. What a function takes is known, so no parameter needs a cast. Undefined is refused by
+// Knex: say null.
 
 const insert = (kind, args, job = {}) => one(db.raw(`select id, state from jobs.insert(kind => :kind, args => :args,
   priority => :priority, scheduled_at => :scheduledAt, expires_at => :expiresAt, tags => :tags, meta => :meta,
@@ -55,7 +58,8 @@ const insert = (kind, args, job = {}) => one(db.raw(`select id, state from jobs.
   kind, args, priority: null, scheduledAt: null, expiresAt: null, tags: null, meta: null, timeout: null, retry: null,
   queue: null, maxAttempts: null, ...job,
 }));
-// An array becomes a Postgres array, which is right for text[] and wrong for jsonb: that needs JSON.stringify.
+// An array becomes a Postgres array, which is right for text[] and wrong for jsonb: that needs
+// JSON.stringify.
 const typed = await insert("typed", JSON.stringify([1, { deep: [null] }]), {
   priority: -5, scheduledAt: new Date("2999-01-01T13:00:00+01:00"), expiresAt: "2999-01-02 00:00:00+00",
   tags: ["a", 'b, "c"', "NULL"], meta: { tenant: "acme" }, timeout: "1 hour 30 minutes", retry: JSON.stringify("oban"), maxAttempts: 3,
@@ -68,11 +72,13 @@ console.log(`types: ${typed.state} ${read.scheduled_at.toISOString()}, ${hours *
 const nulls = await insert("nulls", "null");
 const refused = await insert("nulls", null).catch((error) => error);
 console.log(`nulls: JSON null ${nulls.state}, SQL NULL ${refused.code}`);
-// Beyond 2^53: as a string or a BigInt, never as a number. In a list of bindings an array is one value, as it must be here.
+// Beyond 2^53: as a string or a BigInt, never as a number. In a list of bindings an array is one
+// value, as it must be here.
 const big = await one(db.raw("select id, lease_expires_at from jobs.heartbeat_many(ids => ?, tokens => ?)", [["9007199254740993"], ["1"]]));
 console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 
-// --- A prepared statement: options reach node-postgres, and a name makes it one, on each connection. -----------------------
+// --- A prepared statement: options reach node-postgres, and a name makes it one, on each
+// connection.
 
 const { inserted, generic } = await db.transaction(async (trx) => { // one connection, to look at its plans
   let inserted = 0;
@@ -85,7 +91,7 @@ const { inserted, generic } = await db.transaction(async (trx) => { // one conne
 });
 console.log(`prepared: ${inserted} of 12 inserted, generic plan ${generic}`);
 
-// --- Many at once: one statement, however many. Then a worker in its smallest form. ----------------------------------------
+// --- Many at once: one statement, however many. Then a worker in its smallest form. --------------
 
 const queue = "work";
 const { rows: many } = await db.raw("select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_many(jobs => ?) order by ord", [

@@ -1,7 +1,9 @@
-// How a program with node-postgres (pg) inserts jobs and finishes them; worker.mjs is a complete worker.
+// How a program with node-postgres (pg) inserts jobs and finishes them; worker.mjs is a complete
+// worker.
 //
-//   create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
-//   DATABASE_URL=postgresql://postgres@localhost/jobs node postgres_example.mjs
+//   create table orders (id bigint generated always as identity primary key, customer text not
+//   null, quantity smallint not null); DATABASE_URL=postgresql://postgres@localhost/jobs node
+//   postgres_example.mjs
 
 import pg from "pg";
 
@@ -9,14 +11,14 @@ const db = new pg.Client({ connectionString: process.env.DATABASE_URL });
 await db.connect();
 const one = async (text, values) => (await db.query(text, values)).rows[0];
 
-// --- Insert: parameters by name. An object becomes JSON by itself. -----------------------------------------------------
+// --- Insert: parameters by name. An object becomes JSON by itself. -------------------------------
 
 const mail = await one("select id, state, queue from jobs.insert(kind => $1, args => $2, queue => $3)", [
   "email.send", { user_id: 42, subject: "Grüße, 'Ada' \\ 😀" }, "mail",
 ]);
 console.log(`insert: ${mail.state} in ${mail.queue}`);
 
-// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------------------------------
+// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------
 
 const report = (unique) =>
   one("select id, unique_skipped_as_duplicate as skipped from jobs.insert(kind => $1, args => $2, unique_opts => $3)", [
@@ -32,7 +34,8 @@ try {
   console.log(`reject: ${error.code}, names the existing job ${String(existing) === first.id}`);
 }
 
-// --- The job and the row that it is about are one transaction. With a Pool: all of it on one client of pool.connect(). ---
+// --- The job and the row that it is about are one transaction. With a Pool: all of it on one
+// client of pool.connect().
 
 async function order(customer, quantity, check) {
   await db.query("begin");
@@ -53,11 +56,13 @@ const { orders, confirms } = await one(`select (select count(*) from orders) as 
   (select count(*) from jobs.jobs where kind = 'order.confirm') as confirms`);
 console.log(`committed: ${orders} order, ${confirms} job`);
 
-// --- Types. What a function takes is known, so no parameter needs a cast. null and undefined are NULL: the default. -------
+// --- Types. What a function takes is known, so no parameter needs a cast. null and undefined are
+// NULL: the default.
 
 const insert = `select id, state from jobs.insert(kind => $1, args => $2, priority => $3, scheduled_at => $4, tags => $5,
   meta => $6, timeout => $7, retry => $8, expires_at => $9, queue => $10, max_attempts => $11)`;
-// An array becomes a Postgres array, which is right for text[] and wrong for jsonb: that needs JSON.stringify.
+// An array becomes a Postgres array, which is right for text[] and wrong for jsonb: that needs
+// JSON.stringify.
 const typed = await one(insert, [
   "typed", JSON.stringify([1, { deep: [null] }]), -5, new Date("2999-01-01T13:00:00+01:00"), ["a", 'b, "c"', "NULL"],
   { tenant: "acme" }, "1 hour 30 minutes", JSON.stringify("oban"), "2999-01-02 00:00:00+00", null, 3,
@@ -74,7 +79,8 @@ console.log(`nulls: JSON null ${nulls.state}, SQL NULL ${refused.code}`);
 const big = await one("select id, lease_expires_at from jobs.heartbeat_many(ids => $1, tokens => $2)", [[9007199254740993n], ["1"]]);
 console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 
-// --- A prepared statement: a name makes it one, on each connection. Postgres soon keeps its plan. --------------------------
+// --- A prepared statement: a name makes it one, on each connection. Postgres soon keeps its
+// plan.
 
 const prepared = { name: "insert_index", text: "select unique_skipped_as_duplicate as skipped from jobs.insert($1, $2, $3)" };
 let inserted = 0;
@@ -85,7 +91,7 @@ for (let n = 0; n < 12; n++) {
 const { generic } = await one("select generic_plans > 0 as generic from pg_prepared_statements where name = $1", [prepared.name]);
 console.log(`prepared: ${inserted} of 12 inserted, generic plan ${generic}`);
 
-// --- Many at once: one statement, however many. Then a worker in its smallest form. ----------------------------------------
+// --- Many at once: one statement, however many. Then a worker in its smallest form. --------------
 
 const queue = "work";
 const many = await db.query("select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_many(jobs => $1) order by ord", [

@@ -1,4 +1,5 @@
-// A complete worker in JavaScript with pg: fetches in batches, keeps its leases, and stops gracefully.
+// A complete worker in JavaScript with pg: fetches in batches, keeps its leases, and stops
+// gracefully.
 //
 //   npm ci
 //   DATABASE_URL=postgresql://postgres@localhost/jobs node worker.mjs [QUEUE]
@@ -7,8 +8,9 @@
 //
 //   create table done (job_id bigint, attempt int, worker text);
 //
-// docs/workers.md says why it does what it does. A worker that loses its database ends with an error; whoever supervises
-// it starts it again, and the jobs that it held come back when their leases run out.
+// docs/workers.md says why it does what it does. A worker that loses its database ends with an
+// error; whoever supervises it starts it again, and the jobs that it held come back when their
+// leases run out.
 
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -23,7 +25,8 @@ const concurrency = Number(env.CONCURRENCY ?? 4);
 const grace = Number(env.GRACE ?? 10);
 const name = `node worker ${process.pid}`;
 
-// --- What the jobs do: a function for each kind. It ends early, by throwing, when its signal is aborted. -------------
+// --- What the jobs do: a function for each kind. It ends early, by throwing, when its signal is
+// aborted.
 
 const handlers = {
   async ok() {
@@ -55,7 +58,7 @@ const handlers = {
   async not_found() {},
 };
 
-// --- The worker ------------------------------------------------------------------------------------------------------
+// --- The worker ----------------------------------------------------------------------------------
 
 const connect = async () => {
   const client = new pg.Client({ connectionString: url, application_name: name });
@@ -98,8 +101,8 @@ async function work(job) {
       await complete(job, output);
     } catch (error) {
       if (error instanceof Lost) throw error;
-      // Stopped, see heartbeats() and the end. The attempt does not count; the job becomes available for others, or
-      // cancelled if that was the reason.
+      // Stopped, see heartbeats() and the end. The attempt does not count; the job becomes
+      // available for others, or cancelled if that was the reason.
       if (stop.signal.aborted) await alone(() => finish("select jobs.release($1, $2)", [job.id, job.token]));
       else await fail(job, ...described(error));
     }
@@ -123,11 +126,12 @@ function described(error) {
 // A text as the database can hold it: without NUL and lone surrogates, and not endless.
 const storable = (text) => Buffer.from(text.slice(0, 10_000).replaceAll("\0", "\\0")).toString();
 
-// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever has it now is not disturbed.
+// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever
+// has it now is not disturbed.
 class Lost extends Error {}
 
-// Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another statement, that of a
-// handler, says nothing of it.
+// Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another
+// statement, that of a handler, says nothing of it.
 async function finish(call, values) {
   try {
     await finishing.query(call, values);
@@ -137,7 +141,8 @@ async function finish(call, values) {
   }
 }
 
-// The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+// The row and the end of the job are one transaction: if the job is no longer ours, there is no row
+// either.
 function complete(job, output) {
   return alone(async () => {
     await finishing.query("begin");
@@ -189,12 +194,14 @@ while (!stopping.signal.aborted) {
     tasks.add(task);
   }
   if (jobs.length === 0) {
-    // No room: until a job is done. No job: until there may be one. In any case until we are to stop.
+    // No room: until a job is done. No job: until there may be one. In any case until we are to
+    // stop.
     const others = free > 0 ? [fetching.query("call jobs.wait(queue => $1)", [queue])] : [...tasks];
     await Promise.race([stopped, ...others]);
   }
 }
-// What runs may end within the grace period; the heartbeats go on meanwhile. The rest is given back.
+// What runs may end within the grace period; the heartbeats go on meanwhile. The rest is given
+// back.
 const over = new AbortController();
 await Promise.race([Promise.all(tasks), sleep(grace * 1000, null, { signal: over.signal })]);
 over.abort();

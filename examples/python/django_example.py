@@ -18,8 +18,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
 url = conninfo_to_dict(os.environ["DATABASE_URL"])
-# Django sends the values within the text of the statement unless told otherwise, and prepares nothing: that suits PgBouncer.
-# To leave it to the server, and prepare what has been executed five times:
+# Django sends the values within the text of the statement unless told otherwise, and prepares
+# nothing: that suits PgBouncer. To leave it to the server, and prepare what has been executed five
+# times:
 ON_THE_SERVER = {"server_side_binding": True, "prepare_threshold": 5}
 settings.configure(
     USE_TZ=True,
@@ -57,7 +58,7 @@ def insert_job(kind, args, **options):
     return rows(f"select * from jobs.insert({', '.join(f'{name} => %({name})s' for name in values)})", values)[0]
 
 
-# --- Insert, unique insert ----------------------------------------------------------------------------------------------
+# --- Insert, unique insert ------------------------------------------------------------------------
 
 with connection.schema_editor() as editor:  # a migration, in a project
     editor.create_model(Order)
@@ -73,7 +74,8 @@ try:
 except IntegrityError as error:  # __cause__ is psycopg's
     print(f"rejected: {error.__cause__.sqlstate}, names the job: {str(first['id']) in error.__cause__.diag.message_detail}")
 
-# --- A row of ours and its job: both or neither. No transaction.on_commit: that would lose the job if the process died then. -
+# --- A row of ours and its job: both or neither. No transaction.on_commit: that would lose the job
+# if the process died then. -
 
 
 def place_order(customer, fails=False):
@@ -91,7 +93,8 @@ except ValueError:
 place_order("Bob")
 print(f"committed: {Order.objects.count()} orders")
 
-# --- Every type, and many jobs. None is SQL NULL, which means the default; Jsonb(None) is JSON null, which is a value. ------
+# --- Every type, and many jobs. None is SQL NULL, which means the default; Jsonb(None) is JSON
+# null, which is a value.
 
 job = insert_job(
     "types",
@@ -124,7 +127,8 @@ print(f"insert_many: {len(many)} rows, {sum(row['unique_skipped_as_duplicate'] f
 batch = rows("select * from jobs.insert_batch('page', %s)", [[Jsonb({"n": 1}), Jsonb({"n": 2})]])
 print(f"insert_batch: {len(batch)} rows")
 
-# --- A worker: a management command, here in its simplest form. ATOMIC_REQUESTS does not concern it: it is in autocommit. ----
+# --- A worker: a management command, here in its simplest form. ATOMIC_REQUESTS does not concern
+# it: it is in autocommit.
 
 
 def ship(job, order):

@@ -14,7 +14,8 @@ import psycopg
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
-# psycopg prepares what it has executed five times. A pooler that gives each transaction another server must not see that.
+# psycopg prepares what it has executed five times. A pooler that gives each transaction another
+# server must not see that.
 PREPARE = None if os.environ.get("POOLED") else 5
 conn = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, row_factory=namedtuple_row, prepare_threshold=PREPARE)
 
@@ -27,13 +28,13 @@ def insert_job(kind, args, **options):
     ).fetchone()
 
 
-# --- Insert. A dict needs Jsonb(); plain strings, numbers, dates and lists are adapted. ---------------------------------
+# --- Insert. A dict needs Jsonb(); plain strings, numbers, dates and lists are adapted. -----------
 
 conn.execute("create table orders (id bigint generated always as identity primary key, customer text, shipped boolean default false)")
 job = insert_job("ship", Jsonb({"order": 0}), queue="shipping")
 print(f"inserted: {job.state} in {job.queue}")
 
-# --- Unique: a duplicate is skipped and answers with the job that exists, or is an error. -------------------------------
+# --- Unique: a duplicate is skipped and answers with the job that exists, or is an error. ---------
 
 report = Jsonb({"month": "2030-01"})
 first = insert_job("report", report, unique_opts=Jsonb({"by_args": True}))
@@ -44,7 +45,7 @@ try:
 except psycopg.errors.UniqueViolation as error:
     print(f"rejected: {error.sqlstate}, names the job: {str(first.id) in error.diag.message_detail}")
 
-# --- A row of ours and its job: both or neither. ------------------------------------------------------------------------
+# --- A row of ours and its job: both or neither. --------------------------------------------------
 
 
 def place_order(customer, fails=False):
@@ -62,7 +63,8 @@ except ValueError:
 place_order("Bob")
 print("committed: %s orders" % conn.execute("select count(*) from orders").fetchone())
 
-# --- Every type. None is SQL NULL, which means the default; Jsonb(None) is JSON null, which is a value. ----------------
+# --- Every type. None is SQL NULL, which means the default; Jsonb(None) is JSON null, which is a
+# value.
 
 job = insert_job(
     "types",
@@ -86,7 +88,7 @@ try:
 except psycopg.errors.NullValueNotAllowed as error:
     print(f"null args: {error.sqlstate}")
 
-# --- Often the same statement, and many jobs in one. --------------------------------------------------------------------
+# --- Often the same statement, and many jobs in one. ----------------------------------------------
 
 for n in range(20):
     insert_job("counted", Jsonb({"n": n}))
@@ -98,7 +100,7 @@ print(f"insert_many: {len(rows)} rows, {sum(row.unique_skipped_as_duplicate for 
 rows = conn.execute("select * from jobs.insert_batch('page', %s)", ([Jsonb({"n": 1}), Jsonb({"n": 2})],)).fetchall()
 print(f"insert_batch: {len(rows)} rows")
 
-# --- A worker in its simplest form, until there is nothing left to do. ---------------------------------------------------
+# --- A worker in its simplest form, until there is nothing left to do. ----------------------------
 
 
 def ship(job):

@@ -22,7 +22,8 @@ engine = create_engine(
     **({"poolclass": NullPool} if POOLED else {}),  # one pool is enough
 )
 
-# The types of the parameters. JSONB makes JSON null of None; null() is SQL NULL. Without a type a dict is not adapted.
+# The types of the parameters. JSONB makes JSON null of None; null() is SQL NULL. Without a type a
+# dict is not adapted.
 TYPES = {
     "args": JSONB,
     "unique_opts": JSONB(none_as_null=True),
@@ -53,7 +54,7 @@ class Order(Base):
     shipped: Mapped[bool] = mapped_column(default=False)
 
 
-# --- Insert, unique insert ----------------------------------------------------------------------------------------------
+# --- Insert, unique insert ------------------------------------------------------------------------
 
 Base.metadata.create_all(engine)
 report = {"month": "2030-01"}
@@ -69,7 +70,7 @@ with Session(engine) as session, session.begin():
     except IntegrityError as error:  # error.orig is psycopg's
         print(f"rejected: {error.orig.sqlstate}, names the job: {str(first.id) in error.orig.diag.message_detail}")
 
-# --- A row of ours and its job: both or neither ---------------------------------------------------------------------------
+# --- A row of ours and its job: both or neither ---------------------------------------------------
 
 
 def place_order(customer, fails=False):
@@ -93,7 +94,7 @@ except ValueError:
 place_order("Bob")
 print(f"committed: {orders()} orders")
 
-# --- Every type, and many jobs ----------------------------------------------------------------------------------------------
+# --- Every type, and many jobs --------------------------------------------------------------------
 
 autocommit = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 job = insert_job(
@@ -123,7 +124,8 @@ for n in range(20):
 generic = text("select coalesce(sum(generic_plans), 0) > 0 from pg_prepared_statements where statement like '%jobs.insert(%'")
 print(f"repeated: 20 jobs, generic plan: {autocommit.scalar(generic)}")
 
-# Core knows functions with rows, too; func has no names for arguments, so it suits those that have few.
+# Core knows functions with rows, too; func has no names for arguments, so it suits those that have
+# few.
 line = {"kind": "line", "args": {"n": 1}, "unique_opts": {"by_args": True}}
 answers = func.jobs.insert_many(bindparam(None, [line, line, line | {"args": None}], JSONB)).table_valued("id", "unique_skipped_as_duplicate")
 rows = autocommit.execute(select(answers)).all()
@@ -131,7 +133,8 @@ print(f"insert_many: {len(rows)} rows, {sum(row.unique_skipped_as_duplicate for 
 answers = func.jobs.insert_batch("page", bindparam(None, [{"n": 1}, {"n": 2}], ARRAY(JSONB))).table_valued("id")
 print(f"insert_batch: {len(autocommit.execute(select(answers)).all())} rows")
 
-# --- A worker in its simplest form, until there is nothing left to do. It fetches and waits in autocommit. -------------------
+# --- A worker in its simplest form, until there is nothing left to do. It fetches and waits in
+# autocommit.
 
 
 def ship(job):

@@ -40,7 +40,7 @@ class Job:
     args: dict
 
 
-# --- What the jobs do: a function for each kind. What blocks belongs into asyncio.to_thread. -------------------------
+# --- What the jobs do: a function for each kind. What blocks belongs into asyncio.to_thread. ------
 
 
 async def ok(job: Job) -> dict:
@@ -90,7 +90,7 @@ HANDLERS: dict[str, Callable[[Job], Awaitable[dict]]] = {
 }
 
 
-# --- The worker ------------------------------------------------------------------------------------------------------
+# --- The worker -----------------------------------------------------------------------------------
 
 
 class Lost(Exception):
@@ -145,8 +145,8 @@ class Worker:
                 raise
             except (Exception, asyncio.CancelledError) as error:
                 if handler.cancelling():
-                    # Stopped, see heartbeats() and run(). The attempt does not count; the job becomes available for
-                    # others, or cancelled if that was the reason.
+                    # Stopped, see heartbeats() and run(). The attempt does not count; the job
+                    # becomes available for others, or cancelled if that was the reason.
                     await self.release(job)
                 else:
                     # The interpreter shows it, as an error may fail to show itself.
@@ -169,7 +169,8 @@ class Worker:
             raise
 
     async def complete(self, job: Job, output: dict) -> None:
-        # The row and the end of the job are one transaction: if the job is no longer ours, there is no row either.
+        # The row and the end of the job are one transaction: if the job is no longer ours, there is
+        # no row either.
         async with self.lock, self.finishing.transaction():
             await self.finishing.execute("insert into done values (%s, %s, %s)", (job.id, job.attempt, NAME))
             await self.finish("select jobs.complete(%s, %s, %s)", job.id, job.token, Jsonb(output))
@@ -216,12 +217,14 @@ class Worker:
                     tasks.add(task := group.create_task(self.work(job)))
                     task.add_done_callback(tasks.discard)
                 if not jobs:
-                    # No room: until a job is done. No job: until there may be one. In any case until we are to stop.
+                    # No room: until a job is done. No job: until there may be one. In any case
+                    # until we are to stop.
                     others = {group.create_task(self.wait_for_work())} if free else set(tasks)
                     await asyncio.wait({stopped} | others, return_when=asyncio.FIRST_COMPLETED)
                     if free and stop.is_set():
                         others.pop().cancel()  # cancels the CALL
-            # What runs may end within the grace period; the heartbeats go on meanwhile. The rest is given back.
+            # What runs may end within the grace period; the heartbeats go on meanwhile. The rest is
+            # given back.
             if tasks:
                 await asyncio.wait(tasks, timeout=GRACE)
             for _, handler in list(self.held.values()):

@@ -1,12 +1,14 @@
-# What a program with ActiveRecord does with the queue: insert, unique insert, jobs in the transactions of its models, a worker.
+# What a program with ActiveRecord does with the queue: insert, unique insert, jobs in the
+# transactions of its models, a worker.
 #
 #   DATABASE_URL=postgresql://app@localhost/shop ruby example.rb
 #
-# It needs the gems activerecord (6.1 or newer) and pg; Debian has them as ruby-activerecord and ruby-pg. The role needs
-# jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode add ?prepared_statements=false to the URL.
+# It needs the gems activerecord (6.1 or newer) and pg; Debian has them as ruby-activerecord and
+# ruby-pg. The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction
+# mode add ?prepared_statements=false to the URL.
 #
-# Values go as text of no declared type, and Postgres takes them as what the parameter is. So JSON is to_json, an array what
-# PG::TextEncoder makes of it, a duration its ISO 8601 form.
+# Values go as text of no declared type, and Postgres takes them as what the parameter is. So JSON
+# is to_json, an array what PG::TextEncoder makes of it, a duration its ISO 8601 form.
 
 require "active_record"
 require "json"
@@ -21,7 +23,8 @@ def rows(sql, *values)
   Db.exec_query(sql, "SQL", values, prepare: Db.prepared_statements).to_a.map(&:symbolize_keys)
 end
 
-# jobs.insert with the names of its parameters, in the transaction that the connection is in. nil is SQL NULL, the default.
+# jobs.insert with the names of its parameters, in the transaction that the connection is in. nil is
+# SQL NULL, the default.
 def insert_job(**options)
   parameters = options.keys.each.with_index(1).map { |name, n| "#{name} => $#{n}" }
   rows("select * from jobs.insert(#{parameters.join(', ')})", *options.values).first
@@ -29,7 +32,7 @@ end
 
 def text_array(values) = PG::TextEncoder::Array.new.encode(values)
 
-# --- Insert, unique insert ---------------------------------------------------------------------------------------------
+# --- Insert, unique insert ------------------------------------------------------------------------
 
 Db.create_table(:orders) { |t| t.text :customer; t.boolean :shipped, default: false }
 job = insert_job(kind: "ship", args: { order: 0 }.to_json, queue: "shipping")
@@ -47,7 +50,8 @@ rescue ActiveRecord::RecordNotUnique => error # its cause is the error of pg
   puts "rejected: #{result.error_field(PG::Result::PG_DIAG_SQLSTATE)}, names the job: #{detail['existing_job_id'] == first[:id]}"
 end
 
-# --- A row of ours and its job: both or neither. In a model: after_create, not after_commit, which could lose the job. --------
+# --- A row of ours and its job: both or neither. In a model: after_create, not after_commit, which
+# could lose the job.
 
 def place_order(customer, fails: false)
   ActiveRecord::Base.transaction do
@@ -65,7 +69,7 @@ end
 place_order("Bob")
 puts "committed: #{Order.count} orders"
 
-# --- Every type, and many jobs. nil is SQL NULL; nil.to_json is JSON null, which is a value. -----------------------------------
+# --- Every type, and many jobs. nil is SQL NULL; nil.to_json is JSON null, which is a value. ------
 
 job = insert_job(
   kind: "types",
@@ -99,7 +103,8 @@ puts "insert_many: #{many.size} rows, #{many.count { |row| row[:unique_skipped_a
 batch = rows("select * from jobs.insert_batch('page', $1)", text_array([{ n: 1 }.to_json, { n: 2 }.to_json]))
 puts "insert_batch: #{batch.size} rows"
 
-# --- A worker in its simplest form, until there is nothing left to do. It fetches and waits outside of transactions. ------------
+# --- A worker in its simplest form, until there is nothing left to do. It fetches and waits outside
+# of transactions.
 
 def ship(job, order)
   ActiveRecord::Base.transaction do # what the job changes and its end: both or neither

@@ -1,7 +1,8 @@
 //! How a program with Diesel inserts jobs and finishes them; ../worker.rs is a complete worker.
 //!
 //! ```sql
-//! create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
+//! create table orders (id bigint generated always as identity primary key,
+//!   customer text not null, quantity smallint not null);
 //! ```
 
 use anyhow::{Context, Result, bail};
@@ -192,7 +193,8 @@ fn types(db: &mut PgConnection) -> Result<()> {
         json!(tags)
     );
 
-    // Value::Null is JSON's null, None is SQL's, which args refuse. Of the SQLSTATEs Diesel tells apart only a few.
+    // Value::Null is JSON's null, None is SQL's, which args refuse. Of the SQLSTATEs Diesel tells
+    // apart only a few.
     let job = insert(db, "nulls", Some(Value::Null), Options::default())?;
     match insert(db, "nulls", None, Options::default()) {
         Err(DatabaseError(kind, _)) => {
@@ -220,8 +222,8 @@ fn types(db: &mut PgConnection) -> Result<()> {
     Ok(())
 }
 
-/// One insert as a query of its own type. Diesel keeps the prepared statement of such a query, on each connection; those of
-/// sql_query it does not keep.
+/// One insert as a query of its own type. Diesel keeps the prepared statement of such a query, on
+/// each connection; those of sql_query it does not keep.
 #[derive(QueryId)]
 struct InsertIndex {
     args: Value,

@@ -1,7 +1,8 @@
 //! How a program with sqlx inserts jobs and finishes them; ../worker.rs is a complete worker.
 //!
 //! ```sql
-//! create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
+//! create table orders (id bigint generated always as identity primary key,
+//!   customer text not null, quantity smallint not null);
 //! ```
 
 use anyhow::{Context, Result, bail};
@@ -75,7 +76,8 @@ async fn unique(db: &PgPool) -> Result<()> {
     }
 }
 
-/// The job and the row that it is about are one transaction. A transaction that is dropped is rolled back.
+/// The job and the row that it is about are one transaction. A transaction that is dropped is
+/// rolled back.
 async fn order(db: &PgPool, customer: &str, quantity: i16, in_stock: bool) -> Result<()> {
     let mut tx = db.begin().await?;
     let (id,): (i64,) =
@@ -108,7 +110,8 @@ struct Options {
     max_attempts: Option<i32>,
 }
 
-/// A parameter has the type of its value: JSON must be a Value (or Json<T>), there is no jobs.insert that takes text for it.
+/// A parameter has the type of its value: JSON must be a Value (or Json<T>), there is no
+/// jobs.insert that takes text for it.
 async fn insert(
     db: &PgPool,
     kind: &str,
@@ -150,7 +153,8 @@ async fn types(db: &PgPool) -> Result<()> {
     };
     let args = json!([1, { "deep": [null] }]);
     let (id, state) = insert(db, "typed", Some(args), options).await?;
-    // An interval is bound from a TimeDelta and read as Postgres has it, with months and days of their own.
+    // An interval is bound from a TimeDelta and read as Postgres has it, with months and days of
+    // their own.
     let (at, timeout, tags, meta): (DateTime<Utc>, PgInterval, Vec<String>, Value) =
         sqlx::query_as("select scheduled_at, timeout, tags, meta from jobs.jobs where id = $1")
             .bind(id)

@@ -1,7 +1,9 @@
-//! How a program with tokio-postgres inserts jobs and finishes them; ../worker.rs is a complete worker.
+//! How a program with tokio-postgres inserts jobs and finishes them; ../worker.rs is a complete
+//! worker.
 //!
 //! ```sql
-//! create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
+//! create table orders (id bigint generated always as identity primary key,
+//!   customer text not null, quantity smallint not null);
 //! ```
 
 use anyhow::{Context, Result, bail};
@@ -81,7 +83,8 @@ async fn unique(db: &Client) -> Result<()> {
     }
 }
 
-/// The job and the row that it is about are one transaction. A transaction that is dropped is rolled back.
+/// The job and the row that it is about are one transaction. A transaction that is dropped is
+/// rolled back.
 async fn order(db: &mut Client, customer: &str, quantity: i16, in_stock: bool) -> Result<()> {
     let tx = db.transaction().await?;
     let order = tx
@@ -102,7 +105,8 @@ async fn order(db: &mut Client, customer: &str, quantity: i16, in_stock: bool) -
     Ok(tx.commit().await?)
 }
 
-/// A parameter has the type that the function says, and the value must be of just that: an i32 for a priority, no i16.
+/// A parameter has the type that the function says, and the value must be of just that: an i32 for
+/// a priority, no i16.
 async fn types(db: &Client) -> Result<()> {
     // There is no type for an interval: it goes as text, and comes as something else.
     let insert = db
@@ -188,8 +192,8 @@ async fn types(db: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A statement that is prepared once spares each call a round trip, and soon its plan. It belongs to its connection; the
-/// crates that pool connections have caches of statements.
+/// A statement that is prepared once spares each call a round trip, and soon its plan. It belongs
+/// to its connection; the crates that pool connections have caches of statements.
 async fn prepared(db: &Client) -> Result<()> {
     let insert = db
         .prepare(

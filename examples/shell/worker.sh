@@ -7,8 +7,9 @@
 #
 #   create table done (job_id bigint, attempt int, worker text);
 #
-# docs/workers.md says why it does what it does. Each call is a session of its own, which is slow but simple: this is for
-# jobs that are programs to run. A worker that loses its database ends with an error; whoever supervises it starts it again.
+# docs/workers.md says why it does what it does. Each call is a session of its own, which is slow
+# but simple: this is for jobs that are programs to run. A worker that loses its database ends with
+# an error; whoever supervises it starts it again.
 set -uo pipefail
 
 URL=${DATABASE_URL:-postgresql://postgres@localhost/jobs} QUEUE=${1:-default}
@@ -16,12 +17,14 @@ LEASE=${LEASE:-30} CONCURRENCY=${CONCURRENCY:-4} GRACE=${GRACE:-10}
 NAME="shell worker $$"
 BEAT=$(awk "BEGIN { print $LEASE / 3 }") # often enough that two heartbeats may go missing
 
-# Statements come from standard input, because psql replaces :'variables' only there: never put values into SQL yourself.
+# Statements come from standard input, because psql replaces :'variables' only there: never put
+# values into SQL yourself.
 PSQL=(psql "$URL" -X -q -A -t -F $'\t' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v queue="$QUEUE" -v name="$NAME")
 export PGAPPNAME=$NAME
 sql() { "${PSQL[@]}" "$@"; }
 
-# What the jobs do: a function for each kind. What it prints to standard error is the error of the job.
+# What the jobs do: a function for each kind. What it prints to standard error is the error of the
+# job.
 handle_ok() { :; }
 handle_fail_once() { ((attempt > 1)) || { echo "the first attempt always fails" >&2; return 1; }; }
 handle_slow() { exec sleep "$seconds"; }
@@ -34,8 +37,8 @@ handle_broken() { kill -KILL "$BASHPID"; }
 handle_refused() { :; }
 handle_not_found() { :; }
 
-# A finishing call. That the job is no longer ours (the lease ran out, or it was cancelled by force, or deleted) is no error of
-# the worker: whoever has it now is not disturbed.
+# A finishing call. That the job is no longer ours (the lease ran out, or it was cancelled by force,
+# or deleted) is no error of the worker: whoever has it now is not disturbed.
 tell() {
   local answer
   answer=$(about_job "$@" 2>&1 >/dev/null) && return
@@ -44,8 +47,9 @@ tell() {
 about_job() { sql -v id="$id" -v token="$token" -v attempt="$attempt" -v kind="$kind" "$@"; }
 is_lost() { [[ $1 == *55000*lease_lost* || $1 == *55000*already_finished* || $1 == *P0002* ]]; }
 
-# The row and the end of the job are one transaction: if the job is no longer ours, there is no row either. What refuses the
-# row, before the finishing call is reached, is an error of the job, whatever its SQLSTATE.
+# The row and the end of the job are one transaction: if the job is no longer ours, there is no row
+# either. What refuses the row, before the finishing call is reached, is an error of the job,
+# whatever its SQLSTATE.
 complete() {
   local reached
   reached=$(about_job --single-transaction 2>"$output" <<<"insert into done values (:'id', :'attempt', :'name');
@@ -61,8 +65,8 @@ fail() {
 # A text as the database can hold it: without NUL, of whole characters, and not endless.
 storable() { tail -c 10000 "$1" | tr -d '\0' | iconv -c -f UTF-8 -t UTF-8; }
 
-# Runs the handler of one job, with heartbeats, and tells the queue what came of it. A process of its own for each job,
-# which stops the handler when it gets a SIGTERM.
+# Runs the handler of one job, with heartbeats, and tells the queue what came of it. A process of
+# its own for each job, which stops the handler when it gets a SIGTERM.
 work() { # ID TOKEN ATTEMPT KIND SECONDS
   local id=$1 token=$2 attempt=$3 kind=$4 seconds=$5 me=$BASHPID stop='' handler='' beats status output
   if ! declare -F "handle_$kind" >/dev/null; then # another attempt would not change that
@@ -79,7 +83,8 @@ work() { # ID TOKEN ATTEMPT KIND SECONDS
   until wait $handler; status=$?; ! kill -0 $handler 2>/dev/null; do :; done # a signal ends a wait early
   kill $beats 2>/dev/null
   if [[ $stop ]]; then
-    # The attempt does not count; the job becomes available for others, or cancelled if that was the reason.
+    # The attempt does not count; the job becomes available for others, or cancelled if that was the
+    # reason.
     tell <<<"select jobs.release(:'id', :'token')"
   elif ((status == 0)); then
     complete

@@ -1,4 +1,5 @@
-//! How claims are taken, with and without statements: `claim` of `src/unique/batch.rs`, and `src/store/claims.rs`.
+//! How claims are taken, with and without statements: `claim` of `src/unique/batch.rs`, and
+//! `src/store/claims.rs`.
 
 use jobs_core::state::State;
 
@@ -67,7 +68,8 @@ impl Turn<'_> {
         self.state.database.jobs.push(Version::new(job, by));
     }
 
-    /// It is decided which claims are needed: ids are taken, and the order is settled. Those that nobody need wait for come last.
+    /// It is decided which claims are needed: ids are taken, and the order is settled. Those that
+    /// nobody need wait for come last.
     pub(crate) fn begin_claims(&mut self) {
         let mut order = vec![];
         for wait in [true, false] {
@@ -154,7 +156,8 @@ impl Turn<'_> {
         (self.me().items[n].new.key, n)
     }
 
-    /// Inserts the claims of new keys, one after the other, and rolls all of them back when one is taken.
+    /// Inserts the claims of new keys, one after the other, and rolls all of them back when one is
+    /// taken.
     pub fn insert_together(&mut self, at: u8) {
         if self.me().from == at {
             self.begin_sub();
@@ -269,8 +272,8 @@ impl Turn<'_> {
         }
     }
 
-    /// INSERT .. ON CONFLICT DO UPDATE .. WHERE false: inserts or locks the claim, or says whom it has to wait for.
-    /// `None`: neither; its snapshot is too old.
+    /// INSERT .. ON CONFLICT DO UPDATE .. WHERE false: inserts or locks the claim, or says whom it
+    /// has to wait for. `None`: neither; its snapshot is too old.
     pub(crate) fn insert_or_lock(&mut self, at: u8) -> Option<Result<(), u8>> {
         let own = self.own();
         let view = self.view();
@@ -375,7 +378,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The next claim from this one on that nobody is known to be at work on. One statement tries all of them.
+    /// The next claim from this one on that nobody is known to be at work on. One statement tries
+    /// all of them.
     fn next_of_statement(&mut self, from: u8) -> Option<u8> {
         let me = self.me();
         let is_left = |at: &u8| {
@@ -385,8 +389,8 @@ impl Turn<'_> {
         (from..me.order.len() as u8).find(is_left)
     }
 
-    /// Inserts or locks a claim in a subtransaction that gives up if it would have to wait. Single jobs wait where the transaction
-    /// has too many of these already.
+    /// Inserts or locks a claim in a subtransaction that gives up if it would have to wait. Single
+    /// jobs wait where the transaction has too many of these already.
     pub fn try_by_statement(&mut self, at: u8) {
         let may_wait = !self.scenario.room && self.me().items.len() == 1
             || self.scenario.fault == Fault::WaitWithoutSubtransaction;

@@ -1,7 +1,9 @@
-//! What of Postgres the protocol rests on: versions of rows, snapshots, locks of rows that last as long as their transaction,
-//! subtransactions, advisory locks, and a unique index that sees what nobody has committed yet.
+//! What of Postgres the protocol rests on: versions of rows, snapshots, locks of rows that last as
+//! long as their transaction, subtransactions, advisory locks, and a unique index that sees what
+//! nobody has committed yet.
 //!
-//! A transaction that was rolled back leaves nothing behind, so whatever stands somewhere is committed or in progress.
+//! A transaction that was rolled back leaves nothing behind, so whatever stands somewhere is
+//! committed or in progress.
 
 use std::fmt;
 
@@ -152,12 +154,14 @@ impl Database {
         xid != FROZEN && (self.committed | own) & only(xid) == 0
     }
 
-    /// Whether somebody who is still open, and not one of these, has written the version or is deleting it.
+    /// Whether somebody who is still open, and not one of these, has written the version or is
+    /// deleting it.
     pub fn is_in_progress<T>(&self, version: &Version<T>, own: Xids) -> bool {
         self.is_open(version.by, own) || version.gone.is_some_and(|gone| self.is_open(gone, own))
     }
 
-    /// Whether a version is there, whoever may see it: what a dirty snapshot shows, and what a unique index takes for a duplicate.
+    /// Whether a version is there, whoever may see it: what a dirty snapshot shows, and what a
+    /// unique index takes for a duplicate.
     pub fn is_there<T>(&self, version: &Version<T>, own: Xids) -> bool {
         version.gone.is_none_or(|gone| self.is_open(gone, own))
     }
@@ -276,8 +280,8 @@ impl Database {
         self.unlock(xid);
     }
 
-    /// Forgets that these transactions were others' once: everybody sees them. `kept` are claims that somebody is about to
-    /// lock; he is told where they are then.
+    /// Forgets that these transactions were others' once: everybody sees them. `kept` are claims
+    /// that somebody is about to lock; he is told where they are then.
     pub fn freeze(&mut self, seen_by_all: Xids, kept: &mut [[Option<u8>; KEYS]]) {
         let is_seen = |xid: Xid| xid != FROZEN && seen_by_all & only(xid) != 0;
         self.for_each(|by, gone, _| {

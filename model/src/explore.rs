@@ -1,4 +1,5 @@
-//! What may happen in a state: one session takes one step, or its transaction is rolled back, or it is gone.
+//! What may happen in a state: one session takes one step, or its transaction is rolled back, or it
+//! is gone.
 
 use stateright::{Model, Property};
 
@@ -117,8 +118,8 @@ impl Scenario {
         self.settle(state);
     }
 
-    /// Who did not want to wait remembers who was at work meanwhile; and what makes no difference any more is forgotten: who
-    /// wrote what everybody sees, and by how much numbers differ.
+    /// Who did not want to wait remembers who was at work meanwhile; and what makes no difference
+    /// any more is forgotten: who wrote what everybody sees, and by how much numbers differ.
     fn settle(&self, state: &mut State) {
         let mut say = Say::nothing();
         for session in 0..state.sessions.len() {

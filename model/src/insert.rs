@@ -1,5 +1,5 @@
-//! `jobs.insert` and `jobs.insert_batch`: `src/unique/insert.rs` and `src/unique/batch.rs`, step by step. What they see is in
-//! `look.rs`, how they take claims in `claim.rs`.
+//! `jobs.insert` and `jobs.insert_batch`: `src/unique/insert.rs` and `src/unique/batch.rs`, step by
+//! step. What they see is in `look.rs`, how they take claims in `claim.rs`.
 
 use jobs_core::verdict::fold;
 

@@ -1,6 +1,6 @@
-//! The protocol that keeps keys unique, as a model that [`stateright`] explores exhaustively: every order in which three
-//! sessions can take their steps, each of which may be rolled back or gone before each of them. `README.md` beside this says
-//! what is modelled and what is not.
+//! The protocol that keeps keys unique, as a model that [`stateright`] explores exhaustively: every
+//! order in which three sessions can take their steps, each of which may be rolled back or gone
+//! before each of them. `README.md` beside this says what is modelled and what is not.
 
 #![forbid(unsafe_code)]
 

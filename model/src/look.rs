@@ -1,4 +1,5 @@
-//! What an insert sees, and whether that is all there is: `src/unique/under.rs`, and the looks of `src/store/claims.rs`.
+//! What an insert sees, and whether that is all there is: `src/unique/under.rs`, and the looks of
+//! `src/store/claims.rs`.
 
 use crate::database::{Beside, Id, Key, View};
 use crate::scenario::Fault;
@@ -16,7 +17,8 @@ impl Turn<'_> {
             let key = self.me().items[n].new.key;
             let is_seen = self.state.database.claim_seen(key, view).is_some();
             let is_there = self.state.database.claim_there(key, own).is_some();
-            // Of a row that is updated right now neither version may be met: then the snapshot is asked.
+            // Of a row that is updated right now neither version may be met: then the snapshot is
+            // asked.
             self.me().items[n].is_taken = is_seen || is_there && !only_visible && !is_missed;
         }
         self.say.say(|| {
@@ -167,7 +169,8 @@ impl Turn<'_> {
         });
     }
 
-    /// All jobs that were inserted under a key, as a statement sees them; with `later` also those that were committed since.
+    /// All jobs that were inserted under a key, as a statement sees them; with `later` also those
+    /// that were committed since.
     pub(crate) fn truth(&self, key: Key, view: View, later: bool) -> Vec<Seen> {
         let database = &self.state.database;
         let now = View(database.committed | self.own());

@@ -1,4 +1,5 @@
-//! Explores the scenarios and says what came out; with the name of a control, tells what that finds.
+//! Explores the scenarios and says what came out; with the name of a control, tells what that
+//! finds.
 //!
 //!     cargo run -p jobs-model
 //!     cargo run -p jobs-model -- look-in-the-same-statement

@@ -1,4 +1,5 @@
-//! Maintenance: `src/worker/tasks/prune.rs` and `claims.rs`, with `src/store/prune.rs` and `reap.rs`.
+//! Maintenance: `src/worker/tasks/prune.rs` and `claims.rs`, with `src/store/prune.rs` and
+//! `reap.rs`.
 
 use crate::database::{Beside, Id, Key, Version};
 use crate::scenario::Fault;
@@ -58,7 +59,8 @@ impl Turn<'_> {
         self.me().pruned.contains(&(key, id))
     }
 
-    /// Looks at a claim without a snapshot. Of one that is being updated it may meet neither version.
+    /// Looks at a claim without a snapshot. Of one that is being updated it may meet neither
+    /// version.
     pub fn look_at_claim(&mut self, key: Key) {
         let own = self.own();
         let is_missed = self.choice == 1;
@@ -225,7 +227,8 @@ impl Turn<'_> {
         self.then(Step::Tidy);
     }
 
-    /// Leaves notes about claims that are there and were not locked; clears away what stands beside those that were.
+    /// Leaves notes about claims that are there and were not locked; clears away what stands beside
+    /// those that were.
     pub fn tidy(&mut self) {
         let view = self.view();
         let is_prune = !self.me().pruned.is_empty();

@@ -1,4 +1,5 @@
-//! What happens to jobs after they were inserted: `src/transition.rs` and `src/api/manage.rs`. None of it waits for a claim.
+//! What happens to jobs after they were inserted: `src/transition.rs` and `src/api/manage.rs`. None
+//! of it waits for a claim.
 
 use jobs_core::state::State;
 
@@ -41,7 +42,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Moves the job if it still is where it was seen. Waits for who is moving it, and looks again then.
+    /// Moves the job if it still is where it was seen. Waits for who is moving it, and looks again
+    /// then.
     pub fn move_job(&mut self, op: Op) {
         let own = self.own();
         let view = self.view();

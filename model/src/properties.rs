@@ -52,7 +52,8 @@ fn committed(state: &State) -> View {
     View(state.database.committed)
 }
 
-/// No job is inserted while another one conflicts; and no two jobs that were never retried are available under one key.
+/// No job is inserted while another one conflicts; and no two jobs that were never retried are
+/// available under one key.
 fn never_two(_: &Exploration, state: &State) -> bool {
     let view = committed(state);
     let jobs = state
@@ -85,8 +86,8 @@ fn nobody_waits_for_ever(_: &Exploration, state: &State) -> bool {
     }
 }
 
-/// Every job that is committed is known to the claim of its key: it is in the list, or it was put aside; and if it is not final
-/// any more since then, that is noted.
+/// Every job that is committed is known to the claim of its key: it is in the list, or it was put
+/// aside; and if it is not final any more since then, that is noted.
 fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
     let view = committed(state);
     let database = &state.database;
@@ -119,7 +120,8 @@ fn at_rest(of: &Exploration, state: &State) -> Option<State> {
         .then(|| maintained(&of.scenario, state))
 }
 
-/// Then no claim is there that no job needs, and none is missing. And when the last jobs are deleted, nothing is left at all.
+/// Then no claim is there that no job needs, and none is missing. And when the last jobs are
+/// deleted, nothing is left at all.
 fn no_claim_without_need(of: &Exploration, state: &State) -> bool {
     let Some(state) = at_rest(of, state) else {
         return true;
@@ -157,7 +159,8 @@ fn is_empty_without_jobs(scenario: &Scenario, state: &State) -> bool {
     maintained(scenario, &state).database == Database::default()
 }
 
-/// Where nothing but single inserts that wait go on: `pg_locks` shows who waits for whom, and who waits has written nothing.
+/// Where nothing but single inserts that wait go on: `pg_locks` shows who waits for whom, and who
+/// waits has written nothing.
 fn singles_wait_at_the_lock(of: &Exploration, state: &State) -> bool {
     let scenario = &of.scenario;
     let mut calls = scenario.programs.iter().flat_map(|program| program.iter());

@@ -1,4 +1,5 @@
-//! What sessions do: little programs, and what is there when they begin. The steps of each are in [`crate::protocol`].
+//! What sessions do: little programs, and what is there when they begin. The steps of each are in
+//! [`crate::protocol`].
 
 use jobs_core::policy::Policy;
 use jobs_core::state::{State, States};
@@ -12,7 +13,8 @@ pub enum Level {
     ReadCommitted,
     /// all statements see what was committed when the first one began
     RepeatableRead,
-    /// the same, and claims are written by statements only; the failures that are its own are not modelled: any step may fail
+    /// the same, and claims are written by statements only; the failures that are its own are not
+    /// modelled: any step may fail
     Serializable,
 }
 
@@ -87,7 +89,8 @@ pub enum Fault {
     None,
     /// the look under the locked claim sees what the call's own statement sees
     OuterSnapshot,
-    /// claims are deleted by the statement that waits for their locks, so with a snapshot from before
+    /// claims are deleted by the statement that waits for their locks, so with a snapshot from
+    /// before
     ReapInOneStatement,
     /// nobody takes the advisory lock
     NoAdvisoryLock,
@@ -103,7 +106,8 @@ pub enum Fault {
     DeleteWithoutNote,
     /// pruning leaves the notes that a job came back which it prunes
     PruneLeavesReturns,
-    /// a list that is written by an old snapshot puts jobs aside that may be gone, and leaves no note
+    /// a list that is written by an old snapshot puts jobs aside that may be gone, and leaves no
+    /// note
     NoNoteByOldSnapshot,
     /// who does not want to wait does, where there is no room for a subtransaction
     WaitWithoutSubtransaction,
@@ -131,11 +135,14 @@ pub struct Scenario {
     pub programs: [Program; 3],
     /// what is there
     pub start: Start,
-    /// Whether completed jobs are within their retention; else they count as gone, and maintenance prunes them.
+    /// Whether completed jobs are within their retention; else they count as gone, and maintenance
+    /// prunes them.
     pub kept: bool,
-    /// Whether claims are written without statements; else somebody has attached something to their table.
+    /// Whether claims are written without statements; else somebody has attached something to their
+    /// table.
     pub direct: bool,
-    /// Whether single inserts take the advisory lock; else they are a transaction's seventeenth and later ones.
+    /// Whether single inserts take the advisory lock; else they are a transaction's seventeenth and
+    /// later ones.
     pub lock: bool,
     /// whether transactions have room for subtransactions
     pub room: bool,

@@ -1,4 +1,5 @@
-//! A session: where it is in its program, its transaction, and what it remembers of the call it is in.
+//! A session: where it is in its program, its transaction, and what it remembers of the call it is
+//! in.
 
 use jobs_core::policy::Policy;
 use jobs_core::verdict::{self, Member, Verdict};
@@ -62,7 +63,8 @@ pub enum Step {
     DeleteClaim(Key),
     /// to lock the claims of the keys that are to be looked at, but not to wait
     LockClaims,
-    /// to leave notes about those that somebody has locked, and to clear away what stands beside the others
+    /// to leave notes about those that somebody has locked, and to clear away what stands beside
+    /// the others
     Tidy,
     /// to delete those that no job needs
     Reap,
@@ -104,7 +106,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// As the rules of the core want it. Of one insertion after the other the later one is due later.
+    /// As the rules of the core want it. Of one insertion after the other the later one is due
+    /// later.
     pub fn member(self) -> Member {
         Member {
             id: i64::from(self.id),

@@ -1,4 +1,5 @@
-//! What a session does with its transaction: what it sees, what it writes as, its subtransactions, how it ends.
+//! What a session does with its transaction: what it sees, what it writes as, its subtransactions,
+//! how it ends.
 
 use crate::database::{A, B, Database, Key, Version, View, Xid, Xids, only, session_of};
 use crate::scenario::{Level, Scenario};

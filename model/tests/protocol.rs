@@ -35,7 +35,8 @@ fn every_property_holds_in_every_state() {
     assert!(states > 1_000_000);
 }
 
-/// The way to what is wrong is written down for each, as it is found: `JOBS_MODEL_WRITE=1` writes it anew.
+/// The way to what is wrong is written down for each, as it is found: `JOBS_MODEL_WRITE=1` writes
+/// it anew.
 #[test]
 fn every_mistake_is_found() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("counterexamples");

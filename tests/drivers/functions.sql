@@ -1,5 +1,6 @@
--- Every function and view, each a statement and a transaction of its own, so that a pooler may give each another connection.
--- tests/drivers/pgbouncer.sh compares the output with functions.out, and the names with what the schema has.
+-- Every function and view, each a statement and a transaction of its own, so that a pooler may give
+-- each another connection. tests/drivers/pgbouncer.sh compares the output with functions.out, and
+-- the names with what the schema has.
 \echo produce
 select id, state from jobs.insert('a', '{"n": 1}', '{"by_args": true}');
 select id, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 1}', '{"by_args": true}');

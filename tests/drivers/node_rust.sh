@@ -1,8 +1,10 @@
-# The drivers and ORMs of Node and Rust, for the suite `drivers`: a function driver_NAME for each, which runs an example in a
-# fresh database with the extension (DATABASE_URL and psql's variables name it).
+# The drivers and ORMs of Node and Rust, for the suite `drivers`: a function driver_NAME for each,
+# which runs an example in a fresh database with the extension (DATABASE_URL and psql's variables
+# name it).
 #
-# All of these examples do the same, so one report and one state of the queue are expected of all. The session's time zone
-# and the program's are two that are not UTC and not the same: a time that loses its zone on the way is then hours off.
+# All of these examples do the same, so one report and one state of the queue are expected of all.
+# The session's time zone and the program's are two that are not UTC and not the same: a time that
+# loses its zone on the way is then hours off.
 
 DRIVER_REPORT='insert: available in mail
 unique: skipped false, then true, same job true
@@ -17,7 +19,8 @@ insert_many: skipped false,false,true, third is the first true
 worker: ok completed
 worker: bad discarded'
 
-# Kind, state, queue, priority, max_attempts, args, meta, tags, timeout, what is not now, output; how many. Then errors and orders.
+# Kind, state, queue, priority, max_attempts, args, meta, tags, timeout, what is not now, output;
+# how many. Then errors and orders.
 DRIVER_LEAVES='bad discarded work 1 25 {} {} {} 00:01:00 - - - x1
 email.send available mail 1 25 {"subject": "Grüße, '\''Ada'\'' \\ 😀", "user_id": 42} {} {} 00:01:00 - - - x1
 index available default 1 25 {"page": 0} {} {} 00:01:00 - - - x1
@@ -71,8 +74,9 @@ driver_of_rust() { # NAME REPORT
   fi
 }
 
-# Prisma wants to download the engine of its migrations even to generate a client, which needs none: it is told that there is
-# one already. Nor do the scripts of its packages run: they would download it, too.
+# Prisma wants to download the engine of its migrations even to generate a client, which needs none:
+# it is told that there is one already. Nor do the scripts of its packages run: they would download
+# it, too.
 need_prisma() {
   need_npm examples/node/prisma "$STATE/prisma" --ignore-scripts || return
   [[ $(cat "$STATE/prisma/generated" 2>/dev/null) != "$(cat examples/node/prisma/schema.prisma "$STATE/prisma/wanted")" ]] || return 0
@@ -87,7 +91,7 @@ need_rust_drivers() {
   need_packages libpq-dev && cargo build -p jobs-example-drivers
 }
 
-# --- The test of one example --------------------------------------------------------------------------------------------
+# --- The test of one example ----------------------------------------------------------------------
 
 driver_example() { # NAME REPORT COMMAND..
   local name=$1 report=$2 out=$TMP/driver_$1.out

@@ -1,5 +1,6 @@
-# The same programs, and every function, through PgBouncer: examples/pgbouncer/pgbouncer.ini and the table of docs/drivers.md.
-# tests/drivers.sh sources this file. Debian's PgBouncer knows nothing of prepared statements yet, which is the harder case.
+# The same programs, and every function, through PgBouncer: examples/pgbouncer/pgbouncer.ini and the
+# table of docs/drivers.md. tests/drivers.sh sources this file. Debian's PgBouncer knows nothing of
+# prepared statements yet, which is the harder case.
 
 POOLED_PROGRAMS=(psycopg sqlalchemy django jdbc activerecord)
 
@@ -33,7 +34,8 @@ need_pgbouncer() {
   need_packages libevent-2.1-7 libc-ares2 && need_programs pgbouncer && PATH=$CACHE/programs/usr/sbin:$PATH pgbouncer --version
 }
 
-# The example's file with this server's address. Connections take turns, so that statements do come to different ones.
+# The example's file with this server's address. Connections take turns, so that statements do come
+# to different ones.
 pgbouncer_start() {
   local dir=$TMP/drivers name mode server="host=127.0.0.1 port=$DRIVERS_PORT dbname"
   POOL_PORT=$(free_port)
@@ -66,7 +68,8 @@ pool_sql() { # DATABASE SQL..; each a statement and a transaction of its own
   "$PG_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$POOL_PORT" -U postgres -d "$1" -f <(printf '%s;\n' "${@:2}") 2>&1
 }
 
-# A pool has as many connections as were needed at a time: with one, nothing could go wrong. Now it has three, which take turns.
+# A pool has as many connections as were needed at a time: with one, nothing could go wrong. Now it
+# has three, which take turns.
 pgbouncer_grow() { # DATABASE USER
   local n pids=()
   for n in 1 2 3; do
@@ -110,8 +113,8 @@ pgbouncer_transactions() {
   check drivers "pgbouncer: in a transaction, wait is refused" finds 'jobs.wait' pool_sql transaction "begin" "call jobs.wait()"
 }
 
-# A wait through the pooler ends when the job comes. While it waits, it has a connection of its pool: of one that has no more,
-# a producer gets none, so the job comes only when the wait is over.
+# A wait through the pooler ends when the job comes. While it waits, it has a connection of its
+# pool: of one that has no more, a producer gets none, so the job comes only when the wait is over.
 pgbouncer_waits() {
   local mode
   check drivers "pgbouncer: a wait in the workers' pool ends when a job comes by the producers' pool" pgbouncer_wait workers one 20 0 10

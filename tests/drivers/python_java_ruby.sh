@@ -1,7 +1,7 @@
 # Python, Java and Ruby. tests/drivers.sh sources this file.
 #
-# These programs all do the same and print the same, each in the way of its library. So there is one expectation for them.
-# They run as the role app, which needs no more than it has.
+# These programs all do the same and print the same, each in the way of its library. So there is one
+# expectation for them. They run as the role app, which needs no more than it has.
 
 driver_psycopg() { same_program psycopg; }
 driver_sqlalchemy() { same_program sqlalchemy; }
@@ -15,8 +15,9 @@ driver_django() {
   PGDATABASE=django_client DATABASE_URL=${DATABASE_URL%/*}/django_client POOLED=1 same_program django
 }
 
-# --- How a program is started: the array PROGRAM. POOLED: as it must be behind a pooler that gives each transaction another
-# connection. Each fails if what it needs cannot be installed, and says what was tried. -------------------------------------
+# --- How a program is started: the array PROGRAM. POOLED: as it must be behind a pooler that gives
+# each transaction another connection. Each fails if what it needs cannot be installed, and says
+# what was tried.
 
 program_psycopg() { python_program psycopg; }
 program_sqlalchemy() { python_program sqlalchemy requirements-sqlalchemy.txt; }
@@ -48,11 +49,11 @@ drivers_need() { # NAME TRIED COMMAND..
   said=$("${@:3}" 2>&1) || { cannot drivers "$1" "$2" "$said"; return 1; }
 }
 
-# --- The test of them ---------------------------------------------------------------------------------------------------------
+# --- The test of them -----------------------------------------------------------------------------
 
-# Prepared statements get a generic plan after some executions, and with it the types of parameters that are null once and
-# something else then: it must have been used. Where nothing may be prepared it must not. Neither the program nor its session
-# has UTC, so a time that loses its zone is seen.
+# Prepared statements get a generic plan after some executions, and with it the types of parameters
+# that are null once and something else then: it must have been used. Where nothing may be prepared
+# it must not. Neither the program nor its session has UTC, so a time that loses its zone is seen.
 same_program() { # NAME
   local what=$1${POOLED:+, nothing prepared} generic=true report=$TMP/drivers/$PGDATABASE.out
   local -x PGUSER=app DATABASE_URL=${DATABASE_URL/postgres@/app@}
@@ -71,7 +72,8 @@ same_program() { # NAME
 
 same_run() { TZ=America/New_York timeout 120 "${PROGRAM[@]}" >"$1" 2>"$1.err" || { cat "$1" "$1.err"; false; }; } # REPORT
 
-# Whether a language writes true or True does not matter. The first order was rolled back, so the one that stays is number 2.
+# Whether a language writes true or True does not matter. The first order was rolled back, so the
+# one that stays is number 2.
 same_report() { # REPORT GENERIC
   diff - <(tr '[:upper:]' '[:lower:]' <"$1") <<TEXT
 inserted: available in shipping

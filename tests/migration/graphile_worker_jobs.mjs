@@ -1,5 +1,5 @@
-// Jobs of Graphile Worker in every state, made by its own API. DATABASE_URL says where. A worker of it has one of them and
-// finishes it when standard input ends.
+// Jobs of Graphile Worker in every state, made by its own API. DATABASE_URL says where. A worker of
+// it has one of them and finishes it when standard input ends.
 import pg from 'pg';
 import graphile from 'graphile-worker';
 

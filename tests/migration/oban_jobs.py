@@ -43,7 +43,8 @@ with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, row_factory=di
     insert("App.Mail", 7)  # a transaction has it locked while jobs are moved
     connection.execute(statement("cancel_many_jobs"), {"ids": [insert("App.Mail", 8)]})
     insert("App.Mail", 9, state="suspended")
-    # Two of one key, which its window of a minute let in one after the other, and one that has a successor here.
+    # Two of one key, which its window of a minute let in one after the other, and one that has a
+    # successor here.
     insert("App.Charge", 10, scheduled_at=None, inserted_at=datetime.now(timezone.utc).replace(tzinfo=None) - timedelta(minutes=5))
     insert("App.Charge", 10)
     insert("App.Charge", 11)

@@ -20,7 +20,8 @@ SELECT jobs.pause_queue(E'odd "queue" \\ ä');
 SELECT count(*) FROM jobs.insert('late', scheduled_at => clock_timestamp() + interval '10 milliseconds', queue => 'late') late, jobs.insert('next', scheduled_at => now() + interval '1 hour', queue => 'late') next;
 SELECT count(*) FROM jobs.insert('doomed', queue => 'doomed', expires_at => clock_timestamp() + interval '1 millisecond');
 SELECT pg_sleep(0.1);
--- Each task handles something or runs; then something fails, and leases run out that nobody rescues.
+-- Each task handles something or runs; then something fails, and leases run out that nobody
+-- rescues.
 SELECT count(*) FROM jobs.maintain();
 SELECT count(*) FROM jobs.fetch('mail', worker => 'c', lease => '1 millisecond');
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no pruning today'; END $$;

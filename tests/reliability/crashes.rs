@@ -48,7 +48,8 @@ pub async fn assert_whole(db: &Client) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// For at least so many rounds puts a server under load and hurts it again and again; then nothing is lost and nothing doubled.
+/// For at least so many rounds puts a server under load and hurts it again and again; then nothing
+/// is lost and nothing doubled.
 async fn again_and_again(
     case: &str,
     fsync: &str,
@@ -181,7 +182,8 @@ async fn background_workers_die() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn postmasters_die() {
-    // With fsync as in production: recovery then begins with a sync of all files, which is most of the time.
+    // With fsync as in production: recovery then begins with a sync of all files, which is most of
+    // the time.
     again_and_again("postmaster", "on", 2, async |cluster, _, round| {
         if round.is_multiple_of(2) {
             cluster.kill9();

@@ -1,6 +1,8 @@
-//! The disk is full: what cannot be written is refused, what was acknowledged stays, and work goes on once there is room.
+//! The disk is full: what cannot be written is refused, what was acknowledged stays, and work goes
+//! on once there is room.
 //!
-//! These want small file systems, which tests/reliability.sh mounts: `JOBS_RELIABILITY_SMALL_DISK` is one, empty and as large as it says.
+//! These want small file systems, which tests/reliability.sh mounts: `JOBS_RELIABILITY_SMALL_DISK`
+//! is one, empty and as large as it says.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};

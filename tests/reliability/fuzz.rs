@@ -1,7 +1,10 @@
-//! Calls of every function with all that is nasty: an error that is meant for the caller, or an answer, and nothing else.
+//! Calls of every function with all that is nasty: an error that is meant for the caller, or an
+//! answer, and nothing else.
 //!
-//! `JOBS_RELIABILITY_SEEDS` are numbers to begin with, separated by commas. Two sessions and the background worker are at it at the same
-//! time, so a seed repeats the calls, not how they meet. (tests/server/policy_fuzz.rs is about what policies mean; here they only must not break anything.)
+//! `JOBS_RELIABILITY_SEEDS` are numbers to begin with, separated by commas. Two sessions and the
+//! background worker are at it at the same time, so a seed repeats the calls, not how they meet.
+//! (tests/server/policy_fuzz.rs is about what policies mean; here they only must not break
+//! anything.)
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -296,8 +299,9 @@ fn call(rng: &mut StdRng, function: &Function) -> String {
     }
 }
 
-/// What a caller may be told: of bad values (22, and where a cast refuses them, 54), of duplicates, of being read only or in a
-/// transaction, of rivals, of what is not there or in another state, of time that is up.
+/// What a caller may be told: of bad values (22, and where a cast refuses them, 54), of duplicates,
+/// of being read only or in a transaction, of rivals, of what is not there or in another state, of
+/// time that is up.
 fn is_for_callers(code: &str) -> bool {
     code.starts_with("22")
         || code.starts_with("54")

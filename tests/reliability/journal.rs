@@ -17,7 +17,8 @@ pub enum Fate {
     Unknown,
 }
 
-/// What all clients were told. Producers number the jobs that they want; the number is in the args, as `n`.
+/// What all clients were told. Producers number the jobs that they want; the number is in the args,
+/// as `n`.
 #[derive(Default)]
 pub struct Journal {
     pub wanted: HashMap<i64, Fate>,
@@ -61,7 +62,8 @@ pub enum Pruning {
     Final,
 }
 
-/// Everything that the database says differently, once all work is done. Empty: nothing lost, nothing doubled.
+/// Everything that the database says differently, once all work is done. Empty: nothing lost,
+/// nothing doubled.
 pub async fn differences(db: &Client, journal: &Journal, pruning: Pruning) -> Vec<String> {
     let mut wrong = journal.wrong.clone();
     let there = there(db).await;

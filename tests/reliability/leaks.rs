@@ -1,5 +1,5 @@
-//! Every function again and again in one session, whose memory must not grow: what Postgres counts in its contexts, and what
-//! the process has beside them.
+//! Every function again and again in one session, whose memory must not grow: what Postgres counts
+//! in its contexts, and what the process has beside them.
 
 use std::fs;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use jobs_tests::{Client, Cluster, number};
 use super::figures::{duration, figure, variable};
 use jobs_tests::functions::{Function, functions};
 
-/// A function's successful call as PL/pgSQL, where `f` and `i` are variables; and how much rarer than others it is called.
-/// A failing call in a savepoint: `fails`, empty: with nulls. Each clears away what it has made.
+/// A function's successful call as PL/pgSQL, where `f` and `i` are variables; and how much rarer
+/// than others it is called. A failing call in a savepoint: `fails`, empty: with nulls. Each clears
+/// away what it has made.
 struct Call {
     name: &'static str,
     rarer: u64,
@@ -139,14 +140,15 @@ pub fn anonymous_memory(pid: i64) -> i64 {
         .expect("kB")
 }
 
-/// What a call that is repeated may leave behind. The slack is for what grows once, such as a table that doubles.
+/// What a call that is repeated may leave behind. The slack is for what grows once, such as a table
+/// that doubles.
 const BYTES_A_CALL: i64 = 16;
 const SLACK: i64 = 16 << 10;
 /// The process takes whole pages, and malloc keeps some.
 const ANONYMOUS_SLACK: i64 = 384 << 10;
 
-/// What grew from the end of the second tenth of the calls to the last one, where that is too much. What grows once is not a leak: it
-/// must do so twice.
+/// What grew from the end of the second tenth of the calls to the last one, where that is too much.
+/// What grows once is not a leak: it must do so twice.
 async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
     let mut found = None;
     for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! Producers and workers that go on whatever happens to the server, and write down what they were told.
+//! Producers and workers that go on whatever happens to the server, and write down what they were
+//! told.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -201,7 +202,7 @@ impl Ended {
     }
 }
 
-// --- both ------------------------------------------------------------------------------------------------------------
+// --- both ----------------------------------------------------------------------------------------
 
 /// A connection that is made anew whenever it is gone.
 struct Session {
@@ -250,7 +251,8 @@ impl Session {
         }
     }
 
-    /// One round trip; Ok means that the server has said that it is done, with the commit if it is one.
+    /// One round trip; Ok means that the server has said that it is done, with the commit if it is
+    /// one.
     async fn call(&mut self, sql: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
         let client = self.client.as_ref().expect("an open session");
         match client.simple_query(sql).await {
@@ -293,7 +295,7 @@ fn number(row: &SimpleQueryRow, column: usize) -> Option<i64> {
     row.get(column).map(|text| text.parse().expect("a number"))
 }
 
-// --- producers -------------------------------------------------------------------------------------------------------
+// --- producers -----------------------------------------------------------------------------------
 
 /// How a producer inserts.
 #[derive(Clone, Copy)]
@@ -467,7 +469,7 @@ async fn insert(
     }
 }
 
-// --- workers ---------------------------------------------------------------------------------------------------------
+// --- workers -------------------------------------------------------------------------------------
 
 /// An attempt that this worker has.
 #[derive(Clone, Copy)]

@@ -1,4 +1,5 @@
-//! Queries of sqlsmith over the views, tables and functions of a database with jobs in it: errors, but no internal one and no crash.
+//! Queries of sqlsmith over the views, tables and functions of a database with jobs in it: errors,
+//! but no internal one and no crash.
 
 use std::process::{Command, Stdio};
 
@@ -7,8 +8,9 @@ use jobs_tests::{Client, Cluster};
 use super::crashes::assert_whole;
 use super::figures::{duration, figure, variable};
 
-/// The role of sqlsmith may do what an admin of jobs may, read the tables, and nothing to the machine or the server.
-/// It chooses its functions from what `pg_proc` has: here ours, and harmless ones to make arguments of.
+/// The role of sqlsmith may do what an admin of jobs may, read the tables, and nothing to the
+/// machine or the server. It chooses its functions from what `pg_proc` has: here ours, and harmless
+/// ones to make arguments of.
 const SETUP: &str = r#"
     create role smith login; select jobs.grant_admin('smith');
     grant usage on schema jobs to smith; grant select on all tables in schema jobs to smith;

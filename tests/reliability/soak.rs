@@ -1,4 +1,5 @@
-//! Load that goes on, with pruning: what it takes in memory, on disk and in open files is the same in the end as in the first quarter.
+//! Load that goes on, with pruning: what it takes in memory, on disk and in open files is the same
+//! in the end as in the first quarter.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,8 @@ use super::journal::Pruning;
 use super::leaks::anonymous_memory;
 use super::load::{DATABASE, Load};
 
-/// How much larger the last quarter's figures may be than the first one's: twice, and what is small may be more.
+/// How much larger the last quarter's figures may be than the first one's: twice, and what is small
+/// may be more.
 const FACTOR: i64 = 2;
 const SLACK_ON_DISK: i64 = 2 << 20;
 const SLACK_IN_MEMORY: i64 = 2 << 20;

@@ -1,4 +1,5 @@
-//! Many sessions insert the same keys, and many workers drain the queue: what everybody was told must fit together.
+//! Many sessions insert the same keys, and many workers drain the queue: what everybody was told
+//! must fit together.
 
 mod history;
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_postgres::Error;
 
-// --- inserts ----------------------------------------------------------------------------------------------------------
+// --- inserts -------------------------------------------------------------------------------------
 
 /// An answer, with what tells whether somebody had to wait for it.
 struct Recorded {
@@ -39,7 +40,8 @@ struct Inserter {
 }
 
 impl Inserter {
-    /// Goes on until every key has a committed answer. The keys come in blocks that all sessions have in common, shuffled.
+    /// Goes on until every key has a committed answer. The keys come in blocks that all sessions
+    /// have in common, shuffled.
     async fn run(&mut self, keys: i32) {
         let all: Vec<i32> = (0..keys).collect();
         for block in all.chunks(50) {
@@ -178,7 +180,8 @@ impl Inserter {
     }
 }
 
-/// How often a session was answered with a job whose commit was sent only after its own insert: it had to wait.
+/// How often a session was answered with a job whose commit was sent only after its own insert: it
+/// had to wait.
 fn waited(record: &[Recorded]) -> usize {
     let commits: HashMap<i64, Instant> = record
         .iter()
@@ -291,7 +294,8 @@ async fn one_job_a_key_at_any_level() {
     .await;
 }
 
-/// Whoever does not wait for rivals gives up only where there is one: here is none, but much else to wait for.
+/// Whoever does not wait for rivals gives up only where there is one: here is none, but much else
+/// to wait for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_waiting_gives_up_only_for_rivals() {
     let cluster = Cluster::start();
@@ -391,7 +395,8 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
     }
 }
 
-/// The look for rivals is switched off, so that both batches come upon whoever has a key when they have written.
+/// The look for rivals is switched off, so that both batches come upon whoever has a key when they
+/// have written.
 #[tokio::test]
 async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
     let cluster = Cluster::builder()
@@ -452,7 +457,7 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
     }
 }
 
-// --- work ---------------------------------------------------------------------------------------------------------------
+// --- work ----------------------------------------------------------------------------------------
 
 /// What all workers saw.
 #[derive(Default)]
@@ -466,7 +471,8 @@ struct Worker {
     client: Client,
     rng: StdRng,
     slow: bool,
-    /// Cuts this worker's connection while it completes its third batch: who cuts, and the process that ends.
+    /// Cuts this worker's connection while it completes its third batch: who cuts, and the process
+    /// that ends.
     cut: Option<(Client, i32)>,
     work: Work,
 }
@@ -687,7 +693,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
     assert!(refused > 0, "no worker lost a job");
 }
 
-// --- the control: the checks can fail -------------------------------------------------------------------------------------
+// --- the control: the checks can fail ------------------------------------------------------------
 
 fn insert(key: i32, told: Told, committed: bool) -> Insert {
     Insert {
@@ -777,7 +783,8 @@ fn finish(id: i64, token: i64, answer: Answer) -> Finish {
     Finish { id, token, answer }
 }
 
-/// Job 1 was completed at once and its worker asked twice; job 2 was rescued, and its first worker refused.
+/// Job 1 was completed at once and its worker asked twice; job 2 was rescued, and its first worker
+/// refused.
 fn good_work() -> (Vec<Fetched>, Vec<Finish>, Vec<Outcome>) {
     let outcome = |id, token, attempt| Outcome {
         id,

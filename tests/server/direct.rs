@@ -1,5 +1,6 @@
-//! Tables that are written without statements, and what somebody has attached to them: it is honoured, what is not ready is
-//! left out, and `jobs.health()` names what makes calls slower, with the command that takes it away.
+//! Tables that are written without statements, and what somebody has attached to them: it is
+//! honoured, what is not ready is left out, and `jobs.health()` names what makes calls slower, with
+//! the command that takes it away.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,8 @@ const LIFE: &str = "select jobs.insert('k', '1', '{\"by_args\": true}', queue =>
     select jobs.insert('k', '3', queue => 'q');
     select jobs.complete(id, token) from jobs.fetch('q', 2)";
 
-/// The statements that a session has planned for that: none of those that go the slower way, where nothing is attached.
+/// The statements that a session has planned for that: none of those that go the slower way, where
+/// nothing is attached.
 async fn planned(cluster: &Cluster) -> BTreeSet<String> {
     planned_in(cluster, "direct").await
 }
@@ -231,7 +233,8 @@ async fn along_index(db: &Client, order: &str) -> i64 {
     found
 }
 
-/// Begins to make an index, and is cancelled while it waits: before any row is entered, or before all that were there are.
+/// Begins to make an index, and is cancelled while it waits: before any row is entered, or before
+/// all that were there are.
 async fn left_behind(cluster: &Cluster, db: &Client, table: &str, on: &str, is_ready: bool) {
     let [first, second, maker] = [
         cluster.connect("direct").await,
@@ -300,7 +303,8 @@ async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_
     }
 }
 
-/// An index that nothing is entered into yet would lack a row whose new version has no entry of its own.
+/// An index that nothing is entered into yet would lack a row whose new version has no entry of its
+/// own.
 #[tokio::test]
 async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_changes() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();

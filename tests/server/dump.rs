@@ -1,7 +1,8 @@
-//! Backups and upgrades: a queue that was dumped and restored, upgraded or taken over by a standby is the same queue, row by row,
-//! and goes on as if nothing had happened.
+//! Backups and upgrades: a queue that was dumped and restored, upgraded or taken over by a standby
+//! is the same queue, row by row, and goes on as if nothing had happened.
 //!
-//! `dump/queue.sql` is a queue with something of everything in it, `dump/rows.rs` compares rows, `dump/works.rs` goes on with the queue.
+//! `dump/queue.sql` is a queue with something of everything in it, `dump/rows.rs` compares rows,
+//! `dump/works.rs` goes on with the queue.
 
 mod programs;
 mod rows;
@@ -324,7 +325,8 @@ impl Drop for Waker {
 }
 
 impl Queue {
-    /// Nobody has touched what is there of the queue; said only of a moment in which `restoring` was still true.
+    /// Nobody has touched what is there of the queue; said only of a moment in which `restoring`
+    /// was still true.
     async fn assert_untouched(&self, restoring: &str) {
         let db = self.cluster.connect("after").await;
         if scalar::<i64>(
@@ -345,7 +347,8 @@ impl Queue {
         );
     }
 
-    /// Does it, and looks all the time whether anybody touches what is there while `restoring` is true.
+    /// Does it, and looks all the time whether anybody touches what is there while `restoring` is
+    /// true.
     async fn watch(&self, restoring: &str, work: impl Future<Output = ()>) {
         let mut work = std::pin::pin!(work);
         loop {
@@ -357,7 +360,8 @@ impl Queue {
         }
     }
 
-    /// The control of tests in which workers leave a database alone: they are there, and take care of another one.
+    /// The control of tests in which workers leave a database alone: they are there, and take care
+    /// of another one.
     async fn assert_workers_work(&self) {
         let cluster = &self.cluster;
         let exists = "select count(*) from pg_database where datname = 'beside'";
@@ -390,7 +394,8 @@ impl Queue {
         .await;
     }
 
-    /// Restores data while the table of jobs is locked, so that all the others are there for a while and jobs are not.
+    /// Restores data while the table of jobs is locked, so that all the others are there for a
+    /// while and jobs are not.
     async fn restore_jobs_last(&self, file: &str, options: &[&str]) {
         let cluster = &self.cluster;
         let db = cluster.connect("after").await;
@@ -567,8 +572,9 @@ async fn assert_whole(cluster: &Cluster, database: &str) {
     assert!(scalar::<i64>(&db, "select count(*) from jobs.jobs where kind = 'work'").await > 0);
 }
 
-/// Really runs pg_upgrade, to the same version: what it does is the same. Maintenance is overdue all the time, and the worker is switched
-/// on in both clusters, but nothing may work while the servers are started for the upgrade.
+/// Really runs pg_upgrade, to the same version: what it does is the same. Maintenance is overdue
+/// all the time, and the worker is switched on in both clusters, but nothing may work while the
+/// servers are started for the upgrade.
 async fn upgrade(options: &[&str]) {
     let queue = Queue::start().await;
     let old = &queue.cluster;
@@ -653,7 +659,8 @@ async fn a_standby_shows_the_queue_and_takes_it_over() {
         .await;
 }
 
-/// What has to be done to move a queue by logical replication: nobody works on it there until it has arrived, and the sequence is set by hand.
+/// What has to be done to move a queue by logical replication: nobody works on it there until it
+/// has arrived, and the sequence is set by hand.
 #[tokio::test]
 async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     let builder = Cluster::builder().set("jobs.enabled", "off");
@@ -700,7 +707,8 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     queue.expected.check(&cluster, "before").await;
 }
 
-/// Publishing deletes must not forbid them: a table in a publication needs something by which its rows are known.
+/// Publishing deletes must not forbid them: a table in a publication needs something by which its
+/// rows are known.
 #[tokio::test]
 async fn a_publication_of_all_tables_is_in_nobodys_way() {
     let cluster = Cluster::builder()

@@ -1,4 +1,5 @@
-//! Crashes: what was committed is there afterwards, with its state, its token and its key; what was not is gone.
+//! Crashes: what was committed is there afterwards, with its state, its token and its key; what was
+//! not is gone.
 
 use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, sqlstate};
 use tokio_postgres::NoTls;
@@ -54,7 +55,8 @@ async fn assert_whole(db: &Client) {
 async fn committed_jobs_survive_a_crash() {
     let cluster = Cluster::start();
     let db = cluster.database("crash").await;
-    // One of each: completed, running, completed but not committed, fetched but not committed, available.
+    // One of each: completed, running, completed but not committed, fetched but not committed,
+    // available.
     let mut jobs = Vec::new();
     for n in 1..=5 {
         jobs.push(insert(&db, n).await.0);

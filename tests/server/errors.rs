@@ -1,10 +1,12 @@
-//! What a caller is told of input that is huge: which parameter it was, and no more than the beginning of it.
+//! What a caller is told of input that is huge: which parameter it was, and no more than the
+//! beginning of it.
 
 use jobs_tests::{Client, Cluster};
 
 use jobs_tests::functions::{Function, Parameter, functions};
 
-/// No message, DETAIL or HINT is longer, in characters: a few quotations of 100, and the words around them.
+/// No message, DETAIL or HINT is longer, in characters: a few quotations of 100, and the words
+/// around them.
 const LONGEST: usize = 1000;
 
 /// Stands for a text of 200,000 characters.
@@ -208,7 +210,8 @@ fn calls(function: &Function, huge: &Parameter) -> Vec<String> {
     calls
 }
 
-/// Whether what a call was refused with is short, and says what it is about; whether it was refused at all.
+/// Whether what a call was refused with is short, and says what it is about; whether it was refused
+/// at all.
 async fn is_refused(db: &Client, call: &str) -> bool {
     let Err(error) = db.simple_query(call).await else {
         return false;

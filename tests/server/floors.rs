@@ -1,5 +1,6 @@
-//! Fetches begin where the last ones ended. Nothing that can be fetched is ever below that, whatever was under way while
-//! it was found out, and a held snapshot, under which nothing is vacuumed, does not make fetches slower.
+//! Fetches begin where the last ones ended. Nothing that can be fetched is ever below that,
+//! whatever was under way while it was found out, and a held snapshot, under which nothing is
+//! vacuumed, does not make fetches slower.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +36,8 @@ async fn holder(cluster: &Cluster, database: &str) -> Client {
     client
 }
 
-/// Jobs that are inserted, fetched and completed, all of which stay as dead rows, in a few fetches each.
+/// Jobs that are inserted, fetched and completed, all of which stay as dead rows, in a few fetches
+/// each.
 async fn go_on(db: &Client, rounds: usize) {
     for _ in 0..rounds {
         run(
@@ -94,7 +96,8 @@ async fn a_fetch_under_a_held_snapshot_walks_over_little() {
     assert!(looked_at < 100, "{looked_at} pages for one job");
 }
 
-/// Nothing comes in below a floor, in practice. A serializable transaction goes by what it has found anywhere all the same.
+/// Nothing comes in below a floor, in practice. A serializable transaction goes by what it has
+/// found anywhere all the same.
 #[tokio::test]
 async fn a_serializable_fetch_that_found_nothing_is_known_to_have_looked_everywhere() {
     let cluster = quiet();
@@ -154,7 +157,8 @@ async fn control_without_shared_memory_it_walks_over_everything() {
     assert!(looked_at > 200, "{looked_at} pages for one job");
 }
 
-/// A job that another session inserts, and commits only after fetches have passed its place; whether it is the first to be had then.
+/// A job that another session inserts, and commits only after fetches have passed its place;
+/// whether it is the first to be had then.
 async fn a_late_commit(cluster: &Cluster, statements: &[&str], end: &str) -> i64 {
     let db = cluster.database("late").await;
     let holder = holder(cluster, "late").await;
@@ -285,8 +289,8 @@ async fn a_higher_priority_is_found_at_once_below_and_above_known_lanes() {
     drop(holder);
 }
 
-/// A batch takes its ids, waits for a rival under one key, and takes later ids for what another rival came before: its
-/// jobs are not in the order of their ids then.
+/// A batch takes its ids, waits for a rival under one key, and takes later ids for what another
+/// rival came before: its jobs are not in the order of their ids then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_whose_ids_are_not_in_order_is_found_whole() {
     let cluster = quiet();

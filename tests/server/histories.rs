@@ -1,10 +1,13 @@
-//! Uniqueness, whatever happens: random histories of sessions that get into each other's way under a few keys: for each an order of events must exist that
-//! explains what everybody was told. `histories/model.rs` says what counts as an explanation.
+//! Uniqueness, whatever happens: random histories of sessions that get into each other's way under
+//! a few keys: for each an order of events must exist that explains what everybody was told.
+//! `histories/model.rs` says what counts as an explanation.
 //!
-//! `JOBS_HISTORIES=n` runs so many. A history that nothing explains is printed with its seed; `JOBS_SEED=<that>` makes all
-//! histories from this seed: what is said is then the same, as far as the answers are, but not who comes first.
+//! `JOBS_HISTORIES=n` runs so many. A history that nothing explains is printed with its seed;
+//! `JOBS_SEED=<that>` makes all histories from this seed: what is said is then the same, as far as
+//! the answers are, but not who comes first.
 //!
-//! The controls run the same against a build of the extension that can be told to be wrong (`src/fault.rs`).
+//! The controls run the same against a build of the extension that can be told to be wrong
+//! (`src/fault.rs`).
 
 mod answers;
 mod checks;

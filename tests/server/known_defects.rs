@@ -1,5 +1,5 @@
-//! Defects of uniqueness that job systems have shipped with: one test each says that they are not here. Those of
-//! transactions are in transactions.rs.
+//! Defects of uniqueness that job systems have shipped with: one test each says that they are not
+//! here. Those of transactions are in transactions.rs.
 
 use std::time::Duration;
 
@@ -111,7 +111,8 @@ async fn equal_keys_in_one_batch_do_not_fail_it() {
     );
 }
 
-/// All that a write would change: versions and locks of rows, the sequence, what the server counts, the log.
+/// All that a write would change: versions and locks of rows, the sequence, what the server counts,
+/// the log.
 const TRACES: &str = "
   select concat_ws(' ',
     (select string_agg(concat(t, xmin, ctid, xmax), ' ' order by t, ctid) from (
@@ -365,7 +366,8 @@ async fn a_snapshot_that_is_older_than_a_rivals_commit_never_lets_a_second_job_i
                     assert_eq!(sqlstate(answer), "40001", "{level}: {options}");
                 }
                 run(&other, "rollback").await;
-                // Also when the job is done by then, and the policy does not mind it any more: trying again is the answer.
+                // Also when the job is done by then, and the policy does not mind it any more:
+                // trying again is the answer.
                 run(
                     &other,
                     &format!("begin isolation level {level}; select from jobs.jobs"),
@@ -376,7 +378,8 @@ async fn a_snapshot_that_is_older_than_a_rivals_commit_never_lets_a_second_job_i
                 if level == LEVELS[0] {
                     assert!(!answer.unwrap().skipped);
                 } else {
-                    // In that snapshot the job is available; what it was told is still true there or is refused.
+                    // In that snapshot the job is available; what it was told is still true there
+                    // or is refused.
                     match answer {
                         Ok(answer) => assert_eq!(answer, Answer::skipped(id), "{level}: {options}"),
                         Err(error) => assert!(
@@ -445,7 +448,8 @@ async fn of_many_that_wait_for_a_rival_that_rolls_back_exactly_one_inserts() {
     }
 }
 
-/// Inserts under two keys, in either order: whether the second is a duplicate of the first, by its insert and by the keys.
+/// Inserts under two keys, in either order: whether the second is a duplicate of the first, by its
+/// insert and by the keys.
 async fn same(db: &Client, one: (&str, &str), other: (&str, &str)) -> bool {
     let mut answers = Vec::new();
     for [first, second] in [[one, other], [other, one]] {
@@ -742,7 +746,8 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         "create table pair (how text, n int, away bigint, there bigint)",
     )
     .await;
-    // What takes the first job of each key out of `available`, while a second one is inserted, and what it is afterwards.
+    // What takes the first job of each key out of `available`, while a second one is inserted, and
+    // what it is afterwards.
     let ways = [
         ("retried", "cancelled"),
         ("failed", "running"),

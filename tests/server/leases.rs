@@ -1,5 +1,5 @@
-//! Attempts whose leases run out are failed in time, also where reading the table of leases takes so long that the worker
-//! does not read it each time.
+//! Attempts whose leases run out are failed in time, also where reading the table of leases takes
+//! so long that the worker does not read it each time.
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,8 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
     is_rescued(&db, next, soon).await;
     is_rescued(&db, by_hand, soon).await;
 
-    // Control: the worker makes 20 passes, and reads the table in far fewer of them. (Statistics are up to a second late.)
+    // Control: the worker makes 20 passes, and reads the table in far fewer of them. (Statistics
+    // are up to a second late.)
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let before = readings(&db).await;
     for _ in 0..20 {

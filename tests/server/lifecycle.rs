@@ -1,5 +1,6 @@
-//! The life of the background worker: databases that are closed, copied, renamed and moved under it, crashes and
-//! shutdowns, settings that change, prepared transactions, too few processes, and what it costs when nothing is to do.
+//! The life of the background worker: databases that are closed, copied, renamed and moved under
+//! it, crashes and shutdowns, settings that change, prepared transactions, too few processes, and
+//! what it costs when nothing is to do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use jobs_tests::{
 };
 use tokio_postgres::NoTls;
 
-/// Jobs that take the worker half a minute, if it takes [`small_steps`] and nobody has it [`hurry`].
+/// Jobs that take the worker half a minute, if it takes [`small_steps`] and nobody has it
+/// [`hurry`].
 const CROWD: i64 = 3_000;
 
 /// Passes in small steps: many short transactions, and the next pass soon after.
@@ -315,7 +317,7 @@ async fn workers_do_not_come_and_go_while_the_extension_is_being_dropped() {
     becomes(&db, id, "available").await;
 }
 
-// --- crashes and shutdowns -------------------------------------------------------------------------
+// --- crashes and shutdowns -----------------------------------------------------------------------
 
 /// The process of this kind, which may have to be waited for.
 async fn process(db: &Client, kind: &str) -> i32 {
@@ -494,7 +496,7 @@ async fn a_fast_shutdown_ends_a_worker_that_waits_for_a_lock() {
     becomes(&db, id, "available").await;
 }
 
-// --- settings ----------------------------------------------------------------------------------------
+// --- settings ------------------------------------------------------------------------------------
 
 /// Changes a setting and waits until the server's processes have read it.
 async fn change(cluster: &Cluster, db: &Client, name: &str, value: &str) {
@@ -594,7 +596,8 @@ async fn the_log_level_changes_on_reload() {
 async fn the_interval_changes_on_reload() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
     let db = cluster.database("interval").await;
-    // From a deletion to the pass that clears the key away, which can wait, where a pass is just over.
+    // From a deletion to the pass that clears the key away, which can wait, where a pass is just
+    // over.
     let clear = async || {
         let id = insert(&db, r#"'k', unique_opts => '{"by_kind": true}'"#).await;
         run(&db, &format!("select jobs.delete({id})")).await;
@@ -625,7 +628,7 @@ async fn the_interval_changes_on_reload() {
     becomes_short().await;
 }
 
-// --- prepared transactions -------------------------------------------------------------------------
+// --- prepared transactions -----------------------------------------------------------------------
 
 #[tokio::test]
 async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
@@ -715,7 +718,7 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     );
 }
 
-// --- what was prepared ----------------------------------------------------------------------------------
+// --- what was prepared ---------------------------------------------------------------------------
 
 #[tokio::test]
 async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
@@ -776,7 +779,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
     }
 }
 
-// --- the regular visit ---------------------------------------------------------------------------------
+// --- the regular visit ---------------------------------------------------------------------------
 
 /// Both wait for the visit that comes once a minute, and so they wait together.
 #[tokio::test]
@@ -872,7 +875,7 @@ async fn wal(db: &Client) -> String {
         .get(0)
 }
 
-// --- processes -----------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 #[tokio::test]
 async fn nothing_of_ours_runs_while_the_server_is_upgraded() {

@@ -1,5 +1,5 @@
-//! A process that stops while it has one of the locks in shared memory holds up nobody, and what others wanted to do under
-//! it is not lost. The build with faults stops itself there.
+//! A process that stops while it has one of the locks in shared memory holds up nobody, and what
+//! others wanted to do under it is not lost. The build with faults stops itself there.
 
 use std::fs;
 use std::future::Future;
@@ -63,8 +63,8 @@ impl Stopping {
     }
 }
 
-/// Under such a lock, and at the end of a transaction, nothing is allocated: in builds with debug assertions whoever does
-/// ends the server. The other tests are run with such a build, too.
+/// Under such a lock, and at the end of a transaction, nothing is allocated: in builds with debug
+/// assertions whoever does ends the server. The other tests are run with such a build, too.
 #[tokio::test]
 async fn control_what_is_allocated_where_nothing_may_fail_is_found() {
     for fault in ["allocate_under_lock", "allocate_at_commit"] {
@@ -115,8 +115,9 @@ async fn who_stops_at_the_floors_of_a_queue_holds_up_nobody() {
     );
 }
 
-/// Two batches take their ids and wait for rivals. When they go on, the floor is above their jobs. The later one lowers it to
-/// its own jobs and stops there. Whether those of the earlier one are found at once, before and after that one goes on.
+/// Two batches take their ids and wait for rivals. When they go on, the floor is above their jobs.
+/// The later one lowers it to its own jobs and stops there. Whether those of the earlier one are
+/// found at once, before and after that one goes on.
 async fn a_floor_that_is_to_be_lowered(fault: &str) -> (i64, i64) {
     let cluster = quiet();
     let db = cluster.database("late").await;

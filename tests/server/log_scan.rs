@@ -1,5 +1,5 @@
-//! The control of this suite: a cluster whose log has a bad line, or whose tables have what must not be there, is found
-//! out, also when nobody asks.
+//! The control of this suite: a cluster whose log has a bad line, or whose tables have what must
+//! not be there, is found out, also when nobody asks.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

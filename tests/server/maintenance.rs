@@ -1,5 +1,5 @@
-//! Maintenance as operators see it: what the background worker writes down, what it does about what fails, that it can
-//! be paused, and what jobs.health() says of other sessions.
+//! Maintenance as operators see it: what the background worker writes down, what it does about what
+//! fails, that it can be paused, and what jobs.health() says of other sessions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,7 +75,8 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
         before,
         scalar::<String>(&db, &format!("select {written}")).await
     );
-    // In shared memory is the latest run of each task that found nothing; by now schedule has had one as well.
+    // In shared memory is the latest run of each task that found nothing; by now schedule has had
+    // one as well.
     assert!(is(&db, "count(*) = 7 from jobs.idle_runs()").await);
 }
 
@@ -182,7 +183,8 @@ async fn long_tables_are_counted_by_the_worker() {
         )
         .await
     );
-    // The numbers of changes come from the server's statistics, which sessions hand in when they like: once they have.
+    // The numbers of changes come from the server's statistics, which sessions hand in when they
+    // like: once they have.
     let handed_in = "select pg_stat_force_next_flush()";
     let an_hour_ago = "update jobs.kept_count set counted_at = counted_at - interval '1 hour'";
     poll_until("what was inserted is in the statistics", SOON, async || {
@@ -197,7 +199,8 @@ async fn long_tables_are_counted_by_the_worker() {
         .await
     })
     .await;
-    // While nothing changes it is not counted again, however long ago it was, neither by the worker nor by hand.
+    // While nothing changes it is not counted again, however long ago it was, neither by the worker
+    // nor by hand.
     let worker_has_counted = "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker' and state = 'active'";
     comes_true(&db, worker_has_counted).await;
     run(&db, an_hour_ago).await;
@@ -547,7 +550,8 @@ async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
         .start();
     let db = cluster.database("backlog").await;
     run(&db, "select jobs.pause_maintenance()").await;
-    // Those that their own window keeps became final before all others. No two did so in one moment.
+    // Those that their own window keeps became final before all others. No two did so in one
+    // moment.
     run(
         &db,
         &format!(
@@ -683,7 +687,8 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     let by_hand = cluster.connect("circles").await;
     returns(&by_hand, "select jobs.maintain()").await;
     assert_eq!(state(&db, old).await.as_deref(), Some("completed"));
-    // With both out of the way it is done; what the worker has failed at, it leaves alone for a minute.
+    // With both out of the way it is done; what the worker has failed at, it leaves alone for a
+    // minute.
     run(&holder, "rollback").await;
     run(&db, "drop trigger refuse on jobs.answer").await;
     poll_until("it is done by hand", SOON, async || {
@@ -850,7 +855,8 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     }
 }
 
-/// Notes from now on in which transactions rows of a table come or go: in `public.log`, in their order.
+/// Notes from now on in which transactions rows of a table come or go: in `public.log`, in their
+/// order.
 async fn log_rows(db: &Client, table: &str, event: &str, what: &str) {
     run(
         db,
@@ -907,7 +913,8 @@ async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_tu
     seconds(0.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 160 from public.log").await;
-    // Another queue is first in each; the eighth is among the first five of the fourth at the latest.
+    // Another queue is first in each; the eighth is among the first five of the fourth at the
+    // latest.
     for queue in 1..=8 {
         let (reached, all) = in_the_first(&db, 4, &format!("q{queue}")).await;
         assert!(reached > 0, "q{queue}");
@@ -1120,7 +1127,8 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
     assert_eq!(state(&db, id).await, None);
 }
 
-/// Jobs that are past their retention by the time that somebody has locked their table, and keeps it.
+/// Jobs that are past their retention by the time that somebody has locked their table, and keeps
+/// it.
 async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -> Client {
     run(
         db,
@@ -1340,8 +1348,8 @@ async fn a_database_without_jobs_is_a_healthy_one() {
     let cluster = Cluster::start();
     let db = cluster.database("fresh").await;
     assert!(is(&db, "count(*) = 0 from jobs.health()").await);
-    // jobs.health() allows five minutes without a visit from the server's start on, which cannot be put back. The regular
-    // visits are seen, so that it is not to find anything after those either.
+    // jobs.health() allows five minutes without a visit from the server's start on, which cannot be
+    // put back. The regular visits are seen, so that it is not to find anything after those either.
     comes_true(
         &db,
         "count(*) > 0 from jobs.maintenance where last_run_at > clock_timestamp() - interval '1 minute'",

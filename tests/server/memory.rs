@@ -1,4 +1,5 @@
-//! What a session takes for many jobs at once, and what happens when there is no more memory to be had.
+//! What a session takes for many jobs at once, and what happens when there is no more memory to be
+//! had.
 
 use std::fs;
 
@@ -29,7 +30,8 @@ fn memory_of(pid: i32, what: &str) -> u64 {
     kilobytes.parse::<u64>().unwrap() * 1024
 }
 
-/// Bytes an element by which a session's memory has grown at most while it ran a statement, of which it had run a small one before.
+/// Bytes an element by which a session's memory has grown at most while it ran a statement, of
+/// which it had run a small one before.
 async fn growth(cluster: &Cluster, statement: impl Fn(usize) -> String) -> u64 {
     let db = cluster.connect("memory").await;
     let pid = pid_of(&db).await;
@@ -158,8 +160,8 @@ async fn what_a_batch_took_is_given_back() {
 
 /// A process gets no more memory from now on than so much.
 ///
-/// That stands for a machine on which there is no more to be had (`vm.overcommit_memory = 2`): in both cases mmap and brk
-/// fail with ENOMEM, so malloc returns null, and nothing here can tell why.
+/// That stands for a machine on which there is no more to be had (`vm.overcommit_memory = 2`): in
+/// both cases mmap and brk fail with ENOMEM, so malloc returns null, and nothing here can tell why.
 fn limit(cluster: &Cluster, pid: i32, more: u64) {
     let limit = memory_of(pid, "VmSize") + more;
     // As the user whose process it is.
@@ -195,8 +197,8 @@ impl Watched {
         (pid_of(other).await, started, cluster.postmaster())
     }
 
-    /// What becomes of a statement in a session that gets no more memory than that: a SQLSTATE, and whether the session
-    /// has outlived it.
+    /// What becomes of a statement in a session that gets no more memory than that: a SQLSTATE, and
+    /// whether the session has outlived it.
     async fn becomes(&self, before: &str, statement: &str, more: u64) -> (String, bool) {
         let db = self.cluster.connect("memory").await;
         run(

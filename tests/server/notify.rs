@@ -23,8 +23,8 @@ async fn so_far(listener: &mut Listener, db: &Client) -> Vec<Value> {
     }
 }
 
-/// What it was about is not known any more, so all that there is to notify is. A worker's visit notifies only what
-/// somebody has left for it, so it is the commit that does.
+/// What it was about is not known any more, so all that there is to notify is. A worker's visit
+/// notifies only what somebody has left for it, so it is the commit that does.
 #[tokio::test]
 async fn a_prepared_transaction_notifies_when_it_commits() {
     let cluster = Cluster::builder().set("jobs.interval", "1h").start();
@@ -328,8 +328,8 @@ async fn a_worker_that_has_gone_comes_back_to_notify() {
     assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
 }
 
-/// The lock that every commit with a notification takes is held by one that waits for a standby which
-/// does not exist.
+/// The lock that every commit with a notification takes is held by one that waits for a standby
+/// which does not exist.
 #[tokio::test]
 async fn no_producer_takes_the_lock_of_notifications() {
     let cluster = Cluster::builder()

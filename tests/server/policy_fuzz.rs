@@ -1,4 +1,5 @@
-//! Thousands of random options and args through the server: what is asked for is done or refused, and equal is one key.
+//! Thousands of random options and args through the server: what is asked for is done or refused,
+//! and equal is one key.
 //!
 //! `JOBS_SEED=<seed> ./dev test server:policy_fuzz` repeats a run.
 
@@ -319,7 +320,8 @@ fn mutate(options: &mut Json, rng: &mut StdRng) {
     }
 }
 
-/// What the server answers to options: SQLSTATE, or `ok`, from each way in, and what `explain_unique` shows.
+/// What the server answers to options: SQLSTATE, or `ok`, from each way in, and what
+/// `explain_unique` shows.
 #[derive(Clone, Debug, PartialEq)]
 struct Probe {
     options: String,
@@ -690,7 +692,8 @@ fn any_value(rng: &mut StdRng, depth: u32) -> Json {
     }
 }
 
-/// The same value in other words: members in another order, numbers with other digits and exponents.
+/// The same value in other words: members in another order, numbers with other digits and
+/// exponents.
 fn respelled(value: &Json, rng: &mut StdRng) -> Json {
     match value {
         Json::Word(word) => match word.split_once('e') {

@@ -1,4 +1,5 @@
-//! Queues that are paused or limited, with many workers: never more than the limit, whoever fetches and however jobs end.
+//! Queues that are paused or limited, with many workers: never more than the limit, whoever fetches
+//! and however jobs end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -19,7 +20,8 @@ async fn fill(db: &Client, queue: &str, count: i32) {
     assert_eq!(scalar::<i64>(db, &sql).await, i64::from(count));
 }
 
-/// Fetches and ends jobs in every way, at every isolation level, until nothing is left; how many it completed.
+/// Fetches and ends jobs in every way, at every isolation level, until nothing is left; how many it
+/// completed.
 async fn work(client: Client, level: &'static str, most: i32) -> i64 {
     let mut completed = 0;
     let mut empty = 0;

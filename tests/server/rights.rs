@@ -1,5 +1,6 @@
-//! What others than the owner may have come by: default privileges, grants by hand, a schema of the same name, settings of a
-//! database, plans of another role. security.rs has attacks by who has been granted what he is to have.
+//! What others than the owner may have come by: default privileges, grants by hand, a schema of the
+//! same name, settings of a database, plans of another role. security.rs has attacks by who has
+//! been granted what he is to have.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ async fn code(db: &Client, sql: &str) -> String {
     sqlstate(db.batch_execute(sql).await)
 }
 
-/// Each privilege that somebody else than its owner has on an object of the extension: `grantee privilege object`.
+/// Each privilege that somebody else than its owner has on an object of the extension:
+/// `grantee privilege object`.
 const FOREIGN: &str = "
     with member as (select d.classid, d.objid from pg_depend d join pg_extension e on d.refobjid = e.oid
                      where d.refclassid = 'pg_extension'::regclass and e.extname = 'jobs' and d.deptype = 'e'),
@@ -40,8 +42,8 @@ async fn give_everything_by_default(db: &Client) {
     }
 }
 
-/// What a superuser once set for what he makes is not meant for the tables of an extension: with TRIGGER on one of them, who has it
-/// would have the rights of their owner.
+/// What a superuser once set for what he makes is not meant for the tables of an extension: with
+/// TRIGGER on one of them, who has it would have the rights of their owner.
 #[tokio::test]
 async fn default_privileges_give_nothing_of_a_new_installation() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
@@ -179,7 +181,8 @@ async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_gran
     assert_eq!(of_clerk(texts(&again, FOREIGN).await), of_clerk(after));
 }
 
-/// What was granted by the extension's functions is in a dump, where the installation had default privileges, too.
+/// What was granted by the extension's functions is in a dump, where the installation had default
+/// privileges, too.
 #[tokio::test]
 async fn what_was_granted_is_restored() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
@@ -304,7 +307,8 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
     assert_eq!(texts(&app, "select current_user::text").await, ["app"]);
 }
 
-/// What others may do with the extension's tables, what hangs on them and whose they are is what jobs.health() tells of.
+/// What others may do with the extension's tables, what hangs on them and whose they are is what
+/// jobs.health() tells of.
 #[tokio::test]
 async fn health_tells_of_what_others_have_come_by() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
@@ -391,8 +395,8 @@ async fn health_tells_of_what_others_have_come_by() {
     }
 }
 
-/// Whose schema is called jobs is asked before anything in it is used: its tables might be somebody's views, which would be run with
-/// the rights of the extension's owner.
+/// Whose schema is called jobs is asked before anything in it is used: its tables might be
+/// somebody's views, which would be run with the rights of the extension's owner.
 #[tokio::test]
 async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
@@ -557,7 +561,8 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     .await;
 }
 
-/// What the owner of a database, or a superuser, has set for its sessions is not for the background worker.
+/// What the owner of a database, or a superuser, has set for its sessions is not for the background
+/// worker.
 #[tokio::test]
 async fn no_setting_of_a_database_or_role_stops_maintenance() {
     let cluster = Cluster::builder()
@@ -642,7 +647,8 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         "alter role postgres in database set set statement_timeout = 1; alter role postgres set default_transaction_read_only = on",
     )
     .await;
-    // A worker that begins now, with work for every task. `db` and `other` are older than the settings.
+    // A worker that begins now, with work for every task. `db` and `other` are older than the
+    // settings.
     run(
         &db,
         "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'",
@@ -677,7 +683,8 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         .filter(|line| !line.contains("terminating background worker"))
         .collect();
     assert_eq!(said, [&""; 0]);
-    // It has what the server's configuration says; the built-in default only where that says nothing.
+    // It has what the server's configuration says; the built-in default only where that says
+    // nothing.
     run(
         &db,
         "create table public.seen (timezone text, work_mem text);
@@ -729,7 +736,8 @@ async fn a_plan_is_no_right_to_call() {
         assert_eq!(sqlstate(app.query(&prepared, &[]).await), "42501", "{call}");
         run(&app, "reset role").await;
         app.query(&prepared, &[]).await.unwrap();
-        // In a function that is somebody else: one that may not, called by who may, and the other way round.
+        // In a function that is somebody else: one that may not, called by who may, and the other
+        // way round.
         run(
             &app,
             &format!("create or replace function s.mine() returns void language plpgsql security definer as $$ begin perform * from ({call}) x; end $$"),

@@ -1,4 +1,5 @@
-//! Attacks for which it takes several sessions, or the background worker. tests/pg_regress/sql/attacks.sql has the others.
+//! Attacks for which it takes several sessions, or the background worker.
+//! tests/pg_regress/sql/attacks.sql has the others.
 
 use std::time::Duration;
 
@@ -7,13 +8,15 @@ use jobs_tests::{
     work_for_every_task,
 };
 
-/// A database that never had a job may be one that is being restored: maintenance waits for the first, and looks once a second.
+/// A database that never had a job may be one that is being restored: maintenance waits for the
+/// first, and looks once a second.
 async fn begin(db: &Client) {
     run(db, "select jobs.insert('first', queue => 'first')").await;
     tokio::time::sleep(Duration::from_millis(1200)).await;
 }
 
-/// Operators and functions that maintenance may use, in the schema evil of whoever is connected: each writes down who ran it.
+/// Operators and functions that maintenance may use, in the schema evil of whoever is connected:
+/// each writes down who ran it.
 async fn make_evil(db: &Client) {
     run(
         db,
@@ -40,7 +43,8 @@ async fn make_evil(db: &Client) {
     .await;
 }
 
-/// The owner of a database who is no superuser may set what its sessions begin with, those of the background worker too.
+/// The owner of a database who is no superuser may set what its sessions begin with, those of the
+/// background worker too.
 #[tokio::test]
 async fn settings_of_a_database_do_not_turn_the_worker() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
@@ -145,8 +149,9 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     );
 }
 
-/// What somebody who was given too much has attached to the tables is run with the rights of the extension's owner, never with
-/// those of the server's superuser, and it cannot become somebody else for what comes after it.
+/// What somebody who was given too much has attached to the tables is run with the rights of the
+/// extension's owner, never with those of the server's superuser, and it cannot become somebody
+/// else for what comes after it.
 #[tokio::test]
 async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
@@ -253,7 +258,8 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     run(&db, "rollback").await;
 }
 
-/// Anybody may set application_name. Maintenance waits for a session called pg_restore only where that could restore jobs.
+/// Anybody may set application_name. Maintenance waits for a session called pg_restore only where
+/// that could restore jobs.
 #[tokio::test]
 async fn nobody_holds_up_maintenance_by_a_name() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
@@ -287,7 +293,8 @@ async fn nobody_holds_up_maintenance_by_a_name() {
     assert_eq!(number(&db, restoring).await, 1);
 }
 
-/// The advisory lock shows who waits for whom; whoever takes it can make others wait, and nothing else.
+/// The advisory lock shows who waits for whom; whoever takes it can make others wait, and nothing
+/// else.
 #[tokio::test]
 async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
@@ -390,7 +397,8 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
     );
 }
 
-/// While it waits, a worker's session looks at the tables with other rights than its own: by nothing of hers.
+/// While it waits, a worker's session looks at the tables with other rights than its own: by
+/// nothing of hers.
 #[tokio::test]
 async fn waiting_runs_nothing_of_the_waiting_role() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();

@@ -1,5 +1,5 @@
-//! A session stays as it was, whatever somebody's triggers set while the extension is at work; and theirs run with what the
-//! session has set.
+//! A session stays as it was, whatever somebody's triggers set while the extension is at work; and
+//! theirs run with what the session has set.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,8 @@ const OTHERS: [&str; 13] = [
     "on",
 ];
 
-/// All that a session calls, in an order in which each finds what it is for. `:id` and `:token` are those of the last fetch.
+/// All that a session calls, in an order in which each finds what it is for. `:id` and `:token` are
+/// those of the last fetch.
 const CALLS: [&str; 24] = [
     "select id from jobs.insert('k')",
     "select id from jobs.insert('k', '1', '{\"by_args\": true}')",
@@ -267,7 +268,8 @@ async fn no_error_shows_a_backtrace() {
         assert!(!detail.unwrap_or_default().contains('\n'), "{detail:?}");
         run(&db, "rollback").await;
     }
-    // The server's own, and those of somebody's triggers, whether a subtransaction catches them on the way or not.
+    // The server's own, and those of somebody's triggers, whether a subtransaction catches them on
+    // the way or not.
     run(
         &db,
         "create function public.fails() returns trigger language plpgsql as $$ begin

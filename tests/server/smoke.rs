@@ -67,7 +67,8 @@ async fn drop_leaves_nothing_behind() {
     }
 }
 
-/// Every object of the database by name: what pg_depend knows about and what only its own catalog does.
+/// Every object of the database by name: what pg_depend knows about and what only its own catalog
+/// does.
 async fn objects(db: &Client) -> Vec<String> {
     let rows = db
         .query(

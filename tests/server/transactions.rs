@@ -1,5 +1,5 @@
-//! The guarantee of uniqueness inside every kind of transaction: savepoints, exception blocks, triggers, cursors, prepared
-//! transactions, and very large ones.
+//! The guarantee of uniqueness inside every kind of transaction: savepoints, exception blocks,
+//! triggers, cursors, prepared transactions, and very large ones.
 
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,8 @@ impl Rival {
     }
 }
 
-/// What is wrong with the jobs and claims of a database, each of whose keys must have one job, `jobs` in all.
+/// What is wrong with the jobs and claims of a database, each of whose keys must have one job,
+/// `jobs` in all.
 async fn faults(db: &Client, jobs: i64) -> Vec<String> {
     let checks = [
         ("jobs too few or too many", format!("select abs({jobs} - count(*)) from jobs.job")),
@@ -265,8 +266,8 @@ async fn a_rival_gets_the_key_as_soon_as_the_savepoint_that_has_it_is_rolled_bac
     }
 }
 
-/// Whoever waits for the claim alone then waits for the whole transaction, since the server knows of no other end of a
-/// released savepoint; whoever waits for the advisory lock gets it at once.
+/// Whoever waits for the claim alone then waits for the whole transaction, since the server knows
+/// of no other end of a released savepoint; whoever waits for the advisory lock gets it at once.
 #[tokio::test]
 async fn a_rival_gets_the_key_of_a_released_savepoint_inside_a_rolled_back_one() {
     let cluster = quiet();
@@ -330,7 +331,8 @@ async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
     }
 }
 
-/// The server remembers 64 subtransactions of a session where others see them, and looks the others up.
+/// The server remembers 64 subtransactions of a session where others see them, and looks the others
+/// up.
 #[tokio::test]
 async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
     let cluster = quiet();
@@ -352,7 +354,8 @@ async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
                      end $$",
                 )
                 .await;
-                // The last key was taken without an advisory lock, so that the claim alone says who has it.
+                // The last key was taken without an advisory lock, so that the claim alone says who
+                // has it.
                 let id: i64 = scalar(&holder, "select max(id) from jobs.jobs").await;
                 assert_eq!(way.insert_or_leave(&db, 300).await, (None, true));
                 let rival = Rival::waiting(&cluster, &db, level, way, 300).await;
@@ -443,7 +446,8 @@ async fn a_rejected_duplicate_that_is_caught_leaves_the_transaction_as_it_was() 
             "insert into log select n, insert_or_detail(n % 10) from generate_series(1, 30) n",
         )
         .await;
-        // The duplicate is of this transaction: it says so with the id, and the work before and after it stays.
+        // The duplicate is of this transaction: it says so with the id, and the work before and
+        // after it stays.
         let right: i64 = scalar(
             &db,
             "select count(*) from log l where case when n <= 10 then detail is null
@@ -586,7 +590,8 @@ async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
     run(&waiter, "begin; insert into orders values (3)").await;
     let committing = tokio::spawn(async move {
         let answer = waiter.batch_execute("commit").await;
-        // An error is told before the transaction is undone, with its locks; the next answer comes after that.
+        // An error is told before the transaction is undone, with its locks; the next answer comes
+        // after that.
         run(&waiter, "select").await;
         sqlstate(answer)
     });
@@ -633,8 +638,9 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
                     rival.comes_too_late(&db, level, id).await;
                     assert_eq!(way.insert(&db, 1).await, (id, true));
                 } else {
-                    // Postgres lets go of what a prepared transaction has locked before it forgets what that has read:
-                    // to a rival that is quick and serializable it still looks like a conflict, and it has to try again.
+                    // Postgres lets go of what a prepared transaction has locked before it forgets
+                    // what that has read: to a rival that is quick and serializable it still looks
+                    // like a conflict, and it has to try again.
                     let answer = match rival.answer().await {
                         Err(error) if level == LEVELS[2] => {
                             assert_eq!(sqlstate::<()>(Err(error)), "40001");
@@ -929,7 +935,8 @@ async fn the_second_call_in_one_statement_is_a_duplicate_of_the_first() {
                 format!("select not a.unique_skipped_as_duplicate and b.unique_skipped_as_duplicate and a.id = b.id from {} a, lateral (select * from {} where a.id is not null offset 0) b", insert("1"), batch("1")),
                 1,
             ),
-            // Written out for each column, as Postgres does it with a function's `.*`: still one job.
+            // Written out for each column, as Postgres does it with a function's `.*`: still one
+            // job.
             (
                 format!("select count(distinct id) = 1 from (select ({}).*) x", insert("1")),
                 1,

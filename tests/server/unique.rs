@@ -211,8 +211,9 @@ async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
     }
 }
 
-/// A claim that takes a statement, in a transaction that has used up its subtransactions: who comes between the look for rivals
-/// and that statement is not waited for either. A trigger makes room for one.
+/// A claim that takes a statement, in a transaction that has used up its subtransactions: who comes
+/// between the look for rivals and that statement is not waited for either. A trigger makes room
+/// for one.
 #[tokio::test]
 async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
     let cluster = quiet();
@@ -939,7 +940,8 @@ async fn begun(db: &Client, state: &str, max_attempts: i32) {
     .unwrap();
 }
 
-/// Calls what waits for an update of its job that is under way; the snapshot is from before. What the call is told.
+/// Calls what waits for an update of its job that is under way; the snapshot is from before. What
+/// the call is told.
 async fn overtaken_by_an_update(
     cluster: &Cluster,
     db: &Client,
@@ -1093,7 +1095,8 @@ async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
     other.batch_execute("commit").await.unwrap();
 }
 
-/// The pages that one cycle looks at in which a job is inserted under the same key, fetched and completed.
+/// The pages that one cycle looks at in which a job is inserted under the same key, fetched and
+/// completed.
 async fn pages_of_a_cycle(db: &Client) -> i64 {
     let mut pages = 0;
     for call in [
@@ -1137,8 +1140,9 @@ async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time(
     );
 }
 
-/// A batch that replaces locks what waits before what runs: what a worker fetches meanwhile it would lock out of order.
-/// The new version of a claim is written before the old one, where vacuum has made room.
+/// A batch that replaces locks what waits before what runs: what a worker fetches meanwhile it
+/// would lock out of order. The new version of a claim is written before the old one, where vacuum
+/// has made room.
 #[tokio::test]
 async fn a_claim_moves_to_an_earlier_page() {
     let cluster = quiet();
@@ -1160,7 +1164,8 @@ async fn a_claim_moves_to_an_earlier_page() {
     };
     let early = "select count(*) from jobs.unique_claim where ctid < '(1,0)'";
     assert_eq!(scalar::<i64>(&db, early).await, 0);
-    // Until the other pages are full of versions that are still needed. Later the first one is, too.
+    // Until the other pages are full of versions that are still needed. Later the first one is,
+    // too.
     run(&db, "begin").await;
     let mut most = 0;
     for _ in 0..5 {
@@ -1221,8 +1226,8 @@ async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
     }
 }
 
-/// Sessions insert under two keys and do what they got, at each isolation level, while the worker prunes what is completed at
-/// once: how many jobs each kind got.
+/// Sessions insert under two keys and do what they got, at each isolation level, while the worker
+/// prunes what is completed at once: how many jobs each kind got.
 async fn inserted_while_pruned(
     cluster: &Cluster,
     database: &str,

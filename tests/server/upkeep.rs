@@ -279,8 +279,8 @@ async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
         .start();
     let db = cluster.database("names").await;
     let complete_all = "select count(*) from (select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('n', 10000)) f, jobs.complete_many(f.ids, f.tokens); ";
-    // Jobs of many queues that go by the setting, some that their queue keeps, and some that their uniqueness keeps for longer
-    // than their queue does.
+    // Jobs of many queues that go by the setting, some that their queue keeps, and some that their
+    // uniqueness keeps for longer than their queue does.
     run(
         &db,
         &format!(
@@ -331,7 +331,8 @@ async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
     seconds(1.5).await;
     let after = read().await;
     let (by_age, kept) = (after.0 - before.0, after.1 - before.1);
-    // Once in a while it is also read whether the table is so long that its jobs are not to be counted: 10,000 entries.
+    // Once in a while it is also read whether the table is so long that its jobs are not to be
+    // counted: 10,000 entries.
     assert!(by_age < NAMES, "{by_age} entries in twenty passes or so");
     assert!(kept < 3000, "{kept} entries in twenty passes or so");
     assert_eq!(
@@ -572,8 +573,8 @@ async fn what_was_locked_is_pruned_in_time_also_by_statements() {
     comes_true(&db, "count(*) = 0 from jobs.job").await;
 }
 
-/// Whether the server has all the subtransactions of this session's transaction at hand, so that others need not look them
-/// up, and how many that are. Told from Postgres 16 on.
+/// Whether the server has all the subtransactions of this session's transaction at hand, so that
+/// others need not look them up, and how many that are. Told from Postgres 16 on.
 async fn subtransactions(db: &Client, session: &Client) -> Option<(i32, bool)> {
     if number(db, "select current_setting('server_version_num')::bigint").await < 160_000 {
         return None;
@@ -586,8 +587,8 @@ async fn subtransactions(db: &Client, session: &Client) -> Option<(i32, bool)> {
     Some((row.get(0), row.get(1)))
 }
 
-/// Batches that do not wait, under keys of which others are at work on some: under READ COMMITTED all of a transaction keep
-/// few, above that each may keep one (docs/uniqueness.md).
+/// Batches that do not wait, under keys of which others are at work on some: under READ COMMITTED
+/// all of a transaction keep few, above that each may keep one (docs/uniqueness.md).
 #[tokio::test]
 async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
     const BATCHES: i32 = 100;

@@ -330,7 +330,8 @@ async fn what_the_worker_makes_available_wakes() {
     .await;
     // Its first retry is 0.9 to 1.1 s after the rescue.
     timed(&db, "call jobs.wait(timeout => '1 h')").await;
-    // The worker may be in the middle of making it available: then there is nothing to be had for a moment.
+    // The worker may be in the middle of making it available: then there is nothing to be had for a
+    // moment.
     let mut fetched = Vec::new();
     while fetched.is_empty() {
         timed(&db, "call jobs.wait(timeout => '1 h')").await;

@@ -26,7 +26,8 @@ async fn fetch_soon(db: &Client, more: &str) -> (i64, i64, i32) {
 
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
-/// A database in which the calls go to the tables themselves, then by statements, since something is attached to them.
+/// A database in which the calls go to the tables themselves, then by statements, since something
+/// is attached to them.
 async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str)) {
     check("directly").await;
     db.batch_execute(
@@ -280,7 +281,8 @@ async fn what_a_crash_interrupts_is_done_again() {
     cluster.stop(Mode::Fast);
 }
 
-/// While an index is built anew beside the old one, its name goes over to the new one at some moment.
+/// While an index is built anew beside the old one, its name goes over to the new one at some
+/// moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_rebuilds_indexes_disturbs_nobody() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
@@ -326,7 +328,8 @@ async fn who_rebuilds_indexes_disturbs_nobody() {
     );
 }
 
-/// Makes a call whose write to a table waits, has `meanwhile` happen, and then lets it go on; what it answers.
+/// Makes a call whose write to a table waits, has `meanwhile` happen, and then lets it go on; what
+/// it answers.
 async fn overtaken(
     cluster: &Cluster,
     name: &str,

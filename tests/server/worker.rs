@@ -120,7 +120,8 @@ async fn timeout_and_lost_lease_are_told_apart() {
     );
 }
 
-/// The worker of a database in which nothing is due for long has gone: it must be called back for a lease that is made shorter.
+/// The worker of a database in which nothing is due for long has gone: it must be called back for a
+/// lease that is made shorter.
 #[tokio::test]
 async fn a_lease_that_a_heartbeat_makes_shorter_is_rescued_in_time() {
     let cluster = Cluster::builder().without_visits().start();
@@ -228,7 +229,8 @@ async fn jobs_that_never_become_due_have_nobody_look_for_what_is_due() {
     assert!(more > passes, "control: {more} looks, {passes} passes");
 }
 
-/// How often workers looked for what is due next, and how many passes they made: each of both looks at what expires.
+/// How often workers looked for what is due next, and how many passes they made: each of both looks
+/// at what expires.
 async fn looks(db: &Client) -> (i64, i64) {
     let expires = "select idx_scan from pg_stat_user_indexes where indexrelname = 'ready_expires'";
     let passes = passes(db).await;
@@ -265,7 +267,8 @@ async fn a_duplicate_that_has_a_job_due_earlier_wakes_the_worker() {
     becomes(&db, id, "available").await;
 }
 
-/// Passes of workers so far: each looks once for claims to look at, and plans have no sequential scans.
+/// Passes of workers so far: each looks once for claims to look at, and plans have no sequential
+/// scans.
 async fn passes(db: &Client) -> i64 {
     number(
         db,
@@ -276,7 +279,8 @@ async fn passes(db: &Client) -> i64 {
 
 #[tokio::test]
 async fn an_idle_database_writes_no_wal() {
-    // Nor does the server by itself: with a higher wal_level it notes the running transactions now and then.
+    // Nor does the server by itself: with a higher wal_level it notes the running transactions now
+    // and then.
     let cluster = Cluster::builder()
         .set("autovacuum", "off")
         .set("wal_level", "minimal")
@@ -392,7 +396,8 @@ async fn survives_drop_and_create_extension() {
         if round % 3 == 0 {
             becomes(&db, id, "available").await;
         }
-        // In one transaction, and in two: then a look for the extension may find what is gone a moment later.
+        // In one transaction, and in two: then a look for the extension may find what is gone a
+        // moment later.
         let anew = match round % 2 {
             0 => "drop extension jobs; create extension jobs",
             _ => "begin; drop extension jobs; commit; create extension jobs",

@@ -55,8 +55,9 @@ impl Builder {
         self
     }
 
-    /// The launcher sends workers only where somebody asks for one (with the build with faults). So what comes of a call
-    /// comes of its asking, however slow the machine is, and not of the visit that each database has once a minute.
+    /// The launcher sends workers only where somebody asks for one (with the build with faults). So
+    /// what comes of a call comes of its asking, however slow the machine is, and not of the visit
+    /// that each database has once a minute.
     pub fn without_visits(self) -> Self {
         self.postgres(&crate::with_faults())
             .set("jobs.fault", "no_visits")
@@ -67,7 +68,8 @@ impl Builder {
         self.set("shared_preload_libraries", "")
     }
 
-    /// Without checksums of pages, which 18 has by default: with them what a reader leaves in a page is logged.
+    /// Without checksums of pages, which 18 has by default: with them what a reader leaves in a
+    /// page is logged.
     pub fn without_checksums(mut self) -> Self {
         self.without_checksums = true;
         self
@@ -151,8 +153,8 @@ impl Cluster {
         Builder::default()
     }
 
-    /// Declares that this test causes log lines that are otherwise a bug (FATAL, XX000, a crash, ..; see scan_log.sh): up to
-    /// `times` lines that match the extended regular expression.
+    /// Declares that this test causes log lines that are otherwise a bug (FATAL, XX000, a crash,
+    /// ..; see scan_log.sh): up to `times` lines that match the extended regular expression.
     pub fn allow(&self, times: u32, regex: &str) {
         self.allowed.lock().unwrap().push((times, regex.into()));
     }
@@ -162,8 +164,9 @@ impl Cluster {
         self.may_be_violated.store(true, Ordering::Relaxed);
     }
 
-    /// What `jobs.check()` finds in all databases, a row a line. Also asked when the cluster is dropped, so that every test
-    /// that leaves a running server ends with it. A database that lets nobody in just then, or is locked by the test, is passed over.
+    /// What `jobs.check()` finds in all databases, a row a line. Also asked when the cluster is
+    /// dropped, so that every test that leaves a running server ends with it. A database that lets
+    /// nobody in just then, or is locked by the test, is passed over.
     pub fn violations(&self) -> String {
         let databases = self.ask(
             "postgres",
@@ -263,7 +266,8 @@ impl Cluster {
         self.run(self.pg_ctl("reload").arg("-s"));
     }
 
-    /// A new data directory: a copy of the one that ./dev has made, unless this Postgres is of another major.
+    /// A new data directory: a copy of the one that ./dev has made, unless this Postgres is of
+    /// another major.
     fn make_data(&self) {
         if let Some(template) = std::env::var_os("JOBS_TEMPLATE_CLUSTER").map(PathBuf::from)
             && self
@@ -305,7 +309,8 @@ impl Cluster {
         self.start_again();
     }
 
-    /// Kills the postmaster with SIGKILL and waits until its processes, which notice that by themselves, are gone.
+    /// Kills the postmaster with SIGKILL and waits until its processes, which notice that by
+    /// themselves, are gone.
     pub fn kill9(&self) {
         self.allow(
             u32::MAX,
@@ -380,7 +385,8 @@ impl Cluster {
         self.run(self.pg_ctl("promote").args(["-w", "-s"]));
     }
 
-    /// Runs pg_upgrade from this cluster into another one, which is new; both are stopped, before and after.
+    /// Runs pg_upgrade from this cluster into another one, which is new; both are stopped, before
+    /// and after.
     pub fn upgrade_to(&self, new: &Cluster, options: &[&str]) {
         let mut command = new.bin("pg_upgrade");
         command.args(["-U", "postgres", "--no-sync", "-d"]);
@@ -421,7 +427,8 @@ impl Cluster {
         Err(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 
-    /// A client program of the same Postgres (pg_dump, psql, pgbench, ..), with this server as its default.
+    /// A client program of the same Postgres (pg_dump, psql, pgbench, ..), with this server as its
+    /// default.
     pub fn bin(&self, program: &str) -> Command {
         self.as_owner(&self.bindir.join(program))
     }
@@ -473,7 +480,8 @@ impl Cluster {
         command
     }
 
-    /// Runs a program of the server; its output goes to a file, because a started server would keep a pipe open.
+    /// Runs a program of the server; its output goes to a file, because a started server would keep
+    /// a pipe open.
     fn run(&self, command: &mut Command) {
         let output = tempfile::tempfile().expect("a temporary file");
         command
@@ -506,7 +514,8 @@ impl Drop for Cluster {
             false => self.violations(),
         };
         if self.data().join("postmaster.pid").exists() {
-            // Fast, so that a background worker that does not stop is found here and not by an operator.
+            // Fast, so that a background worker that does not stop is found here and not by an
+            // operator.
             let stopped = self
                 .pg_ctl("stop")
                 .args(["-w", "-s", "-t", "20", "-m", "fast"])

@@ -11,7 +11,8 @@ use tokio_postgres::types::FromSql;
 
 use crate::Cluster;
 
-/// How long a test waits for what the background worker is woken for: less than the minute after which it comes anyway.
+/// How long a test waits for what the background worker is woken for: less than the minute after
+/// which it comes anyway.
 pub const SOON: Duration = Duration::from_secs(45);
 
 /// The Postgres with an extension that can be told to have faults (`src/fault.rs`).
@@ -21,7 +22,8 @@ pub fn with_faults() -> PathBuf {
         .into()
 }
 
-/// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has passed.
+/// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has
+/// passed.
 pub async fn poll_until<F, Fut>(what: &str, timeout: Duration, mut condition: F)
 where
     F: FnMut() -> Fut,
@@ -37,8 +39,8 @@ where
     }
 }
 
-/// A random generator whose seed is printed, so that the output of a failed test says how to repeat it:
-/// `JOBS_SEED=<seed> ./dev test server:<file>`.
+/// A random generator whose seed is printed, so that the output of a failed test says how to repeat
+/// it: `JOBS_SEED=<seed> ./dev test server:<file>`.
 pub fn rng() -> StdRng {
     let seed = match std::env::var("JOBS_SEED") {
         Ok(seed) => seed.parse().expect("JOBS_SEED is a number"),

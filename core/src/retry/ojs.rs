@@ -30,7 +30,8 @@ const STRATEGIES: [(&str, Strategy); 4] = [
     ("polynomial", Strategy::Polynomial),
 ];
 
-/// A job that is given up is `discarded` either way, is kept for a while and can be retried by hand.
+/// A job that is given up is `discarded` either way, is kept for a while and can be retried by
+/// hand.
 const ON_EXHAUSTION: [(&str, ()); 2] = [("discard", ()), ("dead_letter", ())];
 
 const DEFAULT_ATTEMPTS: i32 = 3;

@@ -1,18 +1,20 @@
-// How a program with Prisma (its client without an engine, and the adapter for node-postgres) inserts jobs; ../worker.mjs is a
-// complete worker.
+// How a program with Prisma (its client without an engine, and the adapter for node-postgres)
+// inserts jobs; ../worker.mjs is a complete worker.
 //
-//   create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
-//   npx prisma generate
+//   create table orders (id bigint generated always as identity primary key, customer text not
+//   null, quantity smallint not null); npx prisma generate
 //   DATABASE_URL=postgresql://postgres@localhost/jobs node prisma_example.mjs
 
 import { createHash } from "node:crypto";
 import { PrismaPg } from "@prisma/adapter-pg";
 import { PrismaClient } from "@prisma/client";
 
-// Prisma writes and reads a timestamptz without its zone: in any other time zone of the session jobs would run hours off.
+// Prisma writes and reads a timestamptz without its zone: in any other time zone of the session
+// jobs would run hours off.
 const options = "-c TimeZone=UTC";
-// Only a statement with a name is prepared, on each connection. A name belongs to one text, so it is made from it; and not all
-// of Prisma's statements get one, since a list in a filter makes another text for each of its lengths.
+// Only a statement with a name is prepared, on each connection. A name belongs to one text, so it
+// is made from it; and not all of Prisma's statements get one, since a list in a filter makes
+// another text for each of its lengths.
 const statementNameGenerator = ({ sql }) => (sql.includes("jobs.insert(") ? createHash("md5").update(sql).digest("hex") : undefined);
 const db = new PrismaClient({
   adapter: new PrismaPg({ connectionString: process.env.DATABASE_URL, options, max: 4 }, { statementNameGenerator }),
@@ -20,13 +22,14 @@ const db = new PrismaClient({
 const first = (rows) => rows[0];
 const codeOf = (error) => error.meta?.driverAdapterError?.cause?.originalCode; // the SQLSTATE
 
-// --- Insert: every ${..} of a $queryRaw`..` is a bound parameter. An object becomes JSON by itself. ------------------------
+// --- Insert: every ${..} of a $queryRaw`..` is a bound parameter. An object becomes JSON by
+// itself.
 
 const mail = await db.$queryRaw`select id, state, queue from jobs.insert(kind => ${"email.send"},
   args => ${{ user_id: 42, subject: "Grüße, 'Ada' \\ 😀" }}, queue => ${"mail"})`.then(first);
 console.log(`insert: ${mail.state} in ${mail.queue}`);
 
-// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------------------------------
+// --- Unique: a duplicate is the row of the job that exists, or, if so wished, an error. ----------
 
 const report = (unique) => db.$queryRaw`select id, unique_skipped_as_duplicate as skipped
   from jobs.insert(kind => 'report', args => ${{ customer: 7 }}, unique_opts => ${{ by_args: true, ...unique }})`.then(first);
@@ -36,11 +39,12 @@ try {
   await report({ on_conflict: "reject" });
 } catch (error) {
   if (codeOf(error) !== "23505") throw error;
-  // The adapter drops DETAIL, which has the job's id: who needs the id takes the default, skip, instead.
+  // The adapter drops DETAIL, which has the job's id: who needs the id takes the default, skip,
+  // instead.
   console.log(`reject: ${codeOf(error)}`);
 }
 
-// --- The job and the row that it is about are one transaction: both go through tx. -----------------------------------------
+// --- The job and the row that it is about are one transaction: both go through tx. ---------------
 
 function order(data, check) {
   return db.$transaction(async (tx) => {
@@ -55,12 +59,14 @@ await order({ customer: "Grace", quantity: 3 }, () => {});
 const confirms = await db.$queryRaw`select count(*) from jobs.jobs where kind = 'order.confirm'`.then(first);
 console.log(`committed: ${await db.order.count()} order, ${confirms.count} job`);
 
-// --- Types. What a function takes is known, so no parameter needs a cast. null and undefined are NULL: the default. -------
+// --- Types. What a function takes is known, so no parameter needs a cast. null and undefined are
+// NULL: the default.
 
 const insert = (kind, args, job = {}) => db.$queryRaw`select id, state from jobs.insert(kind => ${kind}, args => ${args},
   priority => ${job.priority}, scheduled_at => ${job.scheduledAt}, expires_at => ${job.expiresAt}, tags => ${job.tags},
   meta => ${job.meta}, timeout => ${job.timeout}, retry => ${job.retry}, queue => ${job.queue}, max_attempts => ${job.maxAttempts})`.then(first);
-// An array becomes a Postgres array, which is right for text[] and wrong for jsonb: that needs JSON.stringify.
+// An array becomes a Postgres array, which is right for text[] and wrong for jsonb: that needs
+// JSON.stringify.
 const typed = await insert("typed", JSON.stringify([1, { deep: [null] }]), {
   priority: -5, scheduledAt: new Date("2999-01-01T13:00:00+01:00"), expiresAt: "2999-01-02 00:00:00+00",
   tags: ["a", 'b, "c"', "NULL"], meta: { tenant: "acme" }, timeout: "1 hour 30 minutes", retry: JSON.stringify("oban"), maxAttempts: 3,
@@ -79,7 +85,7 @@ const big = await db.$queryRaw`select id, lease_expires_at
   from jobs.heartbeat_many(ids => ${[9007199254740993n]}, tokens => ${[1n]})`.then(first);
 console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 
-// --- A prepared statement: see statementNameGenerator. Its plan stays with the connection. ---------------------------------
+// --- A prepared statement: see statementNameGenerator. Its plan stays with the connection. -------
 
 const { inserted, generic } = await db.$transaction(async (tx) => { // one connection, to look at its plans
   let inserted = 0;
@@ -93,7 +99,7 @@ const { inserted, generic } = await db.$transaction(async (tx) => { // one conne
 });
 console.log(`prepared: ${inserted} of 12 inserted, generic plan ${generic}`);
 
-// --- Many at once: one statement, however many. Then a worker in its smallest form. ----------------------------------------
+// --- Many at once: one statement, however many. Then a worker in its smallest form. --------------
 
 const queue = "work";
 const many = await db.$queryRaw`select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_many(jobs => ${JSON.stringify([

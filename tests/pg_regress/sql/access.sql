@@ -48,7 +48,8 @@ select count(*) filter (where e.is_grantable and e.grantee <> o.owner) as granta
   union all select typacl, typowner from pg_type where typnamespace = 'jobs'::regnamespace
   union all select nspacl, nspowner from pg_namespace where nspname = 'jobs') o, aclexplode(o.acl) e;
 
--- Really tried: each routine with nulls, each relation in every way, by each role; refused exactly where the matrix says so.
+-- Really tried: each routine with nulls, each relation in every way, by each role; refused exactly
+-- where the matrix says so.
 create temp table tries as
   select kind, oid, name, case when kind <> 'routine' then '' else 'X' end as letter,
          format('%s jobs.%I(%s)', case when (select prokind = 'p' from pg_proc p where p.oid = o.oid) then 'call' else 'select' end, name,
@@ -128,7 +129,8 @@ update jobs.errors set error = 'x';
 select job_id from jobs.ready;
 reset role;
 
--- What jobs carry is hidden from a viewer and shown to an admin, in every view and function that reads.
+-- What jobs carry is hidden from a viewer and shown to an admin, in every view and function that
+-- reads.
 select (jobs.fail(id, token, 'error text', '1 hour', details => '{"type": "shown"}')).state from jobs.jobs where id = 3;
 set role jobs_access_viewer;
 select id, state, kind, args, meta, tags, progress, output from jobs.jobs order by id;
@@ -149,7 +151,8 @@ end $$;
 create function pg_temp.peek(anyelement) returns boolean cost 0.0000001 language plpgsql as $$ begin raise warning 'seen: %', $1; return true; end $$;
 set role jobs_access_viewer;
 select * from pg_temp.leaks();
--- By no way around: conditions that look, functions that are cheaper than the view's own, statistics, plans, locks.
+-- By no way around: conditions that look, functions that are cheaper than the view's own,
+-- statistics, plans, locks.
 select count(*) from jobs.jobs where args is not null or meta is not null or progress is not null or output is not null or not pg_temp.peek(args) and not pg_temp.peek(output);
 select count(*) from jobs.jobs where state = 'completed' and output->>'secret' = 'output';
 select count(*) from jobs.periodic where args is not null or meta is not null;
@@ -168,7 +171,8 @@ execute payload;
 reset role;
 execute payload;
 deallocate payload;
--- SELECT on a few columns of the table is not enough; on the table it is. Granted by hand, that makes a viewer that sees everything.
+-- SELECT on a few columns of the table is not enough; on the table it is. Granted by hand, that
+-- makes a viewer that sees everything.
 grant select (id, args) on jobs.job to jobs_access_viewer;
 set role jobs_access_viewer;
 select count(args) from jobs.jobs;
@@ -193,7 +197,8 @@ select jobs.grant_viewer('jobs_access_none');
 rollback;
 select distinct none from matrix;
 
--- Taken away: all of it, also what was granted by hand, column by column, by others, and what was passed on.
+-- Taken away: all of it, also what was granted by hand, column by column, by others, and what was
+-- passed on.
 grant all on schema jobs to jobs_access_producer;
 grant all on all tables in schema jobs to jobs_access_producer with grant option;
 grant all on all sequences in schema jobs to jobs_access_producer;

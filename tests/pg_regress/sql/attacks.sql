@@ -1,5 +1,6 @@
--- What a role tries that may insert, fetch and look, to have the extension run its code or show it more. Each attack has its
--- control: it works on somebody who is not careful. tests/server/security.rs has the attacks for which it takes several sessions.
+-- What a role tries that may insert, fetch and look, to have the extension run its code or show it
+-- more. Each attack has its control: it works on somebody who is not careful.
+-- tests/server/security.rs has the attacks for which it takes several sessions.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -240,7 +241,8 @@ create table evil.hers (id bigint primary key, kind text);
 select attempt(s) from unnest(array['create trigger t before insert on evil.hers for each row execute function suppress_redundant_updates_trigger()', 'create rule r as on insert to evil.hers do also select evil.caught(''rule'')',
   'create policy p on evil.hers using (evil.caught(''policy''))', 'alter table evil.hers force row level security', 'create table evil.child () inherits (evil.hers)', 'create table evil.key (id bigint references evil.hers)']) s;
 
--- Functions of the extension in what is hers are run with the rights of whoever touches it, and whoever has none is refused.
+-- Functions of the extension in what is hers are run with the rights of whoever touches it, and
+-- whoever has none is refused.
 create table evil.trap (key text default jobs.unique_key('k', '{}', '{"by_kind": true}'), args jsonb, check (jobs.unique_key('k', args, '{"by_args": true}') <> 'x'));
 create index on evil.trap ((jobs.ojs_manifest()));
 create index on evil.trap ((jobs.unique_key('k', args)));
@@ -272,7 +274,8 @@ select kind from jobs.fetch('rls');
 reset row_security;
 reset role;
 
--- Who calls is who has the rights of the moment: neither a session's user nor the caller of a function that is somebody else's.
+-- Who calls is who has the rights of the moment: neither a session's user nor the caller of a
+-- function that is somebody else's.
 set role jobs_attacks_nobody;
 select session_user <> current_user as changed, attempt('select jobs.insert(''k'')') as insert, attempt('select * from jobs.jobs') as view, attempt('call jobs.wait()') as wait, attempt('select jobs.grant_admin(''jobs_attacks_nobody'')') as "grant";
 reset role;
@@ -387,7 +390,8 @@ select jobs.fetch();
 \set VERBOSITY default
 reset default_transaction_read_only;
 
--- What errors tell of other people's jobs: the texts of refused calls, with everything that an error carries.
+-- What errors tell of other people's jobs: the texts of refused calls, with everything that an
+-- error carries.
 truncate told;
 select id as s_id from jobs.insert('secret kind', '{"x": "secret args"}', '{"by_args": true}', 'secret queue', meta => '{"y": "secret meta"}', tags => '{secret tag}') \gset
 select id as t_id from jobs.insert('secret kind', '{"x": "secret args 2"}', '{"key": "secret key"}', 'other queue', scheduled_at => '2999-01-01') \gset
@@ -410,7 +414,8 @@ insert into public.careless_unique values ('{"x": "secret args"}');
 select attempt($$insert into public.careless_unique values ('{"x": "secret args"}')$$);
 select count(*) from told where what ~ 'Key.*secret args';
 
--- What a producer is told of somebody else's job whose args it can guess, and what it can do to it: what its policy says, docs/security.md.
+-- What a producer is told of somebody else's job whose args it can guess, and what it can do to it:
+-- what its policy says, docs/security.md.
 set role jobs_attacks_mallory;
 select id = :t_id as found, state, queue, created_at is not null as created_at, scheduled_at from jobs.insert('secret kind', '{}', '{"key": "secret key"}');
 select id = :t_id as updated from jobs.insert('secret kind', '{"x": "forged"}', '{"key": "secret key", "on_conflict": {"update": {"*": ["args", "priority"]}}}', priority => 30000);

@@ -1,4 +1,5 @@
--- jobs.check(): what must hold holds after everything that a queue does, and each rule is found broken when it is.
+-- jobs.check(): what must hold holds after everything that a queue does, and each rule is found
+-- broken when it is.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

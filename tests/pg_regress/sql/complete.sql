@@ -31,7 +31,8 @@ select jobs.complete(id, token) from held where id = 4;
 select pg_temp.later('3 hours');
 select jobs.complete(id, token) from held where id = 5;
 
--- complete_many: what happened to each, in order, never all or nothing. 6 and 7 are held, 1 was completed, 8 never began, 99 does not exist.
+-- complete_many: what happened to each, in order, never all or nothing. 6 and 7 are held, 1 was
+-- completed, 8 never began, 99 does not exist.
 select jobs.cancel(9);
 select row_number() over () as n, * from jobs.complete_many(array[7, 99, 1, 8, 6, 9, 7, 2],
   array[(select token from held where id = 7), 5, :t1, 5, 5, 5, (select token from held where id = 7), :t1]);

@@ -1,9 +1,11 @@
--- Durations whose parts differ in sign: Postgres adds one part after the other, and a month is as long as it is.
+-- Durations whose parts differ in sign: Postgres adds one part after the other, and a month is as
+-- long as it is.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- Together 100 days, but the months alone lead out of all time: refused wherever a duration is taken.
+-- Together 100 days, but the months alone lead out of all time: refused wherever a duration is
+-- taken.
 select state from jobs.insert('running', queue => 'running');
 select id, token from jobs.fetch('running') \gset
 select split_part(call, '(', 1) as function, pg_temp.try(case when call like 'wait%' then 'call ' else 'select ' end || 'jobs.' || replace(call, 'LONG', '''-100000 months 3000100 days'''))
@@ -20,7 +22,8 @@ select state from jobs.insert('k', timeout => interval '1 day' - interval '1 hou
 select deadline_at - attempted_at as timeout from jobs.fetch();
 select u.until - j.created_at as hold from jobs.unique_claims u join jobs.jobs j on j.id = any(u.holders);
 
--- Longer than nothing as Postgres compares intervals, where a year is 360 days; in a calendar it would end before it began.
+-- Longer than nothing as Postgres compares intervals, where a year is 360 days; in a calendar it
+-- would end before it began.
 select interval '-12 months 361 days' > '0' as is_positive;
 select state from jobs.insert('k', queue => 'backward', timeout => '-12 months 361 days');
 select deadline_at = attempted_at as at_once from jobs.fetch('backward');

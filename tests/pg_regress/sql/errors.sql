@@ -1,5 +1,6 @@
--- What errors carry for a program: every 22023 and 22004 names the parameter or member that it is about in the diagnostics'
--- column name, however the error reaches who asks; and no other error has one.
+-- What errors carry for a program: every 22023 and 22004 names the parameter or member that it is
+-- about in the diagnostics' column name, however the error reaches who asks; and no other error has
+-- one.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -164,7 +165,8 @@ select pg_temp.about($q$do $d$ begin perform jobs.insert(''); exception when oth
 select pg_temp.about($q$do $d$ begin perform jobs.insert(''); exception when others then raise; end $d$$q$);
 select pg_temp.about($q$do $d$ begin perform jobs.insert(''); exception when others then raise 'kind must not be empty' using errcode = '22023'; end $d$$q$);
 
--- Through triggers on the extension's own tables, in which an error is taken apart and raised anew more than once.
+-- Through triggers on the extension's own tables, in which an error is taken apart and raised anew
+-- more than once.
 create function pg_temp.inserts() returns trigger language plpgsql as $$
 begin
   if new.kind = 'outer' then

@@ -1,4 +1,5 @@
--- The extension as such: made, dropped, made again; what it leaves, who may use it, what it says of itself.
+-- The extension as such: made, dropped, made again; what it leaves, who may use it, what it says of
+-- itself.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -22,7 +23,9 @@ select o.type, o.identity as outside_of_the_schema from pg_depend d, lateral pg_
 select name as missing from unnest('{insert,insert_many,insert_batch,unique_key,fetch,fetch_any,complete,complete_many,fail,snooze,release,heartbeat,cancel,retry,delete,maintain,schedule,unschedule,wait}'::text[]) name
  where not exists (select from pg_proc where pronamespace = 'jobs'::regnamespace and proname = name);
 select enum_range(null::jobs.state);
--- No function is overloaded; all run with the extension's rights and a search_path of their own. (Procedures that do cannot end transactions; jobs.insert switches by itself; jobs.show reads what its caller may, and what grants asks who called.)
+-- No function is overloaded; all run with the extension's rights and a search_path of their own.
+-- (Procedures that do cannot end transactions; jobs.insert switches by itself; jobs.show reads what
+-- its caller may, and what grants asks who called.)
 select proname as overloaded from pg_proc where pronamespace = 'jobs'::regnamespace group by 1 having count(*) > 1;
 select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and prokind <> 'p' and (prosecdef <> (proname not in ('insert', 'show', 'revoke', 'installed') and proname !~ '^grant_') or proconfig is distinct from case when proname <> 'insert' then '{"search_path=pg_catalog, pg_temp"}'::text[] end);
 -- Names and defaults of parameters, and the columns of the types that they return.
@@ -53,7 +56,8 @@ select count(*) from jobs.fetch(max_jobs => 3);
 drop extension jobs;
 select * from pg_temp.objects();
 select to_regnamespace('jobs') is null as schema_gone, (select count(*) from pg_extension where extname = 'jobs') as extensions;
--- Functions that a session has used do not stand in the way of the next installation, in the same session.
+-- Functions that a session has used do not stand in the way of the next installation, in the same
+-- session.
 create extension jobs;
 select id, state from jobs.insert('again', unique_opts => '{"by_kind": true}');
 select id, unique_skipped_as_duplicate from jobs.insert('again', unique_opts => '{"by_kind": true}');

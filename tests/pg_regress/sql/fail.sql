@@ -59,7 +59,8 @@ select token as td from jobs.fetch('d') \gset
 select scheduled_at as first from jobs.fail(:d, :td, 'x', '1 hour') \gset
 select state, scheduled_at = :'first' as the_same from jobs.fail(:d, :td, 'y', '2 hours');
 select state, scheduled_at = :'first' as the_same from jobs.fail(:d, :td, 'z', retryable => false);
--- Also when another worker has it by now: the client that lost the answer may ask, and nothing happens to the other's attempt.
+-- Also when another worker has it by now: the client that lost the answer may ask, and nothing
+-- happens to the other's attempt.
 select jobs.retry(:d);
 select attempt, token <> :td as another from jobs.fetch('d');
 select state, scheduled_at = :'first' as the_same from jobs.fail(:d, :td, 'y');

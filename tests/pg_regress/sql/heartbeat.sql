@@ -58,7 +58,8 @@ select pg_temp.code(format('select jobs.heartbeat(3, %s, %L)', :t3, '178000000 y
 select jobs.cancel(3, force => true);
 select pg_temp.try(format('select jobs.heartbeat(3, %s)', :t3));
 
--- Many at once: a row for each, in order; a lost one has nulls: a stale token, no such job, one that does not run, one past its deadline.
+-- Many at once: a row for each, in order; a lost one has nulls: a stale token, no such job, one
+-- that does not run, one past its deadline.
 select count(*) from generate_series(1, 4), lateral jobs.insert('m', to_jsonb(generate_series), queue => 'many', timeout => '1 hour');
 create temp table held as select row_number() over (order by id) as n, id, token from jobs.fetch('many', 4);
 select jobs.cancel(id) from held where n = 2;

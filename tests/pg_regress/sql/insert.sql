@@ -3,7 +3,8 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- Defaults: queue default, priority 1, max_attempts 25, timeout 1 minute, tags {}, meta {}, args {}.
+-- Defaults: queue default, priority 1, max_attempts 25, timeout 1 minute, tags {}, meta {}, args
+-- {}.
 select id, state, unique_skipped_as_duplicate, replaced_id, queue, created_at between now() and clock_timestamp() as is_now,
        scheduled_at = created_at as due_at_once
   from jobs.insert('email.send');

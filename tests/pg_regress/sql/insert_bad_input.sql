@@ -1,4 +1,5 @@
--- What jobs.insert refuses: 22004 for a null, 22023 for a bad value, with the value, the rule and, where one is likely, the fix.
+-- What jobs.insert refuses: 22004 for a null, 22023 for a bad value, with the value, the rule and,
+-- where one is likely, the fix.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

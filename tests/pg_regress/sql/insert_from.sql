@@ -84,7 +84,8 @@ select queue from jobs.insert('k', queue => (select max(queue) from into_table))
 select queue from jobs.insert('k', queue => 'after' || (jobs.insert('inner')).queue);
 select count(*) from jobs.jobs where kind = 'inner';
 
--- A cursor goes forwards and backwards; the job is inserted with the first row that is asked for, and once.
+-- A cursor goes forwards and backwards; the job is inserted with the first row that is asked for,
+-- and once.
 begin;
 declare c cursor for select queue from jobs.insert('cursor');
 select count(*) from jobs.jobs where kind = 'cursor';

@@ -1,4 +1,5 @@
--- jobs.maintain: schedule, expire, rescue, prune, claims. What it does about periodic jobs is in periodic.sql.
+-- jobs.maintain: schedule, expire, rescue, prune, claims. What it does about periodic jobs is in
+-- periodic.sql.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -19,7 +20,8 @@ select task, rows from jobs.maintain() where rows > 0 or error is not null;
 select kind, state, attempt, scheduled_at < now() as due from jobs.jobs order by id;
 select kind from jobs.fetch('s', 10);
 
--- expire: available, scheduled, pending and retryable ones past expires_at are discarded with an error that says so; running and final ones are not.
+-- expire: available, scheduled, pending and retryable ones past expires_at are discarded with an
+-- error that says so; running and final ones are not.
 select state from jobs.insert('e available', queue => 'e', expires_at => now() + interval '1 hour');
 select state from jobs.insert('e scheduled', queue => 'e', expires_at => now() + interval '1 hour', scheduled_at => now() + interval '5 hours');
 select state from jobs.insert('e pending', queue => 'e', expires_at => now() + interval '1 hour', pending => true);
@@ -37,7 +39,8 @@ select task, rows from jobs.maintain() where task = 'expire';
 select kind, state, attempt, finalized_at is not null as finalized from jobs.jobs where kind ~ '^e ' order by id;
 select kind, e.attempt, error ~ 'expired' as says_expired, details ->> 'type' as type from jobs.errors e join jobs.jobs on id = job_id where kind ~ '^e ' order by id, at;
 
--- rescue: an attempt whose lease ended is failed for its worker: retried, discarded or cancelled as by fail.
+-- rescue: an attempt whose lease ended is failed for its worker: retried, discarded or cancelled as
+-- by fail.
 select count(*) from (values ('r deadline', interval '1 minute', null, 5), ('r lease', '1 day', interval '1 minute', 5), ('r last', '1 minute', null, 1), ('r cancel', '1 minute', null, 5), ('r none', '-1', null, 5), ('r alive', '1 day', null, 5)) v(kind, timeout, lease, attempts),
   lateral jobs.insert(v.kind, queue => v.kind, timeout => v.timeout, max_attempts => v.attempts) i;
 create temp table held as select f.* from (values ('r deadline', null::interval), ('r lease', '1 minute'), ('r last', null), ('r cancel', null), ('r none', null), ('r alive', null)) v(queue, lease), lateral jobs.fetch(v.queue, lease => v.lease) f;

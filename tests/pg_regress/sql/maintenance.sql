@@ -1,4 +1,5 @@
--- jobs.maintenance: what is written down of each task; a task that fails, and one job that a task fails at; pausing.
+-- jobs.maintenance: what is written down of each task; a task that fails, and one job that a task
+-- fails at; pausing.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -85,7 +86,8 @@ select count(*) from jobs.unique_claims;
 drop trigger poison on jobs.job;
 select task, rows, error from pg_temp.poisoned('prune') where task = 'prune';
 select count(*) from jobs.unique_claims;
--- More than are tried one by one, with two retentions: what was not tried is pruned with the next round.
+-- More than are tried one by one, with two retentions: what was not tried is pruned with the next
+-- round.
 select jobs.configure_queue('p2', retention_completed => '1 hour');
 select count(*) from jobs.insert_batch('p', array(select to_jsonb(n) from generate_series(1, 61) n), '{"by_args": true}', queue => 'p');
 select min(key) as bad from jobs.unique_claims \gset
@@ -168,7 +170,8 @@ begin read only;
 select pg_temp.try('select jobs.pause_maintenance()'), pg_temp.try('select jobs.resume_maintenance()');
 rollback;
 
--- While a dump is being restored the sequence is as it was made: nothing is done, not even about what is due.
+-- While a dump is being restored the sequence is as it was made: nothing is done, not even about
+-- what is due.
 select pg_sequence_last_value('jobs.job_seq') as last \gset
 select count(*) from jobs.insert('due', queue => 'restored', scheduled_at => now() + interval '1 hour');
 select pg_temp.later('2 hours');

@@ -1,4 +1,5 @@
--- What operators look at: jobs.queues with long tables, jobs.workers, jobs.settings, jobs.health(), jobs.metrics().
+-- What operators look at: jobs.queues with long tables, jobs.workers, jobs.settings, jobs.health(),
+-- jobs.metrics().
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -117,7 +118,8 @@ select severity, finding, message ~ '^table jobs.ready has \d{3,} dead rows and 
 select count(*) from jobs.health(dead_rows => null) where finding = 'bloat';
 vacuum jobs.ready;
 select count(*) from jobs.health(dead_rows => 200) where message ~ 'jobs.ready';
--- The worst first, whatever it is about: the same in the order in which they are looked for would be warning, info, critical.
+-- The worst first, whatever it is about: the same in the order in which they are looked for would
+-- be warning, info, critical.
 select jobs.pause_maintenance();
 set application_name = 'pg_restore';
 select count(*) from jobs.insert('x', queue => 'q4');
@@ -127,7 +129,8 @@ reset application_name;
 select jobs.resume_maintenance();
 select severity, finding from jobs.health() where finding <> 'old_snapshot';
 
--- Metrics: names and labels are those of Prometheus, each once; what they say is what the views say.
+-- Metrics: names and labels are those of Prometheus, each once; what they say is what the views
+-- say.
 select count(*) > 30 as some, count(*) = count(distinct (metric, labels)) as once, bool_and(metric ~ '^jobs_[a-z_]+$' and type in ('gauge', 'counter') and (type = 'counter') = (metric ~ '_total$')) as named,
        bool_and(value is not null and value >= 0) as valued, bool_and(length(help) > 0) as explained from jobs.metrics();
 select metric from jobs.metrics() group by 1 having count(distinct (type, help)) > 1;

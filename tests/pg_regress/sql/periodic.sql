@@ -1,8 +1,10 @@
--- jobs.schedule, jobs.unschedule, jobs.periodic: a job a tick, what it is inserted with, ticks that were missed, definitions that are replaced.
+-- jobs.schedule, jobs.unschedule, jobs.periodic: a job a tick, what it is inserted with, ticks that
+-- were missed, definitions that are replaced.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
--- A job is inserted first, so that the sequence of ids has begun; a tick of @yearly is not near, unless somebody sees the new year in with this test.
+-- A job is inserted first, so that the sequence of ids has begun; a tick of @yearly is not near,
+-- unless somebody sees the new year in with this test.
 select id from jobs.insert('first');
 -- What a definition shows of its past: ticks as years from this one.
 create function pg_temp.past(name text) returns table (last_tick int, job bigint, skipped boolean, error text) language sql as $$
@@ -37,7 +39,8 @@ select rows, error from jobs.maintain() where task = 'periodic';
 select rows, error from jobs.maintain() where task = 'periodic';
 select id, state, queue, args, priority, max_attempts, tags, meta, timeout from jobs.jobs where kind = 'bare';
 select * from pg_temp.past('bare');
--- The clock is put back: the ticks that were dealt with do not come again, not by a new definition either.
+-- The clock is put back: the ticks that were dealt with do not come again, not by a new definition
+-- either.
 select pg_temp.later('-800 days');
 select rows from jobs.maintain() where task = 'periodic';
 select jobs.schedule('bare', '@yearly', 'bare') > last_run_at as after_the_last, last_run_at > now() as ahead from jobs.periodic;
@@ -111,7 +114,8 @@ select pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select j.state, j.id = p.last_job_id as of_the_tick, p.last_skipped from jobs.jobs j, jobs.periodic p where j.kind = 'u' order by j.id;
 select jobs.unschedule('replace');
--- The period is that of the tick; two definitions can be one job, and a producer's job can be the tick's.
+-- The period is that of the tick; two definitions can be one job, and a producer's job can be the
+-- tick's.
 select id from jobs.insert('p', unique_opts => '{"by_period": "1 day"}', scheduled_at => date_trunc('year', now()) + interval '3 hours') \gset of_the_day_
 select id from jobs.insert('p', unique_opts => '{"by_period": "1 day"}') \gset of_today_
 select jobs.schedule(n, c, k, unique_opts => '{"by_period": "1 day"}') is not null as next from (values ('p', '@yearly', 'p'), ('p1', '@yearly', 'p2'), ('p2', '0 12 1 jan *', 'p2')) v(n, c, k);
@@ -122,7 +126,8 @@ select name, last_job_id = (select id from jobs.jobs where kind = 'p2') as one, 
 select count(*) from jobs.jobs where kind in ('p', 'p2');
 select jobs.unschedule(name) from jobs.periodic;
 
--- A definition that cannot be inserted any more is nobody else's trouble either; the next tick may be better.
+-- A definition that cannot be inserted any more is nobody else's trouble either; the next tick may
+-- be better.
 select jobs.schedule(n, '@yearly', n) is not null as next from unnest('{a,b,c,d}'::text[]) n;
 update jobs.periodic_schedule set kind = e'\n' where name = 'b';
 update jobs.periodic_schedule set unique_opts = '{"by_moon": true}' where name = 'c';

@@ -1,4 +1,5 @@
--- What jobs.schedule and jobs.unschedule refuse: SQLSTATE, what is wrong, the rule in DETAIL and, where one is likely, the fix in HINT.
+-- What jobs.schedule and jobs.unschedule refuse: SQLSTATE, what is wrong, the rule in DETAIL and,
+-- where one is likely, the fix in HINT.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

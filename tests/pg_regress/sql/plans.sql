@@ -1,5 +1,7 @@
--- Plans of jobs.jobs: by state it reads that state's table and job, by id indexes only, unless the statistics are those of empty tables:
--- then a table is thought to be read in no time, and so is the plan of a prepared statement until the next ANALYZE.
+-- Plans of jobs.jobs: by state it reads that state's table and job, by id indexes only, unless the
+-- statistics are those of empty tables:
+-- then a table is thought to be read in no time, and so is the plan of a prepared statement until
+-- the next ANALYZE.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

@@ -8,7 +8,8 @@ create function pg_temp.fetched(queue text, most int = 100) returns bigint langu
 create function pg_temp.complete(q text, n int) returns bigint language sql as $$
   select count(jobs.complete(id, token)) from (select id, token from jobs.jobs where state = 'running' and queue = q order by id limit n) r $$;
 
--- Paused, a queue gives nothing, and is left out of several; it need not have jobs yet. Jobs that run go on.
+-- Paused, a queue gives nothing, and is left out of several; it need not have jobs yet. Jobs that
+-- run go on.
 select pg_temp.fill('p', 3), pg_temp.fill('r', 1);
 select pg_temp.fetched('p', 1);
 select jobs.pause_queue('p'), jobs.pause_queue('p'), jobs.pause_queue('later');
@@ -54,7 +55,8 @@ select count(*) from jobs.fetch('c', 1, lease => '1 microsecond');
 select pg_temp.fetched('c');
 select rows from jobs.maintain() where task = 'rescue';
 select pg_temp.fetched('c');
--- A lower limit: those that run go on, and others start only when there is room. None: there is no limit.
+-- A lower limit: those that run go on, and others start only when there is room. None: there is no
+-- limit.
 select jobs.configure_queue('c', concurrency => 1);
 select pg_temp.complete('c', 1), pg_temp.fetched('c'), pg_temp.complete('c', 1), pg_temp.fetched('c');
 select pg_temp.complete('c', 1), pg_temp.fetched('c');

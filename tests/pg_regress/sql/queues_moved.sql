@@ -1,4 +1,5 @@
--- An insert gives a running job another queue: until the attempt ends the job counts for the one that it was fetched from, for limits and in every view.
+-- An insert gives a running job another queue: until the attempt ends the job counts for the one
+-- that it was fetched from, for limits and in every view.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -57,7 +58,8 @@ call pg_temp.moved('repeatable read');
 call pg_temp.moved('serializable');
 reset default_transaction_isolation;
 
--- Out of a queue with a limit: its slot is taken until the job ends, and nothing of it is left then.
+-- Out of a queue with a limit: its slot is taken until the job ends, and nothing of it is left
+-- then.
 select jobs.configure_queue('limited', concurrency => 1);
 select pg_temp.runs('l', 'limited') ~ 'fetched 1' as runs;
 select count(*) from jobs.insert('next', queue => 'limited');
@@ -76,7 +78,8 @@ select pg_temp.fetched('limited');
 select * from pg_temp.counts;
 select jobs.cancel(id, force => true) from jobs.jobs where kind in ('l', 'next');
 
--- A limit that is set while it runs gives it a slot of the queue that it was fetched from, and none of the other.
+-- A limit that is set while it runs gives it a slot of the queue that it was fetched from, and none
+-- of the other.
 select pg_temp.runs('s', 'from') ~ 'fetched 1' as runs, pg_temp.move('s', 'to');
 select jobs.configure_queue('to', concurrency => 1), jobs.configure_queue('from', concurrency => 1);
 select count(*) from jobs.insert('t', queue => 'to') t, jobs.insert('f', queue => 'from') f;
@@ -88,7 +91,8 @@ select count(jobs.complete(id, token)) from jobs.jobs where state = 'running';
 select pg_temp.fetched('to') as to;
 select jobs.complete(id, token) from jobs.jobs where state = 'running';
 
--- It has started in the queue that it was fetched from, so it is no start of the other one; the next attempt is.
+-- It has started in the queue that it was fetched from, so it is no start of the other one; the
+-- next attempt is.
 select jobs.configure_queue('rated', rate => 1, rate_period => '1 hour');
 select pg_temp.runs('r', 'unrated') ~ 'fetched 1' as runs, pg_temp.move('r', 'rated');
 select count(*) from jobs.insert('first', queue => 'rated', priority => 1);

@@ -1,4 +1,5 @@
--- What functions return has types: their values in programs, and what becomes of calls when somebody alters one.
+-- What functions return has types: their values in programs, and what becomes of calls when
+-- somebody alters one.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -13,7 +14,8 @@ select pg_typeof(jobs.heartbeat(1, pg_temp.token(1))), pg_typeof(jobs.heartbeat_
 select pg_typeof(jobs.snooze(1, pg_temp.token(1), '1 hour')), pg_typeof(jobs.fail(2, pg_temp.token(2), 'e', '1 hour'));
 select pg_typeof(jobs.complete_many('{3}', '{1}'));
 
--- A program in PL/pgSQL, as somebody who may insert and work: it declares, assigns, passes on and returns them.
+-- A program in PL/pgSQL, as somebody who may insert and work: it declares, assigns, passes on and
+-- returns them.
 create role jobs_results;
 select jobs.grant_producer('jobs_results'), jobs.grant_worker('jobs_results');
 create table results_kept (job jobs.fetched_job, ended jobs.finish_result);

@@ -3,7 +3,8 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- Fails jobs of a policy once, and says how long they wait, in seconds, and how often they may be tried.
+-- Fails jobs of a policy once, and says how long they wait, in seconds, and how often they may be
+-- tried.
 create function pg_temp.waits(retry jsonb, max_attempts int = null, details jsonb = null, out state jobs.state, out waits numeric, out attempts int) language plpgsql as $$
 declare f record; answer record;
 begin
@@ -25,7 +26,8 @@ select * from pg_temp.waits('{"ojs": {"max_attempts": 1}}') union all select * f
 -- The formulas of other queues can be told what is hopeless, too.
 select * from pg_temp.waits('{"strategy": "river", "non_retryable": ["card"]}', details => '{"type": "card"}');
 
--- How often: max_attempts where it is given, else the policy, else the kind, else the specification's 3. One of both in one call.
+-- How often: max_attempts where it is given, else the policy, else the kind, else the
+-- specification's 3. One of both in one call.
 select * from pg_temp.waits('{"ojs": {"initial_interval": "PT10S", "jitter": false}}', max_attempts => 7);
 select * from pg_temp.waits('{"ojs": {"max_attempts": 7, "initial_interval": "PT10S", "jitter": false}}', max_attempts => 7);
 select pg_temp.try($$select pg_temp.waits('{"ojs": {"max_attempts": 3}}', max_attempts => 7)$$);

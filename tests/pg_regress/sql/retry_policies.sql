@@ -3,7 +3,8 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- Fails the job of a policy again and again, and says between which delays, in seconds, each wait lies.
+-- Fails the job of a policy again and again, and says between which delays, in seconds, each wait
+-- lies.
 create function pg_temp.waits(retry jsonb, times int, low float[], high float[], attempts int = 25) returns table (n int, "as" boolean) language plpgsql as $$
 declare job bigint := (select i.id from jobs.insert('k', queue => 'w', retry => waits.retry, max_attempts => attempts) i); f record; answer record; waited float;
 begin

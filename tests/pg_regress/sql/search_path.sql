@@ -3,7 +3,8 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- Evil operators, functions, types and casts in a schema before pg_catalog, and temp tables with the names of the extension's and of the catalogue's.
+-- Evil operators, functions, types and casts in a schema before pg_catalog, and temp tables with
+-- the names of the extension's and of the catalogue's.
 create schema evil;
 create table evil.log (what text);
 create function evil.eq(a bigint, b bigint) returns boolean language plpgsql as $$ begin insert into evil.log values ('bigint ='); return true; end $$;

@@ -3,7 +3,8 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- One job for each state and each way into it that matters, in a queue of its own; token is the last that it was fetched with.
+-- One job for each state and each way into it that matters, in a queue of its own; token is the
+-- last that it was fetched with.
 create temp table job (place text primary key, state jobs.state, id bigint, token bigint);
 insert into job select v.place, v.state, i.id
   from (values ('available', 'available'::jobs.state), ('available, released', 'available'), ('scheduled', 'scheduled'), ('scheduled, snoozed', 'scheduled'), ('pending', 'pending'), ('running', 'running'),
@@ -28,8 +29,9 @@ select jobs.retry(id) from job where place = 'running, lease expired';
 update job set token = f.token from jobs.fetch('running, lease expired') f where place = 'running, lease expired';
 select place from job left join jobs.jobs j using (id) where j.state is distinct from job.state order by 1;
 
--- What each operation does, then undone: what it answers (for delete the state that it had, for a heartbeat "beat", for a fetch "running" or "none") and,
--- where that is another one, the state afterwards; or SQLSTATE and DETAIL.
+-- What each operation does, then undone: what it answers (for delete the state that it had, for a
+-- heartbeat "beat", for a fetch "running" or "none") and, where that is another one, the state
+-- afterwards; or SQLSTATE and DETAIL.
 create temp table operation (name text primary key, call text);
 insert into operation values
   ('complete', 'select jobs.complete(%s, %s)'), ('fail', 'select (jobs.fail(%s, %s, ''x'')).state'), ('fail at once', 'select (jobs.fail(%s, %s, ''x'', ''0'')).state'),
@@ -57,7 +59,8 @@ begin
   end;
 end $$;
 
--- With the right token: the one of the current attempt; where there is none, the last one, which is answered as the first time if it is the call that made the job what it is.
+-- With the right token: the one of the current attempt; where there is none, the last one, which is
+-- answered as the first time if it is the call that made the job what it is.
 create temp table expected (place text, complete text, fail text, fail_at_once text, fail_final text, snooze text, release text, heartbeat text);
 insert into expected values
   ('available, released',      '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', 'available', '55000 already_finished'),
@@ -65,7 +68,8 @@ insert into expected values
   ('running',                   'completed',  'retryable',  'available',  'discarded',  'scheduled', 'available', 'beat'),
   ('running, cancel requested', 'completed',  'cancelled',  'cancelled',  'cancelled',  'cancelled', 'cancelled', 'beat'),
   ('running, last attempt',     'completed',  'discarded',  'discarded',  'discarded',  'scheduled', 'available', 'beat'),
-  -- Until its rescue has happened it is still its worker's; but a heartbeat past the deadline is refused.
+  -- Until its rescue has happened it is still its worker's; but a heartbeat past the deadline is
+  -- refused.
   ('running, lease expired',    'completed',  'retryable',  'available',  'discarded',  'scheduled', 'available', '55000 deadline_exceeded'),
   ('retryable',                '55000 already_finished', 'retryable', 'retryable', 'retryable', '55000 already_finished', '55000 already_finished', '55000 already_finished'),
   ('completed',                'completed', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished', '55000 already_finished'),
@@ -110,7 +114,8 @@ create temp table results as
 select token, count(*), count(*) filter (where actual = expected) as as_expected from results group by token order by token;
 select * from results where actual is distinct from expected order by 1, 2, 3;
 
--- The details of each transition. attempt: + 1 by fetch, kept by fail, - 1 by snooze and release; errors: one by fail, none by the others.
+-- The details of each transition. attempt: + 1 by fetch, kept by fail, - 1 by snooze and release;
+-- errors: one by fail, none by the others.
 create function pg_temp.story(call text, job bigint, token text) returns text language plpgsql as $$
 declare story text;
 begin

@@ -77,7 +77,8 @@ select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain
 drop trigger t on jobs.scheduled;
 select pg_temp.try('select id from jobs.insert('''')');
 
--- A function that sets what the extension sets for its own statements, and fails, leaves the session as it was.
+-- A function that sets what the extension sets for its own statements, and fails, leaves the
+-- session as it was.
 create function pg_temp.sets() returns trigger language plpgsql set lock_timeout = '3s' set jit = off set enable_seqscan = on set plan_cache_mode = auto as $$ begin raise 'no'; end $$;
 select id > 0 as inserted from jobs.insert('due', scheduled_at => now() + interval '1 hour');
 select pg_temp.later('2 hours');

@@ -37,7 +37,8 @@ select id, unique_skipped_as_duplicate as skipped from jobs.insert('g', '{"n": 1
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('g', '{"n": 1}', '{"by_queue": true}', 'q2');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('g', '{"n": 2}', '{"by_queue": true}', 'q1');
 
--- by_state: an existing job of each state against a new one that looks for each state, and for the default ones: all but cancelled and discarded.
+-- by_state: an existing job of each state against a new one that looks for each state, and for the
+-- default ones: all but cancelled and discarded.
 create temp table existing (state jobs.state, id bigint);
 insert into existing select s, (jobs.insert('s-' || s, '{}', '{"by_kind": true}', 'q-' || s, pending => s = 'pending',
   scheduled_at => case when s = 'scheduled' then timestamptz '2999-01-01 00:00Z' end)).id from unnest(enum_range(null::jobs.state)) s;
@@ -80,7 +81,8 @@ select pg_temp.try($$select jobs.insert('s-running', '{}', '{"by_kind": true, "o
 select pg_temp.try($$select jobs.insert('s-cancelled', '{}', '{"by_kind": true, "on_conflict": "reject"}')$$);
 select strpos(pg_temp.try($$select jobs.insert('a', '{"n": 1}', '{"by_args": true, "on_conflict": "reject"}')$$), jobs.unique_key('a', '{"n": 1}', '{"by_args": true}')) as key_at;
 
--- Uniqueness is decided at insertion only: a job that comes back while its key is held by another simply comes back.
+-- Uniqueness is decided at insertion only: a job that comes back while its key is held by another
+-- simply comes back.
 select id as base from jobs.insert('mark') \gset
 select id - :base as n from jobs.insert('r', '{}', '{"by_kind": true}', 'r');
 select jobs.cancel(:base + 1);
@@ -114,7 +116,8 @@ rollback;
 select unique_skipped_as_duplicate as skipped from jobs.insert('y', '{}', '{"by_kind": true}');
 select unique_skipped_as_duplicate as skipped from jobs.insert('z', '{}', '{"by_kind": true}');
 
--- A final job past its retention counts as gone, pruned or not: completed after 24 hours, discarded after 7 days.
+-- A final job past its retention counts as gone, pruned or not: completed after 24 hours, discarded
+-- after 7 days.
 select jobs.complete(f.id, f.token) from jobs.insert('p', '{}', '{"by_kind": true}', 'p') i, lateral jobs.fetch('p') f;
 select jobs.complete(f.id, f.token) from jobs.fetch('p') f;
 select (jobs.insert('p2', '{}', '{"by_kind": true, "by_state": ["discarded"]}', 'p2')).unique_skipped_as_duplicate as skipped;
@@ -134,7 +137,8 @@ select unique_skipped_as_duplicate as skipped from jobs.insert('w', '{}', '{"by_
 select unique_skipped_as_duplicate as skipped, id is not null as its_id from jobs.insert('w', '{}', '{"by_kind": true, "wait": false}');
 select ord, unique_skipped_as_duplicate as skipped from jobs.insert_batch('w2', array['1', '2', '1']::jsonb[], '{"by_args": true, "wait": false}') order by ord;
 
--- A single unique insert takes an advisory lock on the first 8 bytes of the key; one that is answered by a committed job takes none.
+-- A single unique insert takes an advisory lock on the first 8 bytes of the key; one that is
+-- answered by a committed job takes none.
 begin;
 select unique_skipped_as_duplicate as skipped from jobs.insert('l', '{}', '{"by_kind": true}');
 select (classid::bigint << 32) | objid::bigint = ('x' || left(jobs.unique_key('l', '{}', '{"by_kind": true}'), 16))::bit(64)::bigint as on_the_key, objsubid, mode, granted

@@ -1,4 +1,5 @@
--- A key that is used over and over keeps the list of its claim short: final jobs that a newer one covers are put aside. They count again when the newer one is gone.
+-- A key that is used over and over keeps the list of its claim short: final jobs that a newer one
+-- covers are put aside. They count again when the newer one is gone.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -10,7 +11,8 @@ create function pg_temp.aside(kind text) returns bigint[] language sql as $$
 create function pg_temp.listed(kind text) returns bigint[] language sql as $$
   select jobs from jobs.unique_claim where key = decode(jobs.unique_key(kind, '{}', '{"by_kind": true}'), 'hex') $$;
 
--- 1 is due later than all others and stays in the list. 2 is covered by 3; then 3 and 4 are deleted.
+-- 1 is due later than all others and stays in the list. 2 is covered by 3; then 3 and 4 are
+-- deleted.
 select pg_temp.cancelled('a', clock_timestamp() + interval '10 days'), pg_temp.cancelled('a'), pg_temp.cancelled('a'), pg_temp.cancelled('a');
 select pg_temp.listed('a'), pg_temp.aside('a');
 select pg_temp.later('1 minute');
@@ -45,7 +47,8 @@ select pg_temp.listed('c') @> array[:first, :second]::bigint[] as both;
 select ord, unique_skipped_as_duplicate as skipped, replaced_id - min(id) over () as replaced from jobs.insert_many(
   (select jsonb_agg(jsonb_build_object('kind', 'd', 'unique_opts', jsonb '{"by_kind": true, "on_conflict": "replace"}')) from generate_series(1, 3)));
 select array_length(pg_temp.listed('d'), 1) as listed, (select count(distinct id) from unnest(pg_temp.listed('d')) id) as different;
--- One of them that is rejected because of another one: that one is rolled back as well, so its id says nothing.
+-- One of them that is rejected because of another one: that one is rolled back as well, so its id
+-- says nothing.
 select pg_temp.ask($$select jobs.insert_many('[{"kind": "e", "unique_opts": {"by_kind": true}}, {"kind": "e", "unique_opts": {"by_kind": true, "on_conflict": "replace"}}, {"kind": "e", "unique_opts": {"by_kind": true, "on_conflict": "reject"}}]')$$);
 -- A job that came back more than once is shown once.
 select pg_temp.cancelled('f') as first, pg_temp.cancelled('f') as second, pg_temp.cancelled('f') as third \gset

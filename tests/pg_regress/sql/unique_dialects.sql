@@ -7,12 +7,14 @@ create function pg_temp.native(opts jsonb, args jsonb = '{"id": 1, "x": 2}', met
   union all
   select jsonb_strip_nulls(policy)::text from jobs.explain_unique('k', args, opts, 'q', meta) $$;
 
--- Oban. true: period infinity; an object: 60 seconds, worker, queue and args, the successful states.
+-- Oban. true: period infinity; an object: 60 seconds, worker, queue and args, the successful
+-- states.
 select pg_temp.native('{"oban": true}');
 select pg_temp.native('{"oban": {}}');
 select pg_temp.native('{"oban": {"period": [2, "minutes"], "keys": ["id"], "states": ["scheduled", "executing", "suspended"], "timestamp": "scheduled_at"}}');
 select pg_temp.native('{"oban": {"period": "infinity", "fields": ["worker", "meta"], "keys": ["t"], "states": "incomplete"}, "on_conflict": "reject", "wait": false}');
--- Open Job Spec. The type alone; rejected by default; args of which some members count, and of an array its first element.
+-- Open Job Spec. The type alone; rejected by default; args of which some members count, and of an
+-- array its first element.
 select pg_temp.native('{"ojs": {}}');
 select pg_temp.native('{"ojs": {"keys": ["type", "args", "queue"], "args_keys": ["id"], "period": "PT1H", "states": ["available", "active"], "on_conflict": "ignore"}}');
 select pg_temp.native('{"ojs": {"keys": ["args"], "args_keys": ["id"]}}', '[{"id": 1, "x": 2}, 5]');
@@ -79,7 +81,8 @@ insert into cases (opts) values
   ('{"ojs": {"keys": ["args"], "args_keys": ["id", "id"]}}'), ('{"ojs": {"states": ["active", "active"]}}');
 create temp table before as select (select count(*) from jobs.job) as jobs, (select count(*) from jobs.unique_claim) as claims, last_value, is_called from jobs.job_seq;
 select n, opts, pg_temp.try(format('select jobs.insert(%L, %L, %L, meta => %L)', 'k', '{"id": 1}', opts, '{"t": 1}')) from cases order by n;
--- A period that is none, whose fix depends on the default; members that args must have and have not, in each form of args.
+-- A period that is none, whose fix depends on the default; members that args must have and have
+-- not, in each form of args.
 select opts, pg_temp.code(format('select jobs.insert(%L, %L, %L)', 'k', args, opts)) from (values
   ('{"oban": {"period": 0}}', '{"id": 1}'), ('{"oban": {"period": -1}}', '{"id": 1}'), ('{"oban": {"period": 0.0000004}}', '{"id": 1}'), ('{"oban": {"period": [0, "minutes"]}}', '{"id": 1}'), ('{"oban": {"period": [-2, "days"]}}', '{"id": 1}'),
   ('{"oban": {"period": 1e400}}', '{"id": 1}'), ('{"oban": {"period": [1e400, "days"]}}', '{"id": 1}'), ('{"faktory": {"unique_for": 1e400}}', '{"id": 1}')) v(opts, args);

@@ -1,4 +1,5 @@
--- A hold: the job holds its key by itself, until the hold runs out or is given back, whatever becomes of the job.
+-- A hold: the job holds its key by itself, until the hold runs out or is given back, whatever
+-- becomes of the job.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -8,7 +9,8 @@ create function pg_temp.fetched(text) returns boolean language sql as $$ select 
 create function pg_temp.complete(text) returns jobs.state language sql as $$ select jobs.complete(pg_temp.job($1), pg_temp.token(pg_temp.job($1))) $$;
 create function pg_temp.fail(text) returns jobs.state language sql as $$ select state from jobs.fail(pg_temp.job($1), pg_temp.token(pg_temp.job($1)), 'no', retry_in => '0') $$;
 
--- Held for as long as it says, also against jobs that look for other states, or only at young ones. Refused inserts do not extend it.
+-- Held for as long as it says, also against jobs that look for other states, or only at young ones.
+-- Refused inserts do not extend it.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
 select pg_temp.later('40 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
@@ -41,7 +43,8 @@ select would from jobs.explain_unique('b', '{}', '{"by_kind": true}');
 select task, rows from jobs.maintain() where task = 'claims';
 select count(*) from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
 
--- Cancelled, discarded and pruned jobs hold on. Past its retention a job counts as gone, pruned or not.
+-- Cancelled, discarded and pruned jobs hold on. Past its retention a job counts as gone, pruned or
+-- not.
 truncate jobs.ready;
 select id from jobs.insert('c', '{}', '{"by_state": [], "hold_for": "60 days"}');
 select jobs.cancel(6);
@@ -54,7 +57,8 @@ select pg_temp.later('60 days');
 select task, rows from jobs.maintain() where task in ('prune', 'claims');
 select count(*) from jobs.unique_claims where key = jobs.unique_key('c', '{}', '{"by_kind": true}');
 
--- success: completed, it gives the key back, once: a retry does not take it again. A failure does not.
+-- success: completed, it gives the key back, once: a retry does not take it again. A failure does
+-- not.
 select unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{"by_state": [], "hold_for": "1 hour"}', max_attempts => 2);
 select pg_temp.fetched('d');
 select pg_temp.fail('d');
@@ -101,7 +105,8 @@ select would from jobs.explain_unique('f', '{}', '{"by_state": ["running"]}');
 rollback;
 select would from jobs.explain_unique('f', '{}', '{"by_state": ["running"]}');
 
--- It counts from scheduled_at where that is later, and months are those of the calendar. Past the end of time it is for ever.
+-- It counts from scheduled_at where that is later, and months are those of the calendar. Past the
+-- end of time it is for ever.
 select unique_skipped_as_duplicate as skipped from jobs.insert('g', '{}', '{"by_state": [], "hold_for": "1 hour"}', scheduled_at => clock_timestamp() + interval '1 day');
 select unique_skipped_as_duplicate as skipped from jobs.insert('h', '{}', '{"by_state": [], "hold_for": "1 hour"}', scheduled_at => clock_timestamp() - interval '1 day');
 select unique_skipped_as_duplicate as skipped from jobs.insert('i', '{}', '{"by_state": [], "hold_for": "1 month"}', scheduled_at => '2999-02-01 12:00Z');
@@ -149,7 +154,8 @@ select ord, unique_skipped_as_duplicate as skipped, state, replaced_id is not nu
 select state from jobs.jobs where kind = 'p' order by id;
 select ord, unique_skipped_as_duplicate as skipped, state from jobs.insert_batch('q', array['1', '1']::jsonb[], '{"faktory": {"unique_for": 60}, "on_conflict": {"update": {"scheduled": ["args"]}}}');
 select count(*) from jobs.jobs where kind = 'q';
--- Given back is given back once: a job that starts again and again leaves one note, and none when its claim is gone.
+-- Given back is given back once: a job that starts again and again leaves one note, and none when
+-- its claim is gone.
 truncate jobs.ready;
 select unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_state": [], "hold_for": "1 year", "hold_until": "start"}');
 select count(*) from generate_series(1, 5), lateral jobs.fetch() f, lateral jobs.release(f.id, f.token);

@@ -26,7 +26,8 @@ insert into cases (call, canonical) values
      $${"args":{"a":1},"meta":{"t":7},"period":"2026-02-12T15:21:00Z","queue":"q","type":"k"}$$),
   -- a modifier that says nothing about the key
   ($$'k', '{"a": 1}', '{"by_args": true, "on_conflict": "reject", "wait": false, "by_queue": false, "by_meta": null}'$$, $${"args":{"a":1},"type":"k"}$$),
-  -- paths: of args, absent ones, into objects, with dots in names, one inside another, into nothing that is an object
+  -- paths: of args, absent ones, into objects, with dots in names, one inside another, into nothing
+  -- that is an object
   ($$'k', '{"user_id": 1, "x": 2}', '{"by_args": ["user_id"]}'$$, $${"args":{"user_id":1},"type":"k"}$$),
   ($$'k', '{"user_id": 1, "x": null}', '{"by_args": ["x", "nosuch"]}'$$, $${"args":{"x":null},"type":"k"}$$),
   ($$'k', '{"address": {"city": "Wien", "zip": "1010"}, "x": 2}', '{"by_args": ["address.city"]}'$$, $${"args":{"address":{"city":"Wien"}},"type":"k"}$$),
@@ -45,7 +46,8 @@ insert into cases (call, canonical) values
   ($$'k', '"x"', '{"by_args": true}'$$, $${"args":"x","type":"k"}$$),
   ($$'k', 'true', '{"by_args": true}'$$, $${"args":true,"type":"k"}$$),
   ($$'k', '[1,[2,[3,{"b":[],"a":{}}]]]', '{"by_args": true}'$$, $${"args":[1,[2,[3,{"a":{},"b":[]}]]],"type":"k"}$$),
-  -- RFC 8785: members by UTF-16 code units (so U+1F600 sorts before U+FB33, and length says nothing), short escapes, no other ones
+  -- RFC 8785: members by UTF-16 code units (so U+1F600 sorts before U+FB33, and length says
+  -- nothing), short escapes, no other ones
   ($$'k', '{"\u20ac": 1, "\r": 2, "\ud83d\ude00": 3, "1": 4, "\u0080": 5, "\u00f6": 6, "\ufb33": 7, "</script>": 8}', '{"by_args": ["\u20ac", "\r", "\ud83d\ude00"]}'$$,
      e'{"args":{"\\r":2,"\u20ac":1,"\U0001F600":3},"type":"k"}'),
   ($$'k', '{"bb": 1, "a": 2, "ab": 3, "b": 4, "": 5, "B": 6}', '{"by_args": true}'$$, $${"args":{"":5,"B":6,"a":2,"ab":3,"b":4,"bb":1},"type":"k"}$$),
@@ -63,7 +65,8 @@ insert into cases (call, canonical) values
   ($$'k', '[0.1, 1.5, -1.50, 1e-6, 1e-7, 123e-9]', '{"by_args": true}'$$, $${"args":[0.1,1.5,-1.5,0.000001,1e-7,1.23e-7],"type":"k"}$$),
   ($$'k', '[1e20, 1e21, 123456789012345680000, 1.5e300]', '{"by_args": true}'$$, $${"args":[100000000000000000000,1e+21,123456789012345680000,1.5e+300],"type":"k"}$$),
   ($$'k', '[9007199254740991, 9007199254740992]', '{"by_args": true}'$$, $${"args":[9007199254740991,9007199254740992],"type":"k"}$$),
-  -- where the double would be another number it keeps its digits: plain decimal, no exponent, no trailing zeros after the point
+  -- where the double would be another number it keeps its digits: plain decimal, no exponent, no
+  -- trailing zeros after the point
   ($$'k', '[9007199254740993, -9007199254740993, 9007199254740993.0]', '{"by_args": true}'$$, $${"args":[9007199254740993,-9007199254740993,9007199254740993],"type":"k"}$$),
   ($$'k', '[0.30000000000000004, 0.3000000000000000400, 0.300000000000000040001]', '{"by_args": true}'$$, $${"args":[0.30000000000000004,0.30000000000000004,0.300000000000000040001],"type":"k"}$$),
   ($$'k', '[18446744073709551617, 1.00000000000000000001]', '{"by_args": true}'$$, $${"args":[18446744073709551617,1.00000000000000000001],"type":"k"}$$),
@@ -74,7 +77,8 @@ insert into cases (call, canonical) values
   ($$'k', (repeat('{"a":', 5000) || '1' || repeat('}', 5000))::jsonb, '{"by_args": true}'$$, '{"args":' || repeat('{"a":', 5000) || '1' || repeat('}', 5000) || ',"type":"k"}'),
   ($$'k', to_jsonb(repeat('x', 3000000)), '{"by_args": true}'$$, '{"args":"' || repeat('x', 3000000) || '","type":"k"}'),
   ($$repeat('k', 127), '{}', '{"by_queue": true}', repeat('q', 127)$$, '{"queue":"' || repeat('q', 127) || '","type":"' || repeat('k', 127) || '"}'),
-  -- periods: multiples from 0001-01-01 00:00 UTC, so a week starts on Monday; seconds, ISO 8601 and Postgres' own text
+  -- periods: multiples from 0001-01-01 00:00 UTC, so a week starts on Monday; seconds, ISO 8601 and
+  -- Postgres' own text
   ($$'k', '{}', '{"by_period": 900}', scheduled_at => '2026-02-12 15:21Z'$$, $${"period":"2026-02-12T15:15:00Z","type":"k"}$$),
   ($$'k', '{}', '{"by_period": "PT15M"}', scheduled_at => '2026-02-12 15:29:59.999999Z'$$, $${"period":"2026-02-12T15:15:00Z","type":"k"}$$),
   ($$'k', '{}', '{"by_period": "15 minutes"}', scheduled_at => '2026-02-12 15:30Z'$$, $${"period":"2026-02-12T15:30:00Z","type":"k"}$$),

@@ -1,9 +1,11 @@
--- Paths of by_args and by_meta that name nothing are refused, from each way in, and nothing is written.
+-- Paths of by_args and by_meta that name nothing are refused, from each way in, and nothing is
+-- written.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- The value, the rule, and what was likely meant: a member at the same depth, or a value that was encoded once.
+-- The value, the rule, and what was likely meant: a member at the same depth, or a value that was
+-- encoded once.
 select pg_temp.try($$select jobs.insert('k', '{"user_id": 42}', '{"by_args": ["userid"]}')$$);
 select pg_temp.try($$select jobs.insert('k', '{"address": {"city": "Wien"}}', '{"by_args": ["address.ctiy", "zip"]}')$$);
 select pg_temp.try($$select jobs.insert('k', '{"user": {"name": "x"}}', '{"by_args": ["user.email"]}')$$);

@@ -1,4 +1,5 @@
--- unique_opts that are refused: 22023 with the value, the rule and, where one is likely, the fix. And those that are not.
+-- unique_opts that are refused: 22023 with the value, the rule and, where one is likely, the fix.
+-- And those that are not.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

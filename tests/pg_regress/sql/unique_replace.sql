@@ -1,4 +1,5 @@
--- on_conflict replace: every conflicting job that is not final is cancelled, the new one is inserted.
+-- on_conflict replace: every conflicting job that is not final is cancelled, the new one is
+-- inserted.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -31,7 +32,8 @@ select id, state, unique_skipped_as_duplicate as skipped, replaced_id from jobs.
 select pg_temp.ask($$select jobs.insert('a', '{"n": 9}', '{"ojs": {"states": ["completed"], "on_conflict": "replace"}}')$$);
 select * from pg_temp.jobs where id in (2, 3);
 
--- replace_except_schedule: the new job takes over the schedule of the one it replaces, if that was scheduled.
+-- replace_except_schedule: the new job takes over the schedule of the one it replaces, if that was
+-- scheduled.
 select id from jobs.insert('d', '{"n": 1}', '{"by_kind": true}', scheduled_at => '2999-01-01Z');
 select id, state, replaced_id, scheduled_at from jobs.insert('d', '{"n": 2}', '{"by_kind": true, "on_conflict": "replace_except_schedule"}');
 select id, state, replaced_id, scheduled_at from jobs.insert('d', '{"n": 3}', '{"by_kind": true, "on_conflict": "replace"}', scheduled_at => '2998-01-01Z');

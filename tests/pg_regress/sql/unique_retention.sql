@@ -1,5 +1,6 @@
--- Uniqueness outlasts retention: a final job counts and is kept until its own by_period or window has passed, if its own by_state has the state
--- that it ended in. Retention prolongs that, it never shortens it.
+-- Uniqueness outlasts retention: a final job counts and is kept until its own by_period or window
+-- has passed, if its own by_state has the state that it ended in. Retention prolongs that, it never
+-- shortens it.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -28,7 +29,8 @@ begin
   perform jobs.maintain();
   return before - (select count(*) from jobs.job);
 end $$;
--- What a job that was inserted with these options and ended like this counts for, before and after pruning, and for whom looks at all states.
+-- What a job that was inserted with these options and ended like this counts for, before and after
+-- pruning, and for whom looks at all states.
 create function pg_temp.story(opts jsonb, how text, passed interval, out before text, out pruned bigint, out after text) language plpgsql as $$
 begin
   perform pg_temp.ended((select id from jobs.insert('k', unique_opts => opts)), how);
@@ -52,7 +54,8 @@ insert into cases (opts, passed) values
   -- nothing that lasts, or no final state in it: the retention alone
   (pg_temp.all_states('{"by_kind": true}'), '0'), ('{"by_kind": true, "window": "1 day", "by_state": ["available"]}', '0'), ('{"by_period": "100000 days", "by_state": ["running"]}', '0'),
   ('{"oban": {}}', '50 s'), ('{"oban": {}}', '70 s'), ('{"ojs": {"period": "PT1H", "states": ["completed"]}}', '0'),
-  -- days and months are those of a time zone, which somebody else's session may have differently: the job stays some days longer
+  -- days and months are those of a time zone, which somebody else's session may have differently:
+  -- the job stays some days longer
   (pg_temp.all_states('{"by_kind": true, "window": "1 day", "window_from": "scheduled_at"}'), '121 hours'), (pg_temp.all_states('{"by_kind": true, "window": "1 month", "window_from": "scheduled_at"}'), '31 days 12 hours'),
   (pg_temp.all_states('{"by_kind": true, "window": "24 hours", "window_from": "scheduled_at"}'), '25 hours');
 create temp table told (way text, n int, how text, story text);

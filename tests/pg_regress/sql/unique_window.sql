@@ -9,7 +9,8 @@ select pg_temp.later('40 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "1 hour"}');
 select pg_temp.later('30 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "1 hour"}');
--- The new job's window counts, not the one the existing job was inserted with; without one any age does.
+-- The new job's window counts, not the one the existing job was inserted with; without one any age
+-- does.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": 1}');
 select pg_temp.later('2 seconds');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": 1}');

@@ -13,7 +13,8 @@ select jobs.update(1, scheduled_at => '2001-01-01Z', args => 'null', tags => '{}
 select state, queue, priority, args, scheduled_at, max_attempts, tags, meta from jobs.jobs;
 select id, args, queue, scheduled_at, deadline_at, tags, meta from jobs.fetch('r');
 
--- An available job keeps its place in the lane; with another queue or priority it goes to the end of its new one.
+-- An available job keeps its place in the lane; with another queue or priority it goes to the end
+-- of its new one.
 select id as a from jobs.insert('a') \gset
 select id as b from jobs.insert('b') \gset
 select id as c from jobs.insert('c') \gset

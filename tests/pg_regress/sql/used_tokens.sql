@@ -1,9 +1,11 @@
--- A token is good for one finishing call: the same call again answers as the first time, another one is refused.
+-- A token is good for one finishing call: the same call again answers as the first time, another
+-- one is refused.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
--- Finishing calls: what each is called as, and what it does to job %1$s with token %2$s. Asked again it says something else, where it says anything.
+-- Finishing calls: what each is called as, and what it does to job %1$s with token %2$s. Asked
+-- again it says something else, where it says anything.
 create temp table finish (ord int, name text, first text, again text);
 insert into finish values
   (1, 'complete', $$select jobs.complete(%1$s, %2$s, '1')$$, $$select jobs.complete(%1$s, %2$s, '2')$$),
@@ -21,7 +23,8 @@ create temp table answer (first text, cancelled boolean, told text, again text, 
 create function pg_temp.all_of(job bigint) returns text language sql as $$
   select concat_ws(' ', (select to_jsonb(j) from jobs.jobs j where id = job), (select jsonb_agg(to_jsonb(e) order by at) from jobs.errors e where job_id = job)) $$;
 
--- Each call after each other one, at a level, also where somebody asked to cancel the job before, and where a successor has it by now.
+-- Each call after each other one, at a level, also where somebody asked to cancel the job before,
+-- and where a successor has it by now.
 create procedure pg_temp.ask_all(level text) language plpgsql as $$
 declare
   f record; a record; j record; is_cancelled boolean; meanwhile text; told text; answer text; before text;
@@ -77,7 +80,8 @@ select count(*), count(distinct (level, meanwhile)) as ways, bool_or(changed) as
        (select count(*) from (select from answer group by first, cancelled, again having count(distinct coalesce(answer, '~')) > 1) d) as not_the_same
   from answer;
 
--- What a refusal says: which call it was, and what the job became; also where another worker has it by now.
+-- What a refusal says: which call it was, and what the job became; also where another worker has it
+-- by now.
 select id as a from jobs.insert('a', queue => 'a') \gset
 select token as t1 from jobs.fetch('a', worker => 'first') \gset
 select state from jobs.fail(:a, :t1, 'x', '0');
@@ -93,7 +97,8 @@ select replace(replace(pg_temp.try(format('select jobs.complete(%2$s, %1$s)', :a
 select replace(replace(pg_temp.try(format('select jobs.release(%2$s, %1$s)', :a, pg_temp.token(:a))), pg_temp.token(:a)::text, 'TOKEN'), ' ' || :a, ' A') as refused;
 select replace(replace(pg_temp.try(format('select jobs.heartbeat(%2$s, %1$s)', :a, pg_temp.token(:a))), pg_temp.token(:a)::text, 'TOKEN'), ' ' || :a, ' A') as refused;
 
--- A rescue, a cancel by force and a replacement are no finishing calls: the worker has lost the job, and what it says late counts for nothing.
+-- A rescue, a cancel by force and a replacement are no finishing calls: the worker has lost the
+-- job, and what it says late counts for nothing.
 create function pg_temp.late(job bigint, token bigint) returns text language sql as $$
   select string_agg(replace(pg_temp.ask(format(again, job, token)), ' It was never inserted here, or it was deleted or pruned.', ''), ', ' order by ord) from finish where again is not null $$;
 select id as b from jobs.insert('b', queue => 'b') \gset
@@ -120,7 +125,8 @@ create temp table held as select id, token from jobs.fetch('e', 2);
 select state from held, jobs.snooze(id, token, '1 hour') where held.id = :e;
 select c.state, c.done from (select array_agg(id order by id) as ids, array_agg(token order by id) as tokens from held) h, jobs.complete_many(ids, tokens) c;
 
--- After an hour nobody knows any more who gave a job back, unless it has ended so: then by snooze or release.
+-- After an hour nobody knows any more who gave a job back, unless it has ended so: then by snooze
+-- or release.
 select id as g from jobs.insert('g', queue => 'g') \gset
 select token as tg from jobs.fetch('g') \gset
 select jobs.cancel(:g);

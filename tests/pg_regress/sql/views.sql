@@ -6,7 +6,8 @@
 select * from jobs.jobs;
 select * from jobs.queues;
 select * from jobs.errors;
--- jobs.jobs has what fetch returns, and state, finalized_at, cancel_requested_at, output, worker, expires_at, timeout.
+-- jobs.jobs has what fetch returns, and state, finalized_at, cancel_requested_at, output, worker,
+-- expires_at, timeout.
 select name as missing from unnest('{id,token,attempt,kind,args,meta,queue,priority,tags,max_attempts,created_at,scheduled_at,attempted_at,lease_expires_at,deadline_at,state,finalized_at,cancel_requested_at,output,worker,expires_at,timeout}'::text[]) name
  where not exists (select from pg_attribute where attrelid = 'jobs.jobs'::regclass and attname = name);
 select name as missing from unnest('{job_id,attempt,at,error,details}'::text[]) name where not exists (select from pg_attribute where attrelid = 'jobs.errors'::regclass and attname = name);
@@ -44,7 +45,8 @@ select pg_temp.code(s) from (values ($$delete from jobs.jobs$$), ($$update jobs.
 begin read only;
 select count(*) > 0 as readable from jobs.jobs, jobs.queues, jobs.errors;
 commit;
--- Each object of the extension explains itself, and so does each column of its views. From 18 on the types of rows and their arrays are objects of it, too.
+-- Each object of the extension explains itself, and so does each column of its views. From 18 on
+-- the types of rows and their arrays are objects of it, too.
 create temp view silent as
 select pg_describe_object(d.classid, d.objid, d.objsubid) as silent from pg_depend d
  where d.refclassid = 'pg_extension'::regclass and d.refobjid = (select oid from pg_extension where extname = 'jobs') and d.deptype = 'e'

@@ -1,4 +1,5 @@
--- jobs.wait: what it refuses, and when it returns at once. tests/server/wait.rs has the rest: what it does while it waits.
+-- jobs.wait: what it refuses, and when it returns at once. tests/server/wait.rs has the rest: what
+-- it does while it waits.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -20,7 +21,8 @@ call jobs.wait();
 rollback;
 select 1 as one\; call jobs.wait();
 
--- It returns at once with a timeout of 0, and where there is something; the longest names and timeouts are taken.
+-- It returns at once with a timeout of 0, and where there is something; the longest names and
+-- timeouts are taken.
 call jobs.wait('q', '0');
 call jobs.wait(timeout => interval '0');
 select id from jobs.insert('k');

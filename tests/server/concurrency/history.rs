@@ -24,8 +24,8 @@ pub struct Job {
     pub key: i32,
 }
 
-/// What is wrong with a history of inserts: every key of a committed insert has exactly one job, the one that everybody was
-/// told of, and nothing is left of what was rolled back.
+/// What is wrong with a history of inserts: every key of a committed insert has exactly one job,
+/// the one that everybody was told of, and nothing is left of what was rolled back.
 pub fn check_inserts(history: &[Insert], jobs: &[Job]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut by_key: BTreeMap<i32, Vec<i64>> = BTreeMap::new();

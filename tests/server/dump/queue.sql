@@ -1,5 +1,5 @@
--- A queue with something of everything in it. Kinds say what becomes of a job; what is fetched here has a queue of
--- its own, so that each fetch gets what is meant.
+-- A queue with something of everything in it. Kinds say what becomes of a job; what is fetched here
+-- has a queue of its own, so that each fetch gets what is meant.
 
 -- What operators set.
 select jobs.define_kind('defined', queue => 'defined', priority => 7, max_attempts => 3, timeout => '5 minutes',
@@ -10,7 +10,8 @@ select jobs.configure_queue('slots', concurrency => 2);
 select jobs.configure_queue('rate', rate => 2, rate_period => '30 days');
 select jobs.configure_queue('kept', retention_completed => '-1 second', retention_cancelled => '1 year', retention_discarded => '2 days');
 
--- Periodic jobs: one whose tick has its job, two that are overdue, one of them a duplicate, and one that waits.
+-- Periodic jobs: one whose tick has its job, two that are overdue, one of them a duplicate, and one
+-- that waits.
 select jobs.schedule('done', '0 0 1 1 *', 'tick done', '{"n": 1}', time_zone => 'Europe/Berlin', queue => 'ticks', priority => 3, max_attempts => 2,
   tags => '{a,"b c"}', meta => '{"m": 1}', timeout => '2 minutes', retry => '"oban"', unique_opts => '{"by_args": true}');
 update jobs.periodic_schedule set defined_at = defined_at - interval '400 days', next_run_at = next_run_at - interval '400 days';

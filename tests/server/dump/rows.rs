@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jobs_tests::{Client, texts};
 
-/// Every table and sequence of the extension with its rows as text, and the rights on all that it has.
+/// Every table and sequence of the extension with its rows as text, and the rights on all that it
+/// has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// by table
@@ -53,8 +54,8 @@ impl Contents {
         lines
     }
 
-    /// Tables that are neither as in `whole` nor empty: in a database that is being restored, somebody
-    /// has touched those.
+    /// Tables that are neither as in `whole` nor empty: in a database that is being restored,
+    /// somebody has touched those.
     pub fn touched(&self, whole: &Contents) -> Vec<String> {
         let untouched = |table: &String, rows: &Vec<String>| {
             rows.is_empty() || rows == &whole.tables[table] || rows == &["(1,f)"]
@@ -111,7 +112,8 @@ pub async fn not_dumped(db: &Client) -> Vec<String> {
     texts(db, sql).await
 }
 
-// By name: object ids are others in another database. Entries are sorted, since a restore may grant in another order.
+// By name: object ids are others in another database. Entries are sorted, since a restore may grant
+// in another order.
 const RIGHTS: &str = r#"
   select object || ' ' || entry from (
     select 'schema ' || nspname, nspacl from pg_namespace where nspname = 'jobs'

@@ -141,7 +141,8 @@ impl Expected {
         self.check_settled(cluster, database).await;
     }
 
-    /// Waits until the background worker has done what maintenance has to do, then as [`Expected::check_settled`].
+    /// Waits until the background worker has done what maintenance has to do, then as
+    /// [`Expected::check_settled`].
     pub async fn check_after_the_worker(&self, cluster: &Cluster, database: &str) {
         let db = cluster.connect(database).await;
         let start = std::time::Instant::now();
@@ -288,8 +289,8 @@ impl Expected {
     }
 }
 
-/// Jobs, keys, errors and periodic jobs after a maintenance, but for what differs from one time to the next: when it
-/// was, random delays and new ids.
+/// Jobs, keys, errors and periodic jobs after a maintenance, but for what differs from one time to
+/// the next: when it was, random delays and new ids.
 async fn settled(db: &Client, last: i64) -> Vec<String> {
     let mut lines = Vec::new();
     for (what, sql) in [

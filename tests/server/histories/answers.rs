@@ -136,8 +136,8 @@ pub fn refused(say: &Say, code: &str, detail: &str) -> Vec<Fact> {
     }
 }
 
-/// What the error says that a duplicate got. What became of the elements of a batch that come before is not known, so it
-/// says nothing if one of them has the same key.
+/// What the error says that a duplicate got. What became of the elements of a batch that come
+/// before is not known, so it says nothing if one of them has the same key.
 fn rejected(say: &Say, detail: &str) -> Vec<Fact> {
     let detail: serde_json::Value = serde_json::from_str(detail).expect("DETAIL is JSON");
     let index = detail["index"]

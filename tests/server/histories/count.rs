@@ -115,7 +115,8 @@ impl Counts {
     }
 }
 
-/// Whether an insert came while another transaction held the key, and was answered after that one had begun to end.
+/// Whether an insert came while another transaction held the key, and was answered after that one
+/// had begun to end.
 fn has_waited(history: &History, transaction: &Transaction, call: &Call) -> bool {
     let inserts = |call: &Call, keys: &[usize]| {
         call.facts.iter().any(|fact| match fact {

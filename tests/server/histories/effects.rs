@@ -50,7 +50,8 @@ impl Job {
 
 pub type Jobs = BTreeMap<i64, Job>;
 
-/// What a call does, where it stands, if it was told the truth: the jobs that it changes, and whether it inserted one.
+/// What a call does, where it stands, if it was told the truth: the jobs that it changes, and
+/// whether it inserted one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Effect {
     pub changes: Jobs,
@@ -123,7 +124,8 @@ impl Key<'_> {
         all.filter(|(_, job)| self.counts(job, new))
     }
 
-    /// The jobs that an insert wants to replace or update, and whether the new job takes over a schedule.
+    /// The jobs that an insert wants to replace or update, and whether the new job takes over a
+    /// schedule.
     fn touches(&self, new: &New) -> (Vec<i64>, bool) {
         match &new.on_conflict {
             OnConflict::Skip | OnConflict::Reject => (Vec::new(), false),
@@ -245,7 +247,8 @@ impl Key<'_> {
     ) -> Option<Effect> {
         let is_current = |job: &&Job| job.state == Some(Running) && job.token == token;
         let Some(job) = self.jobs.get(&id).filter(is_current) else {
-            // That it is refused is decided here; the reason is looked for later, when there may be another one.
+            // That it is refused is decided here; the reason is looked for later, when there may be
+            // another one.
             let right = match self.used(id, token, what) {
                 Some((first, may_be_gone)) => told == Ok(first) || may_be_gone && told.is_err(),
                 None => told.is_err(),
@@ -267,7 +270,8 @@ impl Key<'_> {
         (told == Ok(state)).then(|| Effect::change(id, after))
     }
 
-    /// What this very call made of a job with this token before, and whether the job may have been removed since.
+    /// What this very call made of a job with this token before, and whether the job may have been
+    /// removed since.
     fn used(&self, id: i64, token: i64, what: Finish) -> Option<(State, bool)> {
         let job = self.jobs.get(&id)?;
         let state = job.state?;

@@ -1,31 +1,38 @@
 //! A history of a few sessions that use a few keys, and what each call does to a key.
 //!
-//! The state of a key is its jobs: their ids, states, leases and holds. A history is explained by an order of events in which
-//! every call was told what it must be told where it stands:
+//! The state of a key is its jobs: their ids, states, leases and holds. A history is explained by
+//! an order of events in which every call was told what it must be told where it stands:
 //!
-//! * What a call does is visible to its own transaction at once, to others from its commit on. A commit is an event of its
-//!   own, between the times at which it began and ended; so is a rollback, which for a call that failed may come at any time
-//!   from the beginning of that call on.
-//! * A call of a READ COMMITTED transaction stands between its beginning and end, and sees what was committed before it and
-//!   what its own transaction did. What a call does to several jobs, it does one after the other.
-//! * A REPEATABLE READ or SERIALIZABLE transaction sees what was committed at its snapshot, an event within its first call,
-//!   and what it did itself. It cannot change a job that was changed since, and cannot insert if a job was inserted under
-//!   the key since: that is 40001. A duplicate is told by its snapshot, however old. Jobs that are gone by now need neither
-//!   hinder an insert nor be seen by it: a snapshot older than a prune may no longer show what was pruned.
-//! * Who inserted under a key holds the key until its transaction, or the subtransaction that inserted, has ended: no other
-//!   transaction can insert under it. Who changed a job holds the job likewise.
-//! * A duplicate is told the conflicting job with the highest id. A replacement or an update touches jobs that conflict at
-//!   that very point.
-//! * The call that used a token is answered with it as the first time, as long as the job is there. Whoever else is refused for
-//!   a token was not the job's current holder; which reason is given is looked up only later.
-//! * `wait: false` may give up only while another transaction is at work on the key (`plain::busy_without_rival`).
+//! * What a call does is visible to its own transaction at once, to others from its commit on. A
+//!   commit is an event of its own, between the times at which it began and ended; so is a
+//!   rollback, which for a call that failed may come at any time from the beginning of that call
+//!   on.
+//! * A call of a READ COMMITTED transaction stands between its beginning and end, and sees what was
+//!   committed before it and what its own transaction did. What a call does to several jobs, it
+//!   does one after the other.
+//! * A REPEATABLE READ or SERIALIZABLE transaction sees what was committed at its snapshot, an
+//!   event within its first call, and what it did itself. It cannot change a job that was changed
+//!   since, and cannot insert if a job was inserted under the key since: that is 40001. A duplicate
+//!   is told by its snapshot, however old. Jobs that are gone by now need neither hinder an insert
+//!   nor be seen by it: a snapshot older than a prune may no longer show what was pruned.
+//! * Who inserted under a key holds the key until its transaction, or the subtransaction that
+//!   inserted, has ended: no other transaction can insert under it. Who changed a job holds the job
+//!   likewise.
+//! * A duplicate is told the conflicting job with the highest id. A replacement or an update
+//!   touches jobs that conflict at that very point.
+//! * The call that used a token is answered with it as the first time, as long as the job is there.
+//!   Whoever else is refused for a token was not the job's current holder; which reason is given is
+//!   looked up only later.
+//! * `wait: false` may give up only while another transaction is at work on the key
+//!   (`plain::busy_without_rival`).
 //! * 40001 (not under READ COMMITTED) and 40P01 may come at any time, and leave nothing.
-//! * Maintenance has no effect: it removes only what no longer counts. A final job whose retention is over in the same
-//!   moment counts as gone to inserts, and to calls by id may be there or not; but for one whose own window keeps it in that
-//!   state.
+//! * Maintenance has no effect: it removes only what no longer counts. A final job whose retention
+//!   is over in the same moment counts as gone to inserts, and to calls by id may be there or not;
+//!   but for one whose own window keeps it in that state.
 //!
-//! Time plays no part: windows and holds never run out, leases and delays outlast the history. Keys are explained one by one:
-//! an order for each is less than one order for all, but whatever has none is wrong.
+//! Time plays no part: windows and holds never run out, leases and delays outlast the history. Keys
+//! are explained one by one: an order for each is less than one order for all, but whatever has
+//! none is wrong.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
@@ -73,7 +80,8 @@ pub enum OnConflict {
     Reject,
     Replace,
     ReplaceExceptSchedule,
-    /// the states in which the existing job takes the new one's values, and whether `scheduled_at` is one of them
+    /// the states in which the existing job takes the new one's values, and whether `scheduled_at`
+    /// is one of them
     Update {
         states: Vec<State>,
         schedule: bool,
@@ -86,7 +94,8 @@ pub struct New {
     pub by_state: Vec<State>,
     pub on_conflict: OnConflict,
     pub wait: bool,
-    /// a window that never ends: it must change nothing, but that retention does not end it in its own `by_state`
+    /// a window that never ends: it must change nothing, but that retention does not end it in its
+    /// own `by_state`
     pub window: Option<&'static str>,
     pub hold: Option<Until>,
     /// available, scheduled or pending

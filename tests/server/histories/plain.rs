@@ -19,8 +19,8 @@ pub fn wrong_error(history: &History) -> Option<String> {
     None
 }
 
-/// When a transaction is over for certain. A server tells of an error before it rolls back: who failed outside of a
-/// transaction block has rolled back when the session's next call is answered.
+/// When a transaction is over for certain. A server tells of an error before it rolls back: who
+/// failed outside of a transaction block has rolled back when the session's next call is answered.
 fn over_by(history: &History, transaction: &Transaction) -> u64 {
     let end = transaction.end();
     let failed = |call: &Call| call.error.is_some() && call.span.end == end;
@@ -35,7 +35,8 @@ fn over_by(history: &History, transaction: &Transaction) -> u64 {
     later.next().map_or(u64::MAX, |step| step.span().end)
 }
 
-/// An insert that gave up for a rival although no other transaction was at work on the key meanwhile.
+/// An insert that gave up for a rival although no other transaction was at work on the key
+/// meanwhile.
 pub fn busy_without_rival(history: &History) -> Option<String> {
     let overlaps = |call: &Call, key: usize, rival: &Transaction| {
         let at_work = |other: &Call| other.maintains || other.keys.contains(&key);

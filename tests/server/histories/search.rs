@@ -251,7 +251,8 @@ fn is_held(world: &World, session: usize) -> bool {
         .any(|(other, open)| other != session && open.inserted)
 }
 
-/// Whether a session could do this: nobody else holds what it needs, nor changed it since its snapshot.
+/// Whether a session could do this: nobody else holds what it needs, nor changed it since its
+/// snapshot.
 fn is_possible(world: &World, session: usize, effect: &Effect, gone: &[State]) -> bool {
     let open = &world.open[session];
     let version = |jobs: &Jobs, id: &i64| jobs.get(id).map(|job: &Job| job.version);
