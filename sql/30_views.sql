@@ -169,7 +169,7 @@ COMMENT ON COLUMN jobs.unique_claims.until IS 'When the last hold (hold_for) on 
 CREATE VIEW jobs.periodic AS
 SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
        p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
-       CASE WHEN v.sees_payload THEN p.args END AS args, p.unique_opts, p.priority, p.max_attempts, p.tags,
+       CASE WHEN v.sees_payload THEN p.args END AS args, p.unique_opts, p.priority::integer, p.max_attempts, p.tags,
        CASE WHEN v.sees_payload THEN p.meta END AS meta, p.timeout, p.retry
   FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
        (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);

@@ -4,7 +4,7 @@ use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{Interval, PARTS_RULE};
 use jobs_core::retry::{self, Attempts};
 use jobs_core::state::State;
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Datum};
 
 use crate::error::{Error, Result};
 use crate::pg::array::{self, Array};
@@ -17,41 +17,33 @@ const LONGEST_NAME: usize = 127;
 /// Refuses where nothing can be written.
 pub fn writable() -> Result<()> {
     primary()?;
-    if transaction::is_read_only() {
-        Err(Error::read_only(false))
-    } else {
-        Ok(())
-    }
+    refuse_if(transaction::is_read_only(), || Error::read_only(false))
 }
 
 /// Refuses on a standby.
 pub fn primary() -> Result<()> {
-    if server::is_standby() {
-        Err(Error::read_only(true))
-    } else {
-        Ok(())
-    }
+    refuse_if(server::is_standby(), || Error::read_only(true))
 }
 
 /// Refuses who has not the rights of the extension's owner, whatever he has been granted.
 pub fn owner(operation: &str) -> Result<()> {
-    if extension::is_owned_by(role::current()) {
-        Ok(())
-    } else {
-        Err(Error::not_owner(operation))
-    }
+    let is_owner = extension::is_owned_by(role::current());
+    refuse_if(!is_owner, || Error::not_owner(operation))
 }
 
 /// Refuses a database in which text is not UTF-8: keys are of UTF-8, and pgrx' strings are.
 pub fn encoding() -> Result<()> {
-    if server::is_utf8() {
-        Ok(())
-    } else {
-        Err(Error::unsupported(
+    let error = || {
+        Error::unsupported(
             "jobs works in databases with encoding UTF8 only",
             "Create the database with ENCODING 'UTF8' TEMPLATE template0.",
-        ))
-    }
+        )
+    };
+    refuse_if(!server::is_utf8(), error)
+}
+
+fn refuse_if(is_wrong: bool, error: impl FnOnce() -> Error) -> Result<()> {
+    if is_wrong { Err(error()) } else { Ok(()) }
 }
 
 /// A value that must not be null.
@@ -80,32 +72,19 @@ pub fn names(parameter: &str, noun: &str, values: Array) -> Result<Vec<String>> 
 
 /// `what` is what it is called in messages.
 fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<&'a str> {
-    let rule = || {
-        format!("A {noun} has 1 to {LONGEST_NAME} characters, none of them a control character.")
-    };
-    if value.is_empty() {
-        return Err(Error::invalid(
-            parameter,
-            format!("{what} must not be empty"),
-            rule(),
-        ));
-    }
     let length = value.chars().count();
-    if length > LONGEST_NAME {
-        return Err(Error::invalid(
-            parameter,
-            format!("{what} {} is too long: {length} characters", quoted(value)),
-            rule(),
-        ));
-    }
-    if value.chars().any(char::is_control) {
-        return Err(Error::invalid(
-            parameter,
-            format!("{what} {:?} has a control character", shown(value)),
-            rule(),
-        ));
-    }
-    Ok(value)
+    let message = if length == 0 {
+        format!("{what} must not be empty")
+    } else if length > LONGEST_NAME {
+        format!("{what} {} is too long: {length} characters", quoted(value))
+    } else if value.chars().any(char::is_control) {
+        format!("{what} {:?} has a control character", shown(value))
+    } else {
+        return Ok(value);
+    };
+    let rule =
+        format!("A {noun} has 1 to {LONGEST_NAME} characters, none of them a control character.");
+    Err(Error::invalid(parameter, message, rule))
 }
 
 /// A priority: any smallint.
@@ -121,15 +100,15 @@ pub fn priority(value: i32) -> Result<i16> {
 
 /// How many tries a job has.
 pub fn max_attempts(value: i32) -> Result<i32> {
-    if value >= 1 {
-        Ok(value)
-    } else {
-        Err(Error::invalid(
+    let rule = "max_attempts counts all tries, the first one too: it is at least 1.";
+    let error = || {
+        Error::invalid(
             "max_attempts",
             format!("max_attempts {value} is too low"),
-            "max_attempts counts all tries, the first one too: it is at least 1.",
-        ))
-    }
+            rule,
+        )
+    };
+    refuse_if(value < 1, error).map(|()| value)
 }
 
 /// How long an attempt may run; -1 second (normalised from any way to write it): no limit.
@@ -154,6 +133,12 @@ pub fn not_negative(parameter: &str, value: Interval) -> Result<Interval> {
 /// A duration that must be longer than 0.
 pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
     bounded(parameter, value, 1, "longer than 0")
+}
+
+/// A lease, if one is asked for.
+pub fn lease(value: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
+    let lease = value.map(|value| positive("lease", interval(value)));
+    lease.transpose()
 }
 
 /// From now on, no duration may lead past the end of time: a job that nobody could
@@ -181,27 +166,29 @@ fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<
 /// A time that is no infinity.
 pub fn finite(parameter: &str, value: i64) -> Result<i64> {
     if time::is_finite(value) {
-        Ok(value)
-    } else {
-        let sign = if value < 0 { "-" } else { "" };
-        Err(Error::invalid(
-            parameter,
-            format!("{parameter} {sign}infinity is out of range"),
-            format!("{parameter} is a point in time, not an infinity."),
-        ))
+        return Ok(value);
     }
+    let sign = if value < 0 { "-" } else { "" };
+    let message = format!("{parameter} {sign}infinity is out of range");
+    let rule = format!("{parameter} is a point in time, not an infinity.");
+    Err(Error::invalid(parameter, message, rule))
 }
 
 /// A JSON object; SQL null and JSON null both leave it out.
 pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     match value.filter(|value| !value.is_null()) {
-        Some(value) if !value.is_object() => Err(Error::invalid(
-            parameter,
-            format!("{parameter} must not be {}", value.what()),
-            format!("{parameter} is an object of any members."),
-        )),
+        Some(value) if !value.is_object() => {
+            let rule = format!("{parameter} is an object of any members.");
+            Err(wrong_type(parameter, parameter, value, rule))
+        }
         value => Ok(value),
     }
+}
+
+/// What is said of a JSON value of another type than the rule has; `what` is what it is called.
+pub fn wrong_type(parameter: &str, what: &str, value: Jsonb, rule: impl Into<String>) -> Error {
+    let message = format!("{what} must not be {}", value.what());
+    Error::invalid(parameter, message, rule)
 }
 
 /// A retry policy, as it was given, and what it says of `max_attempts`.
@@ -232,56 +219,38 @@ pub fn attempts(max_attempts: Option<i32>, policy: Attempts) -> Result<Option<i3
 /// How many jobs one call may take.
 pub fn max_jobs(value: Option<i32>) -> Result<usize> {
     let value = given("max_jobs", value)?;
-    if (1..=10_000).contains(&value) {
-        Ok(value as usize)
-    } else {
-        Err(Error::invalid(
-            "max_jobs",
-            format!("max_jobs {value} is out of range"),
-            "max_jobs is from 1 to 10000.",
-        ))
-    }
+    let message = || format!("max_jobs {value} is out of range");
+    let error = || Error::invalid("max_jobs", message(), "max_jobs is from 1 to 10000.");
+    refuse_if(!(1..=10_000).contains(&value), error).map(|()| value as usize)
 }
 
 /// The strings of a text array, none of them null.
 pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
-    array::texts(value)
-        .into_iter()
-        .map(|element| element.ok_or_else(|| Error::null_element(parameter)))
-        .collect()
+    let elements = array::texts(value).into_iter();
+    let text = |element: Option<String>| element.ok_or_else(|| Error::null_element(parameter));
+    elements.map(text).collect()
 }
 
 /// The states of a jobs.state array, none of them null.
 pub fn states(parameter: &str, value: Array) -> Result<Vec<State>> {
-    array::labels(value)
-        .into_iter()
-        .map(|label| {
-            let label = label.ok_or_else(|| Error::null_element(parameter))?;
-            // Somebody may have added one to the type.
-            State::from_str(&label).ok_or_else(|| {
-                Error::invalid(
-                    parameter,
-                    format!("state {} of {parameter} is not known", quoted(&label)),
-                    format!(
-                        "The states are {}.",
-                        State::ALL.map(State::as_str).join(", ")
-                    ),
-                )
-            })
+    let state = |label: Option<String>| {
+        let label = label.ok_or_else(|| Error::null_element(parameter))?;
+        // Somebody may have added one to the type.
+        State::from_str(&label).ok_or_else(|| {
+            let message = format!("state {} of {parameter} is not known", quoted(&label));
+            let states = State::ALL.map(State::as_str).join(", ");
+            Error::invalid(parameter, message, format!("The states are {states}."))
         })
-        .collect()
+    };
+    array::labels(value).into_iter().map(state).collect()
 }
 
 /// The numbers of a bigint array, none of them null.
 pub fn bigs(parameter: &str, value: Option<Array>) -> Result<Vec<i64>> {
-    array::elements(given(parameter, value)?, pg_sys::INT8OID)
-        .into_iter()
-        .map(|element| {
-            element
-                .map(|datum| datum.value() as i64)
-                .ok_or_else(|| Error::null_element(parameter))
-        })
-        .collect()
+    let elements = array::elements(given(parameter, value)?, pg_sys::INT8OID).into_iter();
+    let null = || Error::null_element(parameter);
+    let big = |element: Option<Datum>| Ok(element.ok_or_else(null)?.value() as i64);
+    elements.map(big).collect()
 }
 
 /// A pgrx interval as core knows it.

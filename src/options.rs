@@ -3,7 +3,6 @@
 
 use std::rc::Rc;
 
-use jobs_core::interval::Interval;
 use jobs_core::policy::Policy;
 use jobs_core::retry::Attempts;
 use jobs_core::state::State;
@@ -22,72 +21,36 @@ const DEFAULT_QUEUE: &str = "default";
 const DEFAULT_PRIORITY: i16 = 1;
 const DEFAULT_MAX_ATTEMPTS: i32 = 25;
 
-/// Options each of which is valid by itself. What was left out is still left out.
-pub struct Valid {
-    /// not yet read; never JSON null, with which a driver leaves it out
-    pub unique: Option<Jsonb>,
-    /// where
-    pub queue: Option<String>,
-    /// lower runs first
-    pub priority: Option<i16>,
-    /// when it is due
-    pub scheduled_at: Option<i64>,
-    /// all tries, the first one too
-    pub max_attempts: Option<i32>,
-    /// what the retry policy says of that
-    pub attempts: Attempts,
-    /// for finding it
-    pub tags: Option<Vec<String>>,
-    /// an object of any members
-    pub meta: Option<Jsonb>,
-    /// how long one try may run
-    pub timeout: Option<Interval>,
-    /// when it is tried again
-    pub retry: Option<Jsonb>,
-    /// when it is of no use any more
-    pub expires_at: Option<i64>,
-    /// whether it waits to be activated
-    pub pending: bool,
-}
-
 impl Options {
-    /// Checks each by itself.
-    pub fn valid(self) -> Result<Valid> {
-        let meta = check::object("meta", self.meta)?;
+    /// Checks each by itself, and what the retry policy says of `max_attempts`. What was left out is
+    /// still left out, also by a JSON null: drivers mean it so.
+    pub fn valid(mut self) -> Result<(Options, Attempts)> {
+        self.meta = check::object("meta", self.meta)?;
         let (retry, attempts) = check::retry(self.retry)?;
-        let max_attempts = check::attempts(self.max_attempts, attempts)?;
+        self.retry = retry;
+        self.max_attempts = check::attempts(self.max_attempts, attempts)?;
         if let Some(queue) = &self.queue {
             check::name("queue", Some(queue))?;
         }
-        let priority = self.priority.map(check::priority).transpose()?;
         let finite = |name, at: Option<i64>| at.map(|at| check::finite(name, at)).transpose();
-        Ok(Valid {
-            unique: self.unique.filter(|options| !options.is_null()),
-            queue: self.queue,
-            priority,
-            scheduled_at: finite("scheduled_at", self.scheduled_at)?,
-            max_attempts,
-            attempts,
-            tags: self.tags,
-            meta,
-            expires_at: finite("expires_at", self.expires_at)?,
-            timeout: self.timeout.map(check::timeout).transpose()?,
-            retry,
-            pending: self.pending,
-        })
+        finite("scheduled_at", self.scheduled_at)?;
+        finite("expires_at", self.expires_at)?;
+        self.timeout = self.timeout.map(check::timeout).transpose()?;
+        self.unique = self.unique.filter(|options| !options.is_null());
+        Ok((self, attempts))
     }
 
     /// Checks everything that can be wrong about these options; what is left per job of this kind are
     /// its args.
     pub fn checked(self, kind: &str) -> Result<Checked> {
         let defaults = config::kind(kind).unwrap_or_default();
-        let given = self.valid()?;
+        let (given, attempts) = self.valid()?;
         let default_of = |kept: &Option<Kept>| kept.as_ref().map(Kept::get);
         let policy = policy::parse(given.unique.or(default_of(&defaults.unique_opts)))?;
         let max_attempts = given
             .max_attempts
             .or(defaults.max_attempts)
-            .or(given.attempts.default())
+            .or(attempts.default())
             .unwrap_or(DEFAULT_MAX_ATTEMPTS);
         let queue = given.queue.or(defaults.queue.clone());
         let priority = given.priority.or(defaults.priority);

@@ -16,10 +16,10 @@ use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::claims::{self, Holder};
 use crate::store::job::NewJob;
-use crate::store::place::{self, Changes, Failure, Luggage, Place};
+use crate::store::place::{self, Changes, ErrorRow, Place, TakenRow};
 
-/// What is told of a failed attempt.
-pub struct Told<'a> {
+/// An attempt that failed, as whoever noticed says it.
+pub struct FailedAttempt<'a> {
     /// the caller's token; `None`: its worker did not say so itself
     pub token: Option<i64>,
     /// the error's text
@@ -35,23 +35,28 @@ pub struct Told<'a> {
 }
 
 /// Puts a job whose attempt failed where it belongs; its state and when it is due again.
-pub fn failed(id: i64, mut luggage: Luggage, told: &Told, now: i64) -> (State, Option<i64>) {
+pub fn failed(
+    id: i64,
+    mut row: TakenRow,
+    failed: &FailedAttempt,
+    now: i64,
+) -> (State, Option<i64>) {
     let tries = place::tries(id);
-    let exhausted = luggage.attempt >= tries.max_attempts;
-    let hopeless = !told.retryable || is_given_up(&tries.retry, told.details);
-    let (state, due_at) = if luggage.cancel_requested_at.is_some() {
+    let exhausted = row.attempt >= tries.max_attempts;
+    let hopeless = !failed.retryable || is_given_up(&tries.retry, failed.details);
+    let (state, due_at) = if row.cancel_requested_at.is_some() {
         (State::Cancelled, None)
     } else if exhausted || hopeless {
         (State::Discarded, None)
     } else {
         let tried = Tried {
-            attempt: luggage.attempt.try_into().unwrap_or(1),
+            attempt: row.attempt.try_into().unwrap_or(1),
             errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
         };
-        let after_lease = tries.retry.after_lease.filter(|_| told.lease_lost);
+        let after_lease = tries.retry.after_lease.filter(|_| failed.lease_lost);
         let by_policy =
             || after_lease.unwrap_or_else(|| tries.retry.delay_micros(tried, unit_random()));
-        let due_at = match told.retry_in {
+        let due_at = match failed.retry_in {
             Some(delay) => time::add(now, delay),
             None => now.saturating_add(by_policy()),
         };
@@ -63,25 +68,25 @@ pub fn failed(id: i64, mut luggage: Luggage, told: &Told, now: i64) -> (State, O
     };
     place::note_error(
         id,
-        &Failure {
+        &ErrorRow {
             at: now,
-            attempt: luggage.attempt,
-            token: told.token,
+            attempt: row.attempt,
+            token: failed.token,
             state,
             scheduled_at: due_at,
-            error: told.error,
-            details: told.details.map(Jsonb::datum),
+            error: failed.error,
+            details: failed.details.map(Jsonb::datum),
         },
     );
     match (state, due_at) {
-        (State::Retryable, Some(due_at)) => put_scheduled(id, state, due_at, &luggage),
+        (State::Retryable, Some(due_at)) => put_scheduled(id, state, due_at, &row),
         (State::Available, due_at) => {
-            luggage.scheduled_at = due_at;
-            put_ready(id, &luggage);
+            row.scheduled_at = due_at;
+            put_ready(id, &row);
         }
         _ => {
-            luggage.token = told.token;
-            place::put_finished(id, state, now, &luggage);
+            row.token = failed.token;
+            place::put_finished(id, state, now, &row);
         }
     }
     (state, due_at)
@@ -102,25 +107,25 @@ fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
 pub fn given_back(
     id: i64,
     token: i64,
-    mut luggage: Luggage,
+    mut row: TakenRow,
     now: i64,
     due_at: Option<i64>,
 ) -> (State, Option<i64>) {
-    if luggage.cancel_requested_at.is_some() {
-        luggage.token = Some(token);
-        place::put_finished(id, State::Cancelled, now, &luggage);
+    if row.cancel_requested_at.is_some() {
+        row.token = Some(token);
+        place::put_finished(id, State::Cancelled, now, &row);
         // Its time tells a snooze from a release.
         place::note_answer(id, token, now, State::Cancelled, due_at);
         return (State::Cancelled, None);
     }
-    luggage.attempt -= 1;
+    row.attempt -= 1;
     let state = match due_at {
         Some(due_at) => {
-            put_scheduled(id, State::Scheduled, due_at, &luggage);
+            put_scheduled(id, State::Scheduled, due_at, &row);
             State::Scheduled
         }
         None => {
-            put_ready(id, &luggage);
+            put_ready(id, &row);
             State::Available
         }
     };
@@ -130,7 +135,7 @@ pub fn given_back(
 
 /// Cancels a job where it was seen, a running one at once; whether it was still there.
 pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
-    let Some(mut luggage) = place.take() else {
+    let Some(mut row) = place.take() else {
         return false;
     };
     if place.state == State::Running {
@@ -138,9 +143,9 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
         announce::cancelled(place.id);
     }
     let now = time::now();
-    luggage.cancel_requested_at.get_or_insert(now);
-    luggage.cancel_reason = reason.map(str::to_string).or(luggage.cancel_reason);
-    place::put_finished(place.id, State::Cancelled, now, &luggage);
+    row.cancel_requested_at.get_or_insert(now);
+    row.cancel_reason = reason.map(str::to_string).or(row.cancel_reason);
+    place::put_finished(place.id, State::Cancelled, now, &row);
     true
 }
 
@@ -210,17 +215,17 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
 /// more. It is taken out and put in again: a fetch must get all of the new values or none, and
 /// where it waits depends on them.
 pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
-    let luggage = place.take()?;
+    let row = place.take()?;
     let id = place.id;
     place::rewrite(id, changes);
     match (place.state, changes.scheduled_at) {
-        (State::Pending, _) => put_scheduled(id, State::Pending, i64::MAX, &luggage),
-        (_, Some(at)) => return Some(put_due(id, at, luggage)),
-        (State::Available, None) if changes.lane() => put_ready(id, &luggage),
-        (State::Available, None) => place::put_back(place, &luggage),
+        (State::Pending, _) => put_scheduled(id, State::Pending, i64::MAX, &row),
+        (_, Some(at)) => return Some(put_due(id, at, row)),
+        (State::Available, None) if changes.lane() => put_ready(id, &row),
+        (State::Available, None) => place::put_back(place, &row),
         (state, None) => {
-            let due_at = luggage.scheduled_at.unwrap_or_else(time::now);
-            put_scheduled(id, state, due_at, &luggage);
+            let due_at = row.scheduled_at.unwrap_or_else(time::now);
+            put_scheduled(id, state, due_at, &row);
         }
     }
     Some(place.state)
@@ -228,9 +233,9 @@ pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
 
 /// Makes a pending job wait for its time, or available; `None` if it is not there any more.
 pub fn activated(place: &Place) -> Option<State> {
-    let luggage = place.take()?;
+    let row = place.take()?;
     let due_at = place::scheduled_at(place.id).unwrap_or_else(time::now);
-    Some(put_due(place.id, due_at, luggage))
+    Some(put_due(place.id, due_at, row))
 }
 
 /// Makes a job available whose time has come, if it waits for that; whether it did.
@@ -238,10 +243,10 @@ pub fn became_due(place: &Place) -> bool {
     if !matches!(place.state, State::Scheduled | State::Retryable) {
         return false;
     }
-    let Some(luggage) = place.take() else {
+    let Some(row) = place.take() else {
         return false;
     };
-    put_ready(place.id, &luggage);
+    put_ready(place.id, &row);
     true
 }
 
@@ -250,14 +255,14 @@ pub fn expired(place: &Place, now: i64) -> bool {
     if place.state.is_final() || place.state == State::Running {
         return false;
     }
-    let Some(luggage) = place.take() else {
+    let Some(row) = place.take() else {
         return false;
     };
     place::note_error(
         place.id,
-        &Failure {
+        &ErrorRow {
             at: now,
-            attempt: luggage.attempt,
+            attempt: row.attempt,
             token: None,
             state: State::Discarded,
             scheduled_at: None,
@@ -265,31 +270,31 @@ pub fn expired(place: &Place, now: i64) -> bool {
             details: Some(place::details_of_type("expired").datum()),
         },
     );
-    place::put_finished(place.id, State::Discarded, now, &luggage);
+    place::put_finished(place.id, State::Discarded, now, &row);
     true
 }
 
 /// Makes a job that was taken out wait until it is due, or available if it is.
-fn put_due(id: i64, due_at: i64, mut luggage: Luggage) -> State {
+fn put_due(id: i64, due_at: i64, mut row: TakenRow) -> State {
     if due_at > time::now() {
-        put_scheduled(id, State::Scheduled, due_at, &luggage);
+        put_scheduled(id, State::Scheduled, due_at, &row);
         return State::Scheduled;
     }
-    luggage.scheduled_at = Some(due_at);
-    put_ready(id, &luggage);
+    row.scheduled_at = Some(due_at);
+    put_ready(id, &row);
     State::Available
 }
 
 /// Makes a job available, and remembers to tell who waits for it.
-pub fn put_ready(id: i64, luggage: &Luggage) {
-    if let Some(queue) = place::put_ready(id, luggage) {
+pub fn put_ready(id: i64, row: &TakenRow) {
+    if let Some(queue) = place::put_ready(id, row) {
         announce::available(&queue);
     }
 }
 
 /// Makes a job wait, and remembers to tell who may have to get up earlier for it.
-fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) {
-    if let Some(queue) = place::put_scheduled(id, state, due_at, luggage) {
+fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) {
+    if let Some(queue) = place::put_scheduled(id, state, due_at, row) {
         announce::waits(&queue);
     }
 }

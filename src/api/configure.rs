@@ -44,17 +44,10 @@ fn define_kind(
             unique_opts,
             ..Given::default()
         };
-        let valid = given.options()?.valid()?;
+        let (mut valid, attempts) = given.options()?.valid()?;
         policy::parse(valid.unique)?;
-        store::set_kind(
-            kind,
-            valid.queue.as_deref(),
-            valid.priority,
-            valid.max_attempts.or(valid.attempts.default()),
-            valid.timeout,
-            valid.retry,
-            valid.unique,
-        );
+        valid.max_attempts = valid.max_attempts.or(attempts.default());
+        store::set_kind(kind, &valid);
         config::changed();
         Ok(())
     };
@@ -111,18 +104,8 @@ fn configure_queue(
                     up_to("rate", rate, MOST_STARTS)?,
                     check::positive("rate_period", check::interval(period))?,
                 )),
-                (rate, _) => {
-                    let (given, other) = match rate {
-                        Some(_) => ("rate", "rate_period"),
-                        None => ("rate_period", "rate"),
-                    };
-                    return Err(Error::invalid(
-                        given,
-                        format!("{given} needs {other} beside it"),
-                        "rate is how many jobs may start within any time of rate_period's length.",
-                    )
-                    .hint("Give both, or leave both out for no limit."));
-                }
+                (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
+                (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
             },
             retention: [
                 retention("retention_completed", retention_completed)?,
@@ -144,6 +127,12 @@ fn configure_queue(
         Ok(())
     };
     answer(run)
+}
+
+fn half_a_rate(given: &str, other: &str) -> Error {
+    let rule = "rate is how many jobs may start within any time of rate_period's length.";
+    Error::invalid(given, format!("{given} needs {other} beside it"), rule)
+        .hint("Give both, or leave both out for no limit.")
 }
 
 fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {

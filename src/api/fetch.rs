@@ -63,9 +63,7 @@ fn claim(
 ) -> Result<Rows> {
     check::writable()?;
     let wanted = check::max_jobs(max_jobs)?;
-    let lease = lease
-        .map(|lease| check::positive("lease", check::interval(lease)))
-        .transpose()?;
+    let lease = check::lease(lease)?;
     let kinds = kinds
         .map(|kinds| check::texts("kinds", kinds))
         .transpose()?;

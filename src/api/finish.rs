@@ -15,7 +15,7 @@ use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::store::finish;
 use crate::store::place::{self, Used};
-use crate::transition::{self, Told};
+use crate::transition::{self, FailedAttempt};
 
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -75,7 +75,7 @@ fn fail(
 ) -> Record {
     let run = || {
         let (id, token) = held(id, token)?;
-        let told = Told {
+        let failed = FailedAttempt {
             token: Some(token),
             error: check::given("error", error)?,
             details,
@@ -87,7 +87,7 @@ fn fail(
         };
         commit::wake_worker(Work::MayBeDue);
         match place::take_running(id, token) {
-            Some(luggage) => Ok(transition::failed(id, luggage, &told, time::now())),
+            Some(row) => Ok(transition::failed(id, row, &failed, time::now())),
             None => answered(id, token, "fail"),
         }
     };
@@ -98,20 +98,10 @@ fn fail(
 #[pg_extern(sql = false)]
 fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interval>) -> Record {
     let run = || {
-        let (id, token) = held(id, token)?;
+        let held = held(id, token)?;
         let delay = check::not_negative("delay", check::interval(check::given("delay", delay)?))?;
-        commit::wake_worker(Work::MayBeDue);
         let now = time::now();
-        match place::take_running(id, token) {
-            Some(luggage) => Ok(transition::given_back(
-                id,
-                token,
-                luggage,
-                now,
-                Some(time::add(now, delay)),
-            )),
-            None => answered(id, token, "snooze"),
-        }
+        give_back(held, "snooze", now, Some(time::add(now, delay)))
     };
     state_and_time(run)
 }
@@ -120,20 +110,23 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
 #[pg_extern(sql = false)]
 fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
     let run = || {
-        let (id, token) = held(id, token)?;
-        commit::wake_worker(Work::MayBeDue);
-        match place::take_running(id, token) {
-            Some(luggage) => Ok(transition::given_back(
-                id,
-                token,
-                luggage,
-                time::now(),
-                None,
-            )),
-            None => answered(id, token, "release"),
-        }
+        let held = held(id, token)?;
+        give_back(held, "release", time::now(), None)
     };
     StateAnswer(answer(run).0)
+}
+
+fn give_back(
+    (id, token): (i64, i64),
+    call: &str,
+    now: i64,
+    due_at: Option<i64>,
+) -> Result<(State, Option<i64>)> {
+    commit::wake_worker(Work::MayBeDue);
+    match place::take_running(id, token) {
+        Some(row) => Ok(transition::given_back(id, token, row, now, due_at)),
+        None => answered(id, token, call),
+    }
 }
 
 /// A sign of life. See the COMMENT in sql/50_work.sql.
@@ -146,9 +139,7 @@ fn heartbeat(
 ) -> Record {
     let run = || {
         let (id, token) = held(id, token)?;
-        let lease = lease
-            .map(|lease| check::positive("lease", check::interval(lease)))
-            .transpose()?;
+        let lease = check::lease(lease)?;
         let now = time::now();
         if let Some(lease) = finish::heartbeat(id, token, now, lease, progress) {
             return Ok(Record(vec![
@@ -178,9 +169,7 @@ fn heartbeat_many(
 ) -> Rows {
     let run = || {
         let pairs = all_held(ids, tokens)?;
-        let lease = lease
-            .map(|lease| check::positive("lease", check::interval(lease)))
-            .transpose()?;
+        let lease = check::lease(lease)?;
         let renewed = finish::heartbeat_many(&pairs.iter().copied().collect(), time::now(), lease);
         let mut rows = Rows::new(fcinfo);
         for pair in pairs {

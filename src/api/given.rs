@@ -37,7 +37,7 @@ impl Given<'_> {
         Ok(Options {
             unique: self.unique_opts,
             queue: self.queue.map(str::to_string),
-            priority: self.priority,
+            priority: self.priority.map(check::priority).transpose()?,
             scheduled_at: self.scheduled_at.map(i64::from),
             max_attempts: self.max_attempts,
             tags: self
@@ -56,11 +56,8 @@ impl Given<'_> {
 /// The fields of an element of `insert_many`, as they are.
 pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
     element.members().ok_or_else(|| {
-        Error::invalid(
-            "jobs",
-            format!("an element of jobs must not be {}", element.what()),
-            "Each element is an object with the parameters of jobs.insert.",
-        )
+        let rule = "Each element is an object with the parameters of jobs.insert.";
+        check::wrong_type("jobs", "an element of jobs", element, rule)
     })
 }
 
@@ -107,7 +104,7 @@ impl Element {
                 "args" => {}
                 "unique_opts" => options.unique = Some(value),
                 "queue" => options.queue = Some(string(name, value)?),
-                "priority" => options.priority = Some(integer(name, value)?),
+                "priority" => options.priority = Some(check::priority(integer(name, value)?)?),
                 "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
                 "max_attempts" => options.max_attempts = Some(integer(name, value)?),
                 "tags" => options.tags = Some(strings(name, value)?),
@@ -141,11 +138,7 @@ fn unknown_field(name: &str) -> Error {
 }
 
 fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
-    Error::invalid(
-        field,
-        format!("{field} must not be {}", value.what()),
-        format!("{field} is {rule}."),
-    )
+    check::wrong_type(field, field, value, format!("{field} is {rule}."))
 }
 
 fn string(field: &str, value: Jsonb) -> Result<String> {
@@ -160,12 +153,9 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
     elements
         .map(|element| {
             let text = element.as_str().map(str::to_string);
+            let what = format!("an element of {field}");
             text.ok_or_else(|| {
-                Error::invalid(
-                    field,
-                    format!("an element of {field} must not be {}", element.what()),
-                    format!("{field} is {rule}."),
-                )
+                check::wrong_type(field, &what, element, format!("{field} is {rule}."))
             })
         })
         .collect()

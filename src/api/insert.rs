@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use super::given::{Element, Given, fields};
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Result, answer};
 use crate::options::Checked;
 use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
@@ -68,12 +68,8 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         check::writable()?;
         let jobs = check::given("jobs", jobs)?;
         let (count, elements) = jobs.elements().ok_or_else(|| {
-            Error::invalid(
-                "jobs",
-                format!("jobs must not be {}", jobs.what()),
-                "jobs is an array of objects, one a job.",
-            )
-            .hint("For one job use jobs.insert.")
+            let rule = "jobs is an array of objects, one a job.";
+            check::wrong_type("jobs", "jobs", jobs, rule).hint("For one job use jobs.insert.")
         })?;
         let mut parser = Parser::default();
         insert_all(count, elements, |element| parser.candidate(element), fcinfo)

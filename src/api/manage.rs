@@ -51,19 +51,19 @@ fn retry(id: Option<i64>, reset: Option<bool>) -> StateAnswer {
 }
 
 fn retry_at(place: &Place, reset: bool) -> Option<State> {
-    let mut luggage = place.take()?;
+    let mut row = place.take()?;
     let now = time::now();
-    let token = luggage.token.take();
+    let token = row.token.take();
     if let Some(token) = token.filter(|_| place.state == State::Completed) {
         // The row that told its worker's repeated call what happened is gone; every other end left another one.
         place::note_answer(place.id, token, now, place.state, None);
     }
     if reset {
-        luggage.attempt = 0;
+        row.attempt = 0;
     }
-    place::grant_attempt(place.id, luggage.attempt);
-    luggage.scheduled_at = Some(now);
-    transition::put_ready(place.id, &luggage);
+    place::grant_attempt(place.id, row.attempt);
+    row.scheduled_at = Some(now);
+    transition::put_ready(place.id, &row);
     if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
         claims::come_back(key, place.id, now);
     }
@@ -128,7 +128,7 @@ fn update(
         expires_at,
         ..Given::default()
     };
-    let valid = answer(|| given.options()?.valid());
+    let (valid, _) = answer(|| given.options()?.valid());
     let changes = Changes {
         kind: None,
         args,

@@ -4,7 +4,7 @@ use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
 use crate::store::due::{self, Expired, Leases};
 use crate::store::place;
-use crate::transition::{self, Told};
+use crate::transition::{self, FailedAttempt};
 
 pub const TASK: Task = Task {
     name: "rescue",
@@ -51,7 +51,7 @@ fn rescue(lease: &Expired, now: i64) {
             "lease_expired",
         )
     };
-    let told = Told {
+    let failed = FailedAttempt {
         token: None,
         error,
         details: Some(place::details_of_type(kind)),
@@ -59,7 +59,7 @@ fn rescue(lease: &Expired, now: i64) {
         lease_lost: !lease.timed_out,
         retryable: true,
     };
-    if let Some(luggage) = place::take_running(lease.id, lease.token) {
-        transition::failed(lease.id, luggage, &told, now);
+    if let Some(row) = place::take_running(lease.id, lease.token) {
+        transition::failed(lease.id, row, &failed, now);
     }
 }

@@ -165,6 +165,23 @@ impl Plan {
         report::kept(|| path::pinned(run))
     }
 
+    /// Runs the statement and reads each of its rows; what comes of them but `None`.
+    pub fn list<T>(
+        &self,
+        args: &[Arg],
+        mut read: impl FnMut(&Tuples, usize) -> Option<T>,
+    ) -> Vec<T> {
+        self.run(args, |rows| {
+            let read = |row| read(rows, row);
+            (0..rows.len()).filter_map(read).collect()
+        })
+    }
+
+    /// Runs the statement and reads its first row, if there is one.
+    pub fn first<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> Option<T> {
+        self.run(args, |rows| (!rows.is_empty()).then(|| read(rows)))
+    }
+
     /// Runs the statement for its effect; how many rows it touched or returned.
     pub fn execute(&self, args: &[Arg]) -> usize {
         self.run(args, |rows| rows.processed)
@@ -264,6 +281,11 @@ impl Tuples {
     /// A column that is a smallint.
     pub fn small(&self, row: usize, column: i32) -> Option<i16> {
         self.datum(row, column).map(|d| d.value() as i16)
+    }
+
+    /// A column that is an object id.
+    pub fn oid(&self, row: usize, column: i32) -> Option<Oid> {
+        self.datum(row, column).map(|d| Oid::from(d.value() as u32))
     }
 
     /// A column that is a boolean.

@@ -3,9 +3,8 @@
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::spi::{self, Arg, Plan, text};
+use super::spi::{self, Arg, Plan, Tuples, text, texts};
 use super::types::*;
-use crate::pg::array;
 use crate::pg::role::as_role;
 
 /// A role, and its name as it stands in statements.
@@ -18,15 +17,13 @@ pub struct Role {
 
 /// `None`: there is no such role.
 pub fn role(name: &str) -> Option<Role> {
-    ROLE.run(&[text(name)], |rows| {
-        if rows.is_empty() {
-            return None;
-        }
+    let role = |rows: &Tuples| {
         Some(Role {
-            oid: Oid::from(rows.datum(0, 1)?.value() as u32),
+            oid: rows.oid(0, 1)?,
             name: rows.text(0, 2)?,
         })
-    })
+    };
+    ROLE.first(&[text(name)], role).flatten()
 }
 
 /// The names of the roles that there are.
@@ -36,25 +33,18 @@ pub fn roles() -> Vec<String> {
 
 /// Lets a role call these functions and procedures, whatever their parameters.
 pub fn grant_functions(role: &Role, names: &[&str]) {
-    let names: Vec<Arg> = names.iter().map(|name| text(name)).collect();
-    let names = [Some(array::build(TEXT, &names))];
-    for function in list(&FUNCTIONS, &names) {
-        execute(&format!(
-            "GRANT EXECUTE ON ROUTINE {function} TO {}",
-            role.name
-        ));
-    }
+    grant_each(role, &FUNCTIONS, names);
 }
 
 /// Lets a role call every function and procedure but these.
 pub fn grant_functions_but(role: &Role, names: &[&str]) {
-    let names: Vec<Arg> = names.iter().map(|name| text(name)).collect();
-    let names = [Some(array::build(TEXT, &names))];
-    for function in list(&OTHER_FUNCTIONS, &names) {
-        execute(&format!(
-            "GRANT EXECUTE ON ROUTINE {function} TO {}",
-            role.name
-        ));
+    grant_each(role, &OTHER_FUNCTIONS, names);
+}
+
+fn grant_each(role: &Role, which: &Plan, names: &[&str]) {
+    for function in list(which, &[texts(names)]) {
+        let name = &role.name;
+        execute(&format!("GRANT EXECUTE ON ROUTINE {function} TO {name}"));
     }
 }
 
@@ -87,13 +77,8 @@ pub fn grant_payload(role: &Role) {
 /// Takes everything away from a role, and what it has passed on. What somebody else granted has to be taken back in the
 /// name of that role: REVOKE leaves it alone otherwise.
 pub fn revoke(role: &Role) {
-    let grants: Vec<(Oid, String)> = GRANTS.run(&[Some(Datum::from(role.oid))], |rows| {
-        (0..rows.len())
-            .filter_map(|row| {
-                let grantor = Oid::from(rows.datum(row, 1)?.value() as u32);
-                Some((grantor, rows.text(row, 2)?))
-            })
-            .collect()
+    let grants = GRANTS.list(&[Some(Datum::from(role.oid))], |rows, row| {
+        Some((rows.oid(row, 1)?, rows.text(row, 2)?))
     });
     for (grantor, what) in grants {
         as_role(grantor, || {
@@ -103,11 +88,7 @@ pub fn revoke(role: &Role) {
 }
 
 fn list(plan: &Plan, args: &[Arg]) -> Vec<String> {
-    plan.run(args, |rows| {
-        (0..rows.len())
-            .filter_map(|row| rows.text(row, 1))
-            .collect()
-    })
+    plan.list(args, |rows, row| rows.text(row, 1))
 }
 
 /// Runs a statement that has names in it.

@@ -37,7 +37,7 @@ pub struct Options {
     /// where
     pub queue: Option<String>,
     /// lower runs first
-    pub priority: Option<i32>,
+    pub priority: Option<i16>,
     /// when it is due
     pub scheduled_at: Option<i64>,
     /// all tries, the first one too
@@ -85,27 +85,23 @@ pub(super) fn final_index(state: State) -> Option<usize> {
 
 /// The defaults of a kind, if it was defined.
 pub fn kind(name: &str) -> Option<Kind> {
-    KIND.run(&[text(name)], |rows| {
-        (!rows.is_empty()).then(|| Kind {
-            queue: rows.text(0, 1),
-            priority: rows.int(0, 2).map(|priority| priority as i16),
-            max_attempts: rows.int(0, 3),
-            timeout: rows.datum(0, 4).map(time::read_datum),
-            retry: rows.datum(0, 5).map(|d| Kept::new(Jsonb::from_datum(d))),
-            unique_opts: rows.datum(0, 6).map(|d| Kept::new(Jsonb::from_datum(d))),
-        })
+    KIND.first(&[text(name)], |rows| Kind {
+        queue: rows.text(0, 1),
+        priority: rows.small(0, 2),
+        max_attempts: rows.int(0, 3),
+        timeout: rows.span(0, 4),
+        retry: rows.datum(0, 5).map(|d| Kept::new(Jsonb::from_datum(d))),
+        unique_opts: rows.datum(0, 6).map(|d| Kept::new(Jsonb::from_datum(d))),
     })
 }
 
 /// What is set of a queue, if anything is.
 pub fn queue(name: &str) -> Option<Queue> {
-    QUEUE.run(&[text(name)], |rows| {
-        (!rows.is_empty()).then(|| Queue {
-            is_paused: rows.bool(0, 1) == Some(true),
-            concurrency: rows.int(0, 2),
-            rate: rows.int(0, 3).zip(rows.datum(0, 4).map(time::read_datum)),
-            retention: [5, 6, 7].map(|n| kept(rows, n)),
-        })
+    QUEUE.first(&[text(name)], |rows| Queue {
+        is_paused: rows.bool(0, 1) == Some(true),
+        concurrency: rows.int(0, 2),
+        rate: rows.int(0, 3).zip(rows.span(0, 4)),
+        retention: [5, 6, 7].map(|n| kept(rows, n)),
     })
 }
 
@@ -115,24 +111,16 @@ pub fn tables() -> [Oid; 2] {
     [TABLES[0].oid(), TABLES[1].oid()]
 }
 
-/// Writes the defaults of a kind.
-pub fn set_kind(
-    name: &str,
-    queue: Option<&str>,
-    priority: Option<i16>,
-    max_attempts: Option<i32>,
-    timeout: Option<Interval>,
-    retry: Option<Jsonb>,
-    unique_opts: Option<Jsonb>,
-) {
+/// Writes the defaults of a kind: those of the options that it can have.
+pub fn set_kind(name: &str, defaults: &Options) {
     SET_KIND.execute(&[
         text(name),
-        queue.and_then(text),
-        priority.map(Datum::from),
-        max_attempts.map(Datum::from),
-        timeout.map(time::interval_datum),
-        retry.map(Jsonb::datum),
-        unique_opts.map(Jsonb::datum),
+        defaults.queue.as_deref().and_then(text),
+        defaults.priority.map(Datum::from),
+        defaults.max_attempts.map(Datum::from),
+        defaults.timeout.map(time::interval_datum),
+        defaults.retry.map(Jsonb::datum),
+        defaults.unique.map(Jsonb::datum),
     ]);
 }
 
@@ -169,7 +157,7 @@ pub(super) fn kept(rows: &Tuples, column: i32) -> Option<Option<i64>> {
 }
 
 static KIND: Plan = Plan::new(
-    "SELECT k.queue, k.priority::integer, k.max_attempts, k.timeout, k.retry, k.unique_opts FROM jobs.kind k WHERE k.kind = $1",
+    "SELECT k.queue, k.priority, k.max_attempts, k.timeout, k.retry, k.unique_opts FROM jobs.kind k WHERE k.kind = $1",
     &[TEXT],
 );
 static QUEUE: Plan = Plan::new(

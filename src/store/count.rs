@@ -57,15 +57,8 @@ impl Place {
 
     /// Counts all of it, or the first so many rows, as the calling statement sees it.
     pub fn count(&self, most: Option<i64>) -> Counts {
-        self.count.run_as_of(
-            Snapshot::Callers,
-            &[Some(Datum::from(most.unwrap_or(i64::MAX)))],
-            |rows| {
-                let mut counts = Counts::new();
-                add(&mut counts, rows);
-                counts
-            },
-        )
+        let most = big(most.unwrap_or(i64::MAX));
+        self.count.run_as_of(Snapshot::Callers, &[most], sum)
     }
 
     /// Where counting in parts begins.
@@ -79,17 +72,13 @@ impl Place {
 
     /// Counts so many rows from there on; where to go on, if there may be more.
     pub fn count_part(&self, from: &Position, rows: i64, counts: &mut Counts) -> Option<Position> {
-        let args = match from {
+        let mut args = match from {
             Position::Lane(queue, priority, seq) => {
-                vec![
-                    text(queue),
-                    Some(Datum::from(*priority)),
-                    big(*seq),
-                    big(rows),
-                ]
+                vec![text(queue), Some(Datum::from(*priority)), big(*seq)]
             }
-            Position::Job(id) => vec![big(*id), big(rows)],
+            Position::Job(id) => vec![big(*id)],
         };
+        args.push(big(rows));
         self.part.run(&args, |found| {
             let counted = add(counts, found);
             if counted < rows {
@@ -101,7 +90,7 @@ impl Place {
                     let last = found.len() - 1;
                     Position::Lane(
                         found.text(last, 1)?,
-                        found.int(last, 5)? as i16,
+                        found.small(last, 5)?,
                         found.big(last, 4)?,
                     )
                 }
@@ -160,11 +149,13 @@ impl Place {
 
 /// What was counted before, as the calling statement sees it.
 pub fn kept_counts(place: &Place) -> Counts {
-    KEPT_COUNTS.run_as_of(Snapshot::Callers, &[text(place.name)], |rows| {
-        let mut counts = Counts::new();
-        add(&mut counts, rows);
-        counts
-    })
+    KEPT_COUNTS.run_as_of(Snapshot::Callers, &[text(place.name)], sum)
+}
+
+fn sum(rows: &Tuples) -> Counts {
+    let mut counts = Counts::new();
+    add(&mut counts, rows);
+    counts
 }
 
 /// Since when the jobs wait that are next in their lanes, the oldest of each queue, as the calling statement sees it.
@@ -234,7 +225,7 @@ pub static PLACES: [Place; 4] = [
             &[INT8],
         ),
         part: Plan::new(
-            "SELECT t.queue, 'available', count(*), max(t.seq), t.priority::integer
+            "SELECT t.queue, 'available', count(*), max(t.seq), t.priority
                FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
                       ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
               GROUP BY t.queue, t.priority ORDER BY t.queue, t.priority",

@@ -22,15 +22,10 @@ pub fn queues_with_due(
     after: &mut String,
     reach: Reach,
 ) -> Vec<(String, i64)> {
-    direct::due::queues_with_due(now, most as usize, after, reach)
-        .unwrap_or_else(|| queues_by_statement(now))
-}
-
-fn queues_by_statement(now: i64) -> Vec<(String, i64)> {
-    QUEUES_WITH_DUE.run(&[big(now)], |rows| {
-        (0..rows.len())
-            .filter_map(|row| Some((rows.text(row, 1)?, i64::MIN)))
-            .collect()
+    direct::due::queues_with_due(now, most as usize, after, reach).unwrap_or_else(|| {
+        QUEUES_WITH_DUE.list(&[big(now)], |rows, row| {
+            Some((rows.text(row, 1)?, i64::MIN))
+        })
     })
 }
 
@@ -103,14 +98,12 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
             None => (&EXPIRED_LEASES, bigs(but)),
         },
     };
-    plan.run(&[big(now), big(limit), whose], |rows| {
-        (0..rows.len())
-            .map(|row| Expired {
-                id: rows.big(row, 1).expect("id"),
-                token: rows.big(row, 2).expect("token"),
-                timed_out: rows.bool(row, 3).expect("flag"),
-            })
-            .collect()
+    plan.list(&[big(now), big(limit), whose], |rows, row| {
+        Some(Expired {
+            id: rows.big(row, 1)?,
+            token: rows.big(row, 2)?,
+            timed_out: rows.bool(row, 3)?,
+        })
     })
 }
 
@@ -140,25 +133,30 @@ pub fn has_prepared() -> bool {
 }
 
 fn ids(plan: &Plan, args: &[Arg]) -> Vec<i64> {
-    plan.run(args, |rows| {
-        (0..rows.len()).filter_map(|row| rows.big(row, 1)).collect()
-    })
+    plan.list(args, |rows, row| rows.big(row, 1))
 }
 
 // Walks from queue to queue along the index instead of reading all that waits.
-macro_rules! scheduled_queues {
-    () => {
-        "WITH RECURSIVE q AS (
-           (SELECT queue FROM jobs.scheduled ORDER BY queue LIMIT 1)
-           UNION ALL
-           SELECT (SELECT s.queue FROM jobs.scheduled s WHERE s.queue > q.queue ORDER BY s.queue LIMIT 1)
-             FROM q WHERE q.queue IS NOT NULL) "
+macro_rules! queues_of {
+    ($table:literal) => {
+        concat!(
+            "WITH RECURSIVE q AS (
+               (SELECT t.queue FROM ",
+            $table,
+            " t ORDER BY t.queue LIMIT 1)
+               UNION ALL
+               SELECT (SELECT t.queue FROM ",
+            $table,
+            " t WHERE t.queue > q.queue ORDER BY t.queue LIMIT 1)
+                 FROM q WHERE q.queue IS NOT NULL) "
+        )
     };
 }
+pub(super) use queues_of;
 
 static QUEUES_WITH_DUE: Plan = Plan::new(
     concat!(
-        scheduled_queues!(),
+        queues_of!("jobs.scheduled"),
         "SELECT q.queue FROM q WHERE q.queue IS NOT NULL
             AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)"
     ),
@@ -240,7 +238,7 @@ static EXPIRED_LEASES_OF: Plan = Plan::new(expired_leases!("= ANY ($3)"), &[AT, 
 
 static NEXT_SCHEDULED: Plan = Plan::new(
     concat!(
-        scheduled_queues!(),
+        queues_of!("jobs.scheduled"),
         "SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
            FROM q WHERE q.queue IS NOT NULL"
     ),

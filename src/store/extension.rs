@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::spi::Plan;
+use super::spi::{Plan, Tuples};
 
 /// The extension of a database.
 #[derive(Clone, Copy)]
@@ -15,19 +15,13 @@ pub struct Extension {
 
 /// `None` if the database does not have it.
 pub fn find() -> Option<Extension> {
-    FIND.run(&[], |rows| {
-        if rows.is_empty() {
-            return None;
-        }
-        let oid = |column| {
-            rows.datum(0, column)
-                .map(|datum| Oid::from(datum.value() as u32))
-        };
+    let extension = |rows: &Tuples| {
         Some(Extension {
-            oid: oid(1)?,
-            owner: oid(2)?,
+            oid: rows.oid(0, 1)?,
+            owner: rows.oid(0, 2)?,
         })
-    })
+    };
+    FIND.first(&[], extension).flatten()
 }
 
 /// The name of the database.
@@ -45,9 +39,8 @@ static FIND: Plan = Plan::of_catalogs(
 /// the last that its files say, or else the built-in default. Those of other modules, and what is logged, stay: who set them
 /// means this session, too. A transaction's own are none.
 pub fn settings_of_database() -> Vec<(String, String)> {
-    SETTINGS.run(&[], |rows| {
-        let read = |row| Some((rows.text(row, 1)?, rows.text(row, 2)?));
-        (0..rows.len()).filter_map(read).collect()
+    SETTINGS.list(&[], |rows, row| {
+        Some((rows.text(row, 1)?, rows.text(row, 2)?))
     })
 }
 

@@ -105,8 +105,8 @@ fn claim_by_statement(
 ) -> Vec<Claimed> {
     let mut args = vec![
         text(queue),
-        Some(Datum::from(fetch.now)),
-        Some(Datum::from(tokens.len() as i64)),
+        big(fetch.now),
+        big(tokens.len() as i64),
         bigs(tokens),
         fetch.lease.map(time::interval_datum),
         text(fetch.worker),
@@ -121,40 +121,23 @@ fn claim_by_statement(
             &CLAIM_KINDS
         }
     };
-    plan.run(&args, |rows| {
-        (0..rows.len())
-            .map(|row| {
-                let (values, nulls) = rows.datums(row);
-                emit(values, nulls);
-                Claimed {
-                    id: rows.big(row, fetched::ID).expect("ids are not null"),
-                    hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),
-                    lease_ends_at: rows
-                        .big(row, fetched::LEASE_EXPIRES_AT)
-                        .expect("it is not null"),
-                }
-            })
-            .collect()
+    plan.list(&args, |rows, row| {
+        let (values, nulls) = rows.datums(row);
+        emit(values, nulls);
+        Some(Claimed {
+            id: rows.big(row, fetched::ID)?,
+            hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),
+            lease_ends_at: rows.big(row, fetched::LEASE_EXPIRES_AT)?,
+        })
     })
 }
 
 /// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the order in which they were due;
 /// how many.
 pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64]) -> usize {
-    let args = [
-        text(queue),
-        Some(Datum::from(now)),
-        Some(Datum::from(limit)),
-        bigs(but),
-        Some(Datum::from(from)),
-    ];
-    let promoted: Vec<(i16, i64)> = PROMOTE_DUE.run(&args, |rows| {
-        (0..rows.len())
-            .map(|row| {
-                let seq = rows.big(row, 2).expect("it is not null");
-                (rows.small(row, 1).expect("it is not null"), seq)
-            })
-            .collect()
+    let args = [text(queue), big(now), big(limit), bigs(but), big(from)];
+    let promoted = PROMOTE_DUE.list(&args, |rows, row| {
+        Some((rows.small(row, 1)?, rows.big(row, 2)?))
     });
     for (priority, seq) in &promoted {
         lanes::put_ready(queue, *priority, *seq);

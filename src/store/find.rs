@@ -3,9 +3,8 @@
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Arg, Plan, big, text};
+use super::spi::{Plan, big, text, texts};
 use super::types::*;
-use crate::pg::array;
 
 /// Which jobs; `None`: whatever it is.
 pub struct Filter<'a> {
@@ -27,21 +26,17 @@ pub struct Filter<'a> {
 
 /// The ids of the jobs that a filter finds, ascending: calls with a filter lock in that order, whether jobs wait or run.
 pub fn jobs(filter: &Filter) -> Vec<i64> {
-    let states: Vec<Arg> = filter.states.iter().map(|s| text(s.as_str())).collect();
+    let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
     let args = [
         filter.queue.and_then(text),
         filter.kind.and_then(text),
-        Some(array::build(TEXT, &states)),
+        texts(&states),
         filter.tag.and_then(text),
         filter.created_before.map(Datum::from),
         Some(Datum::from(filter.with_cancel_requested)),
         big(filter.max_jobs as i64),
     ];
-    FIND.run(&args, |rows| {
-        (0..rows.len())
-            .map(|row| rows.big(row, 1).expect("ids are not null"))
-            .collect()
-    })
+    FIND.list(&args, |rows, row| rows.big(row, 1))
 }
 
 static FIND: Plan = Plan::new(

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
-use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
 use super::spi::{Arg, Plan, Tuples, big, bigs};
@@ -54,12 +53,7 @@ fn complete_by_statement(
     output: Option<Jsonb>,
 ) -> Completed {
     let (ids, tokens) = columns(pairs);
-    let args = [
-        ids,
-        tokens,
-        Some(Datum::from(now)),
-        output.map(Jsonb::datum),
-    ];
+    let args = [ids, tokens, big(now), output.map(Jsonb::datum)];
     let completed = COMPLETE_MANY.run(&args, |rows| {
         let mut completed = Completed::default();
         for row in 0..rows.len() {
@@ -97,17 +91,15 @@ pub fn heartbeat(
     lease: Option<Interval>,
     progress: Option<Jsonb>,
 ) -> Option<Lease> {
-    HEARTBEAT.run(
-        &[
-            Some(Datum::from(id)),
-            Some(Datum::from(token)),
-            Some(Datum::from(now)),
-            lease.map(time::interval_datum),
-            big(time::add(now, DEFAULT_LEASE)),
-            progress.map(Jsonb::datum),
-        ],
-        |rows| (!rows.is_empty()).then(|| read_lease(rows, 0)),
-    )
+    let args = [
+        big(id),
+        big(token),
+        big(now),
+        lease.map(time::interval_datum),
+        big(time::add(now, DEFAULT_LEASE)),
+        progress.map(Jsonb::datum),
+    ];
+    HEARTBEAT.first(&args, |rows| read_lease(rows, 0))
 }
 
 /// Renews the leases of the jobs whose tokens are current and whose deadlines are not over, each
@@ -121,21 +113,15 @@ pub fn heartbeat_many(
     let args = [
         ids,
         tokens,
-        Some(Datum::from(now)),
+        big(now),
         lease.map(time::interval_datum),
         big(time::add(now, DEFAULT_LEASE)),
     ];
-    HEARTBEAT_MANY.run(&args, |rows| {
-        (0..rows.len())
-            .map(|row| {
-                let pair = (
-                    rows.big(row, 4).expect("id"),
-                    rows.big(row, 5).expect("token"),
-                );
-                (pair, read_lease(rows, row))
-            })
-            .collect()
-    })
+    let renewed = HEARTBEAT_MANY.list(&args, |rows, row| {
+        let pair = (rows.big(row, 4)?, rows.big(row, 5)?);
+        Some((pair, read_lease(rows, row)))
+    });
+    renewed.into_iter().collect()
 }
 
 /// A lease that was renewed.

@@ -52,11 +52,7 @@ const LONGEST_ERROR: usize = 1000;
 pub fn standing() -> Standing {
     Standing {
         hindrance: hindrance(),
-        failing: FAILING.run(&[], |rows| {
-            (0..rows.len())
-                .filter_map(|row| rows.text(row, 1))
-                .collect()
-        }),
+        failing: FAILING.list(&[], |rows, row| rows.text(row, 1)),
     }
 }
 

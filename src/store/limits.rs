@@ -3,17 +3,15 @@
 
 use jobs_core::interval::Interval;
 
-use super::spi::{Arg, Plan, big, bigs, text};
+use super::spi::{Plan, big, bigs, text};
 use super::types::*;
 use crate::pg::time;
 use crate::shmem::{announce, leases};
 
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
-    numbers(
-        &LOCK_SLOTS,
-        &[text(queue), big(limit.into()), big(most as i64)],
-    )
+    let args = [text(queue), big(limit.into()), big(most as i64)];
+    LOCK_SLOTS.list(&args, |rows, row| rows.big(row, 1))
 }
 
 /// Gives slots to jobs that run, a job a slot.
@@ -26,11 +24,8 @@ pub fn occupy(slots: &[i64], jobs: &[i64]) {
 /// Frees the slots of jobs that do not run any more, and remembers to tell who waits for one.
 pub fn free(slots: &[i64]) {
     if !slots.is_empty() {
-        FREE.run(&[bigs(slots)], |rows| {
-            (0..rows.len())
-                .filter_map(|row| rows.text(row, 1))
-                .for_each(|queue| announce::available(&queue));
-        });
+        let queues = FREE.list(&[bigs(slots)], |rows, row| rows.text(row, 1));
+        queues.iter().for_each(|queue| announce::available(queue));
     }
 }
 
@@ -41,18 +36,15 @@ pub fn has_free_slot(queue: &str, limit: i32) -> bool {
 
 /// When the next start of a queue may be made.
 pub fn next_start(queue: &str) -> Option<i64> {
-    NEXT_START.run(&[text(queue)], |rows| {
-        if rows.is_empty() {
-            None
-        } else {
-            rows.big(0, 1)
-        }
-    })
+    NEXT_START
+        .first(&[text(queue)], |rows| rows.big(0, 1))
+        .flatten()
 }
 
 /// Locks up to so many of a queue's starts that may be made now.
 pub fn lock_starts(queue: &str, most: usize, now: i64) -> Vec<i64> {
-    numbers(&LOCK_STARTS, &[text(queue), big(most as i64), big(now)])
+    let args = [text(queue), big(most as i64), big(now)];
+    LOCK_STARTS.list(&args, |rows, row| rows.big(row, 1))
 }
 
 /// Makes starts: each may be made again a period later.
@@ -77,14 +69,6 @@ pub fn set_starts(queue: &str, limit: Option<i32>, now: i64) {
     let limit = big(limit.unwrap_or(0).into());
     ADD_STARTS.execute(&[text(queue), limit, big(now)]);
     DROP_STARTS.execute(&[text(queue), limit]);
-}
-
-fn numbers(plan: &Plan, args: &[Arg]) -> Vec<i64> {
-    plan.run(args, |rows| {
-        (0..rows.len())
-            .map(|row| rows.big(row, 1).expect("slots are not null"))
-            .collect()
-    })
 }
 
 // What may be taken are the free slots up to the limit ($2), without the highest ones: one less for each

@@ -61,15 +61,12 @@ pub(super) use granted;
 /// Takes from everybody but the owner what they have come by, as by default privileges: everything of what this transaction
 /// has made, and of what there was before what nobody but the owner is to have. What was granted otherwise stays.
 pub fn keep_to_the_owner() {
-    let granted = GRANTED.run(&[], |rows| {
-        let read = |row| {
-            let text = |column| rows.text(row, column);
-            let made_by: u32 = text(4)?.parse().ok()?;
-            let is_new = transaction::is_ours(made_by);
-            let rights = if is_new { text(2) } else { text(3) };
-            Some((text(1)?, rights?, !is_new && rows.bool(row, 5)?))
-        };
-        (0..rows.len()).filter_map(read).collect::<Vec<_>>()
+    let granted = GRANTED.list(&[], |rows, row| {
+        let text = |column| rows.text(row, column);
+        let made_by: u32 = text(4)?.parse().ok()?;
+        let is_new = transaction::is_ours(made_by);
+        let rights = if is_new { text(2) } else { text(3) };
+        Some((text(1)?, rights?, !is_new && rows.bool(row, 5)?))
     });
     for (from, rights, is_granted) in granted {
         let revoke = || execute(&format!("REVOKE {rights} ON {from} CASCADE"));

@@ -5,9 +5,8 @@ use pgrx::pg_sys::Datum;
 
 use super::columns::columns;
 use super::config::Options;
-use super::spi::{Arg, Plan, Tuples, big, text};
+use super::spi::{Plan, Tuples, big, text, texts};
 use super::types::*;
-use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -68,7 +67,7 @@ columns! {
         ARGS: JSONB = Some(new.args.datum()),
         UNIQUE_OPTS: JSONB = new.options.unique.map(Jsonb::datum),
         QUEUE: TEXT = new.options.queue.as_deref().and_then(text),
-        PRIORITY: INT4 = new.options.priority.into_datum(),
+        PRIORITY: INT2 = new.options.priority.into_datum(),
         MAX_ATTEMPTS: INT4 = new.options.max_attempts.into_datum(),
         TAGS: TEXTS = new.options.tags.clone().and_then(IntoDatum::into_datum),
         META: JSONB = new.options.meta.map(Jsonb::datum),
@@ -86,18 +85,13 @@ pub fn remove(name: &str) -> bool {
 
 /// The definition of this name, locked.
 pub fn lock(name: &str) -> Option<Periodic> {
-    LOCK.run(&[text(name)], |rows| {
-        (!rows.is_empty()).then(|| read(rows, 0))
-    })
+    LOCK.first(&[text(name)], |rows| read(rows, 0))
 }
 
 /// Definitions whose time has come, locked, but those that somebody else has locked, and these.
 pub fn due(now: i64, limit: i64, but: &[&str]) -> Vec<Periodic> {
-    let but: Vec<Arg> = but.iter().map(|name| text(name)).collect();
-    let but = array::build(TEXT, &but);
-    DUE.run(&[big(now), big(limit), Some(but)], |rows| {
-        (0..rows.len()).map(|row| read(rows, row)).collect()
-    })
+    let read = |rows: &Tuples, row| Some(read(rows, row));
+    DUE.list(&[big(now), big(limit), texts(but)], read)
 }
 
 /// Notes that a tick was dealt with.
@@ -136,7 +130,7 @@ fn read(rows: &Tuples, row: usize) -> Periodic {
             options: Options {
                 unique: rows.jsonb(row, stored::UNIQUE_OPTS),
                 queue: rows.text(row, stored::QUEUE),
-                priority: rows.int(row, stored::PRIORITY),
+                priority: rows.small(row, stored::PRIORITY),
                 max_attempts: rows.int(row, stored::MAX_ATTEMPTS),
                 tags: rows.texts(row, stored::TAGS),
                 meta: rows.jsonb(row, stored::META),

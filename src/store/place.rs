@@ -38,9 +38,9 @@ pub struct Place {
     pub unique_key: Option<Key>,
 }
 
-/// What a job takes along from one place to the next.
+/// The row of a job that was taken out of where it was: what the next one is to say, too.
 #[derive(Clone, Debug, Default)]
-pub struct Luggage {
+pub struct TakenRow {
     /// tries so far
     pub attempt: i32,
     /// when it was due, where that differs from its first schedule
@@ -69,30 +69,17 @@ pub struct Tries {
 
 /// Finds a job; `None` if there is none of this id.
 pub fn locate(id: i64) -> Option<Place> {
-    LOCATE.run(&[big(id)], |rows| {
-        let seq = if rows.is_empty() {
-            None
-        } else {
-            rows.big(0, 2)
-        };
-        let state = if rows.is_empty() {
-            None
-        } else {
-            rows.state(0, 1)
-        };
-        // A row of job that is in no place at all is no job: nothing could ever take it.
-        state
-            .filter(|state| *state != State::Available || seq.is_some())
-            .map(|state| Place {
-                id,
-                state,
-                seq,
-                queue: rows.text(0, 3).expect("queues are not null"),
-                priority: rows.int(0, 4).expect("priorities are not null") as i16,
-                token: rows.big(0, 5),
-                unique_key: rows.bytes(0, 6).and_then(|bytes| Key::from_bytes(&bytes)),
-            })
-    })
+    let found = LOCATE.first(&[big(id)], |rows| Place {
+        id,
+        state: rows.state(0, 1).expect("states are not null"),
+        seq: rows.big(0, 2),
+        queue: rows.text(0, 3).expect("queues are not null"),
+        priority: rows.small(0, 4).expect("priorities are not null"),
+        token: rows.big(0, 5),
+        unique_key: rows.bytes(0, 6).and_then(|bytes| Key::from_bytes(&bytes)),
+    });
+    // A row of job that is in no place at all is no job: nothing could ever take it.
+    found.filter(|place| place.state != State::Available || place.seq.is_some())
 }
 
 impl Place {
@@ -103,67 +90,50 @@ impl Place {
 
     /// Takes the job out of where it was seen; `None` if it has moved since. Waits for
     /// whoever is moving it.
-    pub fn take(&self) -> Option<Luggage> {
+    pub fn take(&self) -> Option<TakenRow> {
+        let plan = match self.state {
+            State::Running => return take_running(self.id, self.token?),
+            State::Available => &TAKE_READY,
+            State::Scheduled | State::Pending | State::Retryable => &TAKE_SCHEDULED,
+            State::Completed | State::Cancelled | State::Discarded => &TAKE_FINISHED,
+        };
+        let row = plan.first(&self.row(), |rows| TakenRow {
+            attempt: rows.int(0, 1).expect("attempt"),
+            scheduled_at: rows.big(0, 2),
+            token: rows.big(0, 3),
+            ..TakenRow::default()
+        })?;
+        if self.state.is_final() {
+            fail_if_changed(self.id);
+        }
+        Some(row)
+    }
+
+    /// What its row is found by, as it was seen: the parameters of statements that take or lock it.
+    fn row(&self) -> Vec<Arg> {
         match self.state {
-            State::Available => TAKE_READY.run(
-                &[
-                    text(&self.queue),
-                    Some(Datum::from(self.priority)),
-                    self.seq.map(Datum::from),
-                ],
-                |rows| {
-                    (!rows.is_empty()).then(|| Luggage {
-                        attempt: rows.int(0, 1).expect("attempt"),
-                        scheduled_at: rows.big(0, 2),
-                        ..Luggage::default()
-                    })
-                },
-            ),
-            State::Scheduled | State::Pending | State::Retryable => {
-                TAKE_SCHEDULED.run(&[big(self.id), text(self.state.as_str())], |rows| {
-                    (!rows.is_empty()).then(|| Luggage {
-                        attempt: rows.int(0, 1).expect("attempt"),
-                        scheduled_at: rows.big(0, 2),
-                        ..Luggage::default()
-                    })
-                })
-            }
-            State::Running => take_running(self.id, self.token?),
-            State::Completed | State::Cancelled | State::Discarded => {
-                let luggage =
-                    TAKE_FINISHED.run(&[big(self.id), text(self.state.as_str())], |rows| {
-                        (!rows.is_empty()).then(|| Luggage {
-                            attempt: rows.int(0, 1).expect("attempt"),
-                            scheduled_at: rows.big(0, 2),
-                            token: rows.big(0, 3),
-                            ..Luggage::default()
-                        })
-                    })?;
-                fail_if_changed(self.id);
-                Some(luggage)
-            }
+            State::Available => vec![
+                text(&self.queue),
+                Some(Datum::from(self.priority)),
+                self.seq.map(Datum::from),
+            ],
+            State::Running => vec![big(self.id), self.token.map(Datum::from)],
+            state => vec![big(self.id), text(state.as_str())],
         }
     }
 
     /// Locks a job where it was seen; whether it still is there. Shared, a running or final job can
     /// still be changed where it is (by a heartbeat), but not moved.
     pub fn lock(&self, shared: bool) -> bool {
-        let id = big(self.id);
-        let locked = match (self.state, shared) {
-            (State::Available, _) => LOCK_READY.execute(&[
-                text(&self.queue),
-                Some(Datum::from(self.priority)),
-                self.seq.map(Datum::from),
-            ]),
-            (State::Scheduled | State::Pending | State::Retryable, _) => {
-                LOCK_SCHEDULED.execute(&[id, text(self.state.as_str())])
-            }
-            (State::Running, true) => PIN_RUNNING.execute(&[id, self.token.map(Datum::from)]),
-            (State::Running, false) => LOCK_RUNNING.execute(&[id, self.token.map(Datum::from)]),
-            (_, true) => PIN_FINISHED.execute(&[id, text(self.state.as_str())]),
-            (_, false) => LOCK_FINISHED.execute(&[id, text(self.state.as_str())]),
+        let plan = match (self.state, shared) {
+            (State::Available, _) => &LOCK_READY,
+            (State::Scheduled | State::Pending | State::Retryable, _) => &LOCK_SCHEDULED,
+            (State::Running, true) => &LOCK_RUNNING_SHARED,
+            (State::Running, false) => &LOCK_RUNNING,
+            (_, true) => &LOCK_FINISHED_SHARED,
+            (_, false) => &LOCK_FINISHED,
         };
-        locked > 0
+        plan.execute(&self.row()) > 0
     }
 
     /// Makes a running or final job that was due at another time than its row says go by its row.
@@ -195,30 +165,28 @@ impl Place {
 
 /// Writes the row of a running job anew; whether it was there. The statement returns when the lease ends.
 fn rewrite_running(plan: &Plan, args: &[Arg]) -> bool {
-    let lease = plan.run(args, |rows| (!rows.is_empty()).then(|| rows.big(0, 1)));
+    let lease = plan.first(args, |rows| rows.big(0, 1));
     lease.flatten().into_iter().for_each(leases::noted);
     lease.is_some()
 }
 
 /// Takes a running job from the holder of its token; `None` if the token is not current.
-pub fn take_running(id: i64, token: i64) -> Option<Luggage> {
-    let (luggage, slot) = TAKE_RUNNING.run(&[big(id), big(token)], |rows| {
-        (!rows.is_empty()).then(|| {
-            let luggage = Luggage {
-                attempt: rows.int(0, 1).expect("attempt"),
-                scheduled_at: rows.big(0, 2),
-                attempted_at: rows.big(0, 3),
-                worker: rows.text(0, 4),
-                cancel_requested_at: rows.big(0, 5),
-                cancel_reason: rows.text(0, 6),
-                token: None,
-            };
-            (luggage, rows.big(0, 7))
-        })
+pub fn take_running(id: i64, token: i64) -> Option<TakenRow> {
+    let (row, slot) = TAKE_RUNNING.first(&[big(id), big(token)], |rows| {
+        let row = TakenRow {
+            attempt: rows.int(0, 1).expect("attempt"),
+            scheduled_at: rows.big(0, 2),
+            attempted_at: rows.big(0, 3),
+            worker: rows.text(0, 4),
+            cancel_requested_at: rows.big(0, 5),
+            cancel_reason: rows.text(0, 6),
+            token: None,
+        };
+        (row, rows.big(0, 7))
     })?;
     fail_if_changed(id);
     limits::free(slot.as_slice());
-    Some(luggage)
+    Some(row)
 }
 
 /// What runs or is final may have got other values where it is, by an insert that updates it. Who takes it waits for
@@ -231,9 +199,9 @@ fn fail_if_changed(id: i64) {
 
 /// When a job that was taken was to be due, as given. Read after it was, for who changes that puts it where it is found again.
 pub fn scheduled_at(id: i64) -> Option<i64> {
-    SCHEDULED_AT.run(&[big(id)], |rows| {
-        (!rows.is_empty()).then(|| rows.big(0, 1)).flatten()
-    })
+    SCHEDULED_AT
+        .first(&[big(id)], |rows| rows.big(0, 1))
+        .flatten()
 }
 
 /// How often a job that was taken is tried. Read after it was: the statement that takes it may have waited for an update.
@@ -270,37 +238,24 @@ fn read_retry(stored: Datum) -> Retry {
 }
 
 /// Makes a job available, at the end of its lane; its queue.
-pub fn put_ready(id: i64, luggage: &Luggage) -> Option<String> {
+pub fn put_ready(id: i64, row: &TakenRow) -> Option<String> {
     let args = [
         big(id),
-        Some(Datum::from(luggage.attempt)),
-        luggage.scheduled_at.map(Datum::from),
+        Some(Datum::from(row.attempt)),
+        row.scheduled_at.map(Datum::from),
     ];
-    let put = PUT_READY.run(&args, |rows| {
-        let seq = |row| {
-            (
-                rows.small(row, 2).expect("it is not null"),
-                rows.big(row, 3).expect("it is not null"),
-            )
-        };
-        queue(rows).map(|queue| (queue, seq(0)))
-    });
-    put.map(|(queue, (priority, seq))| {
-        lanes::put_ready(&queue, priority, seq);
-        queue
-    })
-}
-
-fn queue(rows: &Tuples) -> Option<String> {
-    (!rows.is_empty()).then(|| rows.text(0, 1).expect("queues are not null"))
+    let put = |rows: &Tuples| Some((rows.text(0, 1)?, rows.small(0, 2)?, rows.big(0, 3)?));
+    let (queue, priority, seq) = PUT_READY.first(&args, put).flatten()?;
+    lanes::put_ready(&queue, priority, seq);
+    Some(queue)
 }
 
 /// Puts a job that was taken out of `ready` back where it was.
-pub fn put_back(place: &Place, luggage: &Luggage) {
+pub fn put_back(place: &Place, row: &TakenRow) {
     PUT_BACK.execute(&[
         big(place.id),
-        Some(Datum::from(luggage.attempt)),
-        luggage.scheduled_at.map(Datum::from),
+        Some(Datum::from(row.attempt)),
+        row.scheduled_at.map(Datum::from),
         text(&place.queue),
         Some(Datum::from(place.priority)),
         place.seq.map(Datum::from),
@@ -311,40 +266,40 @@ pub fn put_back(place: &Place, luggage: &Luggage) {
 }
 
 /// Makes a job wait until `due_at`, as scheduled or retryable; its queue.
-pub fn put_scheduled(id: i64, state: State, due_at: i64, luggage: &Luggage) -> Option<String> {
+pub fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) -> Option<String> {
     let args = [
         big(id),
         text(state.as_str()),
         big(due_at),
-        Some(Datum::from(luggage.attempt)),
+        Some(Datum::from(row.attempt)),
     ];
-    let queue = PUT_SCHEDULED.run(&args, queue);
-    if let Some(queue) = &queue {
-        lanes::put_scheduled(queue, due_at);
-    }
-    queue
+    let queue = PUT_SCHEDULED
+        .first(&args, |rows| rows.text(0, 1))
+        .flatten()?;
+    lanes::put_scheduled(&queue, due_at);
+    Some(queue)
 }
 
 /// Makes a job final.
-pub fn put_finished(id: i64, state: State, at: i64, luggage: &Luggage) {
+pub fn put_finished(id: i64, state: State, at: i64, row: &TakenRow) {
     let kept_until = retention::kept_until(id, state, at);
     PUT_FINISHED.execute(&[
         big(id),
         text(state.as_str()),
         big(at),
-        luggage.token.map(Datum::from),
-        luggage.attempted_at.map(Datum::from),
-        luggage.scheduled_at.map(Datum::from),
-        luggage.cancel_requested_at.map(Datum::from),
-        Some(Datum::from(luggage.attempt)),
-        luggage.worker.as_deref().and_then(text),
-        luggage.cancel_reason.as_deref().and_then(text),
+        row.token.map(Datum::from),
+        row.attempted_at.map(Datum::from),
+        row.scheduled_at.map(Datum::from),
+        row.cancel_requested_at.map(Datum::from),
+        Some(Datum::from(row.attempt)),
+        row.worker.as_deref().and_then(text),
+        row.cancel_reason.as_deref().and_then(text),
         kept_until.map(Datum::from),
     ]);
 }
 
-/// One failed attempt.
-pub struct Failure<'a> {
+/// A row of `error`: one failed attempt.
+pub struct ErrorRow<'a> {
     /// when
     pub at: i64,
     /// which attempt
@@ -362,16 +317,16 @@ pub struct Failure<'a> {
 }
 
 /// Appends a failed attempt to the job's errors.
-pub fn note_error(id: i64, failure: &Failure) {
+pub fn note_error(id: i64, row: &ErrorRow) {
     NOTE_ERROR.execute(&[
         big(id),
-        big(failure.at),
-        failure.token.map(Datum::from),
-        failure.scheduled_at.map(Datum::from),
-        Some(Datum::from(failure.attempt)),
-        text(failure.state.as_str()),
-        text(failure.error),
-        failure.details,
+        big(row.at),
+        row.token.map(Datum::from),
+        row.scheduled_at.map(Datum::from),
+        Some(Datum::from(row.attempt)),
+        text(row.state.as_str()),
+        text(row.error),
+        row.details,
     ]);
 }
 
@@ -413,22 +368,17 @@ impl Used {
 
 /// Which worker holds a running job, and since when.
 pub fn holder(id: i64) -> Option<(String, i64)> {
-    HOLDER.run(&[big(id)], |rows| {
-        (!rows.is_empty()).then(|| {
-            let worker = rows.text(0, 1).expect("worker");
-            (worker, rows.big(0, 2).expect("time"))
-        })
-    })
+    HOLDER
+        .first(&[big(id)], |rows| Some((rows.text(0, 1)?, rows.big(0, 2)?)))
+        .flatten()
 }
 
 /// What a finishing call made of a job with this token, if one did.
 pub fn used(id: i64, token: i64) -> Option<Used> {
-    USED.run(&[big(id), big(token)], |rows| {
-        (!rows.is_empty()).then(|| Used {
-            call: rows.text(0, 1),
-            state: rows.state(0, 2).expect("state"),
-            scheduled_at: rows.big(0, 3),
-        })
+    USED.first(&[big(id), big(token)], |rows| Used {
+        call: rows.text(0, 1),
+        state: rows.state(0, 2).expect("state"),
+        scheduled_at: rows.big(0, 3),
     })
 }
 
@@ -503,7 +453,7 @@ pub fn erase(id: i64) {
 static LOCATE: Plan = Plan::new(
     "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END,
-            COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority)::integer, COALESCE(r.token, f.token),
+            COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority), COALESCE(r.token, f.token),
             j.unique_key
        FROM jobs.job j
        LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
@@ -516,12 +466,13 @@ static LOCATE: Plan = Plan::new(
 );
 
 static TAKE_READY: Plan = Plan::new(
-    "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 RETURNING attempt, scheduled_at",
+    "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3
+     RETURNING attempt, scheduled_at, NULL::bigint",
     &[TEXT, INT2, INT8],
 );
 static TAKE_SCHEDULED: Plan = Plan::new(
     "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
-     RETURNING attempt, NULLIF(due_at, 'infinity')",
+     RETURNING attempt, NULLIF(due_at, 'infinity'), NULL::bigint",
     &[INT8, TEXT],
 );
 static TAKE_RUNNING: Plan = Plan::new(
@@ -543,7 +494,7 @@ static TRIES: Plan = Plan::new(
     "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id), j.retry FROM jobs.job j WHERE j.id = $1",
     &[INT8],
 );
-static PIN_RUNNING: Plan = Plan::new(
+static LOCK_RUNNING_SHARED: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
     &[INT8, INT8],
 );
@@ -580,7 +531,7 @@ static LOCK_ALL_RUNNING: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = ANY ($1) ORDER BY job_id FOR UPDATE",
     &[INT8S],
 );
-static PIN_FINISHED: Plan = Plan::new(
+static LOCK_FINISHED_SHARED: Plan = Plan::new(
     "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE",
     &[INT8, TEXT],
 );

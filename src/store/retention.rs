@@ -174,10 +174,7 @@ pub fn keep(ids: impl Iterator<Item = i64>, state: State, finalized_at: i64) {
 
 /// Notes it of a final job that has another queue, or is due at another time. What its uniqueness keeps is seen later.
 pub fn keep_anew(id: i64, state: State) {
-    let at = FINALIZED_AT.run(&[big(id)], |rows| {
-        (!rows.is_empty()).then(|| rows.big(0, 1)).flatten()
-    });
-    if let Some(at) = at {
+    if let Some(Some(at)) = FINALIZED_AT.first(&[big(id)], |rows| rows.big(0, 1)) {
         set(&[(id, kept_until(id, state, at))]);
     }
 }
@@ -216,13 +213,11 @@ pub fn changes() -> Vec<Change> {
     if is_told_everywhere() {
         SETTLE.execute(&[]);
     }
-    CHANGES.run(&[], |rows| {
-        (0..rows.len())
-            .map(|row| Change {
-                made_by: rows.big(row, 1).expect("it is not null"),
-                after_id: rows.big(row, 2).expect("it is not null"),
-            })
-            .collect()
+    CHANGES.list(&[], |rows, row| {
+        Some(Change {
+            made_by: rows.big(row, 1)?,
+            after_id: rows.big(row, 2)?,
+        })
     })
 }
 

@@ -1,17 +1,11 @@
 //! One job's story, line by line, from the views: what the caller may not see there is not in it.
 
-use pgrx::pg_sys::Datum;
-
-use super::spi::Plan;
+use super::spi::{Plan, big};
 use super::types::*;
 
 /// The lines about a job; none: there is no such job.
 pub fn lines(id: i64) -> Vec<String> {
-    STORY.run(&[Some(Datum::from(id))], |rows| {
-        (0..rows.len())
-            .filter_map(|row| rows.text(row, 1))
-            .collect()
-    })
+    STORY.list(&[big(id)], |rows, row| rows.text(row, 1))
 }
 
 // The head (part 1), what happened in the order of time (2), and what comes next (3). A line that has nothing to say is null.
