@@ -40,7 +40,7 @@ COMMENT ON COLUMN jobs.job.tags IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.retry IS 'Retry policy; null: river.';
 COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; null: inserted without uniqueness.';
 COMMENT ON COLUMN jobs.job.hold_ends_at IS 'Until when the job holds its key by itself, whatever becomes of it; null: it does not.';
-COMMENT ON COLUMN jobs.job.hold_until IS 'What gives the key back before that: success or start.';
+COMMENT ON COLUMN jobs.job.hold_until IS 'What releases the key before that: success or start.';
 COMMENT ON COLUMN jobs.job.unique_until IS 'Until when the job counts under its key once it is final, however short its retention: the end of its by_period, or of its window from created_at; null: neither.';
 COMMENT ON COLUMN jobs.job.unique_window IS 'The same, counted from when it was due: its window from scheduled_at; null: none.';
 COMMENT ON COLUMN jobs.job.unique_final IS 'The final states in which that is so: 1 completed, 2 cancelled, 4 discarded, or their sum; null: none.';
@@ -100,7 +100,7 @@ CREATE TABLE jobs.running (
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
 ) WITH (fillfactor = 70, vacuum_truncate = off);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
-COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job gives its key back; else null.';
+COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job releases its key; else null.';
 COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';
 COMMENT ON COLUMN jobs.running.queue IS 'The queue that the job was fetched from, and counts for while it runs, where it was given another one meanwhile; null: as in job.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
@@ -170,45 +170,27 @@ CREATE TABLE jobs.unique_claim (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.unique_claim IS
   'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
-COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_hold_release says otherwise; null: none of them does.';
+COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_note says that it was released; null: none of them does.';
 
--- Every job that was inserted under a key is in its claim's list or here. Written only by who has
--- the claim locked, so that nobody waits for it.
-CREATE TABLE jobs.unique_folded (
+-- Notes are appended, so that who retries, deletes, fetches or finishes a job waits for nobody who
+-- is at work on its key. Who has the claim locked deletes them; maintenance takes those that are
+-- due without that.
+CREATE TABLE jobs.unique_note (
   key    bytea  NOT NULL,
-  job_id bigint NOT NULL,
-  CONSTRAINT unique_folded_pkey PRIMARY KEY (key, job_id)
-);
-COMMENT ON TABLE jobs.unique_folded IS
-  'Final jobs that are left out of their claim''s list, because the list has a newer one in the same state. Keeps the list of a key short that is used over and over.';
-
--- Appended to by whoever retries a job; deleted only by who has the key's claim locked.
-CREATE TABLE jobs.unique_return (
-  key    bytea  NOT NULL,
+  kind   "char" NOT NULL,
   seq    bigint NOT NULL,
-  job_id bigint NOT NULL,
-  CONSTRAINT unique_return_pkey PRIMARY KEY (key, seq)
+  job_id bigint,
+  due_at timestamptz,
+  CONSTRAINT unique_note_pkey PRIMARY KEY (key, kind, seq)
 );
-COMMENT ON TABLE jobs.unique_return IS
-  'Jobs that came back by a retry: they count for their key as if they were in its claim''s list, until the next job under the key puts them there.';
-
--- Appended only, so that fetching and finishing a job waits for nobody who is at work on its key.
-CREATE TABLE jobs.unique_hold_release (
-  job_id       bigint      NOT NULL,
-  hold_ends_at timestamptz NOT NULL
-);
-CREATE INDEX unique_hold_release_by_job ON jobs.unique_hold_release (job_id);
-CREATE INDEX unique_hold_release_by_end ON jobs.unique_hold_release (hold_ends_at);
-COMMENT ON TABLE jobs.unique_hold_release IS
-  'Jobs that gave their key back before their hold ran out. Of no use once it would have.';
-
-CREATE TABLE jobs.unique_orphan (
-  key    bytea       NOT NULL,
-  due_at timestamptz NOT NULL
-);
-CREATE INDEX unique_orphan_due ON jobs.unique_orphan (due_at);
-COMMENT ON TABLE jobs.unique_orphan IS
-  'Keys that lost a job while their claims were let alone, or have no job left but a hold: maintenance looks from due_at on whether the claims can go.';
+CREATE INDEX unique_note_due ON jobs.unique_note (due_at) WHERE due_at IS NOT NULL;
+COMMENT ON TABLE jobs.unique_note IS
+  'Notes on unique keys: what has become of jobs without their claims having been written. Every job that was inserted as unique is in the list of its claim or folded.';
+COMMENT ON COLUMN jobs.unique_note.kind IS
+  'f: folded, a final job that the list of its claim leaves out, because a newer one there is in the same state. r: returned, a job that was final and is not any more, by jobs.retry say; it counts as if the claim listed it. h: a hold that a job has released before it ran out. o: orphaned, a key that lost a job, or has no job left but a hold; its claim is looked at when that is due.';
+COMMENT ON COLUMN jobs.unique_note.seq IS 'f, h: the job. o: the transaction, so that each says it once of a key. r: a number of its own.';
+COMMENT ON COLUMN jobs.unique_note.job_id IS 'The job; null: the note is on the key.';
+COMMENT ON COLUMN jobs.unique_note.due_at IS 'From when on maintenance takes the note; null: it stays until a new list is made from it.';
 
 CREATE TABLE jobs.kind (
   kind         text COLLATE "C" NOT NULL,
@@ -349,8 +331,6 @@ COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
--- Tables without a primary key: where they are part of a publication (FOR ALL TABLES), rows could
--- not be deleted otherwise.
+-- Without a primary key: where it is part of a publication (FOR ALL TABLES), rows could not be
+-- deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
-ALTER TABLE jobs.unique_hold_release REPLICA IDENTITY FULL;
-ALTER TABLE jobs.unique_orphan REPLICA IDENTITY FULL;

@@ -156,10 +156,10 @@ SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.unti
            max(u.hold_ends_at) AS until
       FROM (SELECT l.id, EXISTS (SELECT FROM jobs.job j WHERE j.id = l.id) AS exists,
                    CASE WHEN l.hold_ends_at > clock_timestamp()
-                         AND NOT EXISTS (SELECT FROM jobs.unique_hold_release r WHERE r.job_id = l.id) THEN l.hold_ends_at END AS hold_ends_at
+                         AND NOT EXISTS (SELECT FROM jobs.unique_note n WHERE n.key = c.key AND n.kind = 'h' AND n.seq = l.id) THEN l.hold_ends_at END AS hold_ends_at
               FROM (SELECT * FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
                     UNION
-                    SELECT r.job_id, NULL FROM jobs.unique_return r WHERE r.key = c.key AND r.job_id <> ALL (c.jobs)) l) u) h;
+                    SELECT n.job_id, NULL FROM jobs.unique_note n WHERE n.key = c.key AND n.kind = 'r' AND n.job_id <> ALL (c.jobs)) l) u) h;
 COMMENT ON VIEW jobs.unique_claims IS
   'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key. until: when the last hold on it runs out; null: no job holds it by itself.';
 COMMENT ON COLUMN jobs.unique_claims.key IS '64 hex digits, as jobs.unique_key gives them.';

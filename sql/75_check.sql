@@ -40,8 +40,8 @@ BEGIN ATOMIC
     SELECT 'claim', j.id FROM jobs.job j
      WHERE j.unique_key IS NOT NULL
        AND NOT EXISTS (SELECT FROM jobs.unique_claim c WHERE c.key = j.unique_key AND (j.id = ANY (c.jobs)
-             OR EXISTS (SELECT FROM jobs.unique_folded u WHERE u.key = c.key AND u.job_id = j.id)
-             OR EXISTS (SELECT FROM jobs.unique_return u WHERE u.key = c.key AND u.job_id = j.id)))
+             OR EXISTS (SELECT FROM jobs.unique_note n WHERE n.key = c.key AND n.kind = 'f' AND n.seq = j.id)
+             OR EXISTS (SELECT FROM jobs.unique_note n WHERE n.key = c.key AND n.kind = 'r' AND n.job_id = j.id)))
     UNION ALL
     SELECT 'claim', u.id FROM jobs.unique_claim c, unnest(c.jobs) u(id) JOIN jobs.job j ON j.id = u.id WHERE j.unique_key IS DISTINCT FROM c.key
     UNION ALL

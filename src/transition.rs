@@ -14,8 +14,9 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time, transaction};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::store::claims::{self, Holder};
 use crate::store::job::NewJob;
+use crate::store::look::Holder;
+use crate::store::notes;
 use crate::store::place::{self, Changes, ErrorRow, Place, TakenRow};
 
 /// An attempt that failed, as whoever noticed says it.
@@ -204,9 +205,9 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
     }
     if changes.scheduled_at.is_some() {
         place.forget_schedule();
-        // A final job may have been what others under its key were put aside for, by its schedule.
+        // A final job may have been what others under its key were folded for, by its schedule.
         if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
-            claims::come_back(key, place.id, time::now());
+            notes::returned(key, place.id, time::now());
         }
     }
 }

@@ -121,6 +121,11 @@ impl States {
         self.0 >> State::Completed as u8
     }
 
+    /// The final states of such a number.
+    pub const fn of_final_bits(bits: u8) -> Self {
+        Self((bits & 7) << State::Completed as u8)
+    }
+
     /// Whether there is no state in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -154,6 +159,8 @@ mod tests {
             (States::empty(), 0),
         ] {
             assert_eq!(states.final_bits(), bits, "{states:?}");
+            let of_bits: Vec<State> = states.iter().filter(|state| state.is_final()).collect();
+            assert_eq!(States::of_final_bits(bits), States::of(&of_bits));
         }
     }
 

@@ -1,4 +1,4 @@
-//! How claims are taken, with and without statements: `claim` of `src/unique/batch.rs`, and
+//! How claims are taken, with and without statements: `src/unique/batch/acquire.rs`, and
 //! `src/store/claims.rs`.
 
 use jobs_core::state::State;
@@ -63,7 +63,7 @@ impl Turn<'_> {
             key: new.key,
             state: State::Available,
             finalized_at: 0,
-            came_back: false,
+            has_returned: false,
         };
         self.state.database.jobs.push(Version::new(job, by));
     }

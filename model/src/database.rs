@@ -98,25 +98,25 @@ pub struct Job {
     /// when it became final, if it is
     pub finalized_at: Id,
     /// whether it was retried
-    pub came_back: bool,
+    pub has_returned: bool,
 }
 
-/// A row that stands beside a claim.
+/// A row of `unique_note`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Beside {
-    /// `unique_folded`: a final job that the list leaves out
+pub enum Note {
+    /// a final job that the list leaves out
     Folded(Key, Id),
-    /// `unique_return`: a job that came back, and the note's number
-    Return(Key, Id, Id),
-    /// `unique_orphan`: maintenance is to look at this key
-    Orphan(Key),
+    /// a job that has returned, and the note's number
+    Returned(Key, Id, Id),
+    /// maintenance is to look at this key
+    Orphaned(Key),
 }
 
-impl Beside {
-    /// The key of the claim.
+impl Note {
+    /// The key that it is on.
     pub fn key(&self) -> Key {
         match *self {
-            Beside::Folded(key, _) | Beside::Return(key, ..) | Beside::Orphan(key) => key,
+            Note::Folded(key, _) | Note::Returned(key, ..) | Note::Orphaned(key) => key,
         }
     }
 }
@@ -128,8 +128,8 @@ pub struct Database {
     pub claims: [Vec<Version<Claim>>; KEYS],
     /// the versions of all jobs
     pub jobs: Vec<Version<Job>>,
-    /// and of all that stands beside claims
-    pub beside: Vec<Version<Beside>>,
+    /// and of all notes
+    pub notes: Vec<Version<Note>>,
     /// what is committed and not everybody sees yet
     pub committed: Xids,
     /// who has the advisory lock of each key, and in which depth of subtransactions he took it
@@ -211,9 +211,9 @@ impl Database {
         self.jobs.push(Version::new(after, by));
     }
 
-    /// Deletes the rows beside claims that a statement sees and that are meant.
-    pub fn delete_beside(&mut self, view: View, by: Xid, is_meant: impl Fn(&Beside) -> bool) {
-        for version in &mut self.beside {
+    /// Deletes the notes that a statement sees and that are meant.
+    pub fn delete_notes(&mut self, view: View, by: Xid, is_meant: impl Fn(&Note) -> bool) {
+        for version in &mut self.notes {
             if view.sees(version) && is_meant(&version.row) {
                 version.gone = Some(by);
             }
@@ -256,7 +256,7 @@ impl Database {
         for v in &mut self.jobs {
             work(&mut v.by, &mut v.gone, &mut v.locked);
         }
-        for v in &mut self.beside {
+        for v in &mut self.notes {
             work(&mut v.by, &mut v.gone, &mut v.locked);
         }
     }
@@ -276,7 +276,7 @@ impl Database {
             .iter_mut()
             .for_each(|claims| take_back(claims, xid));
         take_back(&mut self.jobs, xid);
-        take_back(&mut self.beside, xid);
+        take_back(&mut self.notes, xid);
         self.unlock(xid);
     }
 
@@ -295,7 +295,7 @@ impl Database {
         self.committed &= !seen_by_all;
         let is_left = |gone: Option<Xid>| gone != Some(FROZEN);
         self.jobs.retain(|version| is_left(version.gone));
-        self.beside.retain(|version| is_left(version.gone));
+        self.notes.retain(|version| is_left(version.gone));
         for (key, versions) in self.claims.iter_mut().enumerate() {
             let mut at = 0;
             while at < versions.len() {
@@ -327,14 +327,14 @@ impl Database {
             work(&mut version.row.id);
             work(&mut version.row.finalized_at);
         }
-        for version in &mut self.beside {
+        for version in &mut self.notes {
             match &mut version.row {
-                Beside::Folded(_, id) => work(id),
-                Beside::Return(_, id, seq) => {
+                Note::Folded(_, id) => work(id),
+                Note::Returned(_, id, seq) => {
                     work(id);
                     work(seq);
                 }
-                Beside::Orphan(_) => {}
+                Note::Orphaned(_) => {}
             }
         }
     }

@@ -146,7 +146,7 @@ impl Scenario {
             .database
             .jobs
             .sort_unstable_by_key(|version| (version.row.id, version.gone.is_none()));
-        state.database.beside.sort_unstable();
+        state.database.notes.sort_unstable();
         let mut used = 0u64;
         state.numbers(|number| used |= 1 << *number);
         let later = used >> (LAST_AT_START + 1) << (LAST_AT_START + 1);
@@ -157,7 +157,7 @@ impl Scenario {
                     *number = LAST_AT_START + 1 + below;
                 }
             });
-            state.database.beside.sort_unstable();
+            state.database.notes.sort_unstable();
         }
     }
 }
@@ -225,7 +225,7 @@ impl Turn<'_> {
             Step::Write => self.write(),
             Step::Chase => self.move_job(call.expect("it moves a job")),
             Step::LookAtClaim(key) => self.look_at_claim(key),
-            Step::LookBeside(key) => self.look_beside(key),
+            Step::LookAtNotes(key) => self.look_at_notes(key),
             Step::DeleteClaim(key) => self.delete_claim(key),
             Step::LockClaims => self.lock_claims(),
             Step::Tidy => self.tidy(),

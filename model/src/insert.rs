@@ -1,9 +1,9 @@
-//! `jobs.insert` and `jobs.insert_batch`: `src/unique/insert.rs` and `src/unique/batch.rs`, step by
+//! `jobs.insert` and `jobs.insert_batch`: `src/unique/insert.rs` and `src/unique/batch/`, step by
 //! step. What they see is in `look.rs`, how they take claims in `claim.rs`.
 
 use jobs_core::verdict::fold;
 
-use crate::database::{Beside, Claim, Id, Version, View};
+use crate::database::{Claim, Id, Note, Version, View};
 use crate::scenario::{Fault, New};
 use crate::session::{Decision, Item, Seen, Step, Wait, Why, decide};
 use crate::transaction::{Turn, Wrong, numbers};
@@ -206,45 +206,45 @@ impl Turn<'_> {
         let members: Vec<_> = item.seen.iter().map(|seen| seen.member()).collect();
         let kept = fold(&members);
         let is_kept = |seen: &&Seen| kept.contains(&i64::from(seen.id));
-        let (listed, aside): (Vec<Seen>, Vec<Seen>) =
+        let (listed, folded): (Vec<Seen>, Vec<Seen>) =
             item.seen.iter().copied().partition(|seen| is_kept(&seen));
         let mut jobs: Vec<Id> = listed.iter().map(|seen| seen.id).collect();
         jobs.push(id);
         self.say.say(|| {
-            let aside: Vec<Id> = aside.iter().map(|seen| seen.id).collect();
-            let aside = match aside.is_empty() {
+            let folded: Vec<Id> = folded.iter().map(|seen| seen.id).collect();
+            let folded = match folded.is_empty() {
                 true => String::new(),
-                false => format!(", and puts {} aside", numbers("job", &aside)),
+                false => format!(", and folds {}", numbers("job", &folded)),
             };
-            format!("lists {} under key {key}{aside}", numbers("job", &jobs))
+            format!("lists {} under key {key}{folded}", numbers("job", &jobs))
         });
         let claim = self.state.database.claim_seen(key, view);
         let is_listed = |id: Id| jobs.contains(&id);
-        self.state.database.delete_beside(
+        self.state.database.delete_notes(
             view,
             by,
-            |beside| matches!(beside, Beside::Folded(of, id) if *of == key && is_listed(*id)),
+            |note| matches!(note, Note::Folded(of, id) if *of == key && is_listed(*id)),
         );
-        for seen in &aside {
-            let row = Beside::Folded(key, seen.id);
+        for seen in &folded {
+            let row = Note::Folded(key, seen.id);
             let own = self.own();
             let database = &mut self.state.database;
-            let is_like = |version: &&Version<Beside>| version.row == row;
-            let mut like = database.beside.iter().filter(is_like);
+            let is_like = |version: &&Version<Note>| version.row == row;
+            let mut like = database.notes.iter().filter(is_like);
             if !like.any(|version| database.is_there(version, own)) {
-                self.state.database.beside.push(Version::new(row, by));
+                self.state.database.notes.push(Version::new(row, by));
             }
         }
         // By an old snapshot it may be gone, and the note that its deletion left may be taken away.
-        if !aside.is_empty()
+        if !folded.is_empty()
             && !self.is_read_committed()
             && self.scenario.fault != Fault::NoNoteByOldSnapshot
         {
-            self.leave(Beside::Orphan(key));
+            self.leave(Note::Orphaned(key));
         }
         let all = self.scenario.fault == Fault::ForgetAllReturns;
-        self.state.database.delete_beside(view, by, |beside| {
-            matches!(beside, Beside::Return(of, _, note) if *of == key && (all || item.returns.contains(note)))
+        self.state.database.delete_notes(view, by, |note| {
+            matches!(note, Note::Returned(of, _, seq) if *of == key && (all || item.returns.contains(seq)))
         });
         if let Some(at) = claim {
             self.state

@@ -1,7 +1,7 @@
-//! What an insert sees, and whether that is all there is: `src/unique/under.rs`, and the looks of
-//! `src/store/claims.rs`.
+//! What an insert sees, and whether that is all there is: `src/unique/holders.rs`, and
+//! `src/store/look.rs`.
 
-use crate::database::{Beside, Id, Key, View};
+use crate::database::{Id, Key, Note, View};
 use crate::scenario::Fault;
 use crate::session::{Decision, Item, Seen, Step, Why, decide};
 use crate::transaction::{Turn, Wrong};
@@ -132,15 +132,15 @@ impl Turn<'_> {
         for claim in &claims {
             claim.row.jobs.iter().for_each(|id| add(&mut item, *id));
         }
-        let beside = database.beside.iter().filter(|version| view.sees(version));
-        for beside in beside.filter(|_| !claims.is_empty()) {
-            match beside.row {
-                Beside::Return(of, id, note) if of == key => {
+        let notes = database.notes.iter().filter(|version| view.sees(version));
+        for note in notes.filter(|_| !claims.is_empty()) {
+            match note.row {
+                Note::Returned(of, id, seq) if of == key => {
                     add(&mut item, id);
                     item.is_outdated = true;
-                    item.returns.push(note);
+                    item.returns.push(seq);
                 }
-                Beside::Folded(of, id) if of == key && all => add(&mut item, id),
+                Note::Folded(of, id) if of == key && all => add(&mut item, id),
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
-//! Maintenance: `src/worker/tasks/prune.rs` and `claims.rs`, with `src/store/prune.rs` and
+//! Maintenance: `src/maintenance/prune.rs` and `claims.rs`, with `src/store/prune.rs` and
 //! `reap.rs`.
 
-use crate::database::{Beside, Id, Key, Version};
+use crate::database::{Id, Key, Note, Version};
 use crate::scenario::Fault;
 use crate::session::{Fate, Step};
 use crate::transaction::{Turn, numbers};
@@ -99,24 +99,24 @@ impl Turn<'_> {
         }
     }
 
-    /// Looks whether something stands beside the claim that is to go.
-    pub fn look_beside(&mut self, key: Key) {
+    /// Looks whether a note names a job under the key whose claim is to go.
+    pub fn look_at_notes(&mut self, key: Key) {
         let own = self.own();
         let database = &self.state.database;
-        let is_beside = |version: &Version<Beside>| {
-            let counts = !matches!(version.row, Beside::Orphan(_));
+        let names_job = |version: &Version<Note>| {
+            let counts = !matches!(version.row, Note::Orphaned(_));
             counts && version.row.key() == key && database.is_there(version, own)
         };
-        let looks = self.scenario.fault != Fault::PruneWithoutLookBeside;
-        let is_beside = looks && database.beside.iter().any(is_beside);
+        let looks = self.scenario.fault != Fault::PruneWithoutLookAtNotes;
+        let is_needed = looks && database.notes.iter().any(names_job);
         self.say.say(|| {
             if !looks {
-                return format!("does not look beside the claim of key {key}");
+                return format!("does not look at the notes on key {key}");
             }
-            let what = if is_beside { "something" } else { "nothing" };
-            format!("finds {what} beside the claim of key {key}")
+            let what = if is_needed { "a" } else { "no" };
+            format!("finds {what} job in the notes on key {key}")
         });
-        if is_beside {
+        if is_needed {
             self.me().fates[key.0 as usize] = Fate::Lock;
             self.me().target[key.0 as usize] = None;
             return self.next_delete();
@@ -127,7 +127,7 @@ impl Turn<'_> {
     fn next_delete(&mut self) {
         match self.first(Fate::Superfluous) {
             None => self.then(Step::LockClaims),
-            Some(key) => self.then(Step::LookBeside(key)),
+            Some(key) => self.then(Step::LookAtNotes(key)),
         }
     }
 
@@ -158,11 +158,11 @@ impl Turn<'_> {
         let own = self.own();
         let view = self.view();
         let database = &mut self.state.database;
-        let is_meant = |version: &Version<Beside>| {
-            matches!(version.row, Beside::Orphan(_)) && view.sees(version)
+        let is_meant = |version: &Version<Note>| {
+            matches!(version.row, Note::Orphaned(_)) && view.sees(version)
         };
         let mut taken: Vec<usize> = vec![];
-        for (n, version) in database.beside.iter().enumerate() {
+        for (n, version) in database.notes.iter().enumerate() {
             if is_meant(version) && database.in_the_way(version, own).is_none() {
                 taken.push(n);
             }
@@ -173,13 +173,13 @@ impl Turn<'_> {
         }
         if taken
             .iter()
-            .any(|n| self.state.database.beside[*n].gone.is_some())
+            .any(|n| self.state.database.notes[*n].gone.is_some())
         {
             return self.fail_to_serialize();
         }
         let by = self.xid();
         for n in taken {
-            let note = &mut self.state.database.beside[n];
+            let note = &mut self.state.database.notes[n];
             note.gone = Some(by);
             let key = note.row.key();
             self.say.say(|| format!("takes a note about key {key}"));
@@ -227,8 +227,7 @@ impl Turn<'_> {
         self.then(Step::Tidy);
     }
 
-    /// Leaves notes about claims that are there and were not locked; clears away what stands beside
-    /// those that were.
+    /// Leaves notes on keys whose claims are there and were not locked; tidies those on the others.
     pub fn tidy(&mut self) {
         let view = self.view();
         let is_prune = !self.me().pruned.is_empty();
@@ -238,7 +237,7 @@ impl Turn<'_> {
             let is_busy = fate == Fate::Busy || fate == Fate::Lock && is_seen();
             if is_busy {
                 self.say.say(|| format!("leaves a note about key {key}"));
-                self.leave(Beside::Orphan(key));
+                self.leave(Note::Orphaned(key));
             }
             if fate != Fate::Locked {
                 continue;
@@ -248,41 +247,40 @@ impl Turn<'_> {
             let database = &self.state.database;
             let exists = |id: Id| database.job_seen(id, view).is_some();
             let notes: Vec<(Id, Id)> = database
-                .beside
+                .notes
                 .iter()
                 .filter(|version| view.sees(version))
                 .filter_map(|version| match version.row {
-                    Beside::Return(of, id, note) if of == key => Some((id, note)),
+                    Note::Returned(of, id, note) if of == key => Some((id, note)),
                     _ => None,
                 })
                 .collect();
             let leaves_returns = self.scenario.fault == Fault::PruneLeavesReturns;
-            let is_superfluous = |beside: &Beside| match *beside {
-                Beside::Folded(of, id) if of == key => match is_prune {
+            let is_superfluous = |note: &Note| match *note {
+                Note::Folded(of, id) if of == key => match is_prune {
                     true => pruned.contains(&(key, id)),
                     false => !exists(id),
                 },
-                Beside::Return(of, id, _) if of == key && is_prune => {
+                Note::Returned(of, id, _) if of == key && is_prune => {
                     !leaves_returns && pruned.contains(&(key, id))
                 }
-                Beside::Return(of, id, note) if of == key => {
+                Note::Returned(of, id, note) if of == key => {
                     let is_later = |(other, later): &(Id, Id)| *other == id && *later > note;
                     !exists(id) || notes.iter().any(is_later)
                 }
                 _ => false,
             };
-            let going: Vec<Beside> = database
-                .beside
+            let going: Vec<Note> = database
+                .notes
                 .iter()
                 .map(|version| version.row)
                 .filter(is_superfluous)
                 .collect();
             self.state
                 .database
-                .delete_beside(view, by, |beside| going.contains(beside));
+                .delete_notes(view, by, |note| going.contains(note));
         }
-        self.say
-            .say(|| "clears away what stands beside claims".into());
+        self.say.say(|| "tidies the notes on the keys".into());
         let is_left = self.me().fates.contains(&Fate::Locked);
         if is_left {
             self.then(Step::Reap);
@@ -291,7 +289,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Deletes the claims under which there is no job, with what stands beside them.
+    /// Deletes the claims under which there is no job, with the notes that name jobs.
     pub fn reap(&mut self) {
         let own = self.own();
         let view = self.view();
@@ -303,15 +301,15 @@ impl Turn<'_> {
                 continue;
             };
             let version = &self.state.database.claims[key.0 as usize][at];
-            let of_key = |version: &Version<Beside>| match version.row {
-                Beside::Folded(of, id) | Beside::Return(of, id, _) if of == key => Some(id),
+            let of_key = |version: &Version<Note>| match version.row {
+                Note::Folded(of, id) | Note::Returned(of, id, _) if of == key => Some(id),
                 _ => None,
             };
-            let beside = self.state.database.beside.iter();
-            let beside = beside
+            let notes = self.state.database.notes.iter();
+            let notes = notes
                 .filter(|version| view.sees(version))
                 .filter_map(of_key);
-            let mut jobs = version.row.jobs.iter().copied().chain(beside);
+            let mut jobs = version.row.jobs.iter().copied().chain(notes);
             if jobs.any(|id| self.exists(id, view)) {
                 self.say
                     .say(|| format!("finds that the claim of key {key} is needed"));
@@ -325,7 +323,7 @@ impl Turn<'_> {
                     .say(|| format!("sees no job under key {key} and wants to delete its claim"));
                 return self.wait_for(xid, Step::ReapNewest(key));
             }
-            self.delete_with_beside(key, at);
+            self.delete_with_notes(key, at);
         }
         self.me().end_call();
     }
@@ -351,18 +349,18 @@ impl Turn<'_> {
         let is_gone = version.gone.is_some();
         self.me().target[key.0 as usize] = None;
         if !is_gone {
-            self.delete_with_beside(key, at);
+            self.delete_with_notes(key, at);
         }
         self.me().end_call();
     }
 
-    fn delete_with_beside(&mut self, key: Key, at: usize) {
+    fn delete_with_notes(&mut self, key: Key, at: usize) {
         let by = self.xid();
         let view = self.view();
         self.say.say(|| format!("deletes the claim of key {key}"));
         self.state.database.claims[key.0 as usize][at].gone = Some(by);
-        self.state.database.delete_beside(view, by, |beside| {
-            beside.key() == key && !matches!(beside, Beside::Orphan(_))
+        self.state.database.delete_notes(view, by, |note| {
+            note.key() == key && !matches!(note, Note::Orphaned(_))
         });
     }
 }

@@ -3,7 +3,7 @@
 
 use jobs_core::state::State;
 
-use crate::database::{Beside, Id, Job, Key, Version, View};
+use crate::database::{Id, Job, Key, Note, Version, View};
 use crate::scenario::{Fault, Op};
 use crate::session::Step;
 use crate::transaction::Turn;
@@ -76,17 +76,17 @@ impl Turn<'_> {
             }
             Op::Retry(_) => {
                 self.say
-                    .say(|| format!("retries job {id} and notes that it came back"));
+                    .say(|| format!("retries job {id} and notes that it returns"));
                 let after = Job {
                     state: State::Available,
                     finalized_at: 0,
-                    came_back: true,
+                    has_returned: true,
                     ..job
                 };
                 self.state.database.update_job(job, after, by);
                 let note = self.next_number();
-                self.leave(Beside::Return(job.key, id, note));
-                self.leave(Beside::Orphan(job.key));
+                self.leave(Note::Returned(job.key, id, note));
+                self.leave(Note::Orphaned(job.key));
             }
             _ => {
                 let leaves_note = self.scenario.fault != Fault::DeleteWithoutNote;
@@ -102,17 +102,17 @@ impl Turn<'_> {
                 let mut last = last.filter(|version| version.row == job && version.gone.is_none());
                 last.next().expect("it was seen").gone = Some(by);
                 if leaves_note {
-                    self.leave(Beside::Orphan(job.key));
+                    self.leave(Note::Orphaned(job.key));
                 }
             }
         }
         self.me().end_call();
     }
 
-    /// Writes a row beside a claim.
-    pub fn leave(&mut self, row: Beside) {
+    /// Leaves a note.
+    pub fn leave(&mut self, row: Note) {
         let by = self.xid();
-        self.state.database.beside.push(Version::new(row, by));
+        self.state.database.notes.push(Version::new(row, by));
     }
 
     /// Whether a job exists.

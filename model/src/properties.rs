@@ -2,7 +2,7 @@
 
 use jobs_core::state::State as JobState;
 
-use crate::database::{Beside, Database, FROZEN, Job, Version, View};
+use crate::database::{Database, FROZEN, Job, Note, Version, View};
 use crate::explore::{Exploration, maintained};
 use crate::scenario::{Fault, Level, Op, Program, Scenario};
 use crate::session::{Session, Step, Wait};
@@ -30,7 +30,7 @@ pub const NO_JOB_IS_LOST: &str = "no job is lost to its claim";
 /// A property.
 pub const NO_CLAIM_WITHOUT_NEED: &str = "no claim stays without need for ever";
 /// A property.
-pub const NOTHING_LEFT_BESIDE: &str = "nothing of no use stays beside a claim for ever";
+pub const NO_NOTE_OF_NO_USE: &str = "no note of no use stays for ever";
 /// A property.
 pub const SINGLES_WAIT_AT_THE_LOCK: &str =
     "single inserts wait for each other at the lock, before they write anything";
@@ -43,7 +43,7 @@ pub const PROPERTIES: &[(&str, Holds)] = &[
     (NOBODY_WAITS_FOR_EVER, nobody_waits_for_ever),
     (NO_JOB_IS_LOST, no_job_is_lost),
     (NO_CLAIM_WITHOUT_NEED, no_claim_without_need),
-    (NOTHING_LEFT_BESIDE, nothing_left_beside),
+    (NO_NOTE_OF_NO_USE, no_note_of_no_use),
     (SINGLES_WAIT_AT_THE_LOCK, singles_wait_at_the_lock),
 ];
 
@@ -61,8 +61,8 @@ fn never_two(_: &Exploration, state: &State) -> bool {
         .jobs
         .iter()
         .filter(|version| view.sees(version));
-    let live =
-        jobs.filter(|version| version.row.state == JobState::Available && !version.row.came_back);
+    let live = jobs
+        .filter(|version| version.row.state == JobState::Available && !version.row.has_returned);
     let mut keys: Vec<_> = live.map(|version| version.row.key).collect();
     let all = keys.len();
     keys.sort_unstable();
@@ -86,8 +86,8 @@ fn nobody_waits_for_ever(_: &Exploration, state: &State) -> bool {
     }
 }
 
-/// Every job that is committed is known to the claim of its key: it is in the list, or it was put
-/// aside; and if it is not final any more since then, that is noted.
+/// Every job that is committed is known to the claim of its key: it is in the list, or it was
+/// folded; and if it is not final any more since then, that is noted.
 fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
     let view = committed(state);
     let database = &state.database;
@@ -95,17 +95,17 @@ fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
         let Some(at) = database.claim_seen(job.key, view) else {
             return false;
         };
-        let is_noted = |version: &Version<Beside>| match version.row {
-            Beside::Return(_, id, _) => id == job.id && !job.state.is_final(),
-            Beside::Folded(_, id) => id == job.id && job.state.is_final(),
-            Beside::Orphan(_) => false,
+        let is_noted = |version: &Version<Note>| match version.row {
+            Note::Returned(_, id, _) => id == job.id && !job.state.is_final(),
+            Note::Folded(_, id) => id == job.id && job.state.is_final(),
+            Note::Orphaned(_) => false,
         };
-        let mut beside = database.beside.iter().filter(|version| view.sees(version));
+        let mut notes = database.notes.iter().filter(|version| view.sees(version));
         database.claims[job.key.0 as usize][at]
             .row
             .jobs
             .contains(&job.id)
-            || beside.any(is_noted)
+            || notes.any(is_noted)
     };
     let mut jobs = database.jobs.iter().filter(|version| view.sees(version));
     jobs.all(|version| is_known(&version.row))
@@ -134,26 +134,26 @@ fn no_claim_without_need(of: &Exploration, state: &State) -> bool {
     claims_are_needed && no_job_is_lost(of, &state) && is_empty_without_jobs(&of.scenario, &state)
 }
 
-/// Then what stands beside claims is of jobs that are there.
-fn nothing_left_beside(of: &Exploration, state: &State) -> bool {
+/// Then all notes name jobs that are there.
+fn no_note_of_no_use(of: &Exploration, state: &State) -> bool {
     let Some(state) = at_rest(of, state) else {
         return true;
     };
     let database = &state.database;
     let exists = |id| database.jobs.iter().any(|job| job.row.id == id);
-    let is_needed = |version: &Version<Beside>| match version.row {
-        Beside::Folded(_, id) | Beside::Return(_, id, _) => exists(id),
-        Beside::Orphan(_) => false,
+    let is_needed = |version: &Version<Note>| match version.row {
+        Note::Folded(_, id) | Note::Returned(_, id, _) => exists(id),
+        Note::Orphaned(_) => false,
     };
-    database.beside.iter().all(is_needed)
+    database.notes.iter().all(is_needed)
 }
 
 fn is_empty_without_jobs(scenario: &Scenario, state: &State) -> bool {
     let mut state = state.clone();
     for job in std::mem::take(&mut state.database.jobs) {
-        let note = Version::new(Beside::Orphan(job.row.key), FROZEN);
+        let note = Version::new(Note::Orphaned(job.row.key), FROZEN);
         if scenario.fault != Fault::DeleteWithoutNote {
-            state.database.beside.push(note);
+            state.database.notes.push(note);
         }
     }
     maintained(scenario, &state).database == Database::default()

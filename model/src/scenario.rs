@@ -4,7 +4,7 @@
 use jobs_core::policy::Policy;
 use jobs_core::state::{State, States};
 
-use crate::database::{A, Beside, Claim, Database, FROZEN, Id, Job, Key, Version};
+use crate::database::{A, Claim, Database, FROZEN, Id, Job, Key, Note, Version};
 
 /// An isolation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,20 +94,19 @@ pub enum Fault {
     ReapInOneStatement,
     /// nobody takes the advisory lock
     NoAdvisoryLock,
-    /// pruning deletes a claim that lists no other job, whatever stands beside it
-    PruneWithoutLookBeside,
+    /// pruning deletes a claim that lists no other job, whatever the notes say
+    PruneWithoutLookAtNotes,
     /// pruning passes over a claim of which a dirty snapshot shows no version
     PrunePassesOver,
-    /// a new list drops all notes of jobs that came back, not only those that it was made from
+    /// a new list drops all notes of jobs that have returned, not only those that it was made from
     ForgetAllReturns,
     /// claims are locked in the order in which the jobs were given
     Unordered,
     /// a delete leaves no note
     DeleteWithoutNote,
-    /// pruning leaves the notes that a job came back which it prunes
+    /// pruning leaves the notes that a job has returned which it prunes
     PruneLeavesReturns,
-    /// a list that is written by an old snapshot puts jobs aside that may be gone, and leaves no
-    /// note
+    /// a list that is written by an old snapshot folds jobs that may be gone, and orphans no key
     NoNoteByOldSnapshot,
     /// who does not want to wait does, where there is no room for a subtransaction
     WaitWithoutSubtransaction,
@@ -122,7 +121,7 @@ pub enum Start {
     Completed,
     /// an available job under key A
     Available,
-    /// a completed job under key A, in the list, and an older one that was put aside for it
+    /// a completed job under key A, in the list, and an older one that was folded for it
     Folded,
     /// nothing but the claim of key A, whose job was deleted, and the note for maintenance
     Orphaned,
@@ -161,7 +160,7 @@ impl Start {
             key: A,
             state,
             finalized_at: if state == State::Completed { id + 2 } else { 0 },
-            came_back: false,
+            has_returned: false,
         };
         let (jobs, listed, folded): (Vec<Job>, Option<Vec<Id>>, Vec<Id>) = match self {
             Start::Empty => (vec![], None, vec![]),
@@ -174,8 +173,8 @@ impl Start {
             ),
             Start::Orphaned => (vec![], Some(vec![1]), vec![]),
         };
-        let aside = folded.into_iter().map(|id| Beside::Folded(A, id));
-        let note = (self == Start::Orphaned).then_some(Beside::Orphan(A));
+        let folded = folded.into_iter().map(|id| Note::Folded(A, id));
+        let note = (self == Start::Orphaned).then_some(Note::Orphaned(A));
         let claims = listed.into_iter().map(|jobs| Claim { jobs });
         let frozen = |claim| Version::new(claim, FROZEN);
         Database {
@@ -184,7 +183,7 @@ impl Start {
                 .map(|job| Version::new(job, FROZEN))
                 .collect(),
             claims: [claims.map(frozen).collect(), vec![]],
-            beside: aside
+            notes: folded
                 .chain(note)
                 .map(|row| Version::new(row, FROZEN))
                 .collect(),

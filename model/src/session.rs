@@ -57,14 +57,13 @@ pub enum Step {
     Chase,
     /// pruning: to look at the claim of a key
     LookAtClaim(Key),
-    /// pruning: to look at what stands beside it
-    LookBeside(Key),
+    /// pruning: to look at the notes on it
+    LookAtNotes(Key),
     /// pruning: to delete it
     DeleteClaim(Key),
     /// to lock the claims of the keys that are to be looked at, but not to wait
     LockClaims,
-    /// to leave notes about those that somebody has locked, and to clear away what stands beside
-    /// the others
+    /// to leave notes about those that somebody has locked, and to tidy the notes on the others
     Tidy,
     /// to delete those that no job needs
     Reap,
@@ -179,7 +178,7 @@ pub struct Item {
     pub is_outdated: bool,
     /// the jobs under the key
     pub seen: Vec<Seen>,
-    /// the notes of jobs that came back
+    /// the notes of jobs that have returned
     pub returns: Vec<Id>,
 }
 
@@ -191,7 +190,7 @@ pub enum Fate {
     None,
     /// it is to be looked at
     Look,
-    /// its claim can go if nothing is beside it
+    /// its claim can go if no note names a job
     Superfluous,
     /// its claim is to be locked
     Lock,

@@ -13,8 +13,8 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::store::claims;
 use crate::store::find::{self, Filter};
+use crate::store::notes;
 use crate::store::place::{self, Changes, Place};
 use crate::transition;
 
@@ -65,7 +65,7 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
     row.scheduled_at = Some(now);
     transition::put_ready(place.id, &row);
     if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
-        claims::come_back(key, place.id, now);
+        notes::returned(key, place.id, now);
     }
     Some(State::Available)
 }
@@ -95,7 +95,7 @@ fn delete_at(place: &Place) -> Option<State> {
     place.take()?;
     place::erase(place.id);
     if let Some(key) = place.unique_key {
-        claims::note_orphans(&[key], time::now());
+        notes::orphaned([(key, time::now())]);
     }
     Some(place.state)
 }

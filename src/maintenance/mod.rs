@@ -85,7 +85,7 @@ impl fmt::Display for Thing {
         match self {
             Thing::Job(id) => write!(f, "job {id}"),
             // Not the key itself: it is derived from args, and this is logged.
-            Thing::Key(_) => f.write_str("a claim noted in jobs.unique_orphan"),
+            Thing::Key(_) => f.write_str("a key noted in jobs.unique_note"),
             Thing::Periodic(name) => write!(f, "periodic job {name:?}"),
         }
     }

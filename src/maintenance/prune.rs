@@ -10,7 +10,7 @@ use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::prune::{self, Kind, Old, Wanted};
-use crate::store::{claims, reap};
+use crate::store::{notes, reap};
 
 pub const TASK: Task = Task {
     name: "prune",
@@ -115,13 +115,13 @@ fn clear_claims(erased: &[Old]) {
     let (keys, busy) = reap::delete_claims_of(keys, &gone);
     let locks = reap::lock_claims(&keys);
     let now = time::now();
-    claims::note_orphans(busy.union(&locks.busy), now);
+    notes::orphaned(busy.union(&locks.busy).map(|key| (*key, now)));
     let locked: Vec<(Key, i64)> = erased
         .iter()
         .filter_map(|job| Some((job.key?, job.id)))
         .filter(|(key, _)| locks.locked.contains(key))
         .collect();
-    claims::forget_beside(&locked);
+    notes::delete_of_jobs(&locked);
     reap::reap_claims(&locks.locked, now);
 }
 

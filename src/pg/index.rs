@@ -11,8 +11,9 @@ use super::row::Row;
 use super::table::{Shape, Table};
 use super::versions;
 
-/// The order of times, of enums and of booleans. Postgres has no words for them.
+/// The order of times, of "char", of enums and of booleans. Postgres has no words for them.
 const DATETIME_FAMILY: Oid = Oid::from_u32(434);
+const CHAR_FAMILY: Oid = Oid::from_u32(429);
 const ENUM_FAMILY: Oid = Oid::from_u32(3522);
 const BOOL_FAMILY: Oid = Oid::from_u32(424);
 
@@ -125,6 +126,7 @@ fn order_of(of: Oid) -> (Oid, Oid) {
         }
         pg_sys::TIMESTAMPTZOID => (DATETIME_FAMILY, none),
         pg_sys::BOOLOID => (BOOL_FAMILY, none),
+        pg_sys::CHAROID => (CHAR_FAMILY, none),
         pg_sys::BYTEAOID => (pg_sys::BYTEA_BTREE_FAM_OID, none),
         _ => (ENUM_FAMILY, none),
     }

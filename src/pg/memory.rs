@@ -27,7 +27,7 @@ static RESERVED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// Whoever asks just now can do without.
 static MAY_FAIL: AtomicBool = AtomicBool::new(false);
 
-/// Puts memory aside, if none is. Processes inherit what the server has put aside.
+/// Takes the reserve, if it is not taken. Processes inherit that of the server.
 pub fn reserve() {
     if RESERVED.load(Ordering::Relaxed).is_null() {
         // SAFETY: of a size that is not 0.
@@ -35,7 +35,7 @@ pub fn reserve() {
     }
 }
 
-/// Gives back what was put aside.
+/// Gives the reserve back.
 pub fn release() {
     let reserved = RESERVED.swap(null_mut(), Ordering::Relaxed);
     if !reserved.is_null() {
@@ -85,6 +85,37 @@ impl Scratch {
             pg_sys::MemoryContextReset(self.0);
             done
         }
+    }
+}
+
+/// What Postgres takes for so many things at once does not fill the memory.
+const PART: usize = 10_000;
+
+/// Does some work for things in parts, in their order. What Postgres takes for one part is given
+/// back before the next, so what the work keeps must not be in Postgres' memory.
+pub fn in_parts<T>(things: &[T], work: impl FnMut(&[T])) {
+    in_whole_parts(things, |_, _| false, work);
+}
+
+/// Works as [`in_parts`] does. Neighbours that belong `together` are in one part.
+pub fn in_whole_parts<T>(
+    things: &[T],
+    together: impl Fn(&T, &T) -> bool,
+    mut work: impl FnMut(&[T]),
+) {
+    if things.len() <= 1 {
+        return things.chunks(1).for_each(work);
+    }
+    let scratch = Scratch::new();
+    let mut rest = things;
+    while !rest.is_empty() {
+        let mut count = rest.len().min(PART);
+        while count < rest.len() && together(&rest[count - 1], &rest[count]) {
+            count += 1;
+        }
+        let (part, behind) = rest.split_at(count);
+        scratch.within(|| work(part));
+        rest = behind;
     }
 }
 

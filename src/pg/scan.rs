@@ -263,6 +263,16 @@ impl Key {
         )
     }
 
+    /// A "char" equal to this.
+    pub fn char(column: i16, value: u8) -> Key {
+        Key::new(
+            column,
+            pg_sys::BTEqualStrategyNumber,
+            pg_sys::F_CHAREQ,
+            Datum::from(value as usize),
+        )
+    }
+
     /// An enum equal to this label.
     pub fn label(column: i16, value: Datum) -> Key {
         Key::new(

@@ -61,8 +61,13 @@ pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     attempt_and_keep(work, |_| true)
 }
 
-/// The same, and everything is rolled back also where what `work` returned is not to `keep`.
-pub fn attempt_and_keep<T>(
+/// Runs `work` in a subtransaction that is rolled back where what it returned is not to `keep`. An
+/// error is raised again.
+pub fn kept_if<T>(keep: impl FnOnce(&T) -> bool, work: impl FnOnce() -> T) -> T {
+    attempt_and_keep(work, keep).unwrap_or_else(|error| rethrow(*error))
+}
+
+fn attempt_and_keep<T>(
     work: impl FnOnce() -> T,
     keep: impl FnOnce(&T) -> bool,
 ) -> Result<T, Box<CaughtError>> {

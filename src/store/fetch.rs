@@ -6,7 +6,7 @@ use pgrx::pg_sys::{Datum, Oid};
 use super::columns::columns;
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
-use super::{claims, direct, lanes, limits};
+use super::{direct, lanes, limits, notes};
 use crate::pg::time;
 use crate::shmem::leases;
 
@@ -68,12 +68,12 @@ pub(super) const ANSWERED: usize = fetched::HOLD_ENDS_AT as usize - 1;
 /// A job that was claimed.
 pub(super) struct Claimed {
     pub id: i64,
-    /// until when it held its key, which it gives back at its start
+    /// until when it held its key, which it releases at its start
     pub hold_ends_at: Option<i64>,
     pub lease_ends_at: i64,
 }
 
-/// Claims up to as many jobs of a queue as there are tokens, and gives back the keys that
+/// Claims up to as many jobs of a queue as there are tokens, and releases the keys that
 /// they held until their start; how many.
 pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
     let claimed = direct::fetch::claim(queue, fetch, tokens, room, emit)
@@ -82,7 +82,7 @@ pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit
         .iter()
         .filter_map(|claimed| Some((claimed.id, claimed.hold_ends_at?)))
         .collect();
-    claims::release_holds(&held);
+    notes::release_holds(&held);
     if let Some(first) = claimed.iter().map(|claimed| claimed.lease_ends_at).min() {
         leases::noted(first);
     }

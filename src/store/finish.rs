@@ -8,7 +8,7 @@ use jobs_core::state::State;
 use super::fetch::DEFAULT_LEASE;
 use super::spi::{Arg, Plan, Tuples, big, bigs};
 use super::types::*;
-use super::{claims, direct, limits, retention};
+use super::{direct, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::leases;
@@ -43,7 +43,7 @@ fn completed(
     let completed = direct::finish::complete(pairs, now, output)
         .unwrap_or_else(|| complete_by_statement(pairs, now, output));
     limits::free(&completed.slots);
-    claims::release_holds(&completed.held);
+    notes::release_holds(&completed.held);
     completed.pairs
 }
 

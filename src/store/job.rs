@@ -5,11 +5,12 @@ use std::rc::Rc;
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::policy::Hold;
-use jobs_core::state::{State, States};
+use jobs_core::state::State;
 use pgrx::IntoDatum;
 
 use super::columns::columns;
 use super::config::Kind;
+use super::kept::Kept;
 use super::spi::{Arg, big, text, texts};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -38,17 +39,6 @@ pub struct Common {
     pub hold: Option<Hold>,
     /// what some of this stands in
     pub _defaults: Rc<Kind>,
-}
-
-/// What keeps a job that is final, so that it counts under its key however short its retention is.
-#[derive(Clone, Copy)]
-pub struct Kept {
-    /// in these states
-    pub states: States,
-    /// until then
-    pub until: Option<i64>,
-    /// and until this long after it was due
-    pub window: Option<Interval>,
 }
 
 /// A validated job.

@@ -18,11 +18,14 @@ pub mod finish;
 pub mod health;
 pub mod insert;
 pub mod job;
+pub mod kept;
 pub mod lanes;
 pub mod ledger;
 pub mod limits;
+pub mod look;
 pub mod members;
 pub mod metrics;
+pub mod notes;
 pub mod notify;
 pub mod periodic;
 pub mod place;
@@ -30,7 +33,6 @@ pub mod prune;
 pub mod reap;
 pub mod retention;
 pub mod show;
-mod under;
 pub mod wait;
 
 pub(crate) use crate::pg::spi;
@@ -44,12 +46,14 @@ pub(crate) mod types {
     pub const INT2: Oid = pg_sys::INT2OID;
     pub const INT4: Oid = pg_sys::INT4OID;
     pub const INT8: Oid = pg_sys::INT8OID;
+    pub const CHAR: Oid = pg_sys::CHAROID;
     pub const BYTEA: Oid = pg_sys::BYTEAOID;
     pub const JSONB: Oid = pg_sys::JSONBOID;
     pub const AT: Oid = pg_sys::TIMESTAMPTZOID;
     pub const SPAN: Oid = pg_sys::INTERVALOID;
     pub const TEXTS: Oid = pg_sys::TEXTARRAYOID;
     pub const INT8S: Oid = pg_sys::INT8ARRAYOID;
+    pub const CHARS: Oid = pg_sys::CHARARRAYOID;
     pub const BYTEAS: Oid = pg_sys::BYTEAARRAYOID;
     pub const ATS: Oid = pg_sys::TIMESTAMPTZARRAYOID;
     /// Of a column only: whatever type `jobs.state` has.

@@ -4,9 +4,9 @@
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
-use super::claims::KeptFinal;
 use super::direct;
 use super::direct::shapes::{self, finished};
+use super::kept::Kept;
 use super::retention::{self, Term};
 use super::spi::{Plan, Tuples, big, bigs, text};
 use super::types::*;
@@ -149,7 +149,7 @@ pub struct Final {
     /// when it was due
     pub scheduled_at: Option<i64>,
     /// what its uniqueness says
-    pub kept: Option<KeptFinal>,
+    pub kept: Option<Kept>,
 }
 
 impl Final {
@@ -258,7 +258,7 @@ fn read_all(rows: &Tuples) -> Vec<Final> {
             kept_until: rows.big(row, 5),
             queue: rows.text(row, 6).expect("queue"),
             scheduled_at: rows.big(row, 7),
-            kept: KeptFinal::of(rows.big(row, 8), rows.span(row, 9), rows.small(row, 10)),
+            kept: Kept::of(rows.big(row, 8), rows.span(row, 9), rows.small(row, 10)),
         })
         .collect()
 }

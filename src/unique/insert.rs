@@ -13,15 +13,15 @@ use jobs_core::state::State;
 use jobs_core::verdict::{Job, Member, Verdict};
 
 use super::batch::Batch;
+use super::holders::{self, Holders, decide};
 use super::lock;
-use super::under::{self, Under, decide};
 use crate::error::{Error, Result};
 use crate::pg::{path, subxact};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::store::claims::Holder;
 use crate::store::insert;
 use crate::store::job::NewJob;
+use crate::store::look::Holder;
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate {
@@ -41,7 +41,7 @@ impl Candidate {
                 created_at: self.job.created_at,
                 scheduled_at: self.job.scheduled_at(),
                 finalized_at: i64::MAX,
-                queue: under::number_of(&self.job.common.queue),
+                queue: holders::number_of(&self.job.common.queue),
                 kept_until: i64::MIN,
             }),
             holds: self.job.common.hold.is_some(),
@@ -89,8 +89,8 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)));
     };
     let now = candidate.job.created_at;
-    let mut under = under::look(key, policy);
-    if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
+    let mut holders = holders::look(key, policy);
+    if let Some(answer) = answer_at_once(policy, holders.as_ref(), now)? {
         return Ok(answer);
     }
     if !policy.wait {
@@ -98,13 +98,13 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
     }
     if lock::take(key) {
         // Whoever had the lock has decided meanwhile.
-        under = under::look(key, policy);
-        if let Some(answer) = answer_at_once(policy, under.as_ref(), now)? {
+        holders = holders::look(key, policy);
+        if let Some(answer) = answer_at_once(policy, holders.as_ref(), now)? {
             return Ok(answer);
         }
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
-    if under.is_none()
+    if holders.is_none()
         && let Some(id) = insert::one_claiming(&candidate.job)
     {
         return Ok(Outcome::Inserted(id));
@@ -132,7 +132,7 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
     };
     let inserted =
         |outcome: &Result<Outcome>| outcome.as_ref().is_ok_and(|o| !matches!(o, Outcome::Busy));
-    subxact::attempt_and_keep(work, inserted).unwrap_or_else(|error| subxact::rethrow(*error))
+    subxact::kept_if(inserted, work)
 }
 
 /// Inserts jobs in one go, as if one by one in their order.
@@ -167,10 +167,10 @@ fn note(candidate: &Candidate, outcome: &Outcome) {
 }
 
 /// The answer that a committed job gives without any lock, if one does.
-fn answer_at_once(policy: &Policy, under: Option<&Under>, now: i64) -> Result<Option<Outcome>> {
-    match decide(policy, under, now) {
+fn answer_at_once(policy: &Policy, holders: Option<&Holders>, now: i64) -> Result<Option<Outcome>> {
+    match decide(policy, holders, now) {
         Verdict::Skip(existing) => {
-            let holder = under.map(|under| under.holder(existing.id).clone());
+            let holder = holders.map(|holders| holders.holder(existing.id).clone());
             Ok(holder.map(|holder| Outcome::Existing(Box::new(holder))))
         }
         Verdict::Reject(existing) => Err(Error::duplicate(Some(existing.id), existing.state, None)),

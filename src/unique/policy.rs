@@ -10,9 +10,9 @@ use jobs_core::policy::{self, Policy, WindowFrom};
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, JsonbEvents};
 use crate::pg::time;
-use crate::store::job::Kept;
+use crate::store::kept::Kept;
 
-use super::under;
+use super::holders;
 
 thread_local! {
     /// The options parsed last: callers insert with the same ones over and over.
@@ -53,7 +53,7 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
 /// What keeps a job of a policy once it is final: the period or window for which it is to be unique,
 /// in the states in which the policy itself would count it.
 pub fn kept(policy: &Policy, created_at: i64, scheduled_at: Option<i64>) -> Option<Kept> {
-    if policy.by_period.is_none() && policy.window.is_none() || !under::asks_for_final(policy) {
+    if policy.by_period.is_none() && policy.window.is_none() || !holders::asks_for_final(policy) {
         return None;
     }
     let in_period = scheduled_at.unwrap_or(created_at);

@@ -275,7 +275,7 @@ async fn going_on_with_a_doctored_queue_fails() {
         "update jobs.queue_slot set job_id = null",
         "update jobs.running set token = token + 1",
         "delete from jobs.unique_claim where key = (select unique_key from jobs.job where kind = 'by meta')",
-        "delete from jobs.unique_hold_release",
+        "delete from jobs.unique_note where kind = 'h'",
         "delete from jobs.answer",
         "update jobs.periodic_schedule set next_run_at = 'infinity'",
         "select setval('jobs.job_seq', 50)",
@@ -666,10 +666,7 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     let builder = Cluster::builder().set("jobs.enabled", "off");
     let queue = Queue::start_with(builder.set("wal_level", "logical")).await;
     let publisher = queue.cluster.connect("before").await;
-    for table in ["error", "unique_hold_release", "unique_orphan"] {
-        let known = format!("alter table jobs.{table} replica identity full");
-        run(&publisher, &known).await;
-    }
+    run(&publisher, "alter table jobs.error replica identity full").await;
     run(
         &publisher,
         "create publication queue for tables in schema jobs",

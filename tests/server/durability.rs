@@ -235,15 +235,15 @@ async fn a_killed_server_keeps_its_jobs() {
 async fn a_dump_takes_keys_and_holds_along() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
     let db = cluster.database("before").await;
-    // Held by a deleted job; given back by its start; held by one that runs; put aside.
+    // Held by a deleted job; released by its start; held by one that runs; folded.
     db.batch_execute(
         r#"select jobs.delete(id) from jobs.insert('deleted', unique_opts => '{"by_state": [], "hold_for": 3600}');
            select jobs.insert('started', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start"}', queue => 'q');
            select jobs.insert('running', unique_opts => '{"by_state": [], "hold_for": 3600}', queue => 'q');
            create table public.held as select id, token from jobs.fetch('q', 2);
-           select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
-           select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
-           select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}')"#,
+           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
+           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
+           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}')"#,
     )
     .await
     .unwrap();
@@ -275,16 +275,12 @@ async fn a_dump_takes_keys_and_holds_along() {
     db.batch_execute("select jobs.complete(id, token) from public.held")
         .await
         .unwrap();
-    assert_eq!(
-        would("running").await,
-        ("insert".into(), false),
-        "given back"
-    );
-    // Both newer ones go, and the one that was put aside is known again.
+    assert_eq!(would("running").await, ("insert".into(), false), "released");
+    // Both newer ones go, and the one that was folded is known again.
     db.batch_execute(
-        "select jobs.delete(id) from jobs.jobs where kind = 'aside' and id > (select min(id) from jobs.jobs where kind = 'aside')",
+        "select jobs.delete(id) from jobs.jobs where kind = 'folded' and id > (select min(id) from jobs.jobs where kind = 'folded')",
     )
     .await
     .unwrap();
-    assert_eq!(would("aside").await, ("skip".into(), false));
+    assert_eq!(would("folded").await, ("skip".into(), false));
 }

@@ -118,7 +118,7 @@ const TRACES: &str = "
     (select string_agg(concat(t, xmin, ctid, xmax), ' ' order by t, ctid) from (
        select 'job' as t, xmin, ctid, xmax from jobs.job union all select 'ready', xmin, ctid, xmax from jobs.ready
        union all select 'finished', xmin, ctid, xmax from jobs.finished union all select 'claim', xmin, ctid, xmax from jobs.unique_claim
-       union all select 'folded', xmin, ctid, xmax from jobs.unique_folded) v),
+       union all select 'note', xmin, ctid, xmax from jobs.unique_note) v),
     (select last_value::text || is_called from jobs.job_seq),
     (select concat_ws('/', sum(n_tup_ins), sum(n_tup_upd), sum(n_tup_del)) from pg_stat_user_tables),
     pg_current_wal_insert_lsn())";
@@ -846,7 +846,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         "select jobs.retry(away) from pair where how = 'rescued'",
     )
     .await;
-    // Both count, and the newest answers; without it, the one that came back does.
+    // Both count, and the newest answers; without it, the one that has returned does.
     let pairs = db
         .query("select how, n, away, there from pair", &[])
         .await
@@ -1003,7 +1003,7 @@ async fn a_replaced_job_does_not_give_back_the_key_of_the_one_in_its_place() {
         )
         .await;
         assert_eq!(insert(&db, "3", skip).await, Answer::skipped(second));
-        // A chain of them, of which the middle comes back: both count, nobody fails.
+        // A chain of them, of which the middle returns: both count, nobody fails.
         let third = insert(&db, "3", replace).await.id.unwrap();
         run(&db, &format!("select jobs.retry({second})")).await;
         assert_eq!(insert(&db, "4", skip).await, Answer::skipped(third));

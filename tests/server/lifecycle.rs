@@ -703,7 +703,12 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     // Of no use to anybody but the next pass, so nothing wakes the worker for it.
     run(&db, "select jobs.maintain()").await;
     poll_until("its claim was looked at", SOON, async || {
-        number(&db, "select count(*) from jobs.unique_orphan").await == 0
+        number(
+            &db,
+            "select count(*) from jobs.unique_note where kind = 'o'",
+        )
+        .await
+            == 0
     })
     .await;
     let holder = "select count(*) from jobs.unique_claims c join jobs.jobs j on array[j.id] = c.holders where kind = 'pruned'";

@@ -1061,8 +1061,8 @@ async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_a
     run(
         &db,
         "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 20) n), '{\"by_args\": true}');
-         insert into jobs.unique_orphan (key, due_at) select key, now() from jobs.unique_claim;
-         insert into jobs.unique_hold_release (job_id, hold_ends_at) select n, now() - interval '1 hour' from generate_series(1000001, 1000020) n",
+         insert into jobs.unique_note (key, kind, seq, due_at) select key, 'o', nextval('jobs.job_seq'), now() from jobs.unique_claim;
+         insert into jobs.unique_note (key, kind, seq, job_id, due_at) select sha256('\\x'), 'h', n, n, now() from generate_series(1000001, 1000020) n",
     )
     .await;
     let locker = cluster.connect("busy_keys").await;
@@ -1071,17 +1071,29 @@ async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_a
         returns(&db, "select jobs.maintain()").await;
     }
     assert_eq!(
-        number(&db, "select count(*) from jobs.unique_hold_release").await,
+        number(
+            &db,
+            "select count(*) from jobs.unique_note where kind = 'h'"
+        )
+        .await,
         0
     );
     assert_eq!(
-        number(&db, "select count(*) from jobs.unique_orphan").await,
+        number(
+            &db,
+            "select count(*) from jobs.unique_note where kind = 'o'"
+        )
+        .await,
         20
     );
     run(&locker, "rollback").await;
     returns(&db, "select jobs.maintain()").await;
     assert_eq!(
-        number(&db, "select count(*) from jobs.unique_orphan").await,
+        number(
+            &db,
+            "select count(*) from jobs.unique_note where kind = 'o'"
+        )
+        .await,
         0
     );
 }

@@ -37,9 +37,9 @@ async fn complete(db: &Client, id: i64) {
 }
 
 #[tokio::test]
-async fn a_job_that_was_put_aside_counts_again_when_the_newer_ones_are_gone() {
+async fn a_folded_job_counts_again_when_the_newer_ones_are_gone() {
     let cluster = quiet();
-    let db = cluster.database("aside").await;
+    let db = cluster.database("folded").await;
     let mut ids = Vec::new();
     for _ in 0..3 {
         let (id, skipped) = insert(&db, "k", r#"["available"]"#).await;
@@ -64,12 +64,7 @@ async fn a_job_that_was_put_aside_counts_again_when_the_newer_ones_are_gone() {
         .await
         .unwrap();
     db.batch_execute("select jobs.maintain()").await.unwrap();
-    for table in [
-        "unique_claim",
-        "unique_folded",
-        "unique_return",
-        "unique_orphan",
-    ] {
+    for table in ["unique_claim", "unique_note"] {
         assert_eq!(
             scalar::<i64>(&db, &format!("select count(*) from jobs.{table}")).await,
             0,
@@ -572,12 +567,12 @@ async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
     );
 }
 
-/// A claim under which nothing is left is gone after maintenance, with all that stood beside it.
+/// A claim under which nothing is left is gone after maintenance, with all notes on it.
 async fn assert_reaped(db: &Client) {
     db.batch_execute("select jobs.delete(id) from jobs.jobs; select jobs.maintain()")
         .await
         .unwrap();
-    for table in ["claim", "folded", "return", "orphan", "hold_release"] {
+    for table in ["claim", "note"] {
         let left = format!("select count(*) from jobs.unique_{table}");
         assert_eq!(scalar::<i64>(db, &left).await, 0, "{table}");
     }
@@ -635,7 +630,7 @@ async fn between_look_and_write(cluster: &Cluster, db: &Client, database: &str, 
 #[tokio::test]
 async fn a_job_that_comes_back_while_another_one_is_inserted_is_known() {
     let cluster = quiet();
-    // It is in the list and is put aside by that insert; or what it was put aside for comes back.
+    // It is in the list and is folded by that insert; or what it was folded for returns.
     let db = cluster.database("listed").await;
     let first = cancelled(&db).await;
     cancelled(&db).await;
@@ -777,7 +772,7 @@ async fn a_deletion_waits_for_no_insert_and_no_insert_waits_for_it() {
             .await
             .unwrap();
     }
-    // It came back once, and is cancelled again.
+    // It returned once, and is cancelled again.
     let first = cancelled(&db).await;
     db.batch_execute(&format!("select jobs.retry({first})"))
         .await
@@ -819,7 +814,7 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
     let cluster = quiet();
     let db = cluster.database("aba").await;
     let worker = cluster.connect("aba").await;
-    // It leaves and comes back to the same state, and has given its hold back.
+    // It leaves and comes back to the same state, and has released its hold.
     for (kind, on_conflict) in [
         ("replace", r#""replace""#),
         ("update", r#"{"update": {"*": ["args"]}}"#),
@@ -1078,7 +1073,7 @@ async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
     let insert = r#"select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start", "wait": false}')"#;
     let _: i64 = scalar(&db, insert).await;
     db.batch_execute(
-        "select jobs.fetch(); update jobs.unique_hold_release set hold_ends_at = hold_ends_at - interval '2 hours'",
+        "select jobs.fetch(); update jobs.unique_note set due_at = due_at - interval '2 hours'",
     )
     .await
     .unwrap();

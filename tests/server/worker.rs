@@ -272,7 +272,7 @@ async fn a_duplicate_that_has_a_job_due_earlier_wakes_the_worker() {
 async fn passes(db: &Client) -> i64 {
     number(
         db,
-        "select idx_scan from pg_stat_user_indexes where indexrelname = 'unique_orphan_due'",
+        "select idx_scan from pg_stat_user_indexes where indexrelname = 'unique_note_due'",
     )
     .await
 }

@@ -2,10 +2,11 @@
 
 use jobs_core::state::State;
 
+use super::claims;
 use super::shapes::{self, ready, scheduled};
 use crate::pg::table::Table;
 use crate::pg::transaction;
-use crate::store::claims::{self, Listed};
+use crate::store::claims::Listed;
 use crate::store::job::{NewJob, row};
 use crate::store::spi::{big, text};
 

@@ -14,12 +14,15 @@
 //! Both ways answer alike. The suites `regress_statements`, `isolation_statements` and
 //! `server_statements` run the tests of the first way once more with the second.
 
+pub mod claims;
 pub mod due;
 pub mod fetch;
 pub mod finish;
 pub mod insert;
 mod lanes;
+pub mod look;
 pub mod prune;
+pub mod reap;
 pub mod shapes;
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jobs_core::key::Key as UniqueKey;
 
+use super::look;
 use super::shapes::{self, finished, job};
 use crate::pg::page_lookup::PageLookup;
 use crate::pg::row::{Row, Tid};
@@ -12,9 +13,8 @@ use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{self, Deleted, Table};
 use crate::pg::{subxact, time, transaction};
 use crate::shmem;
-use crate::store::claims::KeptFinal;
+use crate::store::kept::Kept;
 use crate::store::prune::{Dealt, Final, Kind, Old, Wanted};
-use crate::store::under;
 
 /// The queue that a job belongs to now; `None`: use a statement.
 pub fn queue_of(id: i64) -> Option<Option<String>> {
@@ -123,8 +123,7 @@ pub fn deal_with(wanted: &Wanted) -> Option<Dealt> {
     }
     // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
     // its row of `finished` is deleted, which is taken back then.
-    let dealt = subxact::attempt_and_keep(|| deal_as_seen(wanted), Option::is_some);
-    dealt.unwrap_or_else(|error| subxact::rethrow(*error))
+    subxact::kept_if(Option::is_some, || deal_as_seen(wanted))
 }
 
 /// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.
@@ -183,7 +182,7 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
 struct Job {
     queue: String,
     key: Option<UniqueKey>,
-    kept: Option<KeptFinal>,
+    kept: Option<Kept>,
     /// as long as its row of `finished` says nothing else
     scheduled_at: i64,
     /// where it is
@@ -195,7 +194,7 @@ impl Job {
         Job {
             queue: row.text(job::QUEUE).expect("it is not null"),
             key: row.bytes(job::UNIQUE_KEY).and_then(UniqueKey::from_bytes),
-            kept: under::kept(row),
+            kept: look::kept(row),
             scheduled_at: row
                 .big(job::SCHEDULED_AT)
                 .or(row.big(job::CREATED_AT))
@@ -231,7 +230,7 @@ fn next_final(
         }
         let state = match wanted.kind {
             Kind::Aged(state) => state,
-            Kind::Kept => under::final_state(finished, &row),
+            Kind::Kept => look::final_state(finished, &row),
         };
         let of = Final {
             id,

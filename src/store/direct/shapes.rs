@@ -75,35 +75,28 @@ pub static UNIQUE_CLAIM: Shape = Shape {
 };
 
 columns! {
-    folded {
+    note {
         KEY: BYTEA not null,
-        JOB_ID: INT8 not null,
-    }
-}
-
-pub static UNIQUE_FOLDED: Shape = Shape {
-    name: Name::new(c"unique_folded"),
-    key: IndexShape::key(c"unique_folded_pkey", &[folded::KEY, folded::JOB_ID]),
-    others: &[],
-    columns: folded::TYPES,
-    not_null: folded::NOT_NULL,
-};
-
-columns! {
-    returned {
-        KEY: BYTEA not null,
+        KIND: CHAR not null,
         SEQ: INT8 not null,
-        JOB_ID: INT8 not null,
+        JOB_ID: INT8,
+        DUE_AT: AT,
     }
 }
 
-pub static UNIQUE_RETURN: Shape = Shape {
-    name: Name::new(c"unique_return"),
-    key: IndexShape::key(c"unique_return_pkey", &[returned::KEY, returned::SEQ]),
-    others: &[],
-    columns: returned::TYPES,
-    not_null: returned::NOT_NULL,
+pub static UNIQUE_NOTE: Shape = Shape {
+    name: Name::new(c"unique_note"),
+    key: IndexShape::key(c"unique_note_pkey", &[note::KEY, note::KIND, note::SEQ]),
+    others: &[&UNIQUE_NOTE_DUE],
+    columns: note::TYPES,
+    not_null: note::NOT_NULL,
 };
+
+pub static UNIQUE_NOTE_DUE: IndexShape = IndexShape::on(
+    c"unique_note_due",
+    &[note::DUE_AT],
+    Some(Predicate::NotNull(note::DUE_AT)),
+);
 
 columns! {
     ready {
@@ -236,13 +229,12 @@ pub static FINISHED_KEPT: IndexShape = IndexShape::on(
 );
 
 /// Those that calls go to. Of the others it is only asked whether they are empty.
-pub static ALL: [&Shape; 8] = [
+pub static ALL: [&Shape; 7] = [
     &JOB,
     &READY,
     &SCHEDULED,
     &RUNNING,
     &FINISHED,
     &UNIQUE_CLAIM,
-    &UNIQUE_FOLDED,
-    &UNIQUE_RETURN,
+    &UNIQUE_NOTE,
 ];

@@ -129,11 +129,11 @@ select count(jobs.unschedule(n)) from unnest('{p1,p2,p3}'::text[]) n;
 
 -- What fails as a whole is told as a whole, and stops no other task.
 create function pg_temp.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
-create trigger refuse before delete on jobs.unique_orphan for each statement execute function pg_temp.refuse();
+create trigger refuse before delete on jobs.unique_note for each statement execute function pg_temp.refuse();
 select count(*) from jobs.insert('due', queue => 'w', scheduled_at => now() + interval '1 hour');
 select pg_temp.later('2 hours');
 select task, rows, error from jobs.maintain() where rows > 0 or error is not null;
-drop trigger refuse on jobs.unique_orphan;
+drop trigger refuse on jobs.unique_note;
 
 -- Where there is nothing to prune, nothing is deleted, not even by a statement for no rows.
 create trigger refuse before delete on jobs.finished for each statement execute function pg_temp.refuse();

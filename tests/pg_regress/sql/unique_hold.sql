@@ -1,5 +1,5 @@
--- A hold: the job holds its key by itself, until the hold runs out or is given back, whatever
--- becomes of the job.
+-- A hold: the job holds its key by itself, until the hold runs out or is released, whatever becomes
+-- of the job.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -57,7 +57,7 @@ select pg_temp.later('60 days');
 select task, rows from jobs.maintain() where task in ('prune', 'claims');
 select count(*) from jobs.unique_claims where key = jobs.unique_key('c', '{}', '{"by_kind": true}');
 
--- success: completed, it gives the key back, once: a retry does not take it again. A failure does
+-- success: completed, it releases its hold, once: a retry does not take it again. A failure does
 -- not.
 select unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{"by_state": [], "hold_for": "1 hour"}', max_attempts => 2);
 select pg_temp.fetched('d');
@@ -81,7 +81,7 @@ select would from jobs.explain_unique('e', '{}', '{"by_state": ["cancelled"]}');
 select state from jobs.complete_many(array[pg_temp.job('e')], array[pg_temp.token(pg_temp.job('e'))]);
 select would from jobs.explain_unique('e', '{}', '{"by_state": ["running"]}');
 
--- start: its first fetch gives the key back, once.
+-- start: its first fetch releases the hold, once.
 select unique_skipped_as_duplicate as skipped from jobs.insert('f', '{}', '{"by_state": [], "hold_for": "1 hour", "hold_until": "start"}');
 select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
 select pg_temp.fetched('f');
@@ -91,13 +91,13 @@ select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
 select jobs.cancel(pg_temp.job('f'));
 select jobs.retry(pg_temp.job('f'));
 select would from jobs.explain_unique('f', '{}', '{"by_state": ["cancelled"]}');
--- A job gives back its own hold only, not that of another one under the key.
+-- A job releases its own hold only, not that of another one under the key.
 select pg_temp.fetched('f');
 select pg_temp.job('f') as first, pg_temp.token(pg_temp.job('f')) as token \gset
 select unique_skipped_as_duplicate as skipped from jobs.insert('f', '{}', '{"by_state": [], "hold_for": "1 hour"}');
 select jobs.complete(:first, :token);
 select id = pg_temp.job('f') as it, unique_skipped_as_duplicate as skipped from jobs.insert('f', '{}', '{"by_state": ["running"]}');
--- What a transaction gave back and rolled back is not given back.
+-- A release that is rolled back releases nothing.
 begin;
 select pg_temp.fetched('f');
 select pg_temp.complete('f');
@@ -142,11 +142,11 @@ select id = pg_temp.job('o') as it, unique_skipped_as_duplicate as skipped from 
 select unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": 600.0}}', queue => 'other');
 select pg_temp.code($$select jobs.insert('o', '[1]', '{"faktory": {"unique_for": 600.0}, "on_conflict": "reject"}')$$);
 select unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": null}}');
--- What tells that holds were given back goes when they would have run out.
-select count(*) > 0 as some from jobs.unique_hold_release;
+-- What tells that holds were released goes when they would have run out.
+select count(*) > 0 as some from jobs.unique_note where kind = 'h';
 select pg_temp.later('2 hours');
 select rows > 0 as some from jobs.maintain() where task = 'claims';
-select count(*) from jobs.unique_hold_release;
+select count(*) from jobs.unique_note where kind = 'h';
 
 -- Elements of one batch that replace or update: a new key's hold stands for a job that is there.
 select ord, unique_skipped_as_duplicate as skipped, state, replaced_id is not null as replaces from jobs.insert_many(
@@ -154,20 +154,20 @@ select ord, unique_skipped_as_duplicate as skipped, state, replaced_id is not nu
 select state from jobs.jobs where kind = 'p' order by id;
 select ord, unique_skipped_as_duplicate as skipped, state from jobs.insert_batch('q', array['1', '1']::jsonb[], '{"faktory": {"unique_for": 60}, "on_conflict": {"update": {"scheduled": ["args"]}}}');
 select count(*) from jobs.jobs where kind = 'q';
--- Given back is given back once: a job that starts again and again leaves one note, and none when
--- its claim is gone.
+-- A hold is released once: a job that starts again and again leaves one note, and none when its
+-- claim is gone.
 truncate jobs.ready;
 select unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_state": [], "hold_for": "1 year", "hold_until": "start"}');
 select count(*) from generate_series(1, 5), lateral jobs.fetch() f, lateral jobs.release(f.id, f.token);
-select count(*) from jobs.unique_hold_release where job_id = pg_temp.job('r');
+select count(*) from jobs.unique_note where kind = 'h' and job_id = pg_temp.job('r');
 select jobs.delete(pg_temp.job('r'));
 select rows > 0 as some from jobs.maintain() where task = 'claims';
-select count(*) from jobs.unique_hold_release;
+select count(*) from jobs.unique_note where kind = 'h';
 -- A takeover drops the note as well: the claim says that the first job does not hold any more.
 select unique_skipped_as_duplicate as skipped from jobs.insert('s', '{}', '{"by_state": [], "hold_for": "1 year", "hold_until": "start"}');
 select pg_temp.fetched('s');
 select unique_skipped_as_duplicate as skipped from jobs.insert('s', '{}', '{"by_state": [], "hold_for": "1 year"}');
-select count(*) from jobs.unique_hold_release;
+select count(*) from jobs.unique_note where kind = 'h';
 -- Longer than time is for ever.
 select unique_skipped_as_duplicate as skipped from jobs.insert('t', '{}', '{"by_state": [], "hold_for": "1000000 years"}');
 select pg_temp.until('t');

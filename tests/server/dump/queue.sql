@@ -74,12 +74,12 @@ select jobs.fail(id, token, 'second', details => '{"code": 2}') from jobs.fetch(
 -- Gone, and with them the newest ids: no other job may get these.
 select jobs.delete(id) from jobs.insert_batch('gone', array_fill('1'::jsonb, '{20}'));
 
--- Keys: several jobs under one, live and put aside; come back by a retry; lost by delete.
+-- Keys: several jobs under one, live and folded; returned by a retry; lost by delete.
 select jobs.insert('many', unique_opts => '{"by_state": ["pending"]}') from generate_series(1, 3);
 select jobs.delete(max(id)) from jobs.jobs where kind = 'many';
-select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
-select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
-select jobs.cancel(id) from jobs.insert('aside', unique_opts => '{"by_state": ["pending"]}');
+select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
+select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
+select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
 select jobs.cancel(id) from jobs.insert('returned', unique_opts => '{"by_kind": true}');
 select jobs.insert('returned', unique_opts => '{"by_kind": true}', scheduled_at => now() + interval '1 day');
 select jobs.retry(min(id)) from jobs.jobs where kind = 'returned';

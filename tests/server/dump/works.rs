@@ -33,8 +33,8 @@ const OTHERS: [&str; 15] = [
     r#"'tick held', unique_opts => '{"by_kind": true}'"#,
     r#"'running and holding', unique_opts => '{"by_kind": true}'"#,
     r#"'many', unique_opts => '{"by_kind": true}'"#,
-    r#"'aside', unique_opts => '{"by_state": ["cancelled"]}'"#,
-    r#"'aside', unique_opts => '{"by_state": ["available"]}'"#,
+    r#"'folded', unique_opts => '{"by_state": ["cancelled"]}'"#,
+    r#"'folded', unique_opts => '{"by_state": ["available"]}'"#,
     r#"'returned', unique_opts => '{"by_state": ["available"], "on_conflict": "reject"}'"#,
     r#"'lost', unique_opts => '{"by_kind": true}'"#,
     r#"'half lost', unique_opts => '{"by_kind": true}'"#,
@@ -306,10 +306,10 @@ async fn settled(db: &Client, last: i64) -> Vec<String> {
             "select row(name, next_run_at, last_run_at, case when last_job_id <= {last} then last_job_id end, last_skipped, last_error)::text
                from jobs.periodic",
         ),
-        ("orphan", "select row(key, due_at)::text from jobs.unique_orphan"),
-        ("release", "select r::text from jobs.unique_hold_release r"),
-        ("folded", "select row(key, job_id)::text from jobs.unique_folded"),
-        ("return", "select r::text from jobs.unique_return r"),
+        (
+            "note",
+            "select row(key, kind, case when seq <= {last} then seq end, job_id, due_at)::text from jobs.unique_note",
+        ),
         ("slot", "select s::text from jobs.queue_slot s"),
         ("start", "select s::text from jobs.queue_start s"),
     ] {

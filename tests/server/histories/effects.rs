@@ -14,7 +14,7 @@ pub struct Job {
     pub cancel_requested: bool,
     /// tokens that finishing calls have used, and what it became by each
     pub used: Vec<(i64, Finish, State)>,
-    /// what gives its hold back, as long as it has one
+    /// what releases its hold, as long as it has one
     pub hold: Option<Until>,
     /// the states in which its own window keeps it, whatever the retention
     pub kept: Vec<State>,

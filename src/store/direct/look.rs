@@ -1,12 +1,12 @@
-//! What stands under one key, looked at without a statement where that is simple: joining all the places where a job may
-//! be costs a statement more to begin than to do.
+//! What stands under one key, where that is simple: joining all the places where a job may be costs a
+//! statement more to begin than to do.
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 
-use super::claims::{self, HolderJob, KeptFinal, key_is};
-use super::direct::shapes::{self, claim, finished, job, ready, running, scheduled};
+use super::claims::key_is;
+use super::shapes::{self, claim, finished, job, ready, running, scheduled};
 use crate::fault::{self, Fault};
 use crate::pg::index::IndexShape;
 use crate::pg::row::Row;
@@ -14,6 +14,10 @@ use crate::pg::scan::{Key as By, Seen};
 use crate::pg::table::{Shape, Table};
 use crate::pg::time;
 use crate::pg::transaction;
+use crate::store::config::FINAL;
+use crate::store::kept::Kept;
+use crate::store::look::{HolderJob, shared};
+use crate::store::notes::Kind;
 
 /// More jobs than these are looked for by a statement.
 const FEW: usize = 4;
@@ -42,13 +46,10 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     }
     drop(scan);
     let look = Look { seen };
+    let returned = [key_is(key), By::char(2, Kind::Returned as u8)];
+    let notes = &shapes::UNIQUE_NOTE;
     if look
-        .find(
-            &shapes::UNIQUE_RETURN,
-            &shapes::UNIQUE_RETURN.key,
-            &[key_is(key)],
-            |_, _| (),
-        )?
+        .find(notes, &notes.key, &returned, |_, _| ())?
         .is_some()
     {
         return Err(());
@@ -105,7 +106,7 @@ impl Look {
     fn job(&self, id: i64) -> Result<Option<HolderJob>, ()> {
         let id_is = [By::big(1, id)];
         let found = self.find(&shapes::JOB, &shapes::JOB.key, &id_is, |_, row| {
-            let queue = claims::shared(&row.text(job::QUEUE).expect("it is not null"));
+            let queue = shared(&row.text(job::QUEUE).expect("it is not null"));
             let created_at = row.big(job::CREATED_AT).expect("it is not null");
             let scheduled_at = row.big(job::SCHEDULED_AT).unwrap_or(created_at);
             let job = HolderJob {
@@ -185,8 +186,8 @@ impl Look {
 }
 
 /// What a row of `job` says of what keeps it once it is final.
-pub(super) fn kept(row: &Row) -> Option<KeptFinal> {
-    KeptFinal::of(
+pub fn kept(row: &Row) -> Option<Kept> {
+    Kept::of(
         row.big(job::UNIQUE_UNTIL),
         row.datum(job::UNIQUE_WINDOW).map(time::read_datum),
         row.small(job::UNIQUE_FINAL),
@@ -195,7 +196,7 @@ pub(super) fn kept(row: &Row) -> Option<KeptFinal> {
 
 /// The state in which a job has ended.
 pub(super) fn final_state(table: &Table, row: &Row) -> State {
-    state(table, row, finished::STATE, &super::config::FINAL)
+    state(table, row, finished::STATE, &FINAL)
 }
 
 /// Which of these states a column says.

@@ -12,33 +12,36 @@ use crate::config;
 use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::claims::{self, Found, Holder, HolderJob, Listed, Lists, Superseded};
+use crate::store::claims::{Listed, Lists};
+use crate::store::look::{self, Found, Holder, HolderJob};
+use crate::store::notes::Kind;
 
 /// The jobs under a key that has a claim.
-pub(super) struct Under {
+pub(super) struct Holders {
     /// in the order of their ids
     holders: Vec<Holder>,
     /// a member a holder
     members: Vec<Member>,
-    superseded: Superseded,
+    /// notes that a new list makes superfluous, and their numbers
+    notes: Vec<(Kind, i64)>,
 }
 
 /// The jobs under a key that a policy decides by, if it has a claim. Takes no lock.
-pub(super) fn look(key: Key, policy: &Policy) -> Option<Under> {
-    let found = claims::look(key)?;
+pub(super) fn look(key: Key, policy: &Policy) -> Option<Holders> {
+    let found = look::look(key)?;
     if found.is_outdated && asks_for_final(policy) {
-        let mut all = claims::look_at_all(&[key]);
-        return all.remove(&key).map(Under::new);
+        let mut all = look::look_at_all(&[key]);
+        return all.remove(&key).map(Holders::new);
     }
-    Some(Under::new(found))
+    Some(Holders::new(found))
 }
 
 /// The jobs under each key that has a claim. Takes no lock.
 ///
-/// What was put aside, which is final, counts for nothing as long as what it was put aside for is
-/// there. Where that is not certain and `all` is wanted, everything is read anew, in one snapshot.
-pub(super) fn look_many(keys: &[Key], all: impl Fn(&Key) -> bool) -> BTreeMap<Key, Under> {
-    let mut found = claims::look_many(keys);
+/// A folded job, which is final, counts for nothing as long as the one that it was folded for is there.
+/// Where that is not certain and `all` is wanted, everything is read anew, in one snapshot.
+pub(super) fn look_many(keys: &[Key], all: impl Fn(&Key) -> bool) -> BTreeMap<Key, Holders> {
+    let mut found = look::look_many(keys);
     let outdated: Vec<Key> = found
         .iter()
         .filter_map(|(key, found)| (found.is_outdated && all(key)).then_some(*key))
@@ -47,11 +50,11 @@ pub(super) fn look_many(keys: &[Key], all: impl Fn(&Key) -> bool) -> BTreeMap<Ke
         for key in &outdated {
             found.remove(key);
         }
-        found.extend(claims::look_at_all(&outdated));
+        found.extend(look::look_at_all(&outdated));
     }
     found
         .into_iter()
-        .map(|(key, found)| (key, Under::new(found)))
+        .map(|(key, found)| (key, Holders::new(found)))
         .collect()
 }
 
@@ -60,11 +63,11 @@ pub(super) fn asks_for_final(policy: &Policy) -> bool {
     policy.by_state.iter().any(State::is_final)
 }
 
-impl Under {
-    fn new(found: Found) -> Under {
+impl Holders {
+    fn new(found: Found) -> Holders {
         let retention = Retention::current();
         let now = time::now();
-        let (mut holders, superseded) = found.take_apart();
+        let (mut holders, notes) = found.take_apart();
         for holder in &mut holders {
             holder.hold_ends_at = holder.hold_ends_at.filter(|ends_at| *ends_at > now);
         }
@@ -81,10 +84,10 @@ impl Under {
                 }
             })
             .collect();
-        Under {
+        Holders {
             holders,
             members,
-            superseded,
+            notes,
         }
     }
 
@@ -104,7 +107,7 @@ impl Under {
         self.holders.iter().find(|holder| holder.id == id)
     }
 
-    /// Adds to new lists which jobs stay in the list of the key, and which are put aside.
+    /// Adds to new lists which jobs stay in the list of the key, and which are folded.
     pub(super) fn fold_into(&self, key: Key, lists: &mut Lists) {
         let blindly = fault::is_on(Fault::FoldBlindly);
         let mut kept = verdict::fold(&self.members);
@@ -119,10 +122,10 @@ impl Under {
                     hold_ends_at: holder.hold_ends_at,
                 });
             } else if !blindly {
-                lists.put_aside(key, holder.id);
+                lists.fold(key, holder.id);
             }
         }
-        lists.supersede(key, &self.superseded);
+        lists.drop_notes(key, &self.notes);
     }
 }
 
@@ -155,8 +158,8 @@ fn counts(job: &HolderJob) -> Job {
 }
 
 /// Decides a job inserted `now` by the jobs under its key.
-pub(super) fn decide(policy: &Policy, under: Option<&Under>, now: i64) -> Verdict {
-    let members = under.map_or(&[][..], |under| &under.members);
+pub(super) fn decide(policy: &Policy, holders: Option<&Holders>, now: i64) -> Verdict {
+    let members = holders.map_or(&[][..], |holders| &holders.members);
     verdict::decide(policy, members, cutoff(policy, now))
 }
 
@@ -171,14 +174,15 @@ pub(super) fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
 /// What an insert with a key would be told now: the newest job that conflicts, if one
 /// does, and the word for what would happen.
 pub fn foresee(policy: &Policy, key: Key) -> (Option<Holder>, &'static str) {
-    let under = look(key, policy);
-    let verdict = decide(policy, under.as_ref(), time::now());
+    let holders = look(key, policy);
+    let verdict = decide(policy, holders.as_ref(), time::now());
     let id = match &verdict {
         Verdict::Insert => None,
         Verdict::Skip(existing) | Verdict::Reject(existing) => Some(existing.id),
         Verdict::Replace { cancel, .. } => cancel.last().copied(),
         Verdict::Update { id, .. } => Some(*id),
     };
-    let holder = id.zip(under).map(|(id, under)| under.holder(id).clone());
+    let holder = id.zip(holders);
+    let holder = holder.map(|(id, holders)| holders.holder(id).clone());
     (holder, verdict.as_str())
 }

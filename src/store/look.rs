@@ -1,0 +1,238 @@
+//! What stands under a key: the jobs that its claim lists, and those that its notes name.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
+
+use super::claims::key_array;
+use super::direct;
+use super::kept::Kept;
+use super::notes::Kind;
+use super::spi::{Plan, Tuples};
+use super::types::*;
+use crate::fault;
+
+/// A job that was inserted under a key: it still exists, or still holds the key.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// its id
+    pub id: i64,
+    /// the job; `None`: it is gone, only its hold is left
+    pub job: Option<HolderJob>,
+    /// until when it holds the key by itself, if it has not released it
+    pub hold_ends_at: Option<i64>,
+}
+
+/// What counts of a holder that exists.
+#[derive(Clone, Debug)]
+pub struct HolderJob {
+    /// where it is now
+    pub state: State,
+    /// its queue
+    pub queue: Rc<str>,
+    /// when it was inserted
+    pub created_at: i64,
+    /// when it is or was due
+    pub scheduled_at: i64,
+    /// when it became final
+    pub finalized_at: Option<i64>,
+    /// what its retention does not shorten, which few jobs have
+    pub kept: Option<Box<Kept>>,
+}
+
+/// The name of a queue, which many jobs in a row share.
+pub fn shared(queue: &str) -> Rc<str> {
+    thread_local! {
+        static LATEST: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
+    }
+    LATEST.with_borrow_mut(|latest| {
+        if **latest != *queue {
+            *latest = Rc::from(queue);
+        }
+        latest.clone()
+    })
+}
+
+impl HolderJob {
+    /// Until when its own period or window keeps it, if it is final.
+    pub fn kept_until(&self) -> Option<i64> {
+        let kept = self.kept.as_ref()?;
+        kept.until(self.state, self.scheduled_at)
+    }
+}
+
+impl Holder {
+    /// The state of the job, if it exists.
+    pub fn state(&self) -> Option<State> {
+        self.job.as_ref().map(|job| job.state)
+    }
+}
+
+/// What stands under a key that has a claim.
+#[derive(Default)]
+pub struct Found {
+    /// a row a job, by id
+    holders: BTreeMap<i64, Holder>,
+    /// A job of the list is gone, or one has returned: it may be what another one was folded for.
+    pub is_outdated: bool,
+    /// notes that a new list makes superfluous, and their numbers
+    notes: Vec<(Kind, i64)>,
+}
+
+impl Found {
+    /// The jobs, in the order of their ids, and the notes that a new list of the key makes
+    /// superfluous.
+    pub fn take_apart(self) -> (Vec<Holder>, Vec<(Kind, i64)>) {
+        (self.holders.into_values().collect(), self.notes)
+    }
+
+    /// Jobs that hold nothing by themselves, each as it is, if it is there.
+    fn of(listed: Vec<(i64, Option<HolderJob>)>) -> Found {
+        let mut found = Found::default();
+        for (id, job) in listed {
+            found.add(Holder {
+                id,
+                job,
+                hold_ends_at: None,
+            });
+        }
+        found
+    }
+
+    /// A claim without any job gives one row of nulls. A job in no place at all is not
+    /// there: its row is left from something that went wrong.
+    fn read(&mut self, rows: &Tuples, row: usize) {
+        let Some(id) = rows.big(row, 2) else {
+            return;
+        };
+        let (released, returned) = (rows.big(row, 9), rows.big(row, 10));
+        let released_note = released.map(|seq| (Kind::Released, seq));
+        let returned_note = returned.map(|seq| (Kind::Returned, seq));
+        self.notes.extend(released_note);
+        self.notes.extend(returned_note);
+        self.is_outdated |= returned.is_some();
+        let job = rows.state(row, 3).map(|state| HolderJob {
+            state,
+            queue: shared(&rows.text(row, 4).expect("queues are not null")),
+            created_at: rows.big(row, 5).expect("it is not null"),
+            scheduled_at: rows.big(row, 6).expect("it has a default"),
+            finalized_at: rows.big(row, 7),
+            kept: Kept::of(rows.big(row, 11), rows.span(row, 12), rows.small(row, 13))
+                .map(Box::new),
+        });
+        self.add(Holder {
+            id,
+            job,
+            hold_ends_at: rows.big(row, 8).filter(|_| released.is_none()),
+        });
+    }
+
+    fn add(&mut self, new: Holder) {
+        self.is_outdated |= new.job.is_none();
+        if new.job.is_none() && new.hold_ends_at.is_none() {
+            return;
+        }
+        // One that has returned may be in the list as well; only there is its hold.
+        let hold_ends_at = new.hold_ends_at;
+        let holder = self.holders.entry(new.id).or_insert(new);
+        holder.hold_ends_at = holder.hold_ends_at.max(hold_ends_at);
+    }
+}
+
+/// What a claim lists, and which jobs have returned; `None` if the key has no claim. Takes no lock.
+pub fn look(key: Key) -> Option<Found> {
+    let listed = match fault::reads_outer_snapshot() {
+        true => Err(()),
+        false => direct::look::listed(key),
+    };
+    match listed {
+        Ok(listed) => listed.map(Found::of),
+        Err(()) => by_statement(&[key], false).remove(&key),
+    }
+}
+
+/// What the claims of some keys list, and which jobs have returned; keys without a claim are left
+/// out. A claim that is there and that the statement does not see, as that of a transaction which is
+/// still open, lists nothing. Takes no lock.
+pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
+    match keys {
+        [] => BTreeMap::new(),
+        [key] => look(*key).map(|found| (*key, found)).into_iter().collect(),
+        _ => {
+            // Most keys of a batch are new, mostly: what a statement does for each is not done for them.
+            let claimed = (!fault::reads_outer_snapshot()).then(|| direct::look::claimed(keys));
+            let Some(claimed) = claimed.flatten() else {
+                return by_statement(keys, false);
+            };
+            let mut found = match claimed.as_slice() {
+                [] => BTreeMap::new(),
+                claimed => by_statement(claimed, false),
+            };
+            for key in claimed {
+                found.entry(key).or_default();
+            }
+            found
+        }
+    }
+}
+
+/// All that stands under some keys, also the jobs that were folded. Takes no lock.
+pub fn look_at_all(keys: &[Key]) -> BTreeMap<Key, Found> {
+    by_statement(keys, true)
+}
+
+fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, Found> {
+    let mut found: BTreeMap<Key, Found> = BTreeMap::new();
+    LOOK.run(
+        &[Some(key_array(keys)), Some(Datum::from(folded))],
+        |rows| {
+            for row in 0..rows.len() {
+                let ord = rows.big(row, 1).expect("ordinality") as usize;
+                found.entry(keys[ord - 1]).or_default().read(rows, row);
+            }
+        },
+    );
+    found
+}
+
+// One snapshot sees a job in exactly one place. An old snapshot may show two claims of one key: one
+// that is gone by now, and one that this transaction has put in its place. A plain join on a unique
+// column would stop at the first.
+static LOOK: Plan = Plan::new(
+    "SELECT k.ord, h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at,
+            h.released, h.returned, h.unique_until, h.unique_window, h.unique_final
+       FROM unnest($1) WITH ORDINALITY AS k(key, ord)
+       CROSS JOIN LATERAL (SELECT u.* FROM jobs.unique_claim u WHERE u.key = k.key OFFSET 0) c
+       LEFT JOIN LATERAL (
+         SELECT u.id,
+                CASE WHEN r.job_id IS NOT NULL THEN 'running'
+                     WHEN COALESCE(a.seq, b.seq) IS NOT NULL THEN 'available'
+                     ELSE COALESCE(s.state::text, f.state::text) END AS state,
+                j.queue, j.created_at,
+                COALESCE(NULLIF(s.due_at, 'infinity'), r.scheduled_at, f.scheduled_at, b.scheduled_at,
+                         j.scheduled_at, j.created_at) AS scheduled_at,
+                f.finalized_at,
+                u.hold_ends_at,
+                CASE WHEN u.hold_ends_at IS NOT NULL THEN (
+                  SELECT n.seq FROM jobs.unique_note n
+                   WHERE n.key = c.key AND n.kind = 'h' AND n.seq = u.id) END AS released,
+                u.returned, j.unique_until, j.unique_window, j.unique_final
+           FROM (SELECT l.id, l.hold_ends_at, NULL::bigint AS returned
+                   FROM unnest(c.jobs, c.hold_ends_at) AS l(id, hold_ends_at)
+                  UNION ALL
+                 SELECT n.job_id, NULL, n.seq FROM jobs.unique_note n WHERE n.key = c.key AND n.kind = 'r'
+                  UNION ALL
+                 SELECT n.job_id, NULL, NULL FROM jobs.unique_note n
+                  WHERE n.key = c.key AND n.kind = 'f' AND $2) u
+           LEFT JOIN jobs.job j ON j.id = u.id
+           LEFT JOIN jobs.running r ON r.job_id = j.id
+           LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+           LEFT JOIN jobs.finished f ON f.job_id = j.id
+           LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+           LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id) h ON true",
+    &[BYTEAS, BOOL],
+);

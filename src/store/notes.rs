@@ -1,0 +1,264 @@
+//! Notes on keys: what has become of their jobs without the claims having been written.
+//!
+//! Whoever has something to say appends a note, so that nobody waits for who has the claim locked.
+//! Who has it locked deletes notes. Maintenance takes those that are due without that lock.
+
+use jobs_core::key::Key;
+use pgrx::pg_sys::{Datum, Oid};
+
+use super::claims::{key_arg, key_array};
+use super::spi::{Arg, Plan, big};
+use super::types::*;
+use crate::pg::array;
+use crate::pg::memory;
+use crate::pg::transaction;
+
+/// What a note says, as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// a final job that the list of its claim leaves out; only who has the claim locked writes it
+    Folded = b'f',
+    /// a job that has released its hold before that ran out
+    Released = b'h',
+    /// the claim is to be looked at: perhaps it can go
+    Orphaned = b'o',
+    /// a job that has returned from a final state, and counts as if its claim listed it
+    Returned = b'r',
+}
+
+impl Kind {
+    /// As a value of its column.
+    pub(super) fn datum(self) -> Datum {
+        Datum::from(self as u8 as usize)
+    }
+}
+
+/// A note, by its primary key.
+#[derive(Clone, Copy, Debug)]
+pub struct Note {
+    /// the key that it is on
+    pub key: Key,
+    /// what it says
+    pub kind: Kind,
+    /// of a job that was folded or has released its hold its id, of an orphaned key its transaction,
+    /// else a number of its own
+    pub seq: i64,
+}
+
+/// How long a released hold is remembered after its end, in microseconds: whoever looks right then may
+/// have read the clock a moment ago.
+const RELEASES_KEPT: i64 = 60 * 1_000_000;
+
+/// Folds jobs. The caller has locked their claims.
+pub(super) fn fold(jobs: &[(Key, i64)]) {
+    for_pairs(&FOLD, INT8, jobs);
+}
+
+/// Says that a final job returns: from now on it counts under its key also if it had been folded.
+/// Never waits. Maintenance sees to it that such notes do not pile up.
+pub fn returned(key: Key, id: i64, now: i64) {
+    RETURN.execute(&[key_arg(key), big(id)]);
+    orphaned([(key, now)]);
+}
+
+/// Ends the holds of jobs before they run out at the times beside them. Never waits.
+pub fn release_holds(holds: &[(i64, i64)]) {
+    if holds.is_empty() {
+        return;
+    }
+    let of = |&(id, ends_at): &(i64, i64)| (big(id), big(ends_at.saturating_add(RELEASES_KEPT)));
+    let (ids, due_at): (Vec<Arg>, Vec<Arg>) = holds.iter().map(of).unzip();
+    RELEASE.execute(&[
+        Some(array::build(INT8, &ids)),
+        Some(array::build(AT, &due_at)),
+    ]);
+}
+
+/// Has maintenance look whether the claims of these keys can go, from the times beside them on. Never
+/// waits.
+pub fn orphaned(keys: impl IntoIterator<Item = (Key, i64)>) {
+    let keys: Vec<(Key, i64)> = keys.into_iter().collect();
+    for_pairs(&ORPHAN, AT, &keys);
+}
+
+/// Deletes notes that a new list was made from, or that it contradicts. The caller has locked the
+/// claims. What maintenance is at work on, or has deleted since an old snapshot, is left to it.
+pub(super) fn delete(notes: &[Note]) {
+    let is_latest = transaction::is_read_committed();
+    let is_ours = |note: &&Note| is_latest || note.kind != Kind::Released;
+    let notes: Vec<&Note> = notes.iter().filter(is_ours).collect();
+    memory::in_parts(&notes, |some| {
+        let keys: Vec<Key> = some.iter().map(|note| note.key).collect();
+        let kinds: Vec<Arg> = some.iter().map(|note| Some(note.kind.datum())).collect();
+        let seqs: Vec<Arg> = some.iter().map(|note| big(note.seq)).collect();
+        DELETE.execute(&[
+            Some(key_array(&keys)),
+            Some(array::build(CHAR, &kinds)),
+            Some(array::build(INT8, &seqs)),
+        ]);
+    });
+}
+
+/// Deletes what says that jobs were folded or have returned. The caller has locked their claims, and
+/// deletes the jobs.
+pub fn delete_of_jobs(jobs: &[(Key, i64)]) {
+    for_pairs(&DELETE_OF_JOBS, INT8, jobs);
+}
+
+/// Deletes what is said of jobs under keys whose claims are deleted.
+pub(super) fn delete_of_keys(keys: &[Key]) {
+    let also_releases = Datum::from(transaction::is_read_committed());
+    DELETE_OF_KEYS.execute(&[Some(key_array(keys)), Some(also_releases)]);
+}
+
+/// Deletes notes of no use: of jobs that are gone, and all but the last that say that one has
+/// returned. The caller has locked the claims of these keys.
+pub fn tidy<'a>(keys: impl IntoIterator<Item = &'a Key>) {
+    let keys: Vec<Key> = keys.into_iter().copied().collect();
+    if !keys.is_empty() {
+        TIDY.execute(&[Some(key_array(&keys))]);
+    }
+}
+
+/// Notes that were due, and are taken away now.
+#[derive(Default)]
+pub struct Due {
+    /// keys to be looked at, as often as there was a note
+    pub orphaned: Vec<Key>,
+    /// how many others, which are of no use any more
+    pub others: usize,
+}
+
+/// Takes away so many notes that are due, but none on these keys.
+pub fn take_due(now: i64, limit: i64, but: &[Key]) -> Due {
+    take(&TAKE_DUE, &[big(now), big(limit), Some(key_array(but))])
+}
+
+/// Takes away the notes on one key that are due.
+pub fn take_due_of(now: i64, key: Key) -> Due {
+    take(&TAKE_DUE_OF, &[big(now), key_arg(key)])
+}
+
+/// The keys that so many notes are on that are due, but not these.
+pub fn due(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
+    DUE.run(&[big(now), big(limit), Some(key_array(but))], |rows| {
+        let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
+        (0..rows.len()).filter_map(key).collect()
+    })
+}
+
+fn take(plan: &Plan, args: &[Arg]) -> Due {
+    plan.run(args, |rows| {
+        let is_orphaned = |row: &usize| {
+            let kind = rows.datum(*row, 2).map(|kind| kind.value() as u8);
+            kind == Some(Kind::Orphaned as u8)
+        };
+        let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
+        let orphaned: Vec<Key> = (0..rows.len())
+            .filter(is_orphaned)
+            .filter_map(key)
+            .collect();
+        Due {
+            others: rows.len() - orphaned.len(),
+            orphaned,
+        }
+    })
+}
+
+/// Runs a statement for keys and what is beside them: jobs, or times.
+fn for_pairs(plan: &Plan, of: Oid, pairs: &[(Key, i64)]) {
+    memory::in_parts(pairs, |some| {
+        let keys: Vec<Key> = some.iter().map(|(key, _)| *key).collect();
+        let values: Vec<Arg> = some.iter().map(|(_, value)| big(*value)).collect();
+        plan.execute(&[Some(key_array(&keys)), Some(array::build(of, &values))]);
+    });
+}
+
+static FOLD: Plan = Plan::new(
+    "INSERT INTO jobs.unique_note (key, kind, seq, job_id)
+     SELECT n.key, 'f', n.id, n.id FROM unnest($1, $2) AS n(key, id) ON CONFLICT DO NOTHING",
+    &[BYTEAS, INT8S],
+);
+static RETURN: Plan = Plan::new(
+    "INSERT INTO jobs.unique_note (key, kind, seq, job_id) VALUES ($1, 'r', nextval('jobs.job_seq'), $2)",
+    &[BYTEA, INT8],
+);
+// A job that starts again has released its hold before. Whoever has written that note has committed: he had
+// the job, as this transaction has it now.
+static RELEASE: Plan = Plan::new(
+    "INSERT INTO jobs.unique_note (key, kind, seq, job_id, due_at)
+     SELECT j.unique_key, 'h', j.id, j.id, u.due_at
+       FROM unnest($1, $2) AS u(id, due_at) JOIN jobs.job j ON j.id = u.id
+      WHERE NOT EXISTS (SELECT FROM jobs.unique_note n
+                         WHERE n.key = j.unique_key AND n.kind = 'h' AND n.seq = j.id)
+     ON CONFLICT DO NOTHING",
+    &[INT8S, ATS],
+);
+// A transaction says it once of a key, so that nobody waits for another one's note. Only a note of a dump
+// may have the number of a later transaction: then that one has it looked at no later than it said.
+static ORPHAN: Plan = Plan::new(
+    "INSERT INTO jobs.unique_note AS n (key, kind, seq, due_at)
+     SELECT u.key, 'o', pg_current_xact_id()::text::bigint, u.due_at FROM unnest($1, $2) AS u(key, due_at)
+     ON CONFLICT (key, kind, seq) DO UPDATE SET due_at = LEAST(n.due_at, excluded.due_at)",
+    &[BYTEAS, ATS],
+);
+
+static DELETE: Plan = Plan::new(
+    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM unnest($1, $2, $3) AS u(key, kind, seq)
+         JOIN jobs.unique_note n ON n.key = u.key AND n.kind = u.kind AND n.seq = u.seq
+          FOR UPDATE OF n SKIP LOCKED))",
+    &[BYTEAS, CHARS, INT8S],
+);
+static DELETE_OF_JOBS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM unnest($1, $2) AS u(key, id)
+         JOIN jobs.unique_note n ON n.key = u.key AND n.kind = 'f' AND n.seq = u.id
+        UNION ALL
+       SELECT n.ctid FROM unnest($1, $2) AS u(key, id)
+         JOIN jobs.unique_note n ON n.key = u.key AND n.kind = 'r' AND n.job_id = u.id))",
+    &[BYTEAS, INT8S],
+);
+static DELETE_OF_KEYS: Plan = Plan::new(
+    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM jobs.unique_note n
+        WHERE n.key = ANY ($1) AND (n.kind IN ('f', 'r') OR n.kind = 'h' AND $2) FOR UPDATE SKIP LOCKED))",
+    &[BYTEAS, BOOL],
+);
+static TIDY: Plan = Plan::new(
+    "WITH note AS MATERIALIZED (
+       SELECT n.key, n.kind, n.seq,
+              row_number() OVER (PARTITION BY n.key, n.kind, n.job_id ORDER BY n.seq DESC) > 1
+                OR NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = n.job_id) AS is_superfluous
+         FROM jobs.unique_note n WHERE n.key = ANY ($1) AND n.kind IN ('f', 'r'))
+     DELETE FROM jobs.unique_note n USING note u
+      WHERE u.is_superfluous AND n.key = u.key AND n.kind = u.kind AND n.seq = u.seq",
+    &[BYTEAS],
+);
+
+macro_rules! due {
+    ($column:literal) => {
+        concat!(
+            "SELECT n.",
+            $column,
+            " FROM jobs.unique_note n WHERE n.due_at <= $1 AND n.key <> ALL ($3)
+               ORDER BY n.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"
+        )
+    };
+}
+static DUE: Plan = Plan::new(due!("key"), &[AT, INT8, BYTEAS]);
+static TAKE_DUE: Plan = Plan::new(
+    concat!(
+        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(",
+        due!("ctid"),
+        ")) RETURNING key, kind"
+    ),
+    &[AT, INT8, BYTEAS],
+);
+static TAKE_DUE_OF: Plan = Plan::new(
+    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM jobs.unique_note n WHERE n.key = $2 AND n.due_at <= $1 FOR UPDATE SKIP LOCKED))
+     RETURNING key, kind",
+    &[AT, BYTEA],
+);
