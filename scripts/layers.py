@@ -1,4 +1,5 @@
-"""Fails where a module of src/ imports one above it, or is unsafe outside the rooms for that. Run by ./dev lint.
+"""Fails where a module of src/ imports one above it, or is unsafe or reads and writes tables without
+statements outside the rooms for that. Run by ./dev lint.
 
 The layers, from the top down. Modules on one line may import each other, which only errors and what raises them do.
 """
@@ -28,6 +29,10 @@ settings
 # What talks with the server or shares memory. Everything else calls these.
 UNSAFE = ("pg/", "shmem/", "store/direct/", "worker/process.rs", "fault.rs")
 
+# What reads and writes tables without statements, and who may.
+ACCESS = ("dirty", "index", "page_lookup", "row", "scan", "table")
+DIRECT = ("pg/", "store/direct/")
+
 DEPTH = {module: depth for depth, line in enumerate(LAYERS.splitlines()) for module in line.split()}
 
 
@@ -54,6 +59,18 @@ def unsafe(files):
                     yield name, number
 
 
+def access(files):
+    """Yields (file, line, module) of each module of direct access named outside its rooms."""
+    for name, text in files:
+        if name.startswith(DIRECT):
+            continue
+        code = re.sub("//.*", "", text)
+        for found in re.finditer(r"\bpg::(\w+|\{[^;]*)", code):
+            for module in re.findall(r"(?:^|[{,\s])(\w+)", found[1]):
+                if module in ACCESS:
+                    yield name, code.count("\n", 0, found.start()) + 1, module
+
+
 def grouped(code):
     """The modules of `use crate::{a, b::c}`."""
     found = re.search(r"\bcrate::\{(.*)", code)
@@ -63,20 +80,32 @@ def grouped(code):
 def main():
     source = pathlib.Path(__file__).resolve().parent.parent / "src"
     files = [(str(path.relative_to(source)), path.read_text()) for path in sorted(source.rglob("*.rs"))]
-    # Its negative controls: an import that points up is found, and so is a block that is unsafe,
-    # but in its rooms.
+    # Its negative controls: an import that points up is found, and so is what is unsafe or direct
+    # access, but in its rooms.
     if not list(violations([("store/planted.rs", "use crate::api::insert;")])):
         sys.exit("layers: a planted import was not found")
     planted = [(name, "unsafe { f() }") for name in ("store/planted.rs", "pg/planted.rs")]
     if list(unsafe(planted)) != [("store/planted.rs", 1)]:
         sys.exit("layers: a planted unsafe block was not found, or one that may be")
+    planted = [
+        "use crate::pg::scan::Seen;",
+        "use crate::pg::{time, scan};",
+        "use crate::pg::{\n    scan::Seen,\n};",
+    ]
+    for room, expected in [("store/", [1]), ("unique/", [1]), ("pg/", []), ("store/direct/", [])]:
+        for text in planted:
+            if [line for _, line, _ in access([(f"{room}planted.rs", text)])] != expected:
+                sys.exit("layers: planted direct access was not found, or one that may be")
     found = list(violations(files))
     for name, number, module, imported in found:
         print(f"src/{name}:{number}: {module} imports {imported}, which is above it")
     blocks = list(unsafe(files))
     for name, number in blocks:
         print(f"src/{name}:{number}: unsafe; only {', '.join(UNSAFE)} may be: give it a safe function there")
-    sys.exit(1 if found or blocks else 0)
+    accesses = list(access(files))
+    for name, number, module in accesses:
+        print(f"src/{name}:{number}: imports pg::{module}; only {', '.join(DIRECT)} may: give it a function there")
+    sys.exit(1 if found or blocks or accesses else 0)
 
 
 main()

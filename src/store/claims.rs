@@ -7,13 +7,13 @@ use jobs_core::key::Key;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
+use super::direct::claims::{Found, look_dirtily};
 pub use super::direct::claims::{can_claim_or_lock_directly, claim_or_lock_directly};
 use super::direct::{self, shapes};
 use super::notes::{self, Kind, Note};
 use super::spi::{Arg, Plan, big};
 use super::types::*;
 use crate::pg::array;
-use crate::pg::dirty;
 use crate::pg::lock;
 use crate::pg::memory;
 use crate::pg::time;
@@ -116,21 +116,15 @@ pub(super) fn in_parts(jobs: &[Listed], work: impl FnMut(&[Listed])) {
 /// inserted or deleted by a transaction that is still open. Call it in a subtransaction
 /// that is rolled back: it locks what it finds free.
 pub fn is_contended(key: Key) -> bool {
-    look_dirtily(key) == dirty::Found::InProgress
+    look_dirtily(key) == Found::InProgress
         || IS_CLAIMED.execute(&[key_arg(key)]) > LOCK_FREE.execute(&[key_arg(key)])
 }
 
 /// Whether a key has a claim that the transaction's snapshot does not show.
 pub fn is_unseen(key: Key) -> bool {
     !transaction::is_read_committed()
-        && look_dirtily(key) == dirty::Found::Row
+        && look_dirtily(key) == Found::Row
         && IS_CLAIMED.execute(&[key_arg(key)]) == 0
-}
-
-fn look_dirtily(key: Key) -> dirty::Found {
-    let table = &shapes::UNIQUE_CLAIM;
-    let key = key_arg(key).expect("keys are not null");
-    dirty::look(table.name.oid(), table.key.name.oid(), key)
 }
 
 /// Takes the lock on the table that everybody takes who writes claims.

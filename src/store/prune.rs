@@ -5,13 +5,11 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 
 use super::direct;
-use super::direct::shapes::{self, finished};
+use super::direct::shapes;
 use super::kept::Kept;
 use super::retention::{self, Term};
 use super::spi::{Plan, Tuples, big, bigs, text};
 use super::types::*;
-use crate::pg::index::IndexShape;
-use crate::pg::table::Table;
 use crate::pg::time;
 use crate::settings::Retention;
 
@@ -36,22 +34,6 @@ impl Kind {
     pub(super) fn number(self) -> usize {
         let is = |kind: &Kind| *kind == self;
         Kind::ALL.iter().position(is).expect("these are all")
-    }
-
-    /// The index that they are found along.
-    pub(super) fn index(self) -> &'static IndexShape {
-        match self {
-            Kind::Aged(_) => &shapes::FINISHED_BY_AGE,
-            Kind::Kept => &shapes::FINISHED_KEPT,
-        }
-    }
-
-    /// The column that they are in the order of.
-    pub(super) fn column(self) -> i32 {
-        match self {
-            Kind::Aged(_) => finished::FINALIZED_AT,
-            Kind::Kept => finished::KEPT_UNTIL,
-        }
     }
 
     /// How long after that they are kept; `None`: for ever.
@@ -284,8 +266,7 @@ fn erase_notes(ids: &[i64]) {
         (&ERASE_ERRORS, &shapes::ERROR),
         (&ERASE_ANSWERS, &shapes::ANSWER),
     ] {
-        let table = Table::open_to_read(shape, &shape.key);
-        if table.is_none_or(|table| !table.is_empty(&shape.key)) {
+        if !direct::is_empty(shape) {
             plan.execute(&[bigs(ids)]);
         }
     }

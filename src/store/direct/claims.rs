@@ -4,6 +4,8 @@ use jobs_core::key::Key;
 
 use super::shapes;
 use crate::pg::array;
+use crate::pg::dirty;
+pub use crate::pg::dirty::Found;
 use crate::pg::memory;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
@@ -83,6 +85,14 @@ fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(usize) -> bo
     let rows = claims[..new].iter().map(|claim| new_row(table, claim));
     let all = subxact::kept_if(|all| *all, || table.insert_if_new(rows));
     if all { new } else { 0 }
+}
+
+/// Looks whether a key has a claim, be it of a transaction that is still open, which no statement
+/// can. So this has no gate.
+pub fn look_dirtily(key: Key) -> Found {
+    let table = &shapes::UNIQUE_CLAIM;
+    let key = key_arg(key).expect("keys are not null");
+    dirty::look(table.name.oid(), table.key.name.oid(), key)
 }
 
 /// Whether no claim has this key, be it of a transaction that is still open.

@@ -25,6 +25,14 @@ pub mod prune;
 pub mod reap;
 pub mod shapes;
 
+use crate::pg::table::{Shape, Table};
+
+/// Whether a table has no rows at all, as far as can be told without a statement.
+pub fn is_empty(shape: &'static Shape) -> bool {
+    let table = Table::open_to_read(shape, &shape.key);
+    table.is_some_and(|table| table.is_empty(&shape.key))
+}
+
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]
 mod tests {

@@ -7,6 +7,7 @@ use jobs_core::key::Key as UniqueKey;
 
 use super::look;
 use super::shapes::{self, finished, job};
+use crate::pg::index::IndexShape;
 use crate::pg::page_lookup::PageLookup;
 use crate::pg::row::{Row, Tid};
 use crate::pg::scan::{Key, Scan, Seen};
@@ -96,6 +97,22 @@ thread_local! {
 }
 
 impl Kind {
+    /// The index that they are found along.
+    fn index(self) -> &'static IndexShape {
+        match self {
+            Kind::Aged(_) => &shapes::FINISHED_BY_AGE,
+            Kind::Kept => &shapes::FINISHED_KEPT,
+        }
+    }
+
+    /// The column that they are in the order of.
+    fn column(self) -> i32 {
+        match self {
+            Kind::Aged(_) => finished::FINALIZED_AT,
+            Kind::Kept => finished::KEPT_UNTIL,
+        }
+    }
+
     fn find(self, finished: &Table, scan: &mut Scan, from: i64, to: i64) {
         match self {
             Kind::Aged(state) => scan.find(&[
