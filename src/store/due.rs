@@ -22,11 +22,19 @@ pub fn queues_with_due(
     after: &mut String,
     reach: Reach,
 ) -> Vec<(String, i64)> {
-    direct::due::queues_with_due(now, most as usize, after, reach).unwrap_or_else(|| {
-        QUEUES_WITH_DUE.list(&[big(now)], |rows, row| {
-            Some((rows.text(row, 1)?, i64::MIN))
-        })
-    })
+    direct::due::queues_with_due(now, most as usize, after, reach)
+        .unwrap_or_else(|| queues_by_statement(now, most as usize, after))
+}
+
+fn queues_by_statement(now: i64, most: usize, after: &mut String) -> Vec<(String, i64)> {
+    let queues = QUEUES_WITH_DUE.list(&[big(now), text(after)], |rows, row| {
+        Some((rows.text(row, 1)?, i64::MIN))
+    });
+    // No more of them than `most` have their turn now: the next ones are first the next time.
+    if let Some((last, _)) = queues.iter().take(most).next_back() {
+        after.clone_from(last);
+    }
+    queues
 }
 
 /// Whether a queue has jobs that are due but not yet ready.
@@ -158,9 +166,10 @@ static QUEUES_WITH_DUE: Plan = Plan::new(
     concat!(
         queues_of!("jobs.scheduled"),
         "SELECT q.queue FROM q WHERE q.queue IS NOT NULL
-            AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)"
+            AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)
+          ORDER BY q.queue <= $2, q.queue"
     ),
-    &[AT],
+    &[AT, TEXT],
 );
 
 static HAS_DUE: Plan = Plan::new(

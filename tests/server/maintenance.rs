@@ -770,6 +770,8 @@ async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
     let cluster = Cluster::builder()
         .set("jobs.enabled", "off")
         .set("jobs.retention_completed", "3s")
+        // Statements skip what is locked, and so wait for nobody.
+        .set("jobs.direct_access", "on")
         .start();
     let db = cluster.database("kept").await;
     let update = |queue: &str| {
@@ -901,24 +903,29 @@ async fn queues_share_what_a_transaction_of_maintenance_handles() {
 
 #[tokio::test]
 async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_turn() {
-    let cluster = Cluster::builder().set("jobs.batch_size", 5).start();
-    let db = cluster.database("turns").await;
-    run(&db, "select jobs.pause_maintenance()").await;
-    run(
-        &db,
-        "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 8) q, generate_series(1, 20)",
-    )
-    .await;
-    log_rows(&db, "ready", "insert", "(row).queue").await;
-    seconds(0.2).await;
-    run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(&db, "count(*) = 160 from public.log").await;
-    // Another queue is first in each; the eighth is among the first five of the fourth at the
-    // latest.
-    for queue in 1..=8 {
-        let (reached, all) = in_the_first(&db, 4, &format!("q{queue}")).await;
-        assert!(reached > 0, "q{queue}");
-        assert_eq!(all, 20);
+    for direct_access in ["on", "off"] {
+        let cluster = Cluster::builder()
+            .set("jobs.batch_size", 5)
+            .set("jobs.direct_access", direct_access)
+            .start();
+        let db = cluster.database("turns").await;
+        run(&db, "select jobs.pause_maintenance()").await;
+        run(
+            &db,
+            "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 8) q, generate_series(1, 20)",
+        )
+        .await;
+        log_rows(&db, "ready", "insert", "(row).queue").await;
+        seconds(0.2).await;
+        run(&db, "select jobs.resume_maintenance()").await;
+        comes_true(&db, "count(*) = 160 from public.log").await;
+        // Another queue is first in each; the eighth is among the first five of the fourth at the
+        // latest.
+        for queue in 1..=8 {
+            let (reached, all) = in_the_first(&db, 4, &format!("q{queue}")).await;
+            assert!(reached > 0, "q{queue}, direct access {direct_access}");
+            assert_eq!(all, 20);
+        }
     }
 }
 
@@ -1103,6 +1110,8 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
     let cluster = Cluster::builder()
         .set("jobs.interval", "50ms")
         .set("jobs.retention_completed", "1s")
+        // Statements skip what is locked, and so wait for nobody.
+        .set("jobs.direct_access", "on")
         .start();
     let db = cluster.database("late").await;
     run(&db, "select jobs.pause_maintenance()").await;
