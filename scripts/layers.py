@@ -13,11 +13,11 @@ lib
 api
 worker
 maintenance
-periodic
+ticks
 options
 unique
 transition
-config
+config_cache
 check
 store
 shmem

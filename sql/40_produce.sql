@@ -1,4 +1,4 @@
--- Insert jobs, keep them unique. Rust: src/api/insert.rs, src/api/unique.rs
+-- Insert jobs, keep them unique. Rust: src/api/produce_insert.rs, src/api/produce_unique.rs
 
 CREATE TYPE jobs.insert_result AS (
   id                          bigint,

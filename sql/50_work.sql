@@ -1,5 +1,5 @@
 -- Claim jobs, finish them, move them about.
--- Rust: src/api/fetch.rs, src/api/wait.rs, src/api/finish.rs, src/api/manage.rs
+-- Rust: src/api/work_fetch.rs, src/api/work_wait.rs, src/api/work_finish.rs, src/api/work_manage.rs
 
 CREATE TYPE jobs.fetched_job AS (
   id               bigint,

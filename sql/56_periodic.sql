@@ -1,4 +1,4 @@
--- Periodic jobs. Rust: src/api/periodic.rs, src/periodic.rs
+-- Periodic jobs. Rust: src/api/periodic.rs, src/ticks.rs
 
 CREATE FUNCTION jobs.schedule(
   name text, cron text, kind text, args jsonb DEFAULT '{}', time_zone text DEFAULT 'UTC', unique_opts jsonb DEFAULT NULL,

@@ -4,16 +4,16 @@ use pgrx::prelude::*;
 
 mod api;
 mod check;
-mod config;
+mod config_cache;
 mod error;
 mod fault;
 mod maintenance;
 mod options;
-mod periodic;
 mod pg;
 mod settings;
 mod shmem;
 mod store;
+mod ticks;
 mod transition;
 mod unique;
 mod worker;

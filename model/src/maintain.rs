@@ -1,4 +1,4 @@
-//! Maintenance: `src/maintenance/prune.rs` and `claims.rs`, with `src/store/prune.rs` and
+//! Maintenance: `src/maintenance/prune_task.rs` and `claims_task.rs`, with `src/store/prune.rs` and
 //! `reap.rs`.
 
 use crate::database::{Id, Key, Note, Version};

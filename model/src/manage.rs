@@ -1,5 +1,5 @@
-//! What happens to jobs after they were inserted: `src/transition.rs` and `src/api/manage.rs`. None
-//! of it waits for a claim.
+//! What happens to jobs after they were inserted: `src/transition.rs` and
+//! `src/api/work_manage.rs`. None of it waits for a claim.
 
 use jobs_core::state::State;
 

@@ -7,8 +7,8 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
-use crate::store::access::{self, Role};
 use crate::store::members;
+use crate::store::privileges::{self, Role};
 
 const PRODUCER: [&str; 5] = [
     "insert",
@@ -54,22 +54,24 @@ const NOBODY: [&str; 6] = [
 #[pg_extern(sql = false)]
 fn grant_producer(role: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
-        access::grant_functions(role, &PRODUCER)
+        privileges::grant_functions(role, &PRODUCER)
     });
 }
 
 /// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_worker(role: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| access::grant_functions(role, &WORKER));
+    grant(role, fcinfo, |role| {
+        privileges::grant_functions(role, &WORKER)
+    });
 }
 
 /// Lets a role look. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_viewer(role: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
-        access::grant_functions(role, &VIEWER);
-        access::grant_views(role);
+        privileges::grant_functions(role, &VIEWER);
+        privileges::grant_views(role);
     });
 }
 
@@ -77,16 +79,16 @@ fn grant_viewer(role: Option<&str>, fcinfo: FunctionCallInfo) {
 #[pg_extern(sql = false)]
 fn grant_admin(role: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
-        access::grant_functions_but(role, &NOBODY);
-        access::grant_views(role);
-        access::grant_payload(role);
+        privileges::grant_functions_but(role, &NOBODY);
+        privileges::grant_views(role);
+        privileges::grant_payload(role);
     });
 }
 
 /// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn revoke(role: Option<&str>, fcinfo: FunctionCallInfo) {
-    change(role, fcinfo, access::revoke);
+    change(role, fcinfo, privileges::revoke);
 }
 
 /// The end of the script that installs the extension, and of each that upgrades it. See the COMMENT in sql/60_maintain.sql.
@@ -95,7 +97,7 @@ fn installed() {
     let run = || {
         check::encoding()?;
         check::owner("call jobs.installed")?;
-        access::one_at_a_time();
+        privileges::one_at_a_time();
         members::keep_to_the_owner();
         commit::wake_worker(Work::MayBeDue);
         Ok(())
@@ -105,7 +107,7 @@ fn installed() {
 
 fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
     change(role, fcinfo, |role| {
-        access::grant_schema(role);
+        privileges::grant_schema(role);
         what(role);
     });
 }
@@ -117,7 +119,7 @@ fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
         check::owner("grant and revoke")?;
         let role = known(role)?;
         as_definer(called(fcinfo), || {
-            access::one_at_a_time();
+            privileges::one_at_a_time();
             what(&role);
         });
         Ok(())
@@ -129,8 +131,8 @@ fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
 fn known(role: Option<&str>) -> Result<Role> {
     check::writable()?;
     let role = check::given("role", role)?;
-    access::role(role).ok_or_else(|| {
-        let known = access::roles();
+    privileges::role(role).ok_or_else(|| {
+        let known = privileges::roles();
         Error::unknown_role(role, &known.iter().map(String::as_str).collect::<Vec<_>>())
     })
 }

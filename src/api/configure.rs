@@ -3,9 +3,9 @@
 use jobs_core::interval::Interval;
 use pgrx::prelude::*;
 
-use super::given::Given;
+use super::parameters::Parameters;
 use crate::check;
-use crate::config;
+use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -35,20 +35,20 @@ fn define_kind(
     let run = || {
         check::writable()?;
         let kind = check::name("kind", kind)?;
-        let given = Given {
+        let given = Parameters {
             queue,
             priority,
             max_attempts,
             timeout,
             retry,
             unique_opts,
-            ..Given::default()
+            ..Parameters::default()
         };
         let (mut valid, attempts) = given.options()?.valid()?;
         policy::parse(valid.unique)?;
         valid.max_attempts = valid.max_attempts.or(attempts.default());
         store::set_kind(kind, &valid);
-        config::changed();
+        config_cache::changed();
         Ok(())
     };
     answer(run)
@@ -70,7 +70,7 @@ fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
     check::writable()?;
     let queue = check::name("queue", queue)?;
     store::pause(queue, at);
-    config::changed();
+    config_cache::changed();
     if at.is_none() {
         announce::available(queue);
     }
@@ -121,7 +121,7 @@ fn configure_queue(
             limits::set_slots(queue);
         }
         limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
-        config::changed();
+        config_cache::changed();
         announce::available(queue);
         commit::wake_worker(Work::MayBeDue);
         Ok(())

@@ -10,7 +10,7 @@ use crate::pg::answer::{Cell, Rows};
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::shmem::commit::{self, Work};
-use crate::store::ledger::{self, Run};
+use crate::store::run_log::{self, Run};
 
 /// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few of them.
 const MOST_BATCHES: i64 = 64;
@@ -27,8 +27,8 @@ fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
     check::writable()?;
     let mut rows = Rows::new(fcinfo);
     // Nobody can pause maintenance while this transaction is at it.
-    let hindrance = ledger::hindrance();
-    let is_to_do = hindrance.is_none() && ledger::has_begun();
+    let hindrance = run_log::hindrance();
+    let is_to_do = hindrance.is_none() && run_log::has_begun();
     let mut over = PassedOver::default();
     let runs: Vec<(&str, Run)> = maintenance::ALL
         .iter()
@@ -48,7 +48,7 @@ fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
         })
         .collect();
     if hindrance.is_none() {
-        let note = || runs.iter().for_each(|(task, run)| ledger::note(task, run));
+        let note = || runs.iter().for_each(|(task, run)| run_log::note(task, run));
         // Somebody else may be noting a run, too: that is no reason to undo these.
         let _ = subxact::attempt_unless_cancelled(note);
     }
@@ -107,7 +107,7 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 fn pause_maintenance() {
     answer(|| {
         check::writable()?;
-        ledger::begin_pause(time::now());
+        run_log::begin_pause(time::now());
         Ok(())
     })
 }
@@ -117,7 +117,7 @@ fn pause_maintenance() {
 fn resume_maintenance() {
     answer(|| {
         check::writable()?;
-        ledger::end_pause();
+        run_log::end_pause();
         commit::wake_worker(Work::MayBeDue);
         Ok(())
     })

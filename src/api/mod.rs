@@ -1,17 +1,18 @@
-//! What SQL calls: parse the arguments, call, answer. The declarations with names,
-//! defaults and COMMENTs stand in sql/, one file a section, under the same names.
+//! What SQL calls: parse the arguments, call, answer. The declarations with names, defaults and
+//! COMMENTs stand in sql/. A file here is named after the one there: `work_fetch` has what
+//! sql/50_work.sql says of fetching.
 //!
 //! Each function is one [`answer`](crate::error::answer): there errors become what a caller sees.
 
 mod access;
 mod configure;
-mod fetch;
-mod finish;
-mod given;
-mod insert;
 mod maintain;
-mod manage;
 mod observe;
+mod parameters;
 mod periodic;
-mod unique;
-mod wait;
+mod produce_insert;
+mod produce_unique;
+mod work_fetch;
+mod work_finish;
+mod work_manage;
+mod work_wait;

@@ -15,9 +15,9 @@ use crate::pg::answer::{Cell, Rows};
 use crate::pg::spi::Snapshot;
 use crate::settings;
 use crate::shmem::{self, databases};
-use crate::store::count::{self, Counts, PLACES, Place};
+use crate::store::count::{self, Counts, StateTable, TABLES};
 use crate::store::health::{Thresholds, Worker};
-use crate::store::{extension, health, metrics, show};
+use crate::store::{catalog, health, metrics, show};
 
 /// A queue's row of `jobs.queues`.
 #[derive(Default)]
@@ -37,14 +37,14 @@ fn queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut queues: BTreeMap<String, Queue> = BTreeMap::new();
     let mut estimated = Vec::new();
     let mut counted_at: Option<i64> = None;
-    for place in &PLACES {
-        let counts = if place.is_long(Snapshot::Callers) {
-            estimated.extend(place.states);
-            let (counts, at) = kept(place);
+    for table in &TABLES {
+        let counts = if table.is_long(Snapshot::Callers) {
+            estimated.extend(table.states);
+            let (counts, at) = kept(table);
             counted_at = counted_at.into_iter().chain(at).min();
             counts
         } else {
-            place.count(None)
+            table.count(None)
         };
         for ((queue, state), count) in counts {
             *queues
@@ -79,10 +79,10 @@ fn queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
 }
 
 /// What maintenance has counted, and when; where it never did, as much of it as is counted at all.
-fn kept(place: &'static Place) -> (Counts, Option<i64>) {
-    match place.kept(Snapshot::Callers) {
-        Some(kept) => (count::kept_counts(place), Some(kept.counted_at)),
-        None => (place.count(Some(count::SHORT)), None),
+fn kept(table: &'static StateTable) -> (Counts, Option<i64>) {
+    match table.kept(Snapshot::Callers) {
+        Some(kept) => (count::kept_counts(table), Some(kept.counted_at)),
+        None => (table.count(Some(count::SHORT)), None),
     }
 }
 
@@ -169,7 +169,7 @@ fn worker() -> Worker {
             Some("the background worker is switched off: jobs.enabled"),
             "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();",
         )
-    } else if !settings::covers(&extension::database()) {
+    } else if !settings::covers(&catalog::database()) {
         (
             Some(
                 "the background worker leaves this database alone: jobs.databases does not name it",

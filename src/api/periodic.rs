@@ -3,15 +3,15 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::given::Given;
+use super::parameters::Parameters;
 use crate::check;
 use crate::error::answer;
-use crate::periodic::{self, Ticks};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
-use crate::store::periodic::{self as store, Definition};
+use crate::store::periodic_schedule::{self as store, Definition};
+use crate::ticks::{self, Ticks};
 
 /// Defines a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[allow(clippy::too_many_arguments)]
@@ -38,7 +38,7 @@ fn schedule(
         let kind = check::name("kind", kind)?;
         let args = check::given("args", args)?;
         let ticks = Ticks::of(cron, check::given("time_zone", time_zone)?)?;
-        let given = Given {
+        let given = Parameters {
             unique_opts,
             queue,
             priority,
@@ -47,7 +47,7 @@ fn schedule(
             meta,
             timeout,
             retry,
-            ..Given::default()
+            ..Parameters::default()
         };
         let definition = Definition {
             name: name.to_string(),
@@ -77,7 +77,7 @@ fn define(definition: &Definition, ticks: &Ticks) -> Option<i64> {
         && before.next_run_at.is_some_and(|at| at <= now)
     {
         // A tick that has passed is not lost because a program that begins defines it again.
-        periodic::run(before, now);
+        ticks::run(before, now);
     }
     // A clock that was put back repeats no tick.
     let done = before.and_then(|before| before.last_run_at);

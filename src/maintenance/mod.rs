@@ -3,13 +3,13 @@
 //! a subtransaction. A round that fails is done once more thing by thing, so that a single job that
 //! cannot be handled stops neither the others nor another task.
 
-mod claims;
-mod expire;
-mod periodic;
-mod prune;
-mod rescue;
-mod schedule;
-mod statistics;
+mod claims_task;
+mod expire_task;
+mod periodic_task;
+mod prune_task;
+mod rescue_task;
+mod schedule_task;
+mod statistics_task;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -93,13 +93,13 @@ impl fmt::Display for Thing {
 
 /// All of them, in the order in which they run.
 pub const ALL: [&Task; 7] = [
-    &schedule::TASK,
-    &periodic::TASK,
-    &expire::TASK,
-    &rescue::TASK,
-    &prune::TASK,
-    &claims::TASK,
-    &statistics::TASK,
+    &schedule_task::TASK,
+    &periodic_task::TASK,
+    &expire_task::TASK,
+    &rescue_task::TASK,
+    &prune_task::TASK,
+    &claims_task::TASK,
+    &statistics_task::TASK,
 ];
 
 const _: () = assert!(

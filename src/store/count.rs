@@ -16,7 +16,7 @@ use crate::pg::time;
 pub const SHORT: i64 = 10_000;
 
 /// A table that jobs are in.
-pub struct Place {
+pub struct StateTable {
     /// its name
     pub name: &'static str,
     /// the states of its jobs
@@ -48,7 +48,7 @@ pub enum Position {
     Job(i64),
 }
 
-impl Place {
+impl StateTable {
     /// Whether it is too long to be counted whenever somebody asks.
     pub fn is_long(&self, snapshot: Snapshot) -> bool {
         self.is_long
@@ -148,8 +148,8 @@ impl Place {
 }
 
 /// What was counted before, as the calling statement sees it.
-pub fn kept_counts(place: &Place) -> Counts {
-    KEPT_COUNTS.run_as_of(Snapshot::Callers, &[text(place.name)], sum)
+pub fn kept_counts(table: &StateTable) -> Counts {
+    KEPT_COUNTS.run_as_of(Snapshot::Callers, &[text(table.name)], sum)
 }
 
 fn sum(rows: &Tuples) -> Counts {
@@ -215,8 +215,8 @@ macro_rules! is_long {
 }
 
 /// Every table that jobs are in.
-pub static PLACES: [Place; 4] = [
-    Place {
+pub static TABLES: [StateTable; 4] = [
+    StateTable {
         name: "ready",
         states: &[State::Available],
         is_long: is_long!("jobs.ready"),
@@ -232,7 +232,7 @@ pub static PLACES: [Place; 4] = [
             &[TEXT, INT2, INT8, INT8],
         ),
     },
-    Place {
+    StateTable {
         name: "scheduled",
         states: &[State::Scheduled, State::Pending, State::Retryable],
         is_long: is_long!("jobs.scheduled"),
@@ -247,7 +247,7 @@ pub static PLACES: [Place; 4] = [
             &[INT8, INT8],
         ),
     },
-    Place {
+    StateTable {
         name: "running",
         states: &[State::Running],
         is_long: is_long!("jobs.running"),
@@ -263,7 +263,7 @@ pub static PLACES: [Place; 4] = [
             &[INT8, INT8],
         ),
     },
-    Place {
+    StateTable {
         name: "finished",
         states: &[State::Completed, State::Cancelled, State::Discarded],
         is_long: is_long!("jobs.finished"),

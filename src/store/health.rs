@@ -6,8 +6,8 @@ use pgrx::pg_sys::Datum;
 
 use super::count::heads;
 use super::direct::shapes;
-use super::ledger::is_being_restored;
 use super::members::{granted, members};
+use super::run_log::is_being_restored;
 use super::spi::{Plan, Tuples, bigs, text, texts};
 use super::types::*;
 use crate::pg::changed::{self, Difference};

@@ -1,6 +1,6 @@
 //! The objects that the extension consists of: whose each is, and what others may do with it.
 
-use super::access::execute;
+use super::privileges::execute;
 use super::spi::Plan;
 use crate::pg::extension::by_hand;
 use crate::pg::transaction;

@@ -4,14 +4,13 @@
 //! What decides how fast a queue is goes to the tables without a statement where it can: [`direct`]
 //! has the same answers, in files of the same names.
 
-pub mod access;
+pub mod catalog;
 pub mod claims;
 mod columns;
 pub mod config;
 pub mod count;
 mod direct;
 pub mod due;
-pub mod extension;
 pub mod fetch;
 pub mod find;
 pub mod finish;
@@ -20,18 +19,19 @@ pub mod insert;
 pub mod job;
 pub mod kept;
 pub mod lanes;
-pub mod ledger;
 pub mod limits;
 pub mod look;
 pub mod members;
 pub mod metrics;
 pub mod notes;
-pub mod notify;
-pub mod periodic;
+pub mod notifications;
+pub mod periodic_schedule;
 pub mod place;
+pub mod privileges;
 pub mod prune;
 pub mod reap;
 pub mod retention;
+pub mod run_log;
 pub mod show;
 pub mod wait;
 

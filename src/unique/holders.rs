@@ -8,7 +8,7 @@ use jobs_core::policy::Policy;
 use jobs_core::state::State;
 use jobs_core::verdict::{self, Job, Member, Verdict};
 
-use crate::config;
+use crate::config_cache;
 use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
@@ -130,7 +130,7 @@ impl Holders {
 }
 
 fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
-    let kept = config::retention(&job.queue, job.state, retention);
+    let kept = config_cache::retention(&job.queue, job.state, retention);
     match (job.finalized_at, kept) {
         (Some(at), Some(kept)) => {
             at.saturating_add(kept) > now || job.kept_until().is_some_and(|until| until > now)

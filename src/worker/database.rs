@@ -15,9 +15,9 @@ use crate::pg::{server, subxact, time};
 use crate::settings;
 use crate::shmem::commit::Work;
 use crate::shmem::databases::{self, Slot};
+use crate::store::catalog;
 use crate::store::due;
-use crate::store::extension;
-use crate::store::ledger;
+use crate::store::run_log;
 
 /// After it was woken the worker is not woken again for so long, however many commits there are.
 const REST: Duration = Duration::from_millis(50);
@@ -259,7 +259,7 @@ impl Worker {
                 settings::BATCH_SIZE.get().into(),
                 &mut self.over,
                 &mut |round| {
-                    try_in_extension(|| match ledger::is_paused() {
+                    try_in_extension(|| match run_log::is_paused() {
                         true => Round::default(),
                         false => round(),
                     })
@@ -397,7 +397,7 @@ fn try_in_extension<T>(work: impl FnOnce() -> T) -> Result<Result<T, String>, Le
         if !process::database_is_free(server::database()) {
             return Err(Leave::Wanted);
         }
-        let extension = extension::find().ok_or(Leave::NoExtension)?;
+        let extension = catalog::find().ok_or(Leave::NoExtension)?;
         if !process::extension_is_free(extension.oid) {
             return Err(Leave::Wanted);
         }

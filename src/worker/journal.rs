@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::maintenance::{self, Turn};
 use crate::pg::time;
 use crate::shmem::databases::Slot;
-use crate::store::ledger::{self, Run, Standing};
+use crate::store::run_log::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
 const EVERY: Duration = Duration::from_secs(1);
@@ -42,15 +42,15 @@ pub struct Looked {
 /// Looks what stands in the way of maintenance.
 pub fn look() -> Looked {
     Looked {
-        standing: ledger::standing(),
-        has_begun: ledger::has_begun(),
+        standing: run_log::standing(),
+        has_begun: run_log::has_begun(),
     }
 }
 
 /// Writes runs down.
 pub fn write(runs: &[(usize, Run)]) {
     for (task, run) in runs {
-        ledger::note(maintenance::ALL[*task].name, run);
+        run_log::note(maintenance::ALL[*task].name, run);
     }
 }
 

@@ -2,7 +2,7 @@
 //! a transaction that notifies holds a lock of the whole server until it is on disk.
 
 use crate::shmem::outbox::Content;
-use crate::store::notify as store;
+use crate::store::notifications as store;
 
 /// Sends what there is to notify when this transaction commits; how many notifications.
 pub fn send(content: &Content) -> usize {

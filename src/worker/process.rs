@@ -11,7 +11,7 @@ use crate::pg::subxact::catch;
 use crate::pg::versions;
 use crate::settings;
 use crate::shmem;
-use crate::store::extension;
+use crate::store::catalog;
 
 // Postgres' own handlers. pgrx' SIGTERM handler only sets a flag of its own: a worker
 // inside a statement would ignore it, and a fast shutdown would wait for ever.
@@ -123,7 +123,7 @@ pub fn apply_settings() {
     // SAFETY: a variable of this process. What is in no database has no settings of one.
     if unsafe { pg_sys::MyDatabaseId } != pg_sys::InvalidOid {
         become_the_superuser();
-        let others = transaction(extension::settings_of_database).unwrap_or_default();
+        let others = transaction(catalog::settings_of_database).unwrap_or_default();
         for (name, value) in others {
             // One that cannot be what it is by default stays what it is.
             let _ = transaction(|| set(&name, &value));

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::pg::zone::TimeZone;
 use crate::pg::{subxact, time};
-use crate::store::periodic::{self, Definition, Outcome, Periodic};
+use crate::store::periodic_schedule::{self, Definition, Outcome, Periodic};
 use crate::unique;
 
 /// When a tick is tried again whose job could not be inserted just now, in microseconds.
@@ -88,7 +88,7 @@ pub fn run(due: &Periodic, now: i64) -> bool {
         Err(error) => {
             warning!("jobs: periodic job {name:?} cannot be read: {error}");
             let error = error.to_string();
-            periodic::put_off(name, Some(now + READ_AGAIN), Some(&error));
+            periodic_schedule::put_off(name, Some(now + READ_AGAIN), Some(&error));
             return true;
         }
     };
@@ -96,7 +96,7 @@ pub fn run(due: &Periodic, now: i64) -> bool {
     let done = due.defined_at.max(due.last_run_at.unwrap_or(i64::MIN));
     let next = ticks.next(done.max(now));
     let Some(tick) = ticks.latest(now).filter(|tick| *tick > done) else {
-        periodic::put_off(name, next, None);
+        periodic_schedule::put_off(name, next, None);
         return true;
     };
     match insert(&due.definition, tick) {
@@ -104,17 +104,17 @@ pub fn run(due: &Periodic, now: i64) -> bool {
             if let Some(error) = &outcome.error {
                 warning!("jobs: periodic job {name:?} skipped a tick: {error}");
             }
-            periodic::note_tick(name, tick, next, &outcome);
+            periodic_schedule::note_tick(name, tick, next, &outcome);
             true
         }
         Decided::Busy => {
             let error = "another transaction is inserting a job with the same unique key";
-            periodic::put_off(name, Some(now + AGAIN), Some(error));
+            periodic_schedule::put_off(name, Some(now + AGAIN), Some(error));
             true
         }
         Decided::Later(error) => {
             // It may have waited for a lock until that took too long.
-            periodic::put_off(name, Some(time::now() + AGAIN), Some(&error));
+            periodic_schedule::put_off(name, Some(time::now() + AGAIN), Some(&error));
             false
         }
     }

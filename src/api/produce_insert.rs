@@ -6,7 +6,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::given::{Element, Given, fields};
+use super::parameters::{Element, Parameters, fields};
 use crate::check;
 use crate::error::{Result, answer};
 use crate::options::Checked;
@@ -41,7 +41,7 @@ fn insert(
         check::writable()?;
         let kind = check::name("kind", kind)?;
         let args = check::given("args", args)?;
-        let given = Given {
+        let given = Parameters {
             unique_opts,
             queue,
             priority,
@@ -100,7 +100,7 @@ fn insert_batch(
         check::writable()?;
         let kind = check::name("kind", kind)?;
         let elements = array::elements(check::given("args", args)?, pg_sys::JSONBOID);
-        let given = Given {
+        let given = Parameters {
             unique_opts,
             queue,
             priority,

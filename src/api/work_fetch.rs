@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::config;
+use crate::config_cache;
 use crate::error::{Result, answer};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
@@ -78,7 +78,7 @@ fn claim(
     rows.expect(fetch::FETCHED_JOB);
     let mut left = wanted;
     for queue in queues {
-        let set = config::queue(queue).unwrap_or_default();
+        let set = config_cache::queue(queue).unwrap_or_default();
         if set.is_paused {
             continue;
         }

@@ -152,7 +152,7 @@ fn select() -> String {
     )
 }
 
-// A sequence that was used: see store::ledger::has_begun.
+// A sequence that was used: see store::run_log::has_begun.
 static BEGIN_SEQUENCE: Plan = Plan::new(
     "SELECT nextval('jobs.job_seq') FROM jobs.job_seq WHERE NOT is_called",
     &[],

@@ -9,8 +9,8 @@ use super::{Round, Task};
 use crate::pg::spi::Snapshot;
 use crate::pg::time;
 use crate::shmem::{self, databases};
-use crate::store::count::{Counts, Kept, PLACES, Place, Position};
-use crate::store::extension::{self, Extension};
+use crate::store::catalog::{self, Extension};
+use crate::store::count::{Counts, Kept, Position, StateTable, TABLES};
 
 pub const TASK: Task = Task {
     name: "statistics",
@@ -33,7 +33,7 @@ struct Counting {
     /// of which extension, and when last: what a session left half done long ago is of no use
     extension: Oid,
     touched: i64,
-    place: &'static Place,
+    table: &'static StateTable,
     next: Position,
     counts: Counts,
     /// how long it took up to now, in microseconds
@@ -51,12 +51,12 @@ struct Length {
 }
 
 thread_local! {
-    static LENGTHS: RefCell<[Option<Length>; PLACES.len()]> = const { RefCell::new([None; PLACES.len()]) };
+    static LENGTHS: RefCell<[Option<Length>; TABLES.len()]> = const { RefCell::new([None; TABLES.len()]) };
     static COUNTING: RefCell<Option<Counting>> = const { RefCell::new(None) };
 }
 
 fn run() -> Round {
-    let Some(Extension { oid, .. }) = extension::find() else {
+    let Some(Extension { oid, .. }) = catalog::find() else {
         return Round::default();
     };
     // Where workers take short turns, there is no time for that.
@@ -77,21 +77,21 @@ fn run() -> Round {
 /// Finds a table that is to be counted.
 fn begin(extension: Oid) -> Round {
     let mut forgotten = 0;
-    for (number, place) in PLACES.iter().enumerate() {
-        if !is_long(number, place) {
-            forgotten += usize::from(place.kept(Snapshot::Own).is_some() && place.forget());
+    for (number, table) in TABLES.iter().enumerate() {
+        if !is_long(number, table) {
+            forgotten += usize::from(table.kept(Snapshot::Own).is_some() && table.forget());
             continue;
         }
-        let changes = place.changes();
-        if place
+        let changes = table.changes();
+        if table
             .kept(Snapshot::Own)
             .is_none_or(|kept| is_stale(&kept, changes))
         {
             let counting = Counting {
                 extension,
                 touched: time::now(),
-                place,
-                next: place.begin(),
+                table,
+                next: table.begin(),
                 counts: Counts::new(),
                 took: 0,
                 changes,
@@ -106,7 +106,7 @@ fn begin(extension: Oid) -> Round {
 }
 
 /// Whether a table is long. Where that takes its time, because of many dead rows, the worker does not look each time.
-fn is_long(number: usize, place: &Place) -> bool {
+fn is_long(number: usize, table: &StateTable) -> bool {
     let begun = time::now();
     let known = LENGTHS.with_borrow(|lengths| lengths[number]);
     let is_fresh = |known: &Length| {
@@ -116,7 +116,7 @@ fn is_long(number: usize, place: &Place) -> bool {
     if let Some(known) = known.filter(is_fresh) {
         return known.is_long;
     }
-    let is_long = place.is_long(Snapshot::Own);
+    let is_long = table.is_long(Snapshot::Own);
     let at = time::now();
     let took = at - begun;
     LENGTHS.with_borrow_mut(|lengths| lengths[number] = Some(Length { is_long, at, took }));
@@ -134,7 +134,7 @@ fn is_stale(kept: &Kept, changes: i64) -> bool {
 fn go_on(mut counting: Counting) -> Round {
     let begun = time::now();
     let next = counting
-        .place
+        .table
         .count_part(&counting.next, PART, &mut counting.counts);
     let now = time::now();
     counting.took += now - begun;
@@ -148,7 +148,7 @@ fn go_on(mut counting: Counting) -> Round {
         None => {
             rows = counting.counts.len();
             // Where somebody else is counting as well, that will do. Else the next one may be as long.
-            more = counting.place.keep(
+            more = counting.table.keep(
                 &counting.counts,
                 &Kept {
                     counted_at: now,

@@ -4,7 +4,7 @@ use jobs_core::state::State;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::given::Given;
+use super::parameters::Parameters;
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::StateAnswer;
@@ -116,7 +116,7 @@ fn update(
     retry: Option<Jsonb>,
     expires_at: Option<TimestampWithTimeZone>,
 ) -> StateAnswer {
-    let given = Given {
+    let given = Parameters {
         queue,
         priority,
         scheduled_at,
@@ -126,7 +126,7 @@ fn update(
         timeout,
         retry,
         expires_at,
-        ..Given::default()
+        ..Parameters::default()
     };
     let (valid, _) = answer(|| given.options()?.valid());
     let changes = Changes {

@@ -17,7 +17,7 @@ use crate::pg::time;
 /// The parameters of which functions have some or all.
 #[derive(Default)]
 #[allow(missing_docs)]
-pub struct Given<'a> {
+pub struct Parameters<'a> {
     pub unique_opts: Option<Jsonb>,
     pub queue: Option<&'a str>,
     pub priority: Option<i32>,
@@ -31,7 +31,7 @@ pub struct Given<'a> {
     pub pending: Option<bool>,
 }
 
-impl Given<'_> {
+impl Parameters<'_> {
     /// Reads them.
     pub fn options(self) -> Result<Options> {
         Ok(Options {

@@ -4,7 +4,7 @@ use jobs_core::key::Key;
 use pgrx::datum::{JsonB, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
-use super::given::Given;
+use super::parameters::Parameters;
 use crate::check;
 use crate::error::{Result, answer};
 use crate::options::Checked;
@@ -105,12 +105,12 @@ fn checked(
 ) -> Result<(Checked, Jsonb)> {
     let kind = check::name("kind", kind)?;
     let args = check::given("args", args)?;
-    let given = Given {
+    let given = Parameters {
         unique_opts,
         queue,
         meta,
         scheduled_at,
-        ..Given::default()
+        ..Parameters::default()
     };
     Ok((given.options()?.checked(kind)?, args))
 }

@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::config;
+use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::fault::{self, Fault};
 use crate::pg::role::{as_role, called, owner_of};
@@ -95,7 +95,7 @@ fn wait_for(queue: &str, timeout: Duration, owner: pg_sys::Oid) {
 
 /// Looks at the queue with the rights of the extension, in a transaction of its own.
 fn look(queue: &str, owner: pg_sys::Oid) -> (i64, Look) {
-    config::forget();
+    config_cache::forget();
     let now = time::now();
     let look = procedure::in_transaction(|| as_role(owner, || with_room(queue, now)));
     (now, look)
@@ -103,7 +103,7 @@ fn look(queue: &str, owner: pg_sys::Oid) -> (i64, Look) {
 
 /// What of a queue could be fetched: nothing while it is paused or as full as it may be.
 fn with_room(queue: &str, now: i64) -> Look {
-    let set = config::queue(queue).unwrap_or_default();
+    let set = config_cache::queue(queue).unwrap_or_default();
     let is_full = || {
         set.concurrency
             .is_some_and(|limit| !limits::has_free_slot(queue, limit))

@@ -1,9 +1,9 @@
 //! Periodic jobs whose time has come are inserted.
 
 use super::{Round, Singly, Task, Thing};
-use crate::periodic;
 use crate::pg::time;
-use crate::store::periodic as store;
+use crate::store::periodic_schedule as store;
+use crate::ticks;
 
 pub const TASK: Task = Task {
     name: "periodic",
@@ -21,7 +21,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let mut handled = 0;
     for definition in &store::due(now, limit, &Thing::periodic(but)) {
         pgrx::check_for_interrupts!();
-        handled += usize::from(periodic::run(definition, now));
+        handled += usize::from(ticks::run(definition, now));
     }
     Round::of(handled, limit)
 }
@@ -38,7 +38,7 @@ fn handle(thing: &Thing) -> bool {
         && let Some(definition) = store::lock(name)
         && definition.next_run_at.is_some_and(|at| at <= now)
     {
-        periodic::run(&definition, now)
+        ticks::run(&definition, now)
     } else {
         false
     }
