@@ -140,7 +140,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
     // Nor for one that has locked a job which this one replaces.
     let insert =
         || subxact::attempt_unless_cancelled(|| work().unwrap_or_else(|error| error.raise()));
-    match unique::impatiently(insert) {
+    match unique::no_wait(insert) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),
         Err((code, message)) if subxact::is_passing(code) => Decided::Later(message),

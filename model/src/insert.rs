@@ -1,4 +1,4 @@
-//! `jobs.insert` and `jobs.insert_batch`: `src/unique/insert.rs` and `src/unique/batch/`, step by
+//! `jobs.insert` and `jobs.insert_batch`: `src/unique/single.rs` and `src/unique/batch/`, step by
 //! step. What they see is in `look.rs`, how they take claims in `claim.rs`.
 
 use jobs_core::verdict::fold;

@@ -264,7 +264,7 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
         )
     };
     // What somebody has locked is passed over, as always.
-    let rows = unique::impatiently(handle_each);
+    let rows = unique::no_wait(handle_each);
     Round {
         rows,
         more: false,

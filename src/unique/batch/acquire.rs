@@ -8,8 +8,8 @@ use jobs_core::verdict::Verdict;
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::check_for_interrupts;
 
+use super::super::advisory_lock::no_wait;
 use super::super::holders::decide;
-use super::super::lock::impatiently;
 use super::{Batch, Decision, Group};
 use crate::error::{Error, Result};
 use crate::pg::memory;
@@ -36,7 +36,7 @@ impl Batch<'_> {
             .claim_or_lock(|group| fresh[group as usize] = true);
         let busy = self
             .claims(&impatient)?
-            .claim_impatiently(|group| fresh[group as usize] = true);
+            .claim_no_wait(|group| fresh[group as usize] = true);
         for group in busy {
             for index in self.indexes(group).collect::<Vec<_>>() {
                 self.decisions[index] = Decision::Busy;
@@ -134,7 +134,7 @@ impl Claims<'_> {
     }
 
     /// The same without waiting for rivals, for all of them. The keys that somebody is at work on.
-    fn claim_impatiently(&self, mut fresh: impl FnMut(Group)) -> Vec<Group> {
+    fn claim_no_wait(&self, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let count = self.groups.len();
         if count == 0 {
             return Vec::new();
@@ -229,7 +229,7 @@ impl Claims<'_> {
         if self.is_single && !subxact::has_room() {
             return Some(work());
         }
-        match impatiently(|| subxact::attempt(work)) {
+        match no_wait(|| subxact::attempt(work)) {
             Ok(done) => Some(done),
             Err(error) if subxact::describe(&error).0 == Code::ERRCODE_LOCK_NOT_AVAILABLE => None,
             Err(error) => subxact::rethrow(*error),

@@ -13,7 +13,7 @@ use jobs_core::policy::{OnConflict, Policy};
 use jobs_core::state::State;
 
 use super::holders::Holders;
-use super::insert::{Candidate, Outcome, Replacement};
+use super::single::{Candidate, Outcome, Replacement};
 use crate::error::Result;
 use crate::fault;
 use crate::pg::memory;

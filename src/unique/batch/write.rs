@@ -8,7 +8,7 @@ use jobs_core::verdict::Verdict;
 use pgrx::check_for_interrupts;
 
 use super::super::holders::{Holders, decide};
-use super::super::insert::Replacement;
+use super::super::single::Replacement;
 use super::acquire::touched;
 use super::{Batch, Decision, Group};
 use crate::error::{Error, Result};

@@ -12,9 +12,9 @@ use jobs_core::policy::Policy;
 use jobs_core::state::State;
 use jobs_core::verdict::{Job, Member, Verdict};
 
+use super::advisory_lock;
 use super::batch::Batch;
 use super::holders::{self, Holders, decide};
-use super::lock;
 use crate::error::{Error, Result};
 use crate::pg::{path, subxact};
 use crate::shmem::announce;
@@ -96,7 +96,7 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
     if !policy.wait {
         return insert_at_once(candidate, key);
     }
-    if lock::take(key) {
+    if advisory_lock::take(key) {
         // Whoever had the lock has decided meanwhile.
         holders = holders::look(key, policy);
         if let Some(answer) = answer_at_once(policy, holders.as_ref(), now)? {
@@ -121,11 +121,11 @@ fn by_batch(candidate: &Candidate) -> Result<Outcome> {
 /// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
 /// lock that it tried, so all of it is in a subtransaction; or there is no such lock, as in batches.
 fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
-    if !subxact::has_room() || !lock::has_room() {
+    if !subxact::has_room() || !advisory_lock::has_room() {
         return by_batch(candidate);
     }
     let work = || {
-        if !lock::try_take(key) {
+        if !advisory_lock::try_take(key) {
             return Ok(Outcome::Busy);
         }
         by_batch(candidate)

@@ -36,6 +36,6 @@ fn id(key: Key) -> i64 {
 }
 
 /// Runs `work`, a subtransaction, in which whoever waits for a lock gives up after a millisecond (55P03).
-pub fn impatiently<T>(work: impl FnOnce() -> T) -> T {
+pub fn no_wait<T>(work: impl FnOnce() -> T) -> T {
     guc::set_while(&[(c"lock_timeout", c"1")], work)
 }
