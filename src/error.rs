@@ -34,6 +34,12 @@ impl Error {
         }
     }
 
+    /// Adds the rule.
+    fn detail(mut self, detail: impl Into<String>) -> Error {
+        self.detail = Some(detail.into());
+        self
+    }
+
     /// Adds the fix.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
@@ -47,81 +53,60 @@ impl Error {
 
     /// 22004: a null where none is allowed.
     pub fn null(parameter: &str) -> Error {
+        let message = format!("{parameter} must not be null");
         Error {
             column: Some(parameter.into()),
-            detail: Some(format!("{parameter} has no null value.")),
-            ..Error::new(
-                Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-                format!("{parameter} must not be null"),
-            )
+            ..Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, message)
         }
+        .detail(format!("{parameter} has no null value."))
     }
 
     /// 22004: a null in a list where none is allowed.
     pub fn null_element(parameter: &str) -> Error {
         Error {
             message: format!("an element of {parameter} must not be null"),
-            detail: Some(format!("No element of {parameter} has a null value.")),
             ..Error::null(parameter)
         }
+        .detail(format!("No element of {parameter} has a null value."))
     }
 
     /// 22021: text that is none. Postgres checks what comes in, but not what a function in C makes.
     pub fn not_utf8() -> Error {
-        Error {
-            detail: Some("Strings must be valid UTF-8.".into()),
-            ..Error::new(
-                Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-                "a string in the JSON is not valid UTF-8",
-            )
-        }
+        let message = "a string in the JSON is not valid UTF-8";
+        Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message)
+            .detail("Strings must be valid UTF-8.")
     }
 
     /// P0002: no job has this id.
     pub fn unknown_job(id: i64) -> Error {
-        Error {
-            detail: Some("It was never inserted here, or it was deleted or pruned.".into()),
-            ..Error::new(
-                Code::ERRCODE_NO_DATA_FOUND,
-                format!("job {id} does not exist"),
-            )
-        }
+        let message = format!("job {id} does not exist");
+        Error::new(Code::ERRCODE_NO_DATA_FOUND, message)
+            .detail("It was never inserted here, or it was deleted or pruned.")
     }
 
     /// 42704: no role has this name. `known` are those that there are.
     pub fn unknown_role(name: &str, known: &[&str]) -> Error {
-        Error {
-            detail: Some("role is the name of a role as pg_roles has it, without quotes.".into()),
-            ..Error::new(
-                Code::ERRCODE_UNDEFINED_OBJECT,
-                format!("role {} does not exist", quoted(name)),
-            )
-        }
-        .hint(if name.eq_ignore_ascii_case("public") {
-            "Nothing is granted to PUBLIC: name the roles that are to have it.".into()
-        } else {
-            did_you_mean(name, known).unwrap_or_else(|| "CREATE ROLE makes one.".into())
-        })
+        let message = format!("role {} does not exist", quoted(name));
+        Error::new(Code::ERRCODE_UNDEFINED_OBJECT, message)
+            .detail("role is the name of a role as pg_roles has it, without quotes.")
+            .hint(if name.eq_ignore_ascii_case("public") {
+                "Nothing is granted to PUBLIC: name the roles that are to have it.".into()
+            } else {
+                did_you_mean(name, known).unwrap_or_else(|| "CREATE ROLE makes one.".into())
+            })
     }
 
     /// 42501: only for who has the rights of the extension's owner.
     pub fn not_owner(operation: &str) -> Error {
-        Error {
-            detail: Some("It takes the rights of the extension's owner; EXECUTE on a function does not give them.".into()),
-            ..Error::new(
-                Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
-                format!("only the extension's owner and superusers may {operation}"),
-            )
-        }
-        .hint("SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs' shows who owns it.")
+        let message = format!("only the extension's owner and superusers may {operation}");
+        Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+            .detail("It takes the rights of the extension's owner; EXECUTE on a function does not give them.")
+            .hint("SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs' shows who owns it.")
     }
 
     /// 55000: the job's state does not allow the operation.
     pub fn wrong_state(id: i64, state: State, operation: &str) -> Error {
-        Error::new(
-            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("cannot {operation} job {id}: it is {}", state.as_str()),
-        )
+        Error::not_done(id, operation, format!("it is {}", state.as_str()))
     }
 
     /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: who has the job, and since when.
@@ -138,45 +123,31 @@ impl Error {
             }
             None => format!("a current attempt; the job is {}", state.as_str()),
         };
-        Error {
-            detail: Some("lease_lost".into()),
-            hint: Some(
-                "The lease ran out, or the job was cancelled or given back: stop working on it."
-                    .into(),
-            ),
-            ..Error::not_finished(id, operation, format!("the token is not that of {whose}"))
-        }
+        Error::not_done(id, operation, format!("the token is not that of {whose}"))
+            .detail("lease_lost")
+            .hint("The lease ran out, or the job was cancelled or given back: stop working on it.")
     }
 
     /// 55000 `already_finished`: another finishing call has used the caller's token. `call`: which; `None`: one that gave the
     /// job back.
     pub fn already_finished(id: i64, operation: &str, call: Option<&str>, became: State) -> Error {
-        let call = call.unwrap_or("snooze or release");
-        let became = became.as_str();
-        Error {
-            detail: Some("already_finished".into()),
-            hint: Some(
-                "A token is good for one finishing call: drop this result, the job may be somebody else's by now."
-                    .into(),
-            ),
-            ..Error::not_finished(id, operation, format!("{call} was called with this token, and the job became {became}"))
-        }
+        let (call, became) = (call.unwrap_or("snooze or release"), became.as_str());
+        let why = format!("{call} was called with this token, and the job became {became}");
+        Error::not_done(id, operation, why)
+            .detail("already_finished")
+            .hint("A token is good for one finishing call: drop this result, the job may be somebody else's by now.")
     }
 
-    fn not_finished(id: i64, operation: &str, why: String) -> Error {
-        Error::new(
-            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("cannot {operation} job {id}: {why}"),
-        )
+    fn not_done(id: i64, operation: &str, why: String) -> Error {
+        let message = format!("cannot {operation} job {id}: {why}");
+        Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
     }
 
     /// 55000 `deadline_exceeded`: a heartbeat after the attempt's time is over.
     pub fn deadline_exceeded(id: i64) -> Error {
-        Error {
-            detail: Some("deadline_exceeded".into()),
-            hint: Some("The attempt ran longer than the job's timeout: stop working on it.".into()),
-            ..Error::wrong_state(id, State::Running, "renew the lease of")
-        }
+        Error::wrong_state(id, State::Running, "renew the lease of")
+            .detail("deadline_exceeded")
+            .hint("The attempt ran longer than the job's timeout: stop working on it.")
     }
 
     /// 23505: the policy rejects duplicates. The key stays out of it: it is derived from args.
@@ -184,15 +155,10 @@ impl Error {
         let id = existing.map_or("null".into(), |id| id.to_string());
         let state = state.map_or("null".into(), |state| format!("\"{}\"", state.as_str()));
         let index = index.map_or(String::new(), |index| format!(",\"index\":{index}"));
-        Error {
-            detail: Some(format!(
-                "{{\"existing_job_id\":{id},\"existing_job_state\":{state}{index}}}"
-            )),
-            ..Error::new(
-                Code::ERRCODE_UNIQUE_VIOLATION,
-                "a job with the same unique key exists",
-            )
-        }
+        let message = "a job with the same unique key exists";
+        Error::new(Code::ERRCODE_UNIQUE_VIOLATION, message).detail(format!(
+            "{{\"existing_job_id\":{id},\"existing_job_state\":{state}{index}}}"
+        ))
     }
 
     /// 25006: writing where it is not possible.
@@ -210,17 +176,12 @@ impl Error {
 
     /// 25001: what ends transactions, called where there is one to be kept.
     pub fn in_transaction(what: &str) -> Error {
-        Error {
-            detail: Some(
-                "It ends the transaction, so that it holds no snapshot and no lock while it waits."
-                    .into(),
-            ),
-            ..Error::new(
-                Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
-                format!("{what} cannot run inside a transaction block"),
+        let message = format!("{what} cannot run inside a transaction block");
+        Error::new(Code::ERRCODE_ACTIVE_SQL_TRANSACTION, message)
+            .detail(
+                "It ends the transaction, so that it holds no snapshot and no lock while it waits.",
             )
-        }
-        .hint("Call it in autocommit mode, as a statement of its own.")
+            .hint("Call it in autocommit mode, as a statement of its own.")
     }
 
     /// 0A000: what this extension does not do.
@@ -230,28 +191,24 @@ impl Error {
 
     /// 40001: what the transaction's snapshot shows is over.
     pub fn serialization(id: i64) -> Error {
-        Error::new(
-            Code::ERRCODE_T_R_SERIALIZATION_FAILURE,
-            format!("could not serialize access to job {id}: it moved concurrently"),
-        )
-        .hint("Retry the transaction.")
-    }
-
-    /// 53200: there is no room for so many bytes.
-    pub fn out_of_memory(bytes: usize) -> Error {
-        Error {
-            detail: Some(format!("{bytes} bytes were asked for.")),
-            ..Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
-        }
+        Error::could_not_serialize(format!("access to job {id}: it moved concurrently"))
     }
 
     /// 40001: a key is taken by somebody whom the transaction's snapshot does not show.
     pub fn unseen_claim() -> Error {
-        Error::new(
-            Code::ERRCODE_T_R_SERIALIZATION_FAILURE,
-            "could not serialize access: a job was inserted under the same unique key concurrently",
-        )
-        .hint("Retry the transaction.")
+        let what = "access: a job was inserted under the same unique key concurrently";
+        Error::could_not_serialize(what.into())
+    }
+
+    fn could_not_serialize(what: String) -> Error {
+        let message = format!("could not serialize {what}");
+        Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message).hint("Retry the transaction.")
+    }
+
+    /// 53200: there is no room for so many bytes.
+    pub fn out_of_memory(bytes: usize) -> Error {
+        Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
+            .detail(format!("{bytes} bytes were asked for."))
     }
 
     /// Names the element of a batch (from 1) in DETAIL.
