@@ -1,22 +1,22 @@
 //! What SQL functions return: a state, one record, or rows, in the types that the
 //! function was declared with.
 
-use std::cell::RefCell;
 use std::ffi::CStr;
 
+use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
-use pgrx::pgrx_sql_entity_graph::metadata::{
-    ReturnsError, ReturnsRef, SqlMappingRef, SqlTranslatable, TypeOrigin,
-};
-use pgrx::{PgLogLevel, PgSqlErrorCode};
+use pgrx::pgrx_sql_entity_graph::impl_sql_translatable;
+use pgrx::{IntoDatum, PgLogLevel, PgSqlErrorCode};
 use smallvec::SmallVec;
 
+use super::jsonb::Jsonb;
 use super::memory::Scratch;
 use super::name::label_of;
-use super::versions;
+use super::row::Value;
+use super::{array, time, versions};
 
 /// One column of an answer.
 #[derive(Clone, Debug)]
@@ -65,74 +65,39 @@ impl From<State> for Cell {
 type Values = SmallVec<[Datum; 16]>;
 type Nulls = SmallVec<[bool; 16]>;
 
-/// The labels of `jobs.state` as datums, of the type that the session used last.
-struct Labels {
-    of: Oid,
-    datums: [Option<Datum>; State::ALL.len()],
-}
-
-thread_local! {
-    /// They stay what they are as long as the type has its object id.
-    static LABELS: RefCell<Labels> = const {
-        RefCell::new(Labels { of: pg_sys::InvalidOid, datums: [None; State::ALL.len()] })
-    };
-}
-
-/// The datum of a state, in an enum type of that object id; null if it has no such label.
-fn state_datum(state: State, of: Oid) -> Datum {
-    LABELS.with_borrow_mut(|labels| {
-        if labels.of != of {
-            *labels = Labels {
-                of,
-                datums: [None; State::ALL.len()],
-            };
-        }
-        *labels.datums[state as usize].get_or_insert_with(|| label_of(of, state.as_str()))
-    })
-}
-
 impl Cell {
-    /// Whether it is a value for a column of this type.
-    fn fits(&self, of: Oid) -> bool {
-        match self {
-            Cell::Null => true,
-            Cell::Bool(_) => of == pg_sys::BOOLOID,
-            Cell::Int(_) => of == pg_sys::INT4OID,
-            Cell::Big(_) => of == pg_sys::INT8OID,
-            Cell::At(_) => of == pg_sys::TIMESTAMPTZOID,
-            Cell::Text(_) => of == pg_sys::TEXTOID,
-            Cell::State(state) => state_datum(*state, of) != Datum::null(),
-            // SAFETY: a catalog look-up.
-            Cell::States(_) => unsafe { pg_sys::get_element_type(of) != pg_sys::InvalidOid },
-            Cell::Span(_) => of == pg_sys::INTERVALOID,
-            Cell::Json(_) => of == pg_sys::JSONBOID,
-        }
-    }
-
-    /// The value for a column of this type, which it fits; `None` is NULL.
-    fn datum(self, of: Oid) -> Option<Datum> {
-        use pgrx::IntoDatum;
-        Some(match self {
-            Cell::Null => return None,
-            Cell::Bool(b) => Datum::from(b),
-            Cell::Int(n) => Datum::from(n),
-            Cell::Big(n) | Cell::At(n) => Datum::from(n),
-            Cell::Text(text) => return text.into_datum(),
-            Cell::State(state) => state_datum(state, of),
+    /// The value for a column of this type; `None`: it does not fit.
+    fn value(self, of: Oid) -> Option<Value> {
+        let (fits, value) = match self {
+            Cell::Null => return Some(None),
+            Cell::Bool(b) => (pg_sys::BOOLOID, Datum::from(b)),
+            Cell::Int(n) => (pg_sys::INT4OID, Datum::from(n)),
+            Cell::Big(n) => (pg_sys::INT8OID, Datum::from(n)),
+            Cell::At(n) => (pg_sys::TIMESTAMPTZOID, Datum::from(n)),
+            Cell::Text(text) => (pg_sys::TEXTOID, text.into_datum()?),
+            Cell::Json(text) => (pg_sys::JSONBOID, Jsonb::from_text(&text).datum()),
+            Cell::Span(micros) => {
+                let (months, days) = (0, 0);
+                let span = Interval {
+                    months,
+                    days,
+                    micros,
+                };
+                (pg_sys::INTERVALOID, time::interval_datum(span))
+            }
+            Cell::State(state) => {
+                let label = label_of(of, state.as_str());
+                return (label != Datum::null()).then_some(Some(label));
+            }
             Cell::States(states) => {
                 // SAFETY: a catalog look-up.
                 let of = unsafe { pg_sys::get_element_type(of) };
-                let datum = |state| Some(state_datum(state, of));
-                let labels: Vec<_> = states.into_iter().map(datum).collect();
-                super::array::build(of, &labels)
+                let label = |state: State| Some(label_of(of, state.as_str()));
+                let labels: Vec<_> = states.into_iter().map(label).collect();
+                return (of != pg_sys::InvalidOid).then(|| Some(array::build(of, &labels)));
             }
-            Cell::Json(text) => super::jsonb::Jsonb::from_text(&text).datum(),
-            Cell::Span(micros) => super::time::interval_datum(jobs_core::interval::Interval {
-                months: 0,
-                days: 0,
-                micros,
-            }),
-        })
+        };
+        (fits == of).then_some(Some(value))
     }
 }
 
@@ -144,8 +109,9 @@ unsafe fn tuple(desc: pg_sys::TupleDesc, cells: Vec<Cell>) -> pg_sys::HeapTuple 
         check(desc, cells.len() == columns.len());
         let (mut values, mut nulls) = (Values::new(), Nulls::new());
         for (cell, column) in cells.into_iter().zip(columns) {
-            check(desc, cell.fits(column.atttypid));
-            let value = cell.datum(column.atttypid);
+            let value = cell.value(column.atttypid);
+            check(desc, value.is_some());
+            let value = value.flatten();
             values.push(value.unwrap_or(Datum::null()));
             nulls.push(value.is_none());
         }
@@ -185,8 +151,8 @@ unsafe impl BoxRet for StateAnswer {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: the function's call, while it is made.
         unsafe {
-            let state = state_datum(self.0, result_type(fcinfo.as_mut_ptr()));
-            fcinfo.return_raw_datum(state)
+            let label = label_of(result_type(fcinfo.as_mut_ptr()), self.0.as_str());
+            fcinfo.return_raw_datum(label)
         }
     }
 }
@@ -285,20 +251,7 @@ unsafe impl BoxRet for Rows {
     }
 }
 
-/// The functions are declared by hand in sql/: pgrx asks for a name all the same.
-macro_rules! declared_in_sql {
-    ($($type:ident),*) => {$(
-        // SAFETY: used only by functions whose SQL is written by hand.
-        unsafe impl SqlTranslatable for $type {
-            const TYPE_IDENT: &'static str = pgrx::pgrx_resolved_type!($type);
-            const TYPE_ORIGIN: TypeOrigin = TypeOrigin::External;
-            const ARGUMENT_SQL: Result<
-                SqlMappingRef,
-                pgrx::pgrx_sql_entity_graph::metadata::ArgumentError,
-            > = Ok(SqlMappingRef::literal("record"));
-            const RETURN_SQL: Result<ReturnsRef, ReturnsError> =
-                Ok(ReturnsRef::One(SqlMappingRef::literal("record")));
-        }
-    )*};
-}
-declared_in_sql!(StateAnswer, Record, Rows);
+// They are declared by hand in sql/: pgrx asks for a name all the same.
+impl_sql_translatable!(StateAnswer, "record");
+impl_sql_translatable!(Record, "record");
+impl_sql_translatable!(Rows, "record");

@@ -5,9 +5,9 @@ use std::ffi::{CStr, CString, c_char};
 
 use jobs_core::canonical::{Event, Events};
 use pgrx::pg_sys::{self, Datum, JsonbIteratorToken as Token, jbvType};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error};
 
 /// The deepest options: more than any of them needs, and far from what a stack holds.
 const DEEPEST: u32 = 32;
@@ -72,22 +72,8 @@ macro_rules! varlena_argument {
                 })
             }
         }
-        // SAFETY: used only by functions whose SQL is written by hand.
-        unsafe impl pgrx::pgrx_sql_entity_graph::metadata::SqlTranslatable for $type {
-            const TYPE_IDENT: &'static str = pgrx::pgrx_resolved_type!($type);
-            const TYPE_ORIGIN: pgrx::pgrx_sql_entity_graph::metadata::TypeOrigin =
-                pgrx::pgrx_sql_entity_graph::metadata::TypeOrigin::External;
-            const ARGUMENT_SQL: std::result::Result<
-                pgrx::pgrx_sql_entity_graph::metadata::SqlMappingRef,
-                pgrx::pgrx_sql_entity_graph::metadata::ArgumentError,
-            > = Ok(pgrx::pgrx_sql_entity_graph::metadata::SqlMappingRef::literal($sql));
-            const RETURN_SQL: std::result::Result<
-                pgrx::pgrx_sql_entity_graph::metadata::ReturnsRef,
-                pgrx::pgrx_sql_entity_graph::metadata::ReturnsError,
-            > = Ok(pgrx::pgrx_sql_entity_graph::metadata::ReturnsRef::One(
-                pgrx::pgrx_sql_entity_graph::metadata::SqlMappingRef::literal($sql),
-            ));
-        }
+        // Declared by hand in sql/: pgrx asks for a name all the same.
+        pgrx::pgrx_sql_entity_graph::impl_sql_translatable!($type, $sql);
     };
 }
 pub(crate) use varlena_argument;
@@ -241,15 +227,34 @@ impl Jsonb {
     }
 
     /// The whole value of this parameter, for small documents such as options.
-    pub fn to_value(self, parameter: &str) -> Result<Value> {
-        let mut events = self.events();
-        let first = Owned::from(events.next());
-        tree(first, &mut events, DEEPEST).ok_or_else(|| {
+    pub fn to_value(self, parameter: &str) -> error::Result<Value> {
+        self.tree(DEEPEST).ok_or_else(|| {
             Error::invalid(
                 parameter,
                 format!("{parameter} is nested too deeply"),
                 format!("{parameter} is at most {DEEPEST} levels deep."),
             )
+        })
+    }
+
+    /// `None` if it is deeper than that.
+    fn tree(self, depth: u32) -> Option<Value> {
+        let below = depth.checked_sub(1)?;
+        if let Some((_, elements)) = self.elements() {
+            let elements = elements.map(|element| element.tree(below));
+            return elements.collect::<Option<_>>().map(Value::Array);
+        }
+        if let Some(members) = self.members() {
+            let members = members.map(|(name, value)| Some((name.to_owned(), value.tree(below)?)));
+            return members.collect::<Option<_>>().map(Value::Object);
+        }
+        Some(match self.events().next() {
+            Event::Bool(value) => Value::Bool(value),
+            Event::Number(digits) => {
+                Value::Number(digits.parse().expect("numeric prints JSON numbers"))
+            }
+            Event::String(text) => Value::String(text.into_owned()),
+            _ => Value::Null,
         })
     }
 
@@ -299,16 +304,8 @@ impl Jsonb {
 
     /// JSON null.
     pub fn is_null(self) -> bool {
-        match self.0 {
-            Place::Null => true,
-            // SAFETY: a scalar is kept as an array of one.
-            Place::Whole(value) => unsafe {
-                let root = &(*value).root;
-                root.header & pg_sys::JB_FSCALAR != 0
-                    && *root.children.as_ptr() & pg_sys::JENTRY_TYPEMASK == pg_sys::JENTRY_ISNULL
-            },
-            _ => false,
-        }
+        let is_scalar = self.container().is_none() || self.header() & pg_sys::JB_FSCALAR != 0;
+        is_scalar && matches!(self.events().next(), Event::Null)
     }
 
     /// An object.
@@ -429,61 +426,6 @@ fn utf8(text: *const c_char, length: usize) -> &'static str {
     let bytes = unsafe { std::slice::from_raw_parts(text.cast(), length) };
     // Postgres checks what comes in, but not what a function in C makes.
     std::str::from_utf8(bytes).unwrap_or_else(|_| Error::not_utf8().raise())
-}
-
-/// An event without its borrow, to build a tree from.
-enum Owned {
-    Leaf(Value),
-    Array,
-    Object,
-    Name(String),
-    End,
-}
-
-impl From<Event<'_>> for Owned {
-    fn from(event: Event<'_>) -> Owned {
-        match event {
-            Event::BeginArray => Owned::Array,
-            Event::BeginObject => Owned::Object,
-            Event::Name(name) => Owned::Name(name.into_owned()),
-            Event::Null => Owned::Leaf(Value::Null),
-            Event::Bool(b) => Owned::Leaf(Value::Bool(b)),
-            Event::String(s) => Owned::Leaf(Value::String(s.into_owned())),
-            Event::Number(n) => {
-                let number: Number = n.parse().expect("numeric prints JSON numbers");
-                Owned::Leaf(Value::Number(number))
-            }
-            Event::EndArray | Event::EndObject | Event::End => Owned::End,
-        }
-    }
-}
-
-/// Nothing if it is deeper than that.
-fn tree(first: Owned, events: &mut JsonbEvents, depth: u32) -> Option<Value> {
-    if depth == 0 {
-        return None;
-    }
-    match first {
-        Owned::Leaf(value) => Some(value),
-        Owned::Array => {
-            let mut list = Vec::new();
-            loop {
-                match Owned::from(events.next()) {
-                    Owned::End => return Some(Value::Array(list)),
-                    item => list.push(tree(item, events, depth - 1)?),
-                }
-            }
-        }
-        Owned::Object => {
-            let mut map = Map::new();
-            while let Owned::Name(name) = Owned::from(events.next()) {
-                let item = Owned::from(events.next());
-                map.insert(name, tree(item, events, depth - 1)?);
-            }
-            Some(Value::Object(map))
-        }
-        Owned::Name(_) | Owned::End => Some(Value::Null),
-    }
 }
 
 #[cfg(any(test, feature = "pg_test"))]
