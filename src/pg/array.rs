@@ -84,10 +84,6 @@ pub fn labels(array: Array) -> Vec<Option<String>> {
 }
 
 fn storage(element: Oid) -> (i32, bool, i8) {
-    // What every claim is made of need not be looked up.
-    if element == pg_sys::INT8OID {
-        return (8, true, pg_sys::TYPALIGN_DOUBLE as i8);
-    }
     let (mut len, mut byval, mut align) = (0, false, 0);
     // SAFETY: plain out parameters.
     unsafe { pg_sys::get_typlenbyvalalign(element, &mut len, &mut byval, &mut align) };

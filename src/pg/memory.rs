@@ -144,12 +144,6 @@ unsafe impl GlobalAlloc for OrEnd {
         or_end(unsafe { System.alloc(layout) }, layout.size())
     }
 
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        may_allocate(layout.size());
-        // SAFETY: as the caller promises.
-        or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
-    }
-
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         may_allocate(size);
         // SAFETY: as the caller promises.

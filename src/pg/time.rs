@@ -27,17 +27,7 @@ pub fn add(at: i64, duration: Interval) -> i64 {
     if i128::from(at) + at_most(duration) > i128::from(END) {
         return i64::MAX;
     }
-    let mut span = to_server(duration);
-    // SAFETY: both arguments have the types of the function called.
-    unsafe {
-        let sum = pg_sys::OidFunctionCall2Coll(
-            pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_PL_INTERVAL),
-            pg_sys::InvalidOid,
-            Datum::from(at),
-            Datum::from(&raw mut span),
-        );
-        (sum.value() as i64).max(at)
-    }
+    shift(pg_sys::F_TIMESTAMPTZ_PL_INTERVAL, at, duration).max(at)
 }
 
 /// When what is kept for so many microseconds ends that began `at`; `None`: it does not.
@@ -63,17 +53,22 @@ pub fn ago(at: i64, duration: Interval) -> Option<i64> {
     if at_most(duration) > LONGEST {
         return None;
     }
+    Some(shift(pg_sys::F_TIMESTAMPTZ_MI_INTERVAL, at, duration).min(at))
+}
+
+/// Adds or subtracts by a function of the server's.
+fn shift(function: u32, at: i64, duration: Interval) -> i64 {
     let mut span = to_server(duration);
-    // SAFETY: both arguments have the types of the function called, and the difference fits.
-    let difference = unsafe {
+    // SAFETY: both arguments have the types of the function, and what it returns fits.
+    let shifted = unsafe {
         pg_sys::OidFunctionCall2Coll(
-            pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_MI_INTERVAL),
+            pg_sys::Oid::from(function),
             pg_sys::InvalidOid,
             Datum::from(at),
             Datum::from(&raw mut span),
         )
     };
-    Some((difference.value() as i64).min(at))
+    shifted.value() as i64
 }
 
 /// How far the parts of a duration lead before those of the other sign lead back, in microseconds: every
@@ -97,7 +92,10 @@ pub fn interval_datum(duration: Interval) -> Datum {
 /// A duration that a statement returned.
 pub fn read_datum(datum: Datum) -> Interval {
     // SAFETY: the datum is an interval.
-    let span = unsafe { &*datum.cast_mut_ptr::<pg_sys::Interval>() };
+    from_server(unsafe { &*datum.cast_mut_ptr() })
+}
+
+fn from_server(span: &pg_sys::Interval) -> Interval {
     Interval {
         months: span.month,
         days: span.day,
@@ -107,22 +105,19 @@ pub fn read_datum(datum: Datum) -> Interval {
 
 /// A duration as the session prints it.
 pub fn show(duration: Interval) -> String {
-    // SAFETY: the output function of the datum's type.
-    unsafe {
-        let text = pg_sys::OidOutputFunctionCall(
-            pg_sys::Oid::from(pg_sys::F_INTERVAL_OUT),
-            interval_datum(duration),
-        );
-        CStr::from_ptr(text).to_string_lossy().into_owned()
-    }
+    print(pg_sys::F_INTERVAL_OUT, interval_datum(duration))
 }
 
 /// A timestamp as the session prints it.
 pub fn show_at(at: i64) -> String {
-    // SAFETY: the output function of the datum's type.
+    print(pg_sys::F_TIMESTAMPTZ_OUT, Datum::from(at))
+}
+
+/// What the output function of its type makes of a value.
+fn print(function: u32, value: Datum) -> String {
+    // SAFETY: the callers give the function of the value's type, which returns a text.
     unsafe {
-        let output = pg_sys::Oid::from(pg_sys::F_TIMESTAMPTZ_OUT);
-        let text = pg_sys::OidOutputFunctionCall(output, Datum::from(at));
+        let text = pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(function), value);
         CStr::from_ptr(text).to_string_lossy().into_owned()
     }
 }
@@ -139,7 +134,18 @@ fn to_server(duration: Interval) -> pg_sys::Interval {
 /// `IntervalStyle`: one session stores a policy, another one reads it. Unlike `interval_in` it
 /// answers bad text instead of raising an error.
 pub fn read_interval(text: &str) -> Option<Interval> {
-    let _style = Style::postgres();
+    let style = &raw mut pg_sys::IntervalStyle;
+    // SAFETY: a setting of this process, which has one thread. The reader raises no error that
+    // would keep it from coming back.
+    unsafe {
+        let before = style.replace(pg_sys::INTSTYLE_POSTGRES as i32);
+        let read = decode_interval(text);
+        style.write(before);
+        read
+    }
+}
+
+fn decode_interval(text: &str) -> Option<Interval> {
     let mut fields = Fields::parse(text)?;
     let mut found = pg_sys::pg_itm_in::default();
     let mut kind = 0;
@@ -161,34 +167,7 @@ pub fn read_interval(text: &str) -> Option<Interval> {
         (code == 0
             && kind == pg_sys::DTK_DELTA as i32
             && pg_sys::itmin2interval(&mut found, &mut span) == 0)
-            .then_some(Interval {
-                months: span.month,
-                days: span.day,
-                micros: span.time,
-            })
-    }
-}
-
-/// The session's `IntervalStyle`, which comes back when this goes.
-struct Style(i32);
-
-impl Style {
-    fn postgres() -> Style {
-        // SAFETY: a setting of this process, which has one thread; the reader raises no error that
-        // would keep it from coming back.
-        Style(unsafe {
-            std::ptr::replace(
-                &raw mut pg_sys::IntervalStyle,
-                pg_sys::INTSTYLE_POSTGRES as i32,
-            )
-        })
-    }
-}
-
-impl Drop for Style {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { pg_sys::IntervalStyle = self.0 }
+            .then(|| from_server(&span))
     }
 }
 
