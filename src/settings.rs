@@ -18,7 +18,7 @@ pub static NOTIFY: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// High half of the advisory lock ids, 0: off.
 pub static ADVISORY_LOCK_PREFIX: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// The worker's own log level.
-pub static LOG_MIN_MESSAGES: GucSetting<LogLevel> = GucSetting::<LogLevel>::new(LogLevel::Warning);
+static LOG_MIN_MESSAGES: GucSetting<LogLevel> = GucSetting::<LogLevel>::new(LogLevel::Warning);
 /// Whether tables are read and written without statements. Off only for tests and diagnosis.
 pub static DIRECT_ACCESS: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// The fault that is on, by name; empty: none.
@@ -56,26 +56,6 @@ pub enum LogLevel {
     Fatal,
     #[name = c"panic"]
     Panic,
-}
-
-impl LogLevel {
-    /// The setting's word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LogLevel::Debug5 => "debug5",
-            LogLevel::Debug4 => "debug4",
-            LogLevel::Debug3 => "debug3",
-            LogLevel::Debug2 => "debug2",
-            LogLevel::Debug1 => "debug1",
-            LogLevel::Info => "info",
-            LogLevel::Notice => "notice",
-            LogLevel::Warning => "warning",
-            LogLevel::Error => "error",
-            LogLevel::Log => "log",
-            LogLevel::Fatal => "fatal",
-            LogLevel::Panic => "panic",
-        }
-    }
 }
 
 /// How long final jobs are kept, in microseconds; `None`: for ever.

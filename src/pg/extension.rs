@@ -5,42 +5,38 @@
 //! else made one of that name.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::pg_sys::{self, Datum, Oid, SysCacheIdentifier};
+use pgrx::pg_sys::{self, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
-use super::versions;
+use super::remembered::Remembered;
+use super::{catalog_rows, versions};
 
 /// The extension and its schema.
 const NAME: &CStr = c"jobs";
 
-/// The object id of the schema, once it is known to be the extension's; 0: it is to be looked at.
-static SCHEMA: AtomicU32 = AtomicU32::new(0);
-/// How often it was forgotten, from 1 on; 0: nobody has told Postgres to tell us of changes.
-static FORGOTTEN: AtomicU32 = AtomicU32::new(0);
+/// The object id of the schema, once it is known to be the extension's.
+static SCHEMA: Remembered = Remembered::nothing();
 
 /// The schema `jobs`. An error unless it is the extension's: 55000, or 3F000 where there is neither.
 ///
-/// Asked for before every statement, so it is looked at only once, and again when some schema has been changed.
+/// Asked for before every statement, so it is looked at only once, and again when something has
+/// been changed.
 #[inline]
 pub fn schema() -> Oid {
-    match SCHEMA.load(Ordering::Relaxed) {
-        0 => look().unwrap_or_else(|displaced| {
-            displaced.report().report(PgLogLevel::ERROR);
-            unreachable!("reporting an error does not return")
-        }),
-        known => Oid::from(known),
-    }
+    SCHEMA.or_else(look).unwrap_or_else(|displaced| {
+        displaced.report().report(PgLogLevel::ERROR);
+        unreachable!("reporting an error does not return")
+    })
 }
 
 /// The same as a question, for who goes on without it: what is wrong, if anything is.
 pub fn complaint() -> Option<ErrorReport> {
-    match SCHEMA.load(Ordering::Relaxed) {
-        0 => look().err().map(|displaced| displaced.report()),
-        _ => None,
-    }
+    SCHEMA
+        .or_else(look)
+        .err()
+        .map(|displaced| displaced.report())
 }
 
 /// Whether a role has the rights of the extension's owner: it is that role, a member of it, or a superuser.
@@ -72,13 +68,6 @@ struct Displaced {
 
 #[cold]
 fn look() -> Result<Oid, Displaced> {
-    if FORGOTTEN.load(Ordering::Relaxed) == 0 {
-        FORGOTTEN.store(1, Ordering::Relaxed);
-        let cache = SysCacheIdentifier::NAMESPACENAME as i32;
-        // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
-        unsafe { pg_sys::CacheRegisterSyscacheCallback(cache, Some(forget), Datum::null()) };
-    }
-    let before = FORGOTTEN.load(Ordering::Relaxed);
     // SAFETY: look-ups in the catalog.
     let (extension, found) = unsafe {
         let extension = pg_sys::get_extension_oid(NAME.as_ptr(), true);
@@ -92,21 +81,9 @@ fn look() -> Result<Oid, Displaced> {
     let is_ours = found != pg_sys::InvalidOid
         && is_member(found, extension)
         && versions::owns_extension(extension, owner_of_schema(found));
-    if !is_ours {
-        return Err(Displaced { extension, found });
-    }
-    // What was heard of meanwhile may be later than what was seen.
-    if FORGOTTEN.load(Ordering::Relaxed) == before {
-        SCHEMA.store(found.to_u32(), Ordering::Relaxed);
-    }
-    Ok(found)
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn forget(_argument: Datum, _cache: i32, _hash: u32) {
-    SCHEMA.store(0, Ordering::Relaxed);
-    let next = FORGOTTEN.load(Ordering::Relaxed).wrapping_add(1).max(1);
-    FORGOTTEN.store(next, Ordering::Relaxed);
+    is_ours
+        .then_some(found)
+        .ok_or(Displaced { extension, found })
 }
 
 /// Whether a schema is a member of an extension.
@@ -118,41 +95,25 @@ fn is_member(schema: Oid, extension: Oid) -> bool {
 
 /// The owner of a schema; invalid if it has just been dropped.
 fn owner_of_schema(schema: Oid) -> Oid {
-    // SAFETY: a catalog look-up with the type that the cache has; the row is read while it is held.
-    unsafe {
-        let cache = SysCacheIdentifier::NAMESPACEOID as i32;
-        let row = pg_sys::SearchSysCache1(cache, Datum::from(schema));
-        if row.is_null() {
-            return pg_sys::InvalidOid;
-        }
-        let owner = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_namespace>()).nspowner;
-        pg_sys::ReleaseSysCache(row);
-        owner
-    }
+    let owner = |schema: &pg_sys::FormData_pg_namespace| schema.nspowner;
+    // SAFETY: that is what the cache has.
+    let found = unsafe { catalog_rows::read(SysCacheIdentifier::NAMESPACEOID, schema, owner) };
+    found.unwrap_or(pg_sys::InvalidOid)
 }
 
 /// The schema that belongs to an extension, and its name as it stands in statements.
 fn schema_of(extension: Oid) -> Option<(Oid, String)> {
     let mut found = None;
-    // SAFETY: reads a catalog from beginning to end.
-    unsafe {
-        let lock = pg_sys::AccessShareLock as i32;
-        let table = pg_sys::table_open(pg_sys::NamespaceRelationId, lock);
-        let scan = pg_sys::table_beginscan_catalog(table, 0, std::ptr::null_mut());
-        while found.is_none() {
-            let row = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
-            if row.is_null() {
-                break;
-            }
-            let schema = &*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_namespace>();
-            if is_member(schema.oid, extension) {
-                let name = pg_sys::quote_identifier(schema.nspname.data.as_ptr());
-                found = Some((schema.oid, CStr::from_ptr(name).to_string_lossy().into()));
-            }
+    let look = |schema: &pg_sys::FormData_pg_namespace| {
+        if found.is_none() && is_member(schema.oid, extension) {
+            // SAFETY: names end with a zero byte.
+            let name =
+                unsafe { CStr::from_ptr(pg_sys::quote_identifier(schema.nspname.data.as_ptr())) };
+            found = Some((schema.oid, name.to_string_lossy().into()));
         }
-        pg_sys::table_endscan(scan);
-        pg_sys::table_close(table, lock);
-    }
+    };
+    // SAFETY: that is what the catalog has.
+    unsafe { catalog_rows::for_each(pg_sys::NamespaceRelationId, look) };
     found
 }
 

@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod array;
 pub mod backtrace;
+pub mod catalog_rows;
 pub mod changed;
 pub mod critical;
 pub mod dirty;
@@ -23,6 +24,7 @@ pub mod page_lookup;
 pub mod path;
 pub mod planner;
 pub mod procedure;
+pub mod remembered;
 pub mod report;
 pub mod role;
 pub mod row;

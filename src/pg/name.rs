@@ -1,30 +1,26 @@
 //! Names of what the install script makes: tables, indexes, sequences, labels of enums.
 
+use std::convert::Infallible;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pgrx::direct_function_call;
-use pgrx::pg_sys::{self, Datum, Oid, SysCacheIdentifier};
-use pgrx::prelude::*;
+use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::extension;
+use super::remembered::Remembered;
 
 /// The name of a table, index or sequence of schema `jobs`, and its object id as this session remembers it.
 pub struct Name {
     name: &'static CStr,
-    /// the number of the memory, and the object id
-    remembered: AtomicU64,
+    remembered: Remembered,
 }
-
-/// Counts how often everything was forgotten: any change of a relation or schema may change what a name means.
-static MEMORY: AtomicU32 = AtomicU32::new(0);
 
 impl Name {
     /// A name.
     pub const fn new(name: &'static CStr) -> Name {
         Name {
             name,
-            remembered: AtomicU64::new(0),
+            remembered: Remembered::nothing(),
         }
     }
 
@@ -35,37 +31,14 @@ impl Name {
 
     /// The object id; invalid if there is no such thing.
     pub fn oid(&self) -> Oid {
-        let memory = MEMORY.load(Ordering::Relaxed);
-        let remembered = self.remembered.load(Ordering::Relaxed);
-        if memory != 0 && (remembered >> 32) as u32 == memory {
-            return Oid::from(remembered as u32);
-        }
-        if memory == 0 {
-            MEMORY.store(1, Ordering::Relaxed);
-            for cache in [
-                SysCacheIdentifier::RELNAMENSP,
-                SysCacheIdentifier::NAMESPACENAME,
-            ] {
-                // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
-                unsafe {
-                    pg_sys::CacheRegisterSyscacheCallback(cache as i32, Some(forget), Datum::null())
-                };
-            }
-        }
-        let memory = MEMORY.load(Ordering::Relaxed);
-        let schema = extension::schema();
-        // SAFETY: a look-up in the catalog's cache.
-        let oid = unsafe { pg_sys::get_relname_relid(self.name.as_ptr(), schema) };
-        let remembered = u64::from(memory) << 32 | u64::from(oid.to_u32());
-        self.remembered.store(remembered, Ordering::Relaxed);
+        let look = || {
+            let schema = extension::schema();
+            // SAFETY: a look-up in the catalog's cache.
+            Ok(unsafe { pg_sys::get_relname_relid(self.name.as_ptr(), schema) })
+        };
+        let Ok::<_, Infallible>(oid) = self.remembered.or_else(look);
         oid
     }
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn forget(_argument: Datum, _cache: i32, _hash: u32) {
-    let next = MEMORY.load(Ordering::Relaxed).wrapping_add(1).max(1);
-    MEMORY.store(next, Ordering::Relaxed);
 }
 
 /// The next value of a sequence of schema `jobs`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys::{self, FunctionCallInfo};
 
-use super::guc;
+use super::{guc, server};
 
 /// Whether a procedure was called where it may end the transaction without ending anything
 /// of its caller: as a statement of its own, or by another procedure that may do so and has
@@ -62,18 +62,9 @@ unsafe extern "C-unwind" {
 /// Sleeps until this process' latch is set, and then does what signals ask for: ends the
 /// statement or the session. Ends the session also when the postmaster or the client is gone.
 pub fn sleep(at_most: Duration) {
-    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // Rounded up: what is due in half a millisecond is not due yet.
-    let milliseconds = at_most.as_micros().div_ceil(1000).min(3_600_000);
-    // SAFETY: this process' own latch and its own variables.
+    server::wait_for_latch(at_most);
+    // SAFETY: variables of this process.
     unsafe {
-        pg_sys::WaitLatch(
-            pg_sys::MyLatch,
-            events as i32,
-            milliseconds as std::ffi::c_long,
-            pg_sys::PG_WAIT_EXTENSION,
-        );
-        pg_sys::ResetLatch(pg_sys::MyLatch);
         if is_abandoned() {
             pg_sys::ClientConnectionLost = 1;
             pg_sys::InterruptPending = 1;

@@ -1,9 +1,9 @@
 //! Acting as somebody else for a while.
 
-use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+use pgrx::pg_sys::{self, FunctionCallInfo, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
-use super::path;
+use super::{catalog_rows, path};
 
 /// Runs `work` with the rights of a role and nothing more: what others may have attached
 /// to the tables must not run as superuser, and no operator in a caller's schema may run at all.
@@ -54,21 +54,15 @@ pub fn called(call: FunctionCallInfo) -> Oid {
 
 /// The owner of the function or procedure that was called. An error if it has been dropped meanwhile.
 pub fn owner_of(function: Oid) -> Oid {
-    // SAFETY: a catalog look-up with the type that the cache has; the row is read while it is held.
-    unsafe {
-        let row = pg_sys::SearchSysCache1(
-            pg_sys::SysCacheIdentifier::PROCOID as i32,
-            Datum::from(function),
+    let owner = |function: &pg_sys::FormData_pg_proc| function.proowner;
+    // SAFETY: that is what the cache has.
+    let Some(owner) = (unsafe { catalog_rows::read(SysCacheIdentifier::PROCOID, function, owner) })
+    else {
+        ereport!(
+            ERROR,
+            PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
+            "the function that was called has been dropped"
         );
-        if row.is_null() {
-            ereport!(
-                ERROR,
-                PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
-                "the function that was called has been dropped"
-            );
-        }
-        let owner = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>()).proowner;
-        pg_sys::ReleaseSysCache(row);
-        owner
-    }
+    };
+    owner
 }

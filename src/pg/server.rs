@@ -1,6 +1,7 @@
 //! What a session knows of the server, its database and itself.
 
 use std::ffi::CStr;
+use std::time::Duration;
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -32,6 +33,40 @@ pub fn database() -> Oid {
 pub fn process() -> i32 {
     // SAFETY: set for the life of the process.
     unsafe { pg_sys::MyProcPid }
+}
+
+/// The latch of this process, as a number that other processes can set it by: latches are in shared
+/// memory, and never freed.
+pub fn latch() -> usize {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::MyLatch as usize }
+}
+
+/// Sets the latch of another process; 0 is none. Allocates nothing. A stale one wakes some process
+/// for nothing, which every process is prepared for.
+pub fn set_latch(latch: usize) {
+    if latch != 0 {
+        // SAFETY: latches are never freed.
+        unsafe { pg_sys::SetLatch(latch as *mut pg_sys::Latch) };
+    }
+}
+
+/// Waits until the latch of this process is set, at most so long. Ends the process when the
+/// postmaster is gone.
+pub fn wait_for_latch(at_most: Duration) {
+    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // Rounded up: what is due in half a millisecond is not due yet.
+    let milliseconds = at_most.as_micros().div_ceil(1000).clamp(1, 3_600_000);
+    // SAFETY: this process' own latch.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            events as i32,
+            milliseconds as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
 }
 
 /// The session's application_name, which may be empty.

@@ -9,6 +9,7 @@ use super::announce::{self, Announcement};
 use super::{databases, leases, waiters};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
+use crate::pg::server;
 use crate::settings;
 
 /// What a transaction made for the worker to do; of several the greatest counts.
@@ -61,8 +62,7 @@ unsafe extern "C-unwind" fn on_transaction_end(
 fn end(event: pg_sys::XactEvent::Type) {
     use pg_sys::XactEvent::*;
     leases::end(event == XACT_EVENT_COMMIT);
-    // SAFETY: set for the life of the session.
-    let database = unsafe { pg_sys::MyDatabaseId };
+    let database = server::database();
     announce::end(|announcement| {
         if event == XACT_EVENT_COMMIT {
             tell(database, announcement);
@@ -97,8 +97,7 @@ fn tell(database: Oid, announcement: &Announcement) {
 
 /// A prepared transaction has committed. What it made is not known any more, so it may be anything.
 pub fn prepared_has_committed() {
-    // SAFETY: set for the life of the session.
-    let database = unsafe { pg_sys::MyDatabaseId };
+    let database = server::database();
     tell(database, &Announcement::unknown());
     if let Some(slot) = databases::slot(database) {
         slot.leases.forget();

@@ -10,6 +10,7 @@ use super::commit::Work;
 use super::is_preloaded;
 use super::leases::Leases;
 use super::outbox::Outbox;
+use crate::pg::server;
 
 /// Maintenance tasks, each of which notes its latest run here.
 pub const TASKS: usize = 7;
@@ -136,8 +137,7 @@ pub fn own_slot() -> Option<&'static Slot> {
     if !is_preloaded() {
         return None;
     }
-    // SAFETY: set for the life of the session.
-    let oid = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    let oid = server::database().to_u32();
     let mut slots = SHARED.get().slots.iter();
     slots.find(|slot| slot.oid.load(Ordering::Acquire) == oid)
 }
@@ -193,7 +193,10 @@ pub fn set_crowded(crowded: bool) {
 
 /// Makes this process the launcher that is woken.
 pub fn attend_as_launcher() {
-    SHARED.get().launcher.store(own_latch(), Ordering::SeqCst);
+    SHARED
+        .get()
+        .launcher
+        .store(server::latch(), Ordering::SeqCst);
 }
 
 impl Slot {
@@ -202,7 +205,7 @@ impl Slot {
     pub fn attend(&'static self) -> bool {
         let nobody =
             self.worker
-                .compare_exchange(0, own_latch(), Ordering::SeqCst, Ordering::SeqCst);
+                .compare_exchange(0, server::latch(), Ordering::SeqCst, Ordering::SeqCst);
         if nobody.is_ok() {
             let slot = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
             // SAFETY: slots live as long as the server.
@@ -238,7 +241,7 @@ impl Slot {
     /// The launcher, which may not have started this worker, is to look at the database again: what came in at the last
     /// moment is for the next one.
     fn leave(&self) {
-        let own = own_latch();
+        let own = server::latch();
         let _ = self
             .worker
             .compare_exchange(own, 0, Ordering::SeqCst, Ordering::SeqCst);
@@ -255,12 +258,7 @@ impl Slot {
 
     /// Whether there is something for a worker to do at once.
     pub fn is_asked_for(&self) -> bool {
-        self.has_work() || self.to_notify.is_filled()
-    }
-
-    /// Whether a commit made work.
-    pub fn has_work(&self) -> bool {
-        self.work.load(Ordering::SeqCst) > Work::Nothing as u8
+        self.work.load(Ordering::SeqCst) > Work::Nothing as u8 || self.to_notify.is_filled()
     }
 
     /// A pass begins: what commits from now on is new work. Until it has been made to its
@@ -324,19 +322,9 @@ unsafe extern "C-unwind" fn on_worker_exit(_code: i32, slot: pg_sys::Datum) {
     unsafe { (*slot.cast_mut_ptr::<Slot>()).leave() };
 }
 
-/// A process' latch is in shared memory.
-fn own_latch() -> usize {
-    // SAFETY: reads a variable.
-    unsafe { pg_sys::MyLatch as usize }
-}
-
-/// Whether there was a latch to set. A stale one wakes some process for nothing, which
-/// every process is prepared for.
+/// Whether there was a latch to set.
 fn set_latch(latch: &AtomicUsize) -> bool {
-    let latch = latch.load(Ordering::SeqCst) as *mut pg_sys::Latch;
-    if !latch.is_null() && is_preloaded() {
-        // SAFETY: latches are never freed.
-        unsafe { pg_sys::SetLatch(latch) };
-    }
-    !latch.is_null()
+    let latch = latch.load(Ordering::SeqCst);
+    server::set_latch(latch);
+    latch != 0
 }

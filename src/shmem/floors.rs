@@ -25,13 +25,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use smallvec::SmallVec;
 
 use super::lock::Lock;
-use crate::pg::{time, transaction};
+use crate::pg::{server, time, transaction};
 
 /// The lowest position.
 pub const LOWEST: i64 = i64::MIN;
@@ -304,8 +304,7 @@ pub fn inserted(table: Oid, queue: &str, lane: Lane, position: i64) {
 
 fn key(table: Oid, queue: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // SAFETY: set for the life of the session.
-    unsafe { pg_sys::MyDatabaseId }.to_u32().hash(&mut hasher);
+    server::database().to_u32().hash(&mut hasher);
     table.to_u32().hash(&mut hasher);
     queue.hash(&mut hasher);
     hasher.finish().max(1)

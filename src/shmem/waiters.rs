@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::announce::Announcement;
+use crate::pg::server;
 
 /// Sessions that can be woken; those beyond look now and then.
 const SEATS: usize = 512;
@@ -72,13 +73,8 @@ pub fn wake(database: Oid, announced: &Announcement) {
             && announced.concern(seat.queue.load(Ordering::SeqCst))
             && !seat.woken.swap(true, Ordering::SeqCst)
         {
-            let latch = seat.latch.load(Ordering::SeqCst) as *mut pg_sys::Latch;
-            // SAFETY: latches are never freed; whose seat is being taken just now may have none yet.
-            unsafe {
-                if !latch.is_null() {
-                    pg_sys::SetLatch(latch);
-                }
-            }
+            // Whose seat is being taken just now may have none yet.
+            server::set_latch(seat.latch.load(Ordering::SeqCst));
         }
     }
 }
@@ -97,19 +93,17 @@ pub fn take_seat(queue: u64) -> Option<Taken> {
         // SAFETY: the callback lives as long as the library, which is never unloaded.
         unsafe { pg_sys::before_shmem_exit(Some(on_exit), pg_sys::Datum::null()) };
     }
-    // SAFETY: set for the life of the session; its latch is in shared memory.
-    let (pid, database, latch) =
-        unsafe { (pg_sys::MyProcPid, pg_sys::MyDatabaseId, pg_sys::MyLatch) };
     let waiters = WAITERS.get();
     let seat = waiters.seats.iter().find(|seat| {
         seat.owner
-            .compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst)
+            .compare_exchange(0, server::process(), Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     })?;
     MINE.set(Some(seat));
-    seat.database.store(database.to_u32(), Ordering::SeqCst);
+    seat.database
+        .store(server::database().to_u32(), Ordering::SeqCst);
     seat.queue.store(queue, Ordering::SeqCst);
-    seat.latch.store(latch as usize, Ordering::SeqCst);
+    seat.latch.store(server::latch(), Ordering::SeqCst);
     waiters.count.fetch_add(1, Ordering::SeqCst);
     Some(Taken(seat))
 }

@@ -191,7 +191,8 @@ impl Worker {
                     pause = pause.min(look_again.saturating_duration_since(Instant::now()));
                 }
                 self.write_journal(false)?;
-                idle();
+                process::report_statistics();
+                process::report_activity(None);
                 let until_news = self
                     .notifier
                     .as_ref()
@@ -252,7 +253,7 @@ impl Worker {
             if !self.journal.is_to_try(index) {
                 continue;
             }
-            busy(task);
+            process::report_activity(Some(task.name));
             let begun = time::now();
             let turn = maintenance::turn(
                 task,
@@ -414,21 +415,9 @@ fn try_in_extension<T>(work: impl FnOnce() -> T) -> Result<Result<T, String>, Le
         }))
     });
     match outcome {
-        Ok(Ok(done)) => Ok(Ok(done)),
-        Ok(Err(leave)) => Err(leave),
+        Ok(done) => done.map(Ok),
         Err(error) => Ok(Err(subxact::describe(&error).1)),
     }
-}
-
-/// Shows in pg_stat_activity what the worker is doing.
-fn busy(task: &Task) {
-    process::report_activity(Some(task.name));
-}
-
-/// Shows that the worker waits.
-fn idle() {
-    process::report_statistics();
-    process::report_activity(None);
 }
 
 /// Logs what went wrong, but not thousands of lines.

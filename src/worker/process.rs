@@ -4,12 +4,11 @@ use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use pgrx::pg_sys::panic::CaughtError;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{self, Datum, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
 use crate::pg::subxact::catch;
-use crate::pg::versions;
-use crate::settings;
+use crate::pg::{catalog_rows, server, versions};
 use crate::shmem;
 use crate::store::catalog;
 
@@ -55,19 +54,7 @@ pub fn begin() {
 /// Sleeps until woken, and then does what signals ask for: ends the process, reads the
 /// settings again. Ends the process also when the postmaster is gone.
 pub fn sleep(at_most: Duration) {
-    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // Rounded up: to come back too early is to go through all of it once more.
-    let milliseconds = at_most.as_micros().div_ceil(1000).clamp(1, 3_600_000);
-    // SAFETY: this process' own latch.
-    unsafe {
-        pg_sys::WaitLatch(
-            pg_sys::MyLatch,
-            events as i32,
-            milliseconds as std::ffi::c_long,
-            pg_sys::PG_WAIT_EXTENSION,
-        );
-        pg_sys::ResetLatch(pg_sys::MyLatch);
-    }
+    server::wait_for_latch(at_most);
     obey();
 }
 
@@ -87,11 +74,13 @@ pub fn obey() {
 }
 
 /// The worker logs at its own level.
-pub fn apply_log_level() {
-    set(
-        "log_min_messages",
-        settings::LOG_MIN_MESSAGES.get().as_str(),
-    );
+fn apply_log_level() {
+    let level = c"jobs.log_min_messages".as_ptr();
+    // SAFETY: a setting that there is; the text of its value is copied.
+    unsafe {
+        let level = CStr::from_ptr(pg_sys::GetConfigOption(level, false, false));
+        set_to(c"log_min_messages", level);
+    }
 }
 
 /// What these processes depend on, whatever the server's configuration says: transactions that are serializable, read only and
@@ -120,8 +109,8 @@ const SETTINGS: &[(&str, &str)] = &[
 /// the database, or of the role, is for sessions, and whoever owns a database may set it.
 pub fn apply_settings() {
     set("lock_timeout", "1s");
-    // SAFETY: a variable of this process. What is in no database has no settings of one.
-    if unsafe { pg_sys::MyDatabaseId } != pg_sys::InvalidOid {
+    // What is in no database has no settings of one.
+    if server::database() != pg_sys::InvalidOid {
         become_the_superuser();
         let others = transaction(catalog::settings_of_database).unwrap_or_default();
         for (name, value) in others {
@@ -208,28 +197,18 @@ fn is_open(database: &pg_sys::FormData_pg_database) -> bool {
 }
 
 fn is_still_open(database: Oid) -> bool {
-    let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
-    // SAFETY: in a transaction. The cache of databases can also be read by a process
-    // that is in none.
-    unsafe {
-        let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(database));
-        if row.is_null() {
-            return false;
-        }
-        let open = is_open(&*pg_sys::GETSTRUCT(row).cast());
-        pg_sys::ReleaseSysCache(row);
-        open
-    }
+    // SAFETY: in a transaction. The cache of databases, which has such rows, can also be read by a
+    // process that is in none.
+    unsafe { catalog_rows::read(SysCacheIdentifier::DATABASEOID, database, is_open) }
+        .unwrap_or(false)
 }
 
 /// Keeps the extension from being dropped until the transaction ends; whether nobody has
 /// done that, or is just doing it. Taken before any table, as DROP EXTENSION does, so that the two
 /// cannot deadlock.
 pub fn extension_is_free(extension: Oid) -> bool {
-    // SAFETY: set for the life of the process.
-    let database = unsafe { pg_sys::MyDatabaseId };
     let free = try_lock(
-        database,
+        server::database(),
         pg_sys::ExtensionRelationId,
         extension,
         pg_sys::AccessShareLock,
@@ -267,24 +246,13 @@ fn try_lock(database: Oid, class: Oid, object: Oid, mode: u32) -> bool {
 /// The databases that a worker may be in. A process without a database may read them, in a transaction.
 pub fn databases() -> Vec<(Oid, String)> {
     let mut found = Vec::new();
-    // SAFETY: a scan of a shared catalog, whose rows are read while it is open.
-    unsafe {
-        let lock = pg_sys::AccessShareLock as i32;
-        let table = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
-        let scan = pg_sys::table_beginscan_catalog(table, 0, std::ptr::null_mut());
-        loop {
-            let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
-            if tuple.is_null() {
-                break;
-            }
-            let row: *const pg_sys::FormData_pg_database = pg_sys::GETSTRUCT(tuple).cast();
-            if is_open(&*row) {
-                found.push(((*row).oid, name_of(&*row)));
-            }
+    let look = |database: &pg_sys::FormData_pg_database| {
+        if is_open(database) {
+            found.push((database.oid, name_of(database)));
         }
-        pg_sys::table_endscan(scan);
-        pg_sys::table_close(table, lock);
-    }
+    };
+    // SAFETY: that is what the catalog has.
+    unsafe { catalog_rows::for_each(pg_sys::DatabaseRelationId, look) };
     found
 }
 
