@@ -18,10 +18,7 @@ pub struct Announcement {
 
 thread_local! {
     static PENDING: RefCell<Announcement> = const {
-        RefCell::new(Announcement {
-            queues: Numbers::new(),
-            to_notify: Content::new(),
-        })
+        RefCell::new(Announcement::nothing())
     };
 }
 
@@ -62,12 +59,19 @@ pub fn end(tell: impl FnOnce(&Announcement)) {
 }
 
 impl Announcement {
-    /// It is not known what: it may be of any queue.
-    pub const fn unknown() -> Announcement {
+    const fn nothing() -> Announcement {
         Announcement {
-            queues: Numbers::unknown(),
-            to_notify: Content::unknown(),
+            queues: Numbers::new(),
+            to_notify: Content::new(),
         }
+    }
+
+    /// It is not known what: it may be of any queue.
+    pub fn unknown() -> Announcement {
+        let mut any = Announcement::nothing();
+        any.queues.add_more();
+        any.to_notify.add_more();
+        any
     }
 
     fn is_empty(&self) -> bool {

@@ -20,14 +20,6 @@ impl Numbers {
         }
     }
 
-    /// It is not known which: it may be any.
-    pub const fn unknown() -> Numbers {
-        Numbers {
-            more: true,
-            ..Numbers::new()
-        }
-    }
-
     /// Adds a number.
     pub fn add(&mut self, number: u64) {
         if self.as_slice().contains(&number) {
@@ -99,14 +91,6 @@ impl Names {
             bytes: [0; Names::ROOM],
             used: 0,
             more: false,
-        }
-    }
-
-    /// It is not known which.
-    pub const fn unknown() -> Names {
-        Names {
-            more: true,
-            ..Names::new()
         }
     }
 

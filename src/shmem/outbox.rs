@@ -24,21 +24,13 @@ impl Content {
         }
     }
 
-    /// It is not known what.
-    pub const fn unknown() -> Content {
-        Content {
-            queues: Names::unknown(),
-            cancelled: Numbers::unknown(),
-        }
-    }
-
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.cancelled.is_empty()
     }
 
     /// Adds that there is more than is known.
-    fn add_more(&mut self) {
+    pub fn add_more(&mut self) {
         self.queues.add_more();
         self.cancelled.add_more();
     }
