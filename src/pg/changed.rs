@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys::{self, Oid};
 
 use super::index::{Index, Upkeep};
-use super::table::{MOST_COLUMNS, Shape, Table};
+use super::table::{MOST_COLUMNS, Shape, Table, members};
 use super::versions;
 
 /// Something that is different.
@@ -157,7 +157,8 @@ unsafe fn indexes(
     unsafe {
         let name = shape.name.as_str();
         let lock = pg_sys::AccessShareLock as i32;
-        for oid in super::table::oids(pg_sys::RelationGetIndexList(table.relation)) {
+        for index in members(pg_sys::RelationGetIndexList(table.relation)) {
+            let oid = index.oid_value;
             let index = pg_sys::index_open(oid, lock);
             let named = quoted((*(*index).rd_rel).relname.data.as_ptr());
             let form = &*(*index).rd_index;

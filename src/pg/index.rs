@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Datum, NodeTag, Oid, Relation};
 
 use super::name::Name;
 use super::row::Row;
-use super::table::{Shape, Table};
+use super::table::{Shape, Table, members};
 use super::versions;
 
 /// The order of times, of "char", of enums and of booleans. Postgres has no words for them.
@@ -155,10 +155,10 @@ impl Predicate {
                 // Reads it, and keeps it with the index.
                 pg_sys::RelationGetIndexPredicate(index);
             }
-            let [condition] = nodes((*index).rd_indpred) else {
+            let [condition] = members((*index).rd_indpred) else {
                 return None;
             };
-            Predicate::read(*condition).map(Some)
+            Predicate::read(condition.ptr_value.cast()).map(Some)
         }
     }
 
@@ -169,15 +169,18 @@ impl Predicate {
                 NodeTag::T_NullTest => {
                     let test = &*condition.cast::<pg_sys::NullTest>();
                     let is_not_null = test.nulltesttype == pg_sys::NullTestType::IS_NOT_NULL;
-                    let column = column(test.arg.cast())?;
+                    let column = column_of(test.arg.cast())?;
                     (is_not_null && !test.argisrow).then_some(Predicate::NotNull(column))
                 }
                 NodeTag::T_OpExpr => {
                     let compared = &*condition.cast::<pg_sys::OpExpr>();
-                    let [one, other] = nodes(compared.args) else {
+                    let [one, other] = members(compared.args) else {
                         return None;
                     };
-                    let differ = Predicate::Differ(column(*one)?, column(*other)?);
+                    let differ = Predicate::Differ(
+                        column_of(one.ptr_value.cast())?,
+                        column_of(other.ptr_value.cast())?,
+                    );
                     (compared.opfuncid == Oid::from(pg_sys::F_INT8NE)).then_some(differ)
                 }
                 _ => None,
@@ -197,23 +200,12 @@ impl Predicate {
 }
 
 /// The number of the column that an expression is.
-unsafe fn column(of: *mut pg_sys::Node) -> Option<i32> {
+unsafe fn column_of(of: *mut pg_sys::Node) -> Option<i32> {
     // SAFETY: a node of the server's, of the type that it says.
     unsafe {
         let is_column = (*of).type_ == NodeTag::T_Var;
         let number = is_column.then(|| i32::from((*of.cast::<pg_sys::Var>()).varattno));
         number.filter(|number| *number > 0)
-    }
-}
-
-/// The members of a list, in place.
-unsafe fn nodes<'a>(list: *mut pg_sys::List) -> &'a [*mut pg_sys::Node] {
-    match list.is_null() {
-        true => &[],
-        // SAFETY: the list has that many cells, of pointers.
-        false => unsafe {
-            std::slice::from_raw_parts((*list).elements.cast(), (*list).length as usize)
-        },
     }
 }
 

@@ -4,33 +4,64 @@ use std::cell::UnsafeCell;
 
 use pgrx::FromDatum;
 use pgrx::itemptr::{item_pointer_get_block_number, item_pointer_set_all};
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{
+    self, BTEqualStrategyNumber as EQUAL, BTGreaterEqualStrategyNumber as FROM,
+    BTGreaterStrategyNumber as ABOVE, BTLessEqualStrategyNumber as UP_TO, Datum, Oid,
+};
 
 use super::index::{Index, IndexShape};
 use super::row::{Row, Tid};
 use super::table::Table;
 use super::versions;
 
+const FORWARD: pg_sys::ScanDirection::Type = pg_sys::ScanDirection::ForwardScanDirection;
+
 impl Table {
     /// Hands over the rows of the page that this place is in.
-    pub fn for_each_beside(&self, tid: Tid, seen: &Seen, mut work: impl FnMut(&Row)) {
+    pub fn for_each_beside(&self, tid: Tid, seen: &Seen, work: impl FnMut(&Row)) {
         // SAFETY: it is where a row is.
         let page = unsafe { item_pointer_get_block_number(&tid) };
         let (mut first, mut last) = (tid, tid);
         item_pointer_set_all(&mut first, page, 1);
         item_pointer_set_all(&mut last, page, u16::MAX - 1);
+        // SAFETY: the table is open, and the snapshot lives as long as the scan.
+        unsafe {
+            let scan = pg_sys::table_beginscan_tidrange(
+                self.relation,
+                seen.as_ptr(),
+                &mut first,
+                &mut last,
+            );
+            let next = |slot| pg_sys::table_scan_getnextslot_tidrange(scan, FORWARD, slot);
+            self.walk(scan, seen, next, work);
+        }
+    }
+
+    /// Hands over all rows, in no order.
+    pub fn for_each(&self, seen: &Seen, work: impl FnMut(&Row)) {
+        let none = std::ptr::null_mut();
         // SAFETY: as above.
         unsafe {
+            let scan = pg_sys::table_beginscan(self.relation, seen.as_ptr(), 0, none);
+            let next = |slot| pg_sys::table_scan_getnextslot(scan, FORWARD, slot);
+            self.walk(scan, seen, next, work);
+        }
+    }
+
+    /// Hands over the rows of a scan, and ends it.
+    unsafe fn walk(
+        &self,
+        scan: pg_sys::TableScanDesc,
+        seen: &Seen,
+        next: impl Fn(*mut pg_sys::TupleTableSlot) -> bool,
+        mut work: impl FnMut(&Row),
+    ) {
+        // SAFETY: the scan is of this table.
+        unsafe {
             let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
-            let snapshot = seen.as_ptr();
-            let scan =
-                pg_sys::table_beginscan_tidrange(self.relation, snapshot, &mut first, &mut last);
-            let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            while pg_sys::table_scan_getnextslot_tidrange(scan, forward, slot) {
-                work(&Row {
-                    slot,
-                    is_in_progress: seen.is_in_progress(),
-                });
+            while next(slot) {
+                pgrx::check_for_interrupts!();
+                work(&seen.row_in(slot));
             }
             pg_sys::table_endscan(scan);
             pg_sys::ExecDropSingleTupleTableSlot(slot);
@@ -44,26 +75,6 @@ impl Table {
         scan.find(&[]);
         // SAFETY: the scan was begun.
         unsafe { pg_sys::index_getnext_tid(scan.scan, scan.direction).is_null() }
-    }
-
-    /// Hands over all rows, in no order.
-    pub fn for_each(&self, seen: &Seen, mut work: impl FnMut(&Row)) {
-        // SAFETY: the table is open, and the snapshot lives as long as the scan.
-        unsafe {
-            let slot = pg_sys::table_slot_create(self.relation, std::ptr::null_mut());
-            let none = std::ptr::null_mut();
-            let scan = pg_sys::table_beginscan(self.relation, seen.as_ptr(), 0, none);
-            let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            while pg_sys::table_scan_getnextslot(scan, forward, slot) {
-                pgrx::check_for_interrupts!();
-                work(&Row {
-                    slot,
-                    is_in_progress: seen.is_in_progress(),
-                });
-            }
-            pg_sys::table_endscan(scan);
-            pg_sys::ExecDropSingleTupleTableSlot(slot);
-        }
     }
 
     /// The first text in an index's first column that is above this one, of whatever row, be it one that is gone.
@@ -104,7 +115,7 @@ impl Table {
                     seen.as_ptr(),
                     keys,
                 ),
-                direction: pg_sys::ScanDirection::ForwardScanDirection,
+                direction: FORWARD,
                 seen,
             }
         }
@@ -153,15 +164,22 @@ impl Seen {
         }
     }
 
-    /// Whether somebody else, still at it, is inserting or deleting the row that was just found.
-    fn is_in_progress(&self) -> bool {
-        let none = pg_sys::InvalidTransactionId;
-        let Seen::Dirty(snapshot) = self else {
-            return false;
+    /// The row that a scan has just found, and whether somebody else, still at it, is inserting or
+    /// deleting it.
+    fn row_in(&self, slot: *mut pg_sys::TupleTableSlot) -> Row {
+        let is_in_progress = match self {
+            Seen::Snapshot(_) => false,
+            Seen::Dirty(snapshot) => {
+                // SAFETY: the scan has written it, and does not now.
+                let snapshot = unsafe { &*snapshot.get() };
+                let others = [snapshot.xmin, snapshot.xmax];
+                others != [pg_sys::InvalidTransactionId; 2]
+            }
         };
-        // SAFETY: the scan has written it, and does not now.
-        let (xmin, xmax) = unsafe { ((*snapshot.get()).xmin, (*snapshot.get()).xmax) };
-        xmin != none || xmax != none
+        Row {
+            slot,
+            is_in_progress,
+        }
     }
 }
 
@@ -185,132 +203,67 @@ pub struct Key {
 impl Key {
     /// Text equal to this.
     pub fn text(column: i16, value: Datum) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_TEXTEQ,
-            value,
-        )
+        Key::new(column, EQUAL, pg_sys::F_TEXTEQ, value)
     }
 
     /// Text above this.
     pub fn text_above(column: i16, value: Datum) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTGreaterStrategyNumber,
-            pg_sys::F_TEXT_GT,
-            value,
-        )
+        Key::new(column, ABOVE, pg_sys::F_TEXT_GT, value)
     }
 
     /// bytea equal to this.
     pub fn bytes(column: i16, value: Datum) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_BYTEAEQ,
-            value,
-        )
+        Key::new(column, EQUAL, pg_sys::F_BYTEAEQ, value)
     }
 
     /// A bigint equal to this.
     pub fn big(column: i16, value: i64) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_INT8EQ,
-            Datum::from(value),
-        )
+        Key::new(column, EQUAL, pg_sys::F_INT8EQ, Datum::from(value))
     }
 
     /// A bigint from this on.
     pub fn big_from(column: i16, value: i64) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTGreaterEqualStrategyNumber,
-            pg_sys::F_INT8GE,
-            Datum::from(value),
-        )
+        Key::new(column, FROM, pg_sys::F_INT8GE, Datum::from(value))
     }
 
     /// A smallint equal to this.
     pub fn small(column: i16, value: i16) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_INT2EQ,
-            Datum::from(value),
-        )
+        Key::new(column, EQUAL, pg_sys::F_INT2EQ, Datum::from(value))
     }
 
     /// A smallint from this on.
     pub fn small_from(column: i16, value: i16) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTGreaterEqualStrategyNumber,
-            pg_sys::F_INT2GE,
-            Datum::from(value),
-        )
+        Key::new(column, FROM, pg_sys::F_INT2GE, Datum::from(value))
     }
 
     /// A smallint up to this.
     pub fn small_to(column: i16, value: i16) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTLessEqualStrategyNumber,
-            pg_sys::F_INT2LE,
-            Datum::from(value),
-        )
+        Key::new(column, UP_TO, pg_sys::F_INT2LE, Datum::from(value))
     }
 
     /// A "char" equal to this.
     pub fn char(column: i16, value: u8) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_CHAREQ,
-            Datum::from(value as usize),
-        )
+        Key::new(column, EQUAL, pg_sys::F_CHAREQ, Datum::from(value as usize))
     }
 
     /// An enum equal to this label.
     pub fn label(column: i16, value: Datum) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_ENUM_EQ,
-            value,
-        )
+        Key::new(column, EQUAL, pg_sys::F_ENUM_EQ, value)
     }
 
     /// A boolean equal to this.
     pub fn bool(column: i16, value: bool) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTEqualStrategyNumber,
-            pg_sys::F_BOOLEQ,
-            Datum::from(value),
-        )
+        Key::new(column, EQUAL, pg_sys::F_BOOLEQ, Datum::from(value))
     }
 
     /// A time from this on.
     pub fn at_from(column: i16, value: i64) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTGreaterEqualStrategyNumber,
-            pg_sys::F_TIMESTAMPTZ_GE,
-            Datum::from(value),
-        )
+        Key::new(column, FROM, pg_sys::F_TIMESTAMPTZ_GE, Datum::from(value))
     }
 
     /// A time up to this.
     pub fn at_to(column: i16, value: i64) -> Key {
-        Key::new(
-            column,
-            pg_sys::BTLessEqualStrategyNumber,
-            pg_sys::F_TIMESTAMPTZ_LE,
-            Datum::from(value),
-        )
+        Key::new(column, UP_TO, pg_sys::F_TIMESTAMPTZ_LE, Datum::from(value))
     }
 
     fn new(column: i16, strategy: u32, function: u32, value: Datum) -> Key {
@@ -369,10 +322,7 @@ impl Scan<'_> {
     pub fn next(&mut self) -> Option<Row> {
         // SAFETY: the scan was begun; the slot is of its table.
         let found = unsafe { pg_sys::index_getnext_slot(self.scan, self.direction, self.slot) };
-        found.then_some(Row {
-            slot: self.slot,
-            is_in_progress: self.seen.is_in_progress(),
-        })
+        found.then(|| self.seen.row_in(self.slot))
     }
 
     /// Right after [`Scan::find`]: whether there is a row; `None` if the index has no entry either, not even of a row that this

@@ -62,9 +62,9 @@ impl Table {
             let lock = pg_sys::RowExclusiveLock as i32;
             let mut table = Table::open_alone(shape, lock)?;
             let list = pg_sys::RelationGetIndexList(table.relation);
-            for oid in oids(list) {
+            for index in members(list) {
                 // A lock of its own: there are commands that lock an index alone and move its file.
-                let relation = pg_sys::index_open(oid, lock);
+                let relation = pg_sys::index_open(index.oid_value, lock);
                 match Index::to_write(relation) {
                     Upkeep::Entry(index) => table.indexes.push(index),
                     other => {
@@ -335,17 +335,12 @@ impl Table {
 
     /// The same of a row that was said to be locked. To who does not wait, one that its own transaction has locked looks so, too.
     pub fn delete_own(&self, tid: Tid) -> Deleted {
-        match has_written() && self.lock_at(tid) {
+        let mode = pg_sys::LockTupleMode::LockTupleExclusive;
+        let policy = pg_sys::LockWaitPolicy::LockWaitSkip;
+        match has_written() && self.lock_tuple(tid, mode, policy, 0) {
             true => self.delete_at(tid, true),
             false => Deleted::Locked,
         }
-    }
-
-    /// Locks the row that is there to be deleted, unless somebody else has it locked or has changed it; whether it is.
-    fn lock_at(&self, tid: Tid) -> bool {
-        let mode = pg_sys::LockTupleMode::LockTupleExclusive;
-        let policy = pg_sys::LockWaitPolicy::LockWaitSkip;
-        self.lock_tuple(tid, mode, policy, 0)
     }
 
     fn lock_tuple(
@@ -376,55 +371,38 @@ impl Table {
     }
 
     /// Deletes the row that is there, as far as nobody else has changed it.
-    pub fn delete_at(&self, tid: Tid, wait: bool) -> Deleted {
-        let mut deleted = [Deleted::Gone];
-        self.delete_into(&mut [tid], wait, &mut deleted);
-        deleted[0]
-    }
-
-    /// Deletes the rows that are there; what became of each. [`TOGETHER`] many are fastest.
-    pub fn delete_each(&self, mut tids: Vec<Tid>, wait: bool) -> Vec<Deleted> {
-        let mut deleted = vec![Deleted::Gone; tids.len()];
-        self.delete_into(&mut tids, wait, &mut deleted);
-        deleted
-    }
-
-    fn delete_into(&self, tids: &mut [Tid], wait: bool, deleted: &mut [Deleted]) {
+    pub fn delete_at(&self, mut tid: Tid, wait: bool) -> Deleted {
         use pg_sys::TM_Result as Result;
-        if tids.is_empty() {
-            return;
-        }
-        // SAFETY: the rows are of this table; the outputs are plain. One guard for all of them: an error leaves nothing behind.
-        unsafe {
+        // SAFETY: the row is of this table; the outputs are plain.
+        let result = unsafe {
             if !self.may_delete.replace(true) {
                 pg_sys::CheckCmdReplicaIdentity(self.relation, pg_sys::CmdType::CMD_DELETE);
             }
-            let (relation, none) = (self.relation, std::ptr::null_mut());
-            let delete = (*(*relation).rd_tableam).tuple_delete;
-            let delete = delete.expect("every table can delete");
-            let command = pg_sys::GetCurrentCommandId(true);
+            let (none, command) = (std::ptr::null_mut(), pg_sys::GetCurrentCommandId(true));
             let mut failure = pg_sys::TM_FailureData::default();
-            pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                for (tid, deleted) in tids.iter_mut().zip(deleted) {
-                    let result = delete(
-                        relation,
-                        tid,
-                        command,
-                        none,
-                        none,
-                        wait,
-                        &mut failure,
-                        false,
-                    );
-                    *deleted = match result {
-                        Result::TM_Ok => Deleted::Done,
-                        Result::TM_BeingModified | Result::TM_WouldBlock => Deleted::Locked,
-                        Result::TM_Updated => Deleted::Moved,
-                        _ => Deleted::Gone,
-                    };
-                }
-            });
+            pg_sys::table_tuple_delete(
+                self.relation,
+                &mut tid,
+                command,
+                none,
+                none,
+                wait,
+                &mut failure,
+                false,
+            )
+        };
+        match result {
+            Result::TM_Ok => Deleted::Done,
+            Result::TM_BeingModified | Result::TM_WouldBlock => Deleted::Locked,
+            Result::TM_Updated => Deleted::Moved,
+            _ => Deleted::Gone,
         }
+    }
+
+    /// Deletes the rows that are there; what became of each. [`TOGETHER`] many are fastest.
+    pub fn delete_each(&self, tids: Vec<Tid>, wait: bool) -> Vec<Deleted> {
+        let delete = |tid| self.delete_at(tid, wait);
+        tids.into_iter().map(delete).collect()
     }
 
     /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
@@ -525,16 +503,15 @@ fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
     }
 }
 
-/// The object ids of a list. Read in place, as the next one: a call into Postgres takes longer than what it would do.
-pub(super) unsafe fn oids(list: *const pg_sys::List) -> impl Iterator<Item = Oid> {
-    let count = if list.is_null() {
-        0
-    } else {
-        // SAFETY: a list of the server's.
-        unsafe { (*list).length }
-    };
-    // SAFETY: the list has that many cells, of object ids.
-    (0..count as usize).map(move |n| unsafe { (*(*list).elements.add(n)).oid_value })
+/// The members of a list of the server's, in place: a call into Postgres takes longer than what it
+/// would do.
+pub(super) unsafe fn members<'a>(list: *const pg_sys::List) -> &'a [pg_sys::ListCell] {
+    // SAFETY: a list has as many cells as it says.
+    unsafe {
+        list.as_ref().map_or(&[], |list| {
+            std::slice::from_raw_parts(list.elements, list.length as usize)
+        })
+    }
 }
 
 /// What became of a row that was to be deleted.
