@@ -3,8 +3,9 @@
 //!
 //! A change invalidates the relation cache of its table, which the server tells every session of at
 //! its commit; then this forgets everything. Under REPEATABLE READ nothing is remembered: what an
-//! old snapshot shows is not what the next transaction is to see. A serializable transaction remembers
-//! what it has read itself, and only that: the server is to know what its result depends on.
+//! old snapshot shows is not what the next transaction is to see. A serializable transaction
+//! remembers what it has read itself, and only that: the server is to know what its result depends
+//! on.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -94,16 +95,16 @@ pub fn changed() {
     }
 }
 
-/// Forgets everything, so that what comes next reads what is committed by now. Whoever is woken by a
-/// commit calls this: the server tells of a change only after that.
+/// Forgets everything, so that what comes next reads what is committed by now. Whoever is woken by
+/// a commit calls this: the server tells of a change only after that.
 pub fn forget() {
     FORGOTTEN.set(FORGOTTEN.get() + 1);
     REMEMBERED.with_borrow_mut(|r| *r = Remembered::default());
 }
 
 fn relation_changed(relation: Oid) {
-    // In the middle of a look-up above nothing is borrowed: reading happens outside. But a session that has run out of memory
-    // may end anywhere.
+    // In the middle of a look-up above nothing is borrowed: reading happens outside. But a session
+    // that has run out of memory may end anywhere.
     let tables = REMEMBERED.with(|r| Some(r.try_borrow().ok()?.tables));
     let Some(tables) = tables else {
         return;

@@ -109,7 +109,8 @@ impl Error {
         Error::not_done(id, operation, format!("it is {}", state.as_str()))
     }
 
-    /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: who has the job, and since when.
+    /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: who has the
+    /// job, and since when.
     pub fn lease_lost(
         id: i64,
         operation: &str,
@@ -128,8 +129,8 @@ impl Error {
             .hint("The lease ran out, or the job was cancelled or given back: stop working on it.")
     }
 
-    /// 55000 `already_finished`: another finishing call has used the caller's token. `call`: which; `None`: one that gave the
-    /// job back.
+    /// 55000 `already_finished`: another finishing call has used the caller's token. `call`: which;
+    /// `None`: one that gave the job back.
     pub fn already_finished(id: i64, operation: &str, call: Option<&str>, became: State) -> Error {
         let (call, became) = (call.unwrap_or("snooze or release"), became.as_str());
         let why = format!("{call} was called with this token, and the job became {became}");
@@ -257,8 +258,8 @@ impl From<Invalid> for Error {
 
 /// What each SQL function is: its answer, or the error raised in Postgres.
 ///
-/// The errors of statements keep all that they had on the way, and one for want of memory is an error like others
-/// ([`report::kept`]): any function may meet it, however little it copies itself.
+/// The errors of statements keep all that they had on the way, and one for want of memory is an
+/// error like others ([`report::kept`]): any function may meet it, however little it copies itself.
 pub fn answer<T>(run: impl FnOnce() -> Result<T>) -> T {
     report::kept(run).unwrap_or_else(|error| error.raise())
 }

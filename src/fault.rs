@@ -1,5 +1,6 @@
-//! Faults that a build for the controls of the tests can be told to have (`jobs.fault`), to show that the tests find them.
-//! Without the feature `faults` every question is a constant no, so that nothing of it is left in the library.
+//! Faults that a build for the controls of the tests can be told to have (`jobs.fault`), to show
+//! that the tests find them. Without the feature `faults` every question is a constant no, so that
+//! nothing of it is left in the library.
 
 use std::cell::Cell;
 
@@ -8,14 +9,15 @@ use std::cell::Cell;
 pub enum Fault {
     /// the look under a locked claim sees what the outer statement sees
     OuterSnapshot,
-    /// claims are deleted by the same statement, and so the same snapshot, that waits for their locks
+    /// claims are deleted by the same statement, and so the same snapshot, that waits for their
+    /// locks
     ReapInOneStatement,
     /// the list of a claim is shortened to the newest job, whatever the others are
     FoldBlindly,
     /// the floor of a lane is raised over what others are just inserting or deleting
     RaiseBlindly,
-    /// who looks for claims overlooks rivals who are just inserting them: harmless, but only so a test can have the race that
-    /// the look makes rare
+    /// who looks for claims overlooks rivals who are just inserting them: harmless, but only so a
+    /// test can have the race that the look makes rare
     ClaimBlindly,
     /// who has a lock in shared memory stops there
     StopUnderLock,
@@ -25,8 +27,8 @@ pub enum Fault {
     AllocateUnderLock,
     /// the end of a transaction allocates
     AllocateAtCommit,
-    /// the launcher sends no worker to a database but those that somebody asks for: harmless, but only so a test can tell
-    /// that it was the asking which did it
+    /// the launcher sends no worker to a database but those that somebody asks for: harmless, but
+    /// only so a test can tell that it was the asking which did it
     NoVisits,
     /// who waits for a job does not look by himself: harmless, but only so a test can tell that it
     /// was a commit which woke him
@@ -63,7 +65,8 @@ pub fn is_on(fault: Fault) -> bool {
     }
 }
 
-/// A lock in shared memory is held: stops the process, as SIGSTOP from outside does, until somebody has it go on.
+/// A lock in shared memory is held: stops the process, as SIGSTOP from outside does, until somebody
+/// has it go on.
 pub fn stop_under_lock() {
     if is_on(Fault::StopUnderLock) || is_on(Fault::StopAndTrust) {
         const SIGSTOP: i32 = 19;

@@ -22,8 +22,8 @@ const DEFAULT_PRIORITY: i16 = 1;
 const DEFAULT_MAX_ATTEMPTS: i32 = 25;
 
 impl Options {
-    /// Checks each by itself, and what the retry policy says of `max_attempts`. What was left out is
-    /// still left out, also by a JSON null: drivers mean it so.
+    /// Checks each by itself, and what the retry policy says of `max_attempts`. What was left out
+    /// is still left out, also by a JSON null: drivers mean it so.
     pub fn valid(mut self) -> Result<(Options, Attempts)> {
         self.meta = check::object("meta", self.meta)?;
         let (retry, attempts) = check::retry(self.retry)?;
@@ -40,8 +40,8 @@ impl Options {
         Ok((self, attempts))
     }
 
-    /// Checks everything that can be wrong about these options; what is left per job of this kind are
-    /// its args.
+    /// Checks everything that can be wrong about these options; what is left per job of this kind
+    /// are its args.
     pub fn checked(self, kind: &str) -> Result<Checked> {
         let defaults = config_cache::kind(kind).unwrap_or_default();
         let (given, attempts) = self.valid()?;

@@ -21,7 +21,8 @@ use crate::unique;
 
 /// When a tick is tried again whose job could not be inserted just now, in microseconds.
 const AGAIN: i64 = 1_000_000;
-/// When a definition is read again that could not be, in microseconds: the server may have got the time zone.
+/// When a definition is read again that could not be, in microseconds: the server may have got the
+/// time zone.
 const READ_AGAIN: i64 = 3600 * 1_000_000;
 
 /// The ticks of a schedule in a time zone.

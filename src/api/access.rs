@@ -91,7 +91,8 @@ fn revoke(role: Option<&str>, fcinfo: FunctionCallInfo) {
     change(role, fcinfo, privileges::revoke);
 }
 
-/// The end of the script that installs the extension, and of each that upgrades it. See the COMMENT in sql/60_maintain.sql.
+/// The end of the script that installs the extension, and of each that upgrades it. See the COMMENT
+/// in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn installed() {
     let run = || {
@@ -112,8 +113,8 @@ fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
     });
 }
 
-/// Changes the rights of a role with those of the owner, if the caller has them: these functions are not SECURITY DEFINER, so
-/// that the caller is known, whoever the session belongs to.
+/// Changes the rights of a role with those of the owner, if the caller has them: these functions
+/// are not SECURITY DEFINER, so that the caller is known, whoever the session belongs to.
 fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
     let run = || {
         check::owner("grant and revoke")?;

@@ -12,7 +12,8 @@ use crate::settings;
 use crate::shmem::commit::{self, Work};
 use crate::store::run_log::{self, Run};
 
-/// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few of them.
+/// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few
+/// of them.
 const MOST_BATCHES: i64 = 64;
 /// Of that room each task leaves so much for every task behind it.
 const FOR_EACH_TASK: usize = 4;

@@ -122,7 +122,8 @@ fn insert_batch(
     answer(run)
 }
 
-/// Inserts a job for each element; an error names the element, from 1. What it takes to read one is given back before the next.
+/// Inserts a job for each element; an error names the element, from 1. What it takes to read one is
+/// given back before the next.
 fn insert_all<T>(
     count: usize,
     elements: impl Iterator<Item = T>,
@@ -193,7 +194,8 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
     }
 }
 
-/// Reads elements of `insert_many`. Mostly they differ in their args only: the others' fields are then read and checked once.
+/// Reads elements of `insert_many`. Mostly they differ in their args only: the others' fields are
+/// then read and checked once.
 #[derive(Default)]
 struct Parser {
     /// what was read of fields, by all that they are

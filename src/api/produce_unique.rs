@@ -14,7 +14,8 @@ use crate::pg::time;
 use crate::settings;
 use crate::unique::{self, policy};
 
-/// The key that an insert with the same arguments would hold. See the COMMENT in sql/40_produce.sql.
+/// The key that an insert with the same arguments would hold. See the COMMENT in
+/// sql/40_produce.sql.
 #[pg_extern(sql = false)]
 fn unique_key(
     kind: Option<&str>,
@@ -31,7 +32,8 @@ fn unique_key(
     answer(run).map(|key| key.hex())
 }
 
-/// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in sql/40_produce.sql.
+/// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in
+/// sql/40_produce.sql.
 #[pg_extern(sql = false)]
 fn explain_unique(
     kind: Option<&str>,
@@ -66,7 +68,8 @@ fn explain_unique(
     answer(run)
 }
 
-/// What a server of the Open Job Spec can declare of this queue. See the COMMENT in sql/40_produce.sql.
+/// What a server of the Open Job Spec can declare of this queue. See the COMMENT in
+/// sql/40_produce.sql.
 #[pg_extern(sql = false)]
 fn ojs_manifest() -> JsonB {
     JsonB(serde_json::json!({

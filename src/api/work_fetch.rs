@@ -122,7 +122,8 @@ fn claim(
     Ok(rows)
 }
 
-/// Makes due jobs available; how many. Where that fails because of one of them, the others can be fetched all the same.
+/// Makes due jobs available; how many. Where that fails because of one of them, the others can be
+/// fetched all the same.
 fn promote(queue: &str, now: i64, most: i64) -> usize {
     let from = lanes::scheduled_from(queue, Reach::FromFloor);
     let promote = || fetch::promote_due(queue, from, now, most, &[]);
@@ -137,7 +138,8 @@ fn promote(queue: &str, now: i64, most: i64) -> usize {
     })
 }
 
-/// The same for the first of them, apart from those that fail. What fails is for maintenance to tell.
+/// The same for the first of them, apart from those that fail. What fails is for maintenance to
+/// tell.
 fn promote_singly(queue: &str, now: i64) -> usize {
     const MOST: i64 = 60;
     let due = due::scheduled(queue, now, MOST, &[]);

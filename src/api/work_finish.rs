@@ -212,8 +212,8 @@ fn held(id: Option<i64>, token: Option<i64>) -> Result<(i64, i64)> {
     Ok((check::given("id", id)?, check::given("token", token)?))
 }
 
-/// The answer of a finishing call whose token is not current: that of the first time, if it is the same call, whatever its
-/// other arguments are: who has lost an answer may not know them any more.
+/// The answer of a finishing call whose token is not current: that of the first time, if it is the
+/// same call, whatever its other arguments are: who has lost an answer may not know them any more.
 fn answered(id: i64, token: i64, call: &str) -> Result<(State, Option<i64>)> {
     match place::used(id, token) {
         Some(used) if used.may_be(call) => Ok((used.state, used.scheduled_at)),

@@ -55,7 +55,8 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
     let now = time::now();
     let token = row.token.take();
     if let Some(token) = token.filter(|_| place.state == State::Completed) {
-        // The row that told its worker's repeated call what happened is gone; every other end left another one.
+        // The row that told its worker's repeated call what happened is gone; every other end left
+        // another one.
         place::note_answer(place.id, token, now, place.state, None);
     }
     if reset {

@@ -1,5 +1,6 @@
-//! Notes on keys that are due: claims that lost a job while they were let alone, or the hold of a job
-//! that is gone, go when no other job needs them, and of the notes only those stay that say something.
+//! Notes on keys that are due: claims that lost a job while they were let alone, or the hold of a
+//! job that is gone, go when no other job needs them, and of the notes only those stay that say
+//! something.
 
 use jobs_core::key::Key;
 

@@ -1,7 +1,7 @@
 //! The maintenance tasks, in the order in which they run. A task works in rounds of bounded size;
-//! who runs it says what a round is wrapped in: the worker takes a transaction each, `jobs.maintain()`
-//! a subtransaction. A round that fails is done once more thing by thing, so that a single job that
-//! cannot be handled stops neither the others nor another task.
+//! who runs it says what a round is wrapped in: the worker takes a transaction each,
+//! `jobs.maintain()` a subtransaction. A round that fails is done once more thing by thing, so that
+//! a single job that cannot be handled stops neither the others nor another task.
 
 mod claims_task;
 mod expire_task;
@@ -240,7 +240,8 @@ fn rotate<T>(things: &mut [T], round: usize) {
     things.rotate_left(round % things.len().max(1));
 }
 
-/// Half of what a round may handle, for what shall not keep the rest waiting; of a single row, every other time.
+/// Half of what a round may handle, for what shall not keep the rest waiting; of a single row,
+/// every other time.
 fn half(limit: i64, round: usize) -> i64 {
     (limit + (round % 2) as i64) / 2
 }

@@ -1,5 +1,6 @@
-//! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together with the claims that no job
-//! needs any more, and with the answers that no client can still be asking for.
+//! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together
+//! with the claims that no job needs any more, and with the answers that no client can still be
+//! asking for.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,8 +105,8 @@ fn handle(thing: &Thing) -> bool {
     !dealt.erased.is_empty()
 }
 
-/// Deletes the claims that no job needs any more now that these are deleted. Where somebody is at work on one, a note
-/// is left, so that no claim is ever left without anyone to delete it.
+/// Deletes the claims that no job needs any more now that these are deleted. Where somebody is at
+/// work on one, a note is left, so that no claim is ever left without anyone to delete it.
 fn clear_claims(erased: &[Old]) {
     let keys: BTreeSet<Key> = erased.iter().filter_map(|job| job.key).collect();
     if keys.is_empty() {

@@ -60,8 +60,9 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     found
 }
 
-/// Takes up to `limit` things of these queues; how many it took. A queue with millions of due jobs shall not keep the others
-/// waiting: an equal share each, and what they leave of it is shared by those that have more.
+/// Takes up to `limit` things of these queues; how many it took. A queue with millions of due jobs
+/// shall not keep the others waiting: an equal share each, and what they leave of it is shared by
+/// those that have more.
 fn by_shares(
     mut queues: Vec<(String, i64)>,
     limit: i64,

@@ -105,7 +105,8 @@ fn begin(extension: Oid) -> Round {
     }
 }
 
-/// Whether a table is long. Where that takes its time, because of many dead rows, the worker does not look each time.
+/// Whether a table is long. Where that takes its time, because of many dead rows, the worker does
+/// not look each time.
 fn is_long(number: usize, table: &StateTable) -> bool {
     let begun = time::now();
     let known = LENGTHS.with_borrow(|lengths| lengths[number]);
@@ -147,7 +148,8 @@ fn go_on(mut counting: Counting) -> Round {
         }
         None => {
             rows = counting.counts.len();
-            // Where somebody else is counting as well, that will do. Else the next one may be as long.
+            // Where somebody else is counting as well, that will do. Else the next one may be as
+            // long.
             more = counting.table.keep(
                 &counting.counts,
                 &Kept {

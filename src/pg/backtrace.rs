@@ -3,8 +3,9 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::env;
 
-/// Has this library never capture one, whatever `RUST_BACKTRACE` says in the server's environment. That is left as it is: others
-/// in the process may go by it. So the library looks once, and remembers, while it says no.
+/// Has this library never capture one, whatever `RUST_BACKTRACE` says in the server's environment.
+/// That is left as it is: others in the process may go by it. So the library looks once, and
+/// remembers, while it says no.
 pub fn never() {
     /// What the standard library looks for first.
     const FIRST: &str = "RUST_LIB_BACKTRACE";

@@ -1,6 +1,7 @@
-//! What is different about our own tables from how their install script makes them, in words: all that
-//! [`Table::open`] says no to, and indexes that were left behind unfinished. Triggers and rules are found by a statement, which
-//! looks at views, too; those that foreign keys have made are told here.
+//! What is different about our own tables from how their install script makes them, in words: all
+//! that [`Table::open`] says no to, and indexes that were left behind unfinished. Triggers and
+//! rules are found by a statement, which looks at views, too; those that foreign keys have made are
+//! told here.
 
 use std::ffi::CStr;
 

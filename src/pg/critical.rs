@@ -1,8 +1,9 @@
-//! Where nothing may fail, and so nothing may be allocated: under a lock of shared memory, and at the end of a
-//! transaction.
+//! Where nothing may fail, and so nothing may be allocated: under a lock of shared memory, and at
+//! the end of a transaction.
 //!
-//! Builds with debug assertions enforce it. There such work is a critical section of Postgres', in which an error
-//! ends the server, as do its own allocations if it has assertions; and what Rust asks for is refused here.
+//! Builds with debug assertions enforce it. There such work is a critical section of Postgres', in
+//! which an error ends the server, as do its own allocations if it has assertions; and what Rust
+//! asks for is refused here.
 
 use std::ffi::c_char;
 
@@ -14,7 +15,8 @@ pub fn without_allocating<T>(work: impl FnOnce() -> T) -> T {
     if !cfg!(debug_assertions) {
         return work();
     }
-    // SAFETY: a variable of this process; whatever does not come back from the work ends the process.
+    // SAFETY: a variable of this process; whatever does not come back from the work ends the
+    // process.
     unsafe {
         pg_sys::CritSectionCount += 1;
         let done = work();

@@ -1,8 +1,8 @@
 //! The extension as the catalog has it: whose it is, and whether the schema `jobs` is its own.
 //!
-//! All that the extension has is looked up by name in the schema `jobs`, and used with the rights of its owner. So before
-//! anything is looked up, it is asked whether that schema is the extension's: a superuser may have renamed it, and somebody
-//! else made one of that name.
+//! All that the extension has is looked up by name in the schema `jobs`, and used with the rights
+//! of its owner. So before anything is looked up, it is asked whether that schema is the
+//! extension's: a superuser may have renamed it, and somebody else made one of that name.
 
 use std::ffi::CStr;
 
@@ -19,7 +19,8 @@ const NAME: &CStr = c"jobs";
 /// The object id of the schema, once it is known to be the extension's.
 static SCHEMA: Remembered = Remembered::nothing();
 
-/// The schema `jobs`. An error unless it is the extension's: 55000, or 3F000 where there is neither.
+/// The schema `jobs`. An error unless it is the extension's: 55000, or 3F000 where there is
+/// neither.
 ///
 /// Asked for before every statement, so it is looked at only once, and again when something has
 /// been changed.
@@ -39,15 +40,16 @@ pub fn complaint() -> Option<ErrorReport> {
         .map(|displaced| displaced.report())
 }
 
-/// Whether a role has the rights of the extension's owner: it is that role, a member of it, or a superuser.
+/// Whether a role has the rights of the extension's owner: it is that role, a member of it, or a
+/// superuser.
 pub fn is_owned_by(role: Oid) -> bool {
     // SAFETY: a catalog look-up; an error where there is no extension.
     let extension = unsafe { pg_sys::get_extension_oid(NAME.as_ptr(), false) };
     versions::owns_extension(extension, role)
 }
 
-/// Runs `work` as if a script of the extension had not called it: what is granted and revoked then is not noted as what
-/// the extension itself comes with, which dumps leave out.
+/// Runs `work` as if a script of the extension had not called it: what is granted and revoked then
+/// is not noted as what the extension itself comes with, which dumps leave out.
 pub fn by_hand<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: a variable of this process; after an error Postgres resets it with the script.
     unsafe {

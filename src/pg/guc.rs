@@ -1,5 +1,5 @@
-//! Settings of the server that hold for a while, set by its own machinery: it knows what was before, whatever is set
-//! meanwhile by others, and also when an error ends it.
+//! Settings of the server that hold for a while, set by its own machinery: it knows what was
+//! before, whatever is set meanwhile by others, and also when an error ends it.
 
 use std::ffi::CStr;
 
@@ -8,8 +8,9 @@ use pgrx::pg_sys::{self, GucAction};
 /// The name of a setting and its value.
 pub type Setting = (&'static CStr, &'static CStr);
 
-/// Runs `work` with these settings, as a function that is declared with SET: what `work` sets with SET LOCAL is over when it
-/// ends, what it sets with SET is the session's. An abort restores what was before by itself.
+/// Runs `work` with these settings, as a function that is declared with SET: what `work` sets with
+/// SET LOCAL is over when it ends, what it sets with SET is the session's. An abort restores what
+/// was before by itself.
 pub fn set_while<T>(settings: &[Setting], work: impl FnOnce() -> T) -> T {
     // SAFETY: begun and ended within one transaction.
     unsafe {

@@ -1,8 +1,8 @@
-//! Indexes of our own tables: what they are as the install script makes them, which rows are in them, and how an entry gets
-//! into one.
+//! Indexes of our own tables: what they are as the install script makes them, which rows are in
+//! them, and how an entry gets into one.
 //!
-//! What an index is stands in the catalog, whatever it is called: somebody may have dropped it and made another one of the
-//! same name, or left one behind that was never finished.
+//! What an index is stands in the catalog, whatever it is called: somebody may have dropped it and
+//! made another one of the same name, or left one behind that was never finished.
 
 use pgrx::pg_sys::{self, Datum, NodeTag, Oid, Relation};
 
@@ -132,7 +132,8 @@ fn order_of(of: Oid) -> (Oid, Oid) {
     }
 }
 
-/// Whether no snapshot of this transaction can show a row that an index lacks because it was made when that was changed already.
+/// Whether no snapshot of this transaction can show a row that an index lacks because it was made
+/// when that was changed already.
 unsafe fn is_old(index: Relation) -> bool {
     // SAFETY: the index is open.
     unsafe {
@@ -212,8 +213,8 @@ unsafe fn column_of(of: *mut pg_sys::Node) -> Option<i32> {
 /// An open index of an open table.
 pub(super) struct Index {
     pub(super) relation: Relation,
-    /// What it was opened as, if it was opened by its name: a while later the name may be that of another one
-    /// (REINDEX .. CONCURRENTLY), which is not open.
+    /// What it was opened as, if it was opened by its name: a while later the name may be that of
+    /// another one (REINDEX .. CONCURRENTLY), which is not open.
     pub(super) shape: Option<&'static IndexShape>,
     predicate: Option<Predicate>,
 }
@@ -262,7 +263,8 @@ impl Index {
         }
     }
 
-    /// Inserts an entry for a row that was just written; whether there is no other row like it, as far as that is asked.
+    /// Inserts an entry for a row that was just written; whether there is no other row like it, as
+    /// far as that is asked.
     pub(super) unsafe fn insert(&self, table: Relation, row: &Row, duplicates: Duplicates) -> bool {
         if self
             .predicate

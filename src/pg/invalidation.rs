@@ -1,4 +1,5 @@
-//! How sessions tell each other that a table has changed: by the invalidation of its relation cache.
+//! How sessions tell each other that a table has changed: by the invalidation of its relation
+//! cache.
 
 use std::cell::Cell;
 
@@ -13,8 +14,8 @@ thread_local! {
     static HEARD: Cell<Listeners> = const { Cell::new([None; LISTENERS]) };
 }
 
-/// Calls `heard` whenever a table has changed: with its object id, or an invalid one for any table. Of several calls with the same
-/// function only the first one counts.
+/// Calls `heard` whenever a table has changed: with its object id, or an invalid one for any table.
+/// Of several calls with the same function only the first one counts.
 pub fn listen(heard: fn(Oid)) {
     let mut all = HEARD.get();
     let is = |other: &fn(Oid)| std::ptr::fn_addr_eq(*other, heard);
@@ -22,7 +23,8 @@ pub fn listen(heard: fn(Oid)) {
         return;
     }
     if all[0].is_none() {
-        // SAFETY: once a session; the callback lives as long as the library, which is never unloaded.
+        // SAFETY: once a session; the callback lives as long as the library, which is never
+        // unloaded.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), Datum::null()) };
     }
     let free = all.iter_mut().find(|listener| listener.is_none());
@@ -30,7 +32,8 @@ pub fn listen(heard: fn(Oid)) {
     HEARD.set(all);
 }
 
-/// Hears now of what other sessions have committed. A long transaction that takes no new lock would not.
+/// Hears now of what other sessions have committed. A long transaction that takes no new lock would
+/// not.
 pub fn accept() {
     // SAFETY: processes what other sessions have sent.
     unsafe { pg_sys::AcceptInvalidationMessages() };

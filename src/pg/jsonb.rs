@@ -12,7 +12,8 @@ use crate::error::{self, Error};
 /// The deepest options: more than any of them needs, and far from what a stack holds.
 const DEEPEST: u32 = 32;
 
-/// A jsonb value where it lies: an argument, detoasted, or a part of one. Lives as long as the memory of the call.
+/// A jsonb value where it lies: an argument, detoasted, or a part of one. Lives as long as the
+/// memory of the call.
 #[derive(Clone, Copy)]
 pub struct Jsonb(Place);
 
@@ -174,7 +175,8 @@ impl Jsonb {
         })
     }
 
-    /// What tells this value from others, as long as it lives: where it is the same, so are the values.
+    /// What tells this value from others, as long as it lives: where it is the same, so are the
+    /// values.
     pub fn identity(self) -> (u8, &'static [u8]) {
         // SAFETY: everything carries its own length.
         unsafe {
@@ -209,7 +211,8 @@ impl Jsonb {
         }
     }
 
-    /// Where the value is an object or array, or a scalar of its own, which is kept as an array of one.
+    /// Where the value is an object or array, or a scalar of its own, which is kept as an array of
+    /// one.
     fn container(self) -> Option<*mut pg_sys::JsonbContainer> {
         match self.0 {
             // SAFETY: a detoasted jsonb.
@@ -271,7 +274,8 @@ impl Jsonb {
         self.is_object().then(|| self.children())
     }
 
-    /// What is in an object or array; each but an element has a name, which lives as long as the value.
+    /// What is in an object or array; each but an element has a name, which lives as long as the
+    /// value.
     fn children(self) -> impl Iterator<Item = (&'static str, Jsonb)> {
         let mut events = self.events();
         events.step(false);
@@ -392,7 +396,8 @@ impl Jsonb {
     fn scalar<'a>(self) -> Event<'a> {
         match self.0 {
             Place::Bool(value) => Event::Bool(value),
-            // SAFETY: the output function of a number, whose text lives as long as the memory of the call.
+            // SAFETY: the output function of a number, whose text lives as long as the memory of
+            // the call.
             Place::Number(number) => unsafe {
                 let digits = pg_sys::OidOutputFunctionCall(
                     pg_sys::Oid::from(pg_sys::F_NUMERIC_OUT),

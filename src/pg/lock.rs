@@ -8,13 +8,15 @@ pub fn to_write(table: Oid) {
     unsafe { pg_sys::LockRelationOid(table, pg_sys::RowExclusiveLock as i32) };
 }
 
-/// Takes the lock on a table that everybody takes who locks its rows, if that is free; whether it was.
+/// Takes the lock on a table that everybody takes who locks its rows, if that is free; whether it
+/// was.
 pub fn try_to_lock_rows(table: Oid) -> bool {
     // SAFETY: as a statement does it.
     unsafe { pg_sys::ConditionalLockRelationOid(table, pg_sys::RowShareLock as i32) }
 }
 
-/// Whether no transaction is open that writes to a table, or has not yet told others of it: whoever does so holds a lock until then.
+/// Whether no transaction is open that writes to a table, or has not yet told others of it: whoever
+/// does so holds a lock until then.
 pub fn nobody_writes(table: Oid) -> bool {
     let lock = pg_sys::ShareLock as i32;
     // SAFETY: as a statement does it; of no use once it was free.
@@ -27,7 +29,8 @@ pub fn nobody_writes(table: Oid) -> bool {
     }
 }
 
-/// Takes an advisory lock, as `pg_advisory_xact_lock(bigint)` does; whether it was free. Waits only with `wait`.
+/// Takes an advisory lock, as `pg_advisory_xact_lock(bigint)` does; whether it was free. Waits only
+/// with `wait`.
 pub fn advisory(id: i64, wait: bool) -> bool {
     const OF_ONE_NUMBER: u16 = 1;
     // SAFETY: a valid tag.

@@ -1,12 +1,14 @@
 //! What happens when memory runs out.
 //!
-//! A Rust program that gets no memory ends by a signal, and then Postgres starts all of the server anew. So the session ends
-//! instead, as Postgres ends one: with an error (53200) that its client is told, its transaction rolled back and its locks
-//! given back. No error can be raised from here, since nothing may unwind through an allocation. What is as large as a
-//! caller likes is asked for with [`room`] or is Postgres' own memory; both raise an ordinary error.
+//! A Rust program that gets no memory ends by a signal, and then Postgres starts all of the server
+//! anew. So the session ends instead, as Postgres ends one: with an error (53200) that its client
+//! is told, its transaction rolled back and its locks given back. No error can be raised from here,
+//! since nothing may unwind through an allocation. What is as large as a caller likes is asked for
+//! with [`room`] or is Postgres' own memory; both raise an ordinary error.
 //!
-//! That is safe wherever Rust code may allocate: not in a callback of a commit, not in a critical section, not under a
-//! lock of shared memory, which [`super::critical`] enforces. Callbacks at the end of a process or transaction find what they look at as it was just then.
+//! That is safe wherever Rust code may allocate: not in a callback of a commit, not in a critical
+//! section, not under a lock of shared memory, which [`super::critical`] enforces. Callbacks at the
+//! end of a process or transaction find what they look at as it was just then.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_char, c_int};
@@ -19,8 +21,8 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 use super::critical::may_allocate;
 use crate::error::{Error, Result};
 
-/// To end a session takes memory, too, and so does to raise an error. Nobody writes to this, so that it costs no more than
-/// addresses.
+/// To end a session takes memory, too, and so does to raise an error. Nobody writes to this, so
+/// that it costs no more than addresses.
 const RESERVE: Layout = Layout::new::<[u8; 1 << 20]>();
 static RESERVED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
@@ -74,8 +76,8 @@ impl Scratch {
         })
     }
 
-    /// Does some work in it, and then gives it back. What the work returns must not be in it, and nothing that the work
-    /// opened may be open any more.
+    /// Does some work in it, and then gives it back. What the work returns must not be in it, and
+    /// nothing that the work opened may be open any more.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         // SAFETY: after an error Postgres goes back to a context of its own.
         unsafe {
@@ -188,8 +190,8 @@ unsafe extern "C-unwind" {
 /// Ends the session.
 fn end(size: usize) {
     release();
-    // SAFETY: Postgres ends the process in the last of these; with nobody to catch it, any other error on the way does so as
-    // well, so that nothing jumps over who called us.
+    // SAFETY: Postgres ends the process in the last of these; with nobody to catch it, any other
+    // error on the way does so as well, so that nothing jumps over who called us.
     unsafe {
         pg_sys::PG_exception_stack = null_mut();
         pg_sys::error_context_stack = null_mut();

@@ -1,9 +1,9 @@
 //! Talk with the server that pgrx has no word for, and all that is unsafe about it.
 //!
 //! Values: jsonb in place, result rows, arrays, times, time zones. Statements: kept plans, how they
-//! are planned, search_path, settings. Tables: rows and indexes of our own, also what is not committed.
-//! Transactions: subtransactions, procedures, locks, roles. Errors: what pgrx leaves out of them.
-//! And what differs between majors.
+//! are planned, search_path, settings. Tables: rows and indexes of our own, also what is not
+//! committed. Transactions: subtransactions, procedures, locks, roles. Errors: what pgrx leaves out
+//! of them. And what differs between majors.
 
 pub mod answer;
 pub mod array;

@@ -9,7 +9,8 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use super::extension;
 use super::remembered::Remembered;
 
-/// The name of a table, index or sequence of schema `jobs`, and its object id as this session remembers it.
+/// The name of a table, index or sequence of schema `jobs`, and its object id as this session
+/// remembers it.
 pub struct Name {
     name: &'static CStr,
     remembered: Remembered,

@@ -1,5 +1,6 @@
-//! Looking up many rows, each by its key, where those that are looked for together were mostly inserted together: with a
-//! row that was found along the index come the others of its page, which costs less than looking for a second one.
+//! Looking up many rows, each by its key, where those that are looked for together were mostly
+//! inserted together: with a row that was found along the index come the others of its page, which
+//! costs less than looking for a second one.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +10,8 @@ use super::row::Row;
 use super::scan::{Key, Scan, Seen};
 use super::table::Table;
 
-/// Pages that are read in advance of what comes of it. More are read as long as each brings one row that is looked for.
+/// Pages that are read in advance of what comes of it. More are read as long as each brings one row
+/// that is looked for.
 const ON_TRUST: usize = 16;
 /// What nobody has asked for is forgotten from so many rows on.
 const MOST: usize = 100_000;
@@ -29,7 +31,8 @@ pub struct PageLookup<'a, K, V> {
 }
 
 impl<'a, K: Hash + Eq, V> PageLookup<'a, K, V> {
-    /// Looks rows up along a unique index of one column. Where two versions of a row are seen, either may be found.
+    /// Looks rows up along a unique index of one column. Where two versions of a row are seen,
+    /// either may be found.
     pub fn new(
         table: &'a Table,
         index: &IndexShape,
@@ -47,7 +50,8 @@ impl<'a, K: Hash + Eq, V> PageLookup<'a, K, V> {
         }
     }
 
-    /// What was read of the row with this key, which is `by` in the index. It is to be looked for once.
+    /// What was read of the row with this key, which is `by` in the index. It is to be looked for
+    /// once.
     pub fn take(&mut self, key: &K, by: impl FnOnce() -> Key) -> Option<V> {
         if let Some(value) = self.known.remove(key) {
             self.hits += 1;

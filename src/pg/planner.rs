@@ -1,9 +1,10 @@
 //! How our own statements are planned, whatever the session has set, and whoever plans them anew.
 //!
-//! A queue's tables are empty when they are analysed and full when they are used, so the planner's guess is wrong when it
-//! matters. Every statement of ours is written for one plan: index scans and nested loops. They are prepared with a mark that the
-//! planner hands to a hook, which sets the planner's switches for as long as it plans. They run with the session's own, so
-//! that functions of triggers are planned as the session wants.
+//! A queue's tables are empty when they are analysed and full when they are used, so the planner's
+//! guess is wrong when it matters. Every statement of ours is written for one plan: index scans and
+//! nested loops. They are prepared with a mark that the planner hands to a hook, which sets the
+//! planner's switches for as long as it plans. They run with the session's own, so that functions
+//! of triggers are planned as the session wants.
 
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -16,7 +17,8 @@ use super::guc::{self, Setting};
 /// The option that a statement of ours is prepared with: a bit that Postgres gives no meaning.
 pub const PINNED: i32 = 1 << 29;
 
-/// The one plan that our statements are written for. Whether what is compiled pays off is decided by the plan as well.
+/// The one plan that our statements are written for. Whether what is compiled pays off is decided
+/// by the plan as well.
 const SWITCHES: [Setting; 11] = [
     (c"enable_indexscan", c"on"),
     (c"enable_indexonlyscan", c"on"),
@@ -34,7 +36,8 @@ const SWITCHES: [Setting; 11] = [
 /// The hook that was there before, to be called in our place.
 static BEFORE: OnceLock<pg_sys::planner_hook_type> = OnceLock::new();
 
-// pgrx' own takes each error apart that comes through it: those of others' statements are none of our business.
+// pgrx' own takes each error apart that comes through it: those of others' statements are none of
+// our business.
 unsafe extern "C-unwind" {
     fn standard_planner(
         query: *mut pg_sys::Query,

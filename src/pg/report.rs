@@ -1,9 +1,11 @@
-//! What pgrx leaves out of an error. It takes each apart that comes through it and raises it anew, without the names of a
-//! column, constraint and so on, and with the SQLSTATE of an internal error if it does not know the error's own: one that
-//! somebody's trigger has made up. An error of ours it cannot give the name of a column at all. Here they get what they lack.
+//! What pgrx leaves out of an error. It takes each apart that comes through it and raises it anew,
+//! without the names of a column, constraint and so on, and with the SQLSTATE of an internal error
+//! if it does not know the error's own: one that somebody's trigger has made up. An error of ours
+//! it cannot give the name of a column at all. Here they get what they lack.
 //!
-//! To take an error apart it copies it. Where that fails, for want of memory, it begins again, until Postgres has no room for one
-//! more error and ends all of the server. So with an error that there is no memory some of it is given back first.
+//! To take an error apart it copies it. Where that fails, for want of memory, it begins again,
+//! until Postgres has no room for one more error and ends all of the server. So with an error that
+//! there is no memory some of it is given back first.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -13,8 +15,8 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::memory;
 
-// Not by pgrx' bindings, which prepare for errors: these are called while a report is being made, and an error in them is
-// Postgres' to deal with.
+// Not by pgrx' bindings, which prepare for errors: these are called while a report is being made,
+// and an error in them is Postgres' to deal with.
 unsafe extern "C-unwind" {
     fn geterrcode() -> c_int;
     fn errcode(sqlstate: c_int) -> c_int;
@@ -34,8 +36,8 @@ const INTERNAL: c_int = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR as c_int;
 const OUT_OF_MEMORY: c_int = PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int;
 
 thread_local! {
-    /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory and form, since an error
-    /// while it is looked at would jump over what has to be dropped.
+    /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory
+    /// and form, since an error while it is looked at would jump over what has to be dropped.
     static LATEST: Cell<Copied> = const { Cell::new(Copied::NONE) };
 }
 
@@ -54,7 +56,8 @@ impl Copied {
 
     /// What `copy` makes in new memory.
     unsafe fn by(copy: impl FnOnce() -> *mut ErrorData) -> Copied {
-        // SAFETY: the memory is one of Postgres' own kinds, and what was current before is so again.
+        // SAFETY: the memory is one of Postgres' own kinds, and what was current before is so
+        // again.
         unsafe {
             let name = c"jobs error".as_ptr();
             let memory =
@@ -86,8 +89,9 @@ static CALLBACK: Callback = Callback(UnsafeCell::new(ErrorContextCallback {
     arg: std::ptr::null_mut(),
 }));
 
-/// Runs `work`: a statement, or what may take much memory. If it fails, Postgres goes on to call back until somebody catches the error, since it is raised anew on
-/// the way: so what catches one must end that ([`crate::pg::subxact::catch`]).
+/// Runs `work`: a statement, or what may take much memory. If it fails, Postgres goes on to call
+/// back until somebody catches the error, since it is raised anew on the way: so what catches one
+/// must end that ([`crate::pg::subxact::catch`]).
 pub fn kept<T>(work: impl FnOnce() -> T) -> T {
     memory::reserve();
     // SAFETY: who is on the stack is so for as long as those who called us.
@@ -128,7 +132,8 @@ pub fn again() {
     unsafe { call_back() };
 }
 
-/// Has Postgres call back; false: it does already, since a trigger of a statement of ours has called us.
+/// Has Postgres call back; false: it does already, since a trigger of a statement of ours has
+/// called us.
 unsafe fn call_back() -> bool {
     // SAFETY: what is linked is static, and what it leads to belongs to those who called us.
     unsafe {
@@ -151,10 +156,11 @@ unsafe fn forget() {
     unsafe { LATEST.replace(Copied::NONE).free() };
 }
 
-/// Remembers the report under way if pgrx would leave something out of it, or gives it back what it lacks. There is nothing
-/// here to be dropped.
+/// Remembers the report under way if pgrx would leave something out of it, or gives it back what it
+/// lacks. There is nothing here to be dropped.
 unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
-    // SAFETY: asks about the report that Postgres is making, and sets fields of it that are not set.
+    // SAFETY: asks about the report that Postgres is making, and sets fields of it that are not
+    // set.
     unsafe {
         if geterrcode() == OUT_OF_MEMORY {
             memory::release();

@@ -20,8 +20,9 @@ pub fn as_role<T>(role: Oid, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs `work` with the rights of the owner of the function that is called, as SECURITY DEFINER would, but without setting a
-/// search_path, which takes a twentieth of an insert: what runs as a statement gets one from [`super::spi`].
+/// Runs `work` with the rights of the owner of the function that is called, as SECURITY DEFINER
+/// would, but without setting a search_path, which takes a twentieth of an insert: what runs as a
+/// statement gets one from [`super::spi`].
 pub fn as_definer<T>(function: Oid, work: impl FnOnce() -> T) -> T {
     let owner = owner_of(function);
     switched(owner, pg_sys::SECURITY_LOCAL_USERID_CHANGE, work)
@@ -52,7 +53,8 @@ pub fn called(call: FunctionCallInfo) -> Oid {
     unsafe { (*(*call).flinfo).fn_oid }
 }
 
-/// The owner of the function or procedure that was called. An error if it has been dropped meanwhile.
+/// The owner of the function or procedure that was called. An error if it has been dropped
+/// meanwhile.
 pub fn owner_of(function: Oid) -> Oid {
     let owner = |function: &pg_sys::FormData_pg_proc| function.proowner;
     // SAFETY: that is what the cache has.

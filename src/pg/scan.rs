@@ -68,7 +68,8 @@ impl Table {
         }
     }
 
-    /// Whether an index has no entry at all, also none of rows that are gone or just being inserted.
+    /// Whether an index has no entry at all, also none of rows that are gone or just being
+    /// inserted.
     pub fn is_empty(&self, index: &IndexShape) -> bool {
         let seen = Seen::dirty();
         let mut scan = self.scan(index, &seen, 0);
@@ -77,7 +78,8 @@ impl Table {
         unsafe { pg_sys::index_getnext_tid(scan.scan, scan.direction).is_null() }
     }
 
-    /// The first text in an index's first column that is above this one, of whatever row, be it one that is gone.
+    /// The first text in an index's first column that is above this one, of whatever row, be it one
+    /// that is gone.
     pub fn first_above(&self, index: &IndexShape, text: Datum) -> Option<String> {
         let seen = Seen::now();
         let mut scan = self.scan(index, &seen, 1);
@@ -124,7 +126,8 @@ impl Table {
 
 /// What a scan sees.
 pub enum Seen {
-    /// what a snapshot shows that was taken when this was made (or at the beginning of the transaction, at its level)
+    /// what a snapshot shows that was taken when this was made (or at the beginning of the
+    /// transaction, at its level)
     Snapshot(pg_sys::Snapshot),
     /// also what others are just inserting, and what they are just deleting; nothing that is gone
     Dirty(Box<UnsafeCell<pg_sys::SnapshotData>>),
@@ -285,8 +288,8 @@ pub struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// From the end of the index to its beginning. Of equal entries the last is mostly the youngest, and what a row was
-    /// before it was updated needs not be walked over.
+    /// From the end of the index to its beginning. Of equal entries the last is mostly the
+    /// youngest, and what a row was before it was updated needs not be walked over.
     pub fn backward(mut self) -> Self {
         self.direction = pg_sys::ScanDirection::BackwardScanDirection;
         self
@@ -325,8 +328,8 @@ impl Scan<'_> {
         found.then(|| self.seen.row_in(self.slot))
     }
 
-    /// Right after [`Scan::find`]: whether there is a row; `None` if the index has no entry either, not even of a row that this
-    /// scan does not see.
+    /// Right after [`Scan::find`]: whether there is a row; `None` if the index has no entry either,
+    /// not even of a row that this scan does not see.
     pub fn look(&mut self) -> Option<bool> {
         let mut has_entry = None;
         // SAFETY: as above.

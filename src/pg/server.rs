@@ -76,7 +76,8 @@ pub fn application_name() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Fills a buffer with random numbers of the server's strong source, since a session can seed `random()`; whether there are any.
+/// Fills a buffer with random numbers of the server's strong source, since a session can seed
+/// `random()`; whether there are any.
 pub fn random(bytes: &mut [u8]) -> bool {
     // SAFETY: fills exactly the buffer.
     unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) }

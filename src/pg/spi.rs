@@ -57,7 +57,8 @@ pub fn texts(values: &[impl AsRef<str>]) -> Arg {
 pub enum Snapshot {
     /// what is committed when it begins, and what this transaction has done
     Own,
-    /// what the statement that called us sees: several of these see the same moment. Nothing can be written
+    /// what the statement that called us sees: several of these see the same moment. Nothing can be
+    /// written
     Callers,
 }
 

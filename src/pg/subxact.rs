@@ -1,8 +1,9 @@
 //! Subtransactions: the only way to go on after an error, and to take back what was written.
 //!
-//! One that wrote something and is kept has an id of its own until the transaction ends. Of each transaction the server has
-//! 64 of these at hand; where there are more, every snapshot that others take meanwhile is slower to look through. So there are
-//! not many of ours ([`has_room`]): the caller has some as well.
+//! One that wrote something and is kept has an id of its own until the transaction ends. Of each
+//! transaction the server has 64 of these at hand; where there are more, every snapshot that others
+//! take meanwhile is slower to look through. So there are not many of ours ([`has_room`]): the
+//! caller has some as well.
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -24,8 +25,8 @@ thread_local! {
     static RESERVED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the transaction under way should keep one more. Who does without where it should not is slower, or leaves something
-/// to the next transaction.
+/// Whether the transaction under way should keep one more. Who does without where it should not is
+/// slower, or leaves something to the next transaction.
 pub fn has_room() -> bool {
     kept() + RESERVED.get() < MOST_KEPT
 }
@@ -56,7 +57,8 @@ fn kept() -> u32 {
     }
 }
 
-/// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error returned.
+/// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error
+/// returned.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     attempt_and_keep(work, |_| true)
 }
@@ -112,9 +114,9 @@ pub fn attempt_unless_cancelled<T>(
     })
 }
 
-/// Runs `work` for each of these, and hands those that it fails for to `fail`, with the reason; the sum of what it returned for
-/// the others. As many are done together as succeed together, so that few subtransactions are kept. Where there is no room for
-/// more of them, the rest is left.
+/// Runs `work` for each of these, and hands those that it fails for to `fail`, with the reason; the
+/// sum of what it returned for the others. As many are done together as succeed together, so that
+/// few subtransactions are kept. Where there is no room for more of them, the rest is left.
 pub fn attempt_each<T>(
     things: &[T],
     work: &dyn Fn(&T) -> usize,

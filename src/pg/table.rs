@@ -1,11 +1,13 @@
-//! Our own tables, read and written without the executor: opening them and writing rows. Reading is in [`super::scan`].
+//! Our own tables, read and written without the executor: opening them and writing rows. Reading is
+//! in [`super::scan`].
 //!
-//! Starting and ending a statement costs more than what it does with one row, and a statement can neither skip a locked
-//! row without locking the others first (a WAL record each) nor write many rows with one record. So the statements that
-//! decide how fast a queue is come here instead, where the table is as the extension made it. Where somebody has attached something to it (a
-//! trigger, a rule, a column, row security, an index of an expression), [`Table::open`] says no, and the caller runs an
-//! ordinary statement, which honours all of that. An index that is not ready yet, or that was left behind so, is passed over,
-//! as statements do.
+//! Starting and ending a statement costs more than what it does with one row, and a statement can
+//! neither skip a locked row without locking the others first (a WAL record each) nor write many
+//! rows with one record. So the statements that decide how fast a queue is come here instead, where
+//! the table is as the extension made it. Where somebody has attached something to it (a trigger, a
+//! rule, a column, row security, an index of an expression), [`Table::open`] says no, and the
+//! caller runs an ordinary statement, which honours all of that. An index that is not ready yet, or
+//! that was left behind so, is passed over, as statements do.
 
 use std::cell::Cell;
 
@@ -26,10 +28,12 @@ use crate::settings;
 /// As many as any of these tables has, and a few that others have added and dropped.
 pub(super) const MOST_COLUMNS: usize = 32;
 
-/// Rows that are inserted with one record of WAL a page. Keeping track of more slots would take longer than it saves.
+/// Rows that are inserted with one record of WAL a page. Keeping track of more slots would take
+/// longer than it saves.
 const AT_ONCE: usize = 256;
 
-/// So many rows are best looked for, then deleted: each of these finds its code in the processor's caches.
+/// So many rows are best looked for, then deleted: each of these finds its code in the processor's
+/// caches.
 pub const TOGETHER: usize = 256;
 
 /// A table as its install script makes it.
@@ -46,7 +50,8 @@ pub struct Shape {
     pub not_null: usize,
 }
 
-/// A table that is open until the end of the call; its lock is kept until the end of the transaction.
+/// A table that is open until the end of the call; its lock is kept until the end of the
+/// transaction.
 pub struct Table {
     pub(super) relation: Relation,
     pub(super) indexes: SmallVec<[Index; 4]>,
@@ -121,8 +126,8 @@ impl Table {
         })
     }
 
-    /// Whether it can be written without the executor, as far as its indexes allow that. What is asked here
-    /// [`super::changed`] tells people of.
+    /// Whether it can be written without the executor, as far as its indexes allow that. What is
+    /// asked here [`super::changed`] tells people of.
     pub(super) unsafe fn is_as_made(&self, shape: &Shape) -> bool {
         // SAFETY: the table is open.
         unsafe {
@@ -192,17 +197,17 @@ impl Table {
         self.row(&values[..count])
     }
 
-    /// Inserts rows, and their index entries. A duplicate in a unique index is an error. However many rows there are, few are
-    /// in memory at once if they are made on the way.
+    /// Inserts rows, and their index entries. A duplicate in a unique index is an error. However
+    /// many rows there are, few are in memory at once if they are made on the way.
     pub fn insert(&self, rows: impl IntoIterator<Item = NewRow>) {
         self.insert_in_order(rows.into_iter(), Duplicates::Refuse);
     }
 
-    /// The same, but a duplicate ends it, whoever is inserting that: `false`. To be called in a subtransaction, which is then
-    /// rolled back right away. Never waits.
+    /// The same, but a duplicate ends it, whoever is inserting that: `false`. To be called in a
+    /// subtransaction, which is then rolled back right away. Never waits.
     ///
-    /// There is no other way to take such a row back: until its transaction ends, others wait for one that was deleted as
-    /// for any, and a subscriber is sent it.
+    /// There is no other way to take such a row back: until its transaction ends, others wait for
+    /// one that was deleted as for any, and a subscriber is sent it.
     pub fn insert_if_new(&self, rows: impl IntoIterator<Item = NewRow>) -> bool {
         self.insert_in_order(rows.into_iter(), Duplicates::Tell)
     }
@@ -214,7 +219,8 @@ impl Table {
         duplicates: Duplicates,
     ) -> bool {
         let mut slots = SmallVec::new();
-        // Mostly there is one row. The slots are all there once as many were inserted as are at once.
+        // Mostly there is one row. The slots are all there once as many were inserted as are at
+        // once.
         let mut scratch = None;
         let all = loop {
             let mut some = || self.insert_some(&mut rows, &mut slots, duplicates);
@@ -274,7 +280,8 @@ impl Table {
                 slots.map(move |slot| (index, in_slot(*slot)))
             });
             let all = entries.all(|(index, row)| {
-                // A lock timeout that is over is known as one only until the session waits for the next lock.
+                // A lock timeout that is over is known as one only until the session waits for the
+                // next lock.
                 pgrx::check_for_interrupts!();
                 index.insert(self.relation, &row, duplicates)
             });
@@ -295,11 +302,11 @@ impl Table {
         }
     }
 
-    /// Inserts a row unless a unique index has one like it already, whoever is inserting that; whether it was inserted.
-    /// Never waits.
+    /// Inserts a row unless a unique index has one like it already, whoever is inserting that;
+    /// whether it was inserted. Never waits.
     pub fn insert_unless_taken(&self, row: NewRow) -> bool {
-        // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for everybody to wait for, and
-        // taken back if it turns out to be second.
+        // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for everybody
+        // to wait for, and taken back if it turns out to be second.
         unsafe {
             let slot = self.slot();
             row.store(slot);
@@ -333,7 +340,8 @@ impl Table {
         }
     }
 
-    /// The same of a row that was said to be locked. To who does not wait, one that its own transaction has locked looks so, too.
+    /// The same of a row that was said to be locked. To who does not wait, one that its own
+    /// transaction has locked looks so, too.
     pub fn delete_own(&self, tid: Tid) -> Deleted {
         let mode = pg_sys::LockTupleMode::LockTupleExclusive;
         let policy = pg_sys::LockWaitPolicy::LockWaitSkip;
@@ -405,8 +413,9 @@ impl Table {
         tids.into_iter().map(delete).collect()
     }
 
-    /// Locks the one row with this key, if there is one that is committed or the transaction's own, as an update does that
-    /// leaves keys alone; whether it is. With `wait` it waits for whoever has it locked; it may be gone then. For READ COMMITTED.
+    /// Locks the one row with this key, if there is one that is committed or the transaction's own,
+    /// as an update does that leaves keys alone; whether it is. With `wait` it waits for whoever
+    /// has it locked; it may be gone then. For READ COMMITTED.
     pub fn lock(&self, index: &IndexShape, key: &[Key], wait: bool) -> bool {
         make_visible();
         // Kept while it waits, so that the row's place is given to no other one.
@@ -425,18 +434,20 @@ impl Table {
         self.lock_tuple(tid, mode, policy, pg_sys::TUPLE_LOCK_FLAG_FIND_LAST_VERSION)
     }
 
-    /// Writes the row anew that a scan has found, and that is locked by this transaction. What is in its primary key stays
-    /// as it is.
+    /// Writes the row anew that a scan has found, and that is locked by this transaction. What is
+    /// in its primary key stays as it is.
     ///
-    /// Nobody can have inserted another row with that key, so it need not be looked for. But a rival may be looking for this
-    /// one: from the first entry with the key to the last, in the order of the places of the rows. It meets a version that is
-    /// there as long as a new one is behind the old one. Where it is before that, its entry is inserted as a new row's is, with
-    /// a look for others: who looks keeps out whoever else does. That takes time where a snapshot keeps many versions of
-    /// one row; but then there is hardly any room before the last one.
+    /// Nobody can have inserted another row with that key, so it need not be looked for. But a
+    /// rival may be looking for this one: from the first entry with the key to the last, in the
+    /// order of the places of the rows. It meets a version that is there as long as a new one is
+    /// behind the old one. Where it is before that, its entry is inserted as a new row's is, with a
+    /// look for others: who looks keeps out whoever else does. That takes time where a snapshot
+    /// keeps many versions of one row; but then there is hardly any room before the last one.
     ///
-    /// No test has a rival miss both. It would have to stop between two index pages, in Postgres' own look for duplicates.
-    /// Nothing in there waits for anything that a session can hold: a lock or a transaction that it meets ends the look,
-    /// and afterwards it begins anew. It has the first page locked meanwhile, so not even a signal is dealt with.
+    /// No test has a rival miss both. It would have to stop between two index pages, in Postgres'
+    /// own look for duplicates. Nothing in there waits for anything that a session can hold: a lock
+    /// or a transaction that it meets ends the look, and afterwards it begins anew. It has the
+    /// first page locked meanwhile, so not even a signal is dealt with.
     pub fn update(&self, row: &Row, new: NewRow, key: &IndexShape) {
         // SAFETY: both rows are of this table.
         unsafe {
@@ -528,8 +539,8 @@ pub enum Deleted {
 }
 
 impl Deleted {
-    /// What a transaction of a higher level than READ COMMITTED does that met what others have changed since it began:
-    /// it ends with an error.
+    /// What a transaction of a higher level than READ COMMITTED does that met what others have
+    /// changed since it began: it ends with an error.
     pub fn fail_to_serialize(&self) {
         let what = match self {
             Deleted::Done | Deleted::Locked => return,

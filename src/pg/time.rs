@@ -20,9 +20,9 @@ pub fn now() -> i64 {
 const END: i64 = 9_223_371_331_200_000_000;
 const MICROS_PER_DAY: i128 = 86_400_000_000;
 
-/// A timestamp later by a duration that is not negative; days and months are calendar arithmetic in the
-/// session's time zone. Infinity if that would be near the end of time. Never earlier, though a month
-/// less 29 days is, in February.
+/// A timestamp later by a duration that is not negative; days and months are calendar arithmetic in
+/// the session's time zone. Infinity if that would be near the end of time. Never earlier, though a
+/// month less 29 days is, in February.
 pub fn add(at: i64, duration: Interval) -> i64 {
     if i128::from(at) + at_most(duration) > i128::from(END) {
         return i64::MAX;
@@ -36,8 +36,9 @@ pub fn end_of(at: i64, kept: Option<i64>) -> i64 {
     if end > END { i64::MAX } else { end }
 }
 
-/// From when on what happened `at` is not younger than a duration that is not negative: [`ago`] leads back to `at` or
-/// behind it. Of months that may be some days after [`add`], to the day: in February, a month goes from the 28th to the end.
+/// From when on what happened `at` is not younger than a duration that is not negative: [`ago`]
+/// leads back to `at` or behind it. Of months that may be some days after [`add`], to the day: in
+/// February, a month goes from the 28th to the end.
 pub fn end_of_window(at: i64, duration: Interval) -> i64 {
     let mut end = add(at, duration);
     while is_finite(end) && ago(end, duration).is_some_and(|begin| begin < at) {
@@ -46,8 +47,8 @@ pub fn end_of_window(at: i64, duration: Interval) -> i64 {
     end
 }
 
-/// A timestamp earlier by a duration that is not negative, calendar arithmetic likewise; `None` if that is
-/// before any time that a job can have.
+/// A timestamp earlier by a duration that is not negative, calendar arithmetic likewise; `None` if
+/// that is before any time that a job can have.
 pub fn ago(at: i64, duration: Interval) -> Option<i64> {
     const LONGEST: i128 = 2000 * 366 * MICROS_PER_DAY;
     if at_most(duration) > LONGEST {
@@ -71,8 +72,8 @@ fn shift(function: u32, at: i64, duration: Interval) -> i64 {
     shifted.value() as i64
 }
 
-/// How far the parts of a duration lead before those of the other sign lead back, in microseconds: every
-/// month is a long one, and a day more for what clocks are put forward and back.
+/// How far the parts of a duration lead before those of the other sign lead back, in microseconds:
+/// every month is a long one, and a day more for what clocks are put forward and back.
 fn at_most(duration: Interval) -> i128 {
     let days = i128::from(duration.months.max(0)) * 31 + i128::from(duration.days.max(0)) + 1;
     days * MICROS_PER_DAY + i128::from(duration.micros.max(0))

@@ -1,4 +1,5 @@
-//! The transaction under way: its isolation level, whether it has written, what it sees of that, and how often it has done what.
+//! The transaction under way: its isolation level, whether it has written, what it sees of that,
+//! and how often it has done what.
 
 use std::cell::Cell;
 
@@ -42,7 +43,8 @@ pub fn make_visible() {
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
-/// Runs `work` with a snapshot of now, whatever the transaction's level. What it sees may have come since the transaction began.
+/// Runs `work` with a snapshot of now, whatever the transaction's level. What it sees may have come
+/// since the transaction began.
 pub fn with_latest_snapshot<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: popped afterwards, or by Postgres after an error.
     unsafe {

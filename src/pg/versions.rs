@@ -2,7 +2,8 @@
 
 use pgrx::pg_sys::{self, IndexScanDesc, Relation, Snapshot};
 
-/// Begins to scan a table along one of its indexes, both open. The snapshot must live as long as the scan.
+/// Begins to scan a table along one of its indexes, both open. The snapshot must live as long as
+/// the scan.
 pub unsafe fn begin_index_scan(
     table: Relation,
     index: Relation,

@@ -13,7 +13,8 @@ const UNIX_TO_POSTGRES_EPOCH: i64 = 946_684_800;
 pub struct TimeZone(*mut pg_sys::pg_tz);
 
 impl TimeZone {
-    /// The zone that SET timezone takes by this name, in upper or lower case; `None`: there is none.
+    /// The zone that SET timezone takes by this name, in upper or lower case; `None`: there is
+    /// none.
     pub fn find(name: &str) -> Option<TimeZone> {
         let name = CString::new(name).ok()?;
         // SAFETY: the name is copied. Zones that count leap seconds are none that Postgres can use.
@@ -26,7 +27,8 @@ impl TimeZone {
     /// The names of all that there are. The server reads each from its file.
     pub fn names() -> Vec<String> {
         let mut names = Vec::new();
-        // SAFETY: the walk is begun and ended here, and what it hands over is read before it goes on.
+        // SAFETY: the walk is begun and ended here, and what it hands over is read before it goes
+        // on.
         unsafe {
             let walk = pg_sys::pg_tzenumerate_start();
             loop {
@@ -49,7 +51,8 @@ impl TimeZone {
             .into_owned()
     }
 
-    /// What its clocks show at a moment, both in microseconds since 2000-01-01 00:00, of UTC and of the clock.
+    /// What its clocks show at a moment, both in microseconds since 2000-01-01 00:00, of UTC and of
+    /// the clock.
     pub fn show(self, at: i64) -> i64 {
         let seconds = at.div_euclid(MICROS_PER_SECOND) + UNIX_TO_POSTGRES_EPOCH;
         // SAFETY: the answer is a static buffer, read at once; null where the year does not fit.

@@ -1,4 +1,5 @@
-//! What the transaction under way makes for others to do, and what its commit tells them. Nothing of that may fail.
+//! What the transaction under way makes for others to do, and what its commit tells them. Nothing
+//! of that may fail.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -17,7 +18,8 @@ use crate::settings;
 #[repr(u8)]
 pub enum Work {
     Nothing,
-    /// jobs that can be fetched at once, and of which nothing will be due: it is enough to see to them with the next pass
+    /// jobs that can be fetched at once, and of which nothing will be due: it is enough to see to
+    /// them with the next pass
     Available,
     /// something may be due earlier than all that was before
     MayBeDue,
@@ -32,8 +34,8 @@ pub fn register() {
     unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) };
 }
 
-/// Wakes the worker of this database for this, when the transaction commits. What a worker makes itself, it looks for
-/// after its pass anyway.
+/// Wakes the worker of this database for this, when the transaction commits. What a worker makes
+/// itself, it looks for after its pass anyway.
 pub fn wake_worker(work: Work) {
     if !super::is_worker() {
         PENDING.fetch_max(work as u8, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The databases that have the extension: which has work, who maintains it, and what its worker has to know.
+//! The databases that have the extension: which has work, who maintains it, and what its worker has
+//! to know.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -49,8 +50,8 @@ pub struct Slot {
     idle_runs: [LastRun; TASKS],
 }
 
-/// A run of a task that found nothing to do. Written by one worker, read by whoever looks; the two numbers may be of
-/// different runs, which is no harm.
+/// A run of a task that found nothing to do. Written by one worker, read by whoever looks; the two
+/// numbers may be of different runs, which is no harm.
 struct LastRun {
     /// when; 0: never
     at: AtomicI64,
@@ -200,8 +201,9 @@ pub fn attend_as_launcher() {
 }
 
 impl Slot {
-    /// Makes this process the worker that is woken, until it ends, however it does; whether it is. It is not where there is
-    /// one already: a launcher that was started anew does not know those of the last one.
+    /// Makes this process the worker that is woken, until it ends, however it does; whether it is.
+    /// It is not where there is one already: a launcher that was started anew does not know those
+    /// of the last one.
     pub fn attend(&'static self) -> bool {
         let nobody =
             self.worker
@@ -226,7 +228,8 @@ impl Slot {
         }
     }
 
-    /// A transaction has been prepared that made something. Nobody can commit it before this returns.
+    /// A transaction has been prepared that made something. Nobody can commit it before this
+    /// returns.
     pub fn note_prepared(&self) {
         self.prepared.fetch_add(1, Ordering::SeqCst);
     }
@@ -238,8 +241,8 @@ impl Slot {
         }
     }
 
-    /// The launcher, which may not have started this worker, is to look at the database again: what came in at the last
-    /// moment is for the next one.
+    /// The launcher, which may not have started this worker, is to look at the database again: what
+    /// came in at the last moment is for the next one.
     fn leave(&self) {
         let own = server::latch();
         let _ = self
@@ -288,7 +291,8 @@ impl Slot {
             .store(duration, Ordering::Relaxed);
     }
 
-    /// Forgets that transactions were prepared, if the catalog says that none are left: who prepares one meanwhile is counted.
+    /// Forgets that transactions were prepared, if the catalog says that none are left: who
+    /// prepares one meanwhile is counted.
     pub fn forget_prepared(&self, are_left: impl FnOnce() -> bool) {
         let seen = self.prepared.load(Ordering::SeqCst);
         if seen != 0 && !are_left() {

@@ -1,10 +1,12 @@
 //! A lock in shared memory for moments in which nothing may fail, as while a transaction commits.
 //!
-//! Nobody waits for one without end. Its holder may not be running, and who waits here can be neither cancelled nor
-//! terminated. So who has waited long enough gives up, says so in the lock and does without. What these locks guard are
-//! hints. Before its holder gives the lock back it makes of them what is true whatever the others had to say.
+//! Nobody waits for one without end. Its holder may not be running, and who waits here can be
+//! neither cancelled nor terminated. So who has waited long enough gives up, says so in the lock
+//! and does without. What these locks guard are hints. Before its holder gives the lock back it
+//! makes of them what is true whatever the others had to say.
 //!
-//! Under a lock nothing is allocated, and no interrupt is dealt with: its holder would end, and it would stay locked.
+//! Under a lock nothing is allocated, and no interrupt is dealt with: its holder would end, and it
+//! would stay locked.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -19,7 +21,8 @@ const GIVEN_UP: u8 = 2;
 
 /// Nobody holds one for longer than it takes to copy a kilobyte.
 const SPINS: u32 = 200;
-/// Whoever holds it then is not running. It gets the time to be given the processor again, even if many want it.
+/// Whoever holds it then is not running. It gets the time to be given the processor again, even if
+/// many want it.
 const NAPS: u32 = 100;
 const NAP: Duration = Duration::from_millis(1);
 
@@ -32,8 +35,9 @@ impl Lock {
         Lock(AtomicU8::new(FREE))
     }
 
-    /// Does some work while nobody else does any under this lock; `None`: it cannot be had. Whoever holds it then does
-    /// `doubt`, which is to be the same with everybody, later than all that came before this call.
+    /// Does some work while nobody else does any under this lock; `None`: it cannot be had. Whoever
+    /// holds it then does `doubt`, which is to be the same with everybody, later than all that came
+    /// before this call.
     pub fn with<T>(&self, work: impl FnOnce() -> T, doubt: impl Fn()) -> Option<T> {
         if !self.take() {
             return None;

@@ -1,7 +1,7 @@
 //! What sessions and background processes tell each other through shared memory.
 //!
-//! All of it is hints: what is lost, or is not there because the library was not preloaded, costs time and no jobs.
-//! Nothing in here reads or writes a table.
+//! All of it is hints: what is lost, or is not there because the library was not preloaded, costs
+//! time and no jobs. Nothing in here reads or writes a table.
 
 pub mod announce;
 mod bounded;

@@ -1,9 +1,11 @@
-//! COMMIT PREPARED, which runs no callback of the transaction that it commits: another session may have prepared it, before the
-//! server was started. So the statement itself is noticed, by a hook, and wakes the worker and whoever waits for jobs.
+//! COMMIT PREPARED, which runs no callback of the transaction that it commits: another session may
+//! have prepared it, before the server was started. So the statement itself is noticed, by a hook,
+//! and wakes the worker and whoever waits for jobs.
 //!
-//! Sessions count in shared memory what they prepare, and the worker forgets it when the catalog has no prepared transaction
-//! of its database, so that others' cost nothing. A subscription with `two_phase` commits without a statement: what that
-//! brings is found by the worker's regular visits.
+//! Sessions count in shared memory what they prepare, and the worker forgets it when the catalog
+//! has no prepared transaction of its database, so that others' cost nothing. A subscription with
+//! `two_phase` commits without a statement: what that brings is found by the worker's regular
+//! visits.
 
 use std::ffi::c_char;
 use std::sync::OnceLock;
@@ -15,8 +17,9 @@ use super::{commit, databases};
 /// The hook that was there before, to be called in our place.
 static BEFORE: OnceLock<pg_sys::ProcessUtility_hook_type> = OnceLock::new();
 
-// Not by pgrx' bindings, and the hook without a guard: they take each error that comes along apart and leave out half of it
-// when they put it together again. Errors jump over the hook, which has nothing to clean up.
+// Not by pgrx' bindings, and the hook without a guard: they take each error that comes along apart
+// and leave out half of it when they put it together again. Errors jump over the hook, which has
+// nothing to clean up.
 unsafe extern "C-unwind" {
     fn standard_ProcessUtility(
         statement: *mut pg_sys::PlannedStmt,

@@ -35,9 +35,10 @@ static FIND: Plan = Plan::of_catalogs(
     "SELECT e.oid, e.extowner FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'",
     &[],
 );
-/// The settings that were made of this database or of the role of this session, and what each is by the server's configuration:
-/// the last that its files say, or else the built-in default. Those of other modules, and what is logged, stay: who set them
-/// means this session, too. A transaction's own are none.
+/// The settings that were made of this database or of the role of this session, and what each is by
+/// the server's configuration: the last that its files say, or else the built-in default. Those of
+/// other modules, and what is logged, stay: who set them means this session, too. A transaction's
+/// own are none.
 pub fn settings_of_database() -> Vec<(String, String)> {
     SETTINGS.list(&[], |rows, row| {
         Some((rows.text(row, 1)?, rows.text(row, 2)?))

@@ -30,15 +30,17 @@ pub struct Listed {
     pub hold_ends_at: Option<i64>,
 }
 
-/// Inserts a claim with the job beside the key, or, where there is one already, locks it, in the order given. Waits for
-/// rivals. All sessions give keys in ascending order, so that they cannot deadlock. `is_taken` says by a place among them
-/// which keys are known to have a claim; `fresh` is told which were inserted.
+/// Inserts a claim with the job beside the key, or, where there is one already, locks it, in the
+/// order given. Waits for rivals. All sessions give keys in ascending order, so that they cannot
+/// deadlock. `is_taken` says by a place among them which keys are known to have a claim; `fresh` is
+/// told which were inserted.
 pub fn claim_or_lock(
     claims: &[Listed],
     is_taken: impl Fn(usize) -> bool,
     mut fresh: impl FnMut(usize),
 ) {
-    // From the first on that somebody is just inserting or deleting, in order, by a statement, which waits for that.
+    // From the first on that somebody is just inserting or deleting, in order, by a statement,
+    // which waits for that.
     let mut done = claim_or_lock_directly(claims, is_taken, true, &mut fresh);
     memory::in_parts(&claims[done..], |some| {
         CLAIM_OR_LOCK.run(&columns(some), |rows| {
@@ -99,7 +101,8 @@ impl Lists {
         self.superfluous.extend(listed);
         notes::fold(&self.folded);
         if !transaction::is_read_committed() {
-            // An older snapshot may have shown them after they were deleted, and after what that left was cleared away.
+            // An older snapshot may have shown them after they were deleted, and after what that
+            // left was cleared away.
             let keys: BTreeSet<Key> = self.folded.iter().map(|(key, _)| *key).collect();
             let now = time::now();
             notes::orphaned(keys.into_iter().map(|key| (key, now)));

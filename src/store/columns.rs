@@ -1,9 +1,9 @@
 //! The columns of a table, written down once: what needs their numbers, names or types takes them
 //! from there.
 
-/// A module of a table's columns in their order: the number of each (from 1) under its name, the types
-/// of all, which are those of `store::types`, and the names. With values it is followed by a function
-/// that makes a row, as the parameters of a statement or without one.
+/// A module of a table's columns in their order: the number of each (from 1) under its name, the
+/// types of all, which are those of `store::types`, and the names. With values it is followed by a
+/// function that makes a row, as the parameters of a statement or without one.
 macro_rules! columns {
     (
         $(#[$doc:meta])*

@@ -12,7 +12,8 @@ use crate::pg::jsonb::Kept;
 use crate::pg::name::Name;
 use crate::pg::time;
 
-/// What jobs of a kind are inserted with where the insert says nothing; `None`: the system's default.
+/// What jobs of a kind are inserted with where the insert says nothing; `None`: the system's
+/// default.
 #[derive(Clone, Default)]
 pub struct Kind {
     /// where
@@ -129,7 +130,8 @@ pub fn pause(queue: &str, at: Option<i64>) {
     PAUSE.execute(&[text(queue), at.map(Datum::from)]);
 }
 
-/// Writes the limits of a queue and how long its jobs are kept; whether that is another time than before.
+/// Writes the limits of a queue and how long its jobs are kept; whether that is another time than
+/// before.
 pub fn set_queue(queue: &str, settings: &Queue) -> bool {
     // So that it can be locked, and nobody else changes it meanwhile.
     MAKE_QUEUE.execute(&[text(queue)]);

@@ -158,7 +158,8 @@ fn sum(rows: &Tuples) -> Counts {
     counts
 }
 
-/// Since when the jobs wait that are next in their lanes, the oldest of each queue, as the calling statement sees it.
+/// Since when the jobs wait that are next in their lanes, the oldest of each queue, as the calling
+/// statement sees it.
 pub fn oldest_available() -> Vec<(String, i64)> {
     OLDEST.run_as_of(Snapshot::Callers, &[], |rows| {
         (0..rows.len())
@@ -167,8 +168,8 @@ pub fn oldest_available() -> Vec<(String, i64)> {
     })
 }
 
-/// Adds up rows of queue, state, count; how many rows of the table those are. Without a queue are those whose job is not
-/// there, which while a dump is being restored may yet come.
+/// Adds up rows of queue, state, count; how many rows of the table those are. Without a queue are
+/// those whose job is not there, which while a dump is being restored may yet come.
 fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
     let mut total = 0;
     for row in 0..rows.len() {

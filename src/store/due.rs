@@ -1,6 +1,6 @@
-//! What has come due and maintenance is to act on: scheduled jobs, those that expire, leases that ran out.
-//! Every statement takes a bounded number of rows, skips what somebody else has locked, and leaves rows alone
-//! whose job is not there: while a dump is being restored it may yet come.
+//! What has come due and maintenance is to act on: scheduled jobs, those that expire, leases that
+//! ran out. Every statement takes a bounded number of rows, skips what somebody else has locked,
+//! and leaves rows alone whose job is not there: while a dump is being restored it may yet come.
 
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
@@ -14,8 +14,8 @@ use crate::shmem::leases;
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///
-/// Where more than `most` jobs are due, not all queues may be told: then those come first that follow
-/// `after` by their names, which becomes the last one of them.
+/// Where more than `most` jobs are due, not all queues may be told: then those come first that
+/// follow `after` by their names, which becomes the last one of them.
 pub fn queues_with_due(
     now: i64,
     most: i64,
@@ -115,8 +115,8 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     })
 }
 
-/// When something will be due next for maintenance, but for final jobs. What is only to be cleared away can
-/// wait for the next pass.
+/// When something will be due next for maintenance, but for final jobs. What is only to be cleared
+/// away can wait for the next pass.
 pub fn next_due() -> Option<i64> {
     let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
     let lease = match leases::none_before() {

@@ -39,8 +39,8 @@ pub struct Room<'a> {
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Datum>, Vec<bool>);
 
 columns! {
-    /// What [`CLAIM`] answers: the columns of `jobs.fetched_job`, and when a hold ends that the job gives
-    /// back at its start.
+    /// What [`CLAIM`] answers: the columns of `jobs.fetched_job`, and when a hold ends that the job
+    /// gives back at its start.
     fetched {
         ID: INT8 not null,
         TOKEN: INT8 not null,
@@ -132,8 +132,8 @@ fn claim_by_statement(
     })
 }
 
-/// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the order in which they were due;
-/// how many.
+/// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the
+/// order in which they were due; how many.
 pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64]) -> usize {
     let args = [text(queue), big(now), big(limit), bigs(but), big(from)];
     let promoted = PROMOTE_DUE.list(&args, |rows, row| {

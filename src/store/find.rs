@@ -24,7 +24,8 @@ pub struct Filter<'a> {
     pub max_jobs: usize,
 }
 
-/// The ids of the jobs that a filter finds, ascending: calls with a filter lock in that order, whether jobs wait or run.
+/// The ids of the jobs that a filter finds, ascending: calls with a filter lock in that order,
+/// whether jobs wait or run.
 pub fn jobs(filter: &Filter) -> Vec<i64> {
     let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
     let args = [

@@ -155,8 +155,8 @@ static COMPLETE_MANY: Plan = Plan::new(
     &[INT8S, INT8S, AT, JSONB],
 );
 
-// $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody asked
-// for one it is the timeout, which ends no earlier than the deadline.
+// $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody
+// asked for one it is the timeout, which ends no earlier than the deadline.
 macro_rules! renewed_until {
     () => {
         "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $5)

@@ -99,7 +99,8 @@ macro_rules! who {
     };
 }
 
-// Somebody else may be calling jobs.maintain(): then all is well. The launcher sends a worker once a minute.
+// Somebody else may be calling jobs.maintain(): then all is well. The launcher sends a worker once
+// a minute.
 static WORKER: Plan = Plan::new(
     concat!(
         "SELECT 'critical', 'worker_not_running', w.message, w.hint

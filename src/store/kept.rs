@@ -1,4 +1,5 @@
-//! What keeps a job once it is final, so that it counts under its key however short its retention is.
+//! What keeps a job once it is final, so that it counts under its key however short its retention
+//! is.
 
 use jobs_core::interval::Interval;
 use jobs_core::state::{State, States};

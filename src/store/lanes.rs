@@ -1,5 +1,5 @@
-//! Where rows of `ready` and `scheduled` are looked for from: whoever puts one in says so, whichever
-//! way it was put in.
+//! Where rows of `ready` and `scheduled` are looked for from: whoever puts one in says so,
+//! whichever way it was put in.
 
 use pgrx::pg_sys::Oid;
 

@@ -55,7 +55,8 @@ pub fn start(starts: &[i64], now: i64, period: Interval) {
 }
 
 /// Makes a queue have as many slots as its row says, which the caller has written, and gives one to
-/// each of its jobs that run without, if need be above the limit. Waits for whoever is finishing one of them.
+/// each of its jobs that run without, if need be above the limit. Waits for whoever is finishing
+/// one of them.
 pub fn set_slots(queue: &str) {
     for plan in [&SLOT_RUNNING, &ADD_SLOTS] {
         plan.execute(&[text(queue)]);
@@ -71,8 +72,9 @@ pub fn set_starts(queue: &str, limit: Option<i32>, now: i64) {
     DROP_STARTS.execute(&[text(queue), limit]);
 }
 
-// What may be taken are the free slots up to the limit ($2), without the highest ones: one less for each
-// job that still runs above the limit. Every fetch leaves out the highest, so no two make up for the same job.
+// What may be taken are the free slots up to the limit ($2), without the highest ones: one less for
+// each job that still runs above the limit. Every fetch leaves out the highest, so no two make up
+// for the same job.
 macro_rules! free_slots {
     () => {
         "FROM jobs.queue_slot s

@@ -156,14 +156,15 @@ pub fn look(key: Key) -> Option<Found> {
 }
 
 /// What the claims of some keys list, and which jobs have returned; keys without a claim are left
-/// out. A claim that is there and that the statement does not see, as that of a transaction which is
-/// still open, lists nothing. Takes no lock.
+/// out. A claim that is there and that the statement does not see, as that of a transaction which
+/// is still open, lists nothing. Takes no lock.
 pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
     match keys {
         [] => BTreeMap::new(),
         [key] => look(*key).map(|found| (*key, found)).into_iter().collect(),
         _ => {
-            // Most keys of a batch are new, mostly: what a statement does for each is not done for them.
+            // Most keys of a batch are new, mostly: what a statement does for each is not done for
+            // them.
             let claimed = (!fault::reads_outer_snapshot()).then(|| direct::look::claimed(keys));
             let Some(claimed) = claimed.flatten() else {
                 return by_statement(keys, false);

@@ -5,9 +5,9 @@ use super::spi::Plan;
 use crate::pg::extension::by_hand;
 use crate::pg::transaction;
 
-// A row for each object that is a member of the extension, and for each column with rights of its own: what GRANT calls it, its
-// owner, its rights, and the transaction that made it a member. (Arrays go with the type of their elements, and types of rows
-// with their tables.)
+// A row for each object that is a member of the extension, and for each column with rights of its
+// own: what GRANT calls it, its owner, its rights, and the transaction that made it a member.
+// (Arrays go with the type of their elements, and types of rows with their tables.)
 macro_rules! members {
     () => {
         "WITH member AS (
@@ -37,9 +37,10 @@ macro_rules! members {
 }
 pub(super) use members;
 
-// What was granted to others, a row for each object and role. What these have passed on hangs on it. Nobody but the owner is to
-// have what is in `never`: who writes to the tables, hangs a trigger on one or makes something in the schema has the rights of
-// the extension's owner with the next call. (That PUBLIC uses types is no more than untidy.)
+// What was granted to others, a row for each object and role. What these have passed on hangs on
+// it. Nobody but the owner is to have what is in `never`: who writes to the tables, hangs a trigger
+// on one or makes something in the schema has the rights of the extension's owner with the next
+// call. (That PUBLIC uses types is no more than untidy.)
 macro_rules! granted {
     () => {
         concat!(
@@ -58,8 +59,9 @@ macro_rules! granted {
 }
 pub(super) use granted;
 
-/// Takes from everybody but the owner what they have come by, as by default privileges: everything of what this transaction
-/// has made, and of what there was before what nobody but the owner is to have. What was granted otherwise stays.
+/// Takes from everybody but the owner what they have come by, as by default privileges: everything
+/// of what this transaction has made, and of what there was before what nobody but the owner is to
+/// have. What was granted otherwise stays.
 pub fn keep_to_the_owner() {
     let granted = GRANTED.list(&[], |rows, row| {
         let text = |column| rows.text(row, column);
@@ -70,8 +72,8 @@ pub fn keep_to_the_owner() {
     });
     for (from, rights, is_granted) in granted {
         let revoke = || execute(&format!("REVOKE {rights} ON {from} CASCADE"));
-        // What a script leaves of the rights to an object is noted as what the extension comes with. Where others keep what
-        // they were granted, that would leave it out of dumps.
+        // What a script leaves of the rights to an object is noted as what the extension comes
+        // with. Where others keep what they were granted, that would leave it out of dumps.
         if is_granted {
             by_hand(revoke)
         } else {

@@ -41,13 +41,13 @@ pub struct Note {
     pub key: Key,
     /// what it says
     pub kind: Kind,
-    /// of a job that was folded or has released its hold its id, of an orphaned key its transaction,
-    /// else a number of its own
+    /// of a job that was folded or has released its hold its id, of an orphaned key its
+    /// transaction, else a number of its own
     pub seq: i64,
 }
 
-/// How long a released hold is remembered after its end, in microseconds: whoever looks right then may
-/// have read the clock a moment ago.
+/// How long a released hold is remembered after its end, in microseconds: whoever looks right then
+/// may have read the clock a moment ago.
 const RELEASES_KEPT: i64 = 60 * 1_000_000;
 
 /// Folds jobs. The caller has locked their claims.
@@ -75,8 +75,8 @@ pub fn release_holds(holds: &[(i64, i64)]) {
     ]);
 }
 
-/// Has maintenance look whether the claims of these keys can go, from the times beside them on. Never
-/// waits.
+/// Has maintenance look whether the claims of these keys can go, from the times beside them on.
+/// Never waits.
 pub fn orphaned(keys: impl IntoIterator<Item = (Key, i64)>) {
     let keys: Vec<(Key, i64)> = keys.into_iter().collect();
     for_pairs(&ORPHAN, AT, &keys);
@@ -100,8 +100,8 @@ pub(super) fn delete(notes: &[Note]) {
     });
 }
 
-/// Deletes what says that jobs were folded or have returned. The caller has locked their claims, and
-/// deletes the jobs.
+/// Deletes what says that jobs were folded or have returned. The caller has locked their claims,
+/// and deletes the jobs.
 pub fn delete_of_jobs(jobs: &[(Key, i64)]) {
     for_pairs(&DELETE_OF_JOBS, INT8, jobs);
 }
@@ -184,8 +184,8 @@ static RETURN: Plan = Plan::new(
     "INSERT INTO jobs.unique_note (key, kind, seq, job_id) VALUES ($1, 'r', nextval('jobs.job_seq'), $2)",
     &[BYTEA, INT8],
 );
-// A job that starts again has released its hold before. Whoever has written that note has committed: he had
-// the job, as this transaction has it now.
+// A job that starts again has released its hold before. Whoever has written that note has
+// committed: he had the job, as this transaction has it now.
 static RELEASE: Plan = Plan::new(
     "INSERT INTO jobs.unique_note (key, kind, seq, job_id, due_at)
      SELECT j.unique_key, 'h', j.id, j.id, u.due_at
@@ -195,8 +195,9 @@ static RELEASE: Plan = Plan::new(
      ON CONFLICT DO NOTHING",
     &[INT8S, ATS],
 );
-// A transaction says it once of a key, so that nobody waits for another one's note. Only a note of a dump
-// may have the number of a later transaction: then that one has it looked at no later than it said.
+// A transaction says it once of a key, so that nobody waits for another one's note. Only a note of
+// a dump may have the number of a later transaction: then that one has it looked at no later than
+// it said.
 static ORPHAN: Plan = Plan::new(
     "INSERT INTO jobs.unique_note AS n (key, kind, seq, due_at)
      SELECT u.key, 'o', pg_current_xact_id()::text::bigint, u.due_at FROM unnest($1, $2) AS u(key, due_at)

@@ -150,7 +150,8 @@ impl Place {
         retention::keep_anew(self.id, self.state);
     }
 
-    /// Has a running job count for the queue that it was fetched from, whatever its row will say. Its row is locked.
+    /// Has a running job count for the queue that it was fetched from, whatever its row will say.
+    /// Its row is locked.
     pub fn keep_queue(&self) {
         rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
     }
@@ -163,7 +164,8 @@ impl Place {
     }
 }
 
-/// Writes the row of a running job anew; whether it was there. The statement returns when the lease ends.
+/// Writes the row of a running job anew; whether it was there. The statement returns when the lease
+/// ends.
 fn rewrite_running(plan: &Plan, args: &[Arg]) -> bool {
     let lease = plan.first(args, |rows| rows.big(0, 1));
     lease.flatten().into_iter().for_each(leases::noted);
@@ -189,22 +191,25 @@ pub fn take_running(id: i64, token: i64) -> Option<TakenRow> {
     Some(row)
 }
 
-/// What runs or is final may have got other values where it is, by an insert that updates it. Who takes it waits for
-/// that, and then has to go by the new values: a snapshot that does not show them fails to serialize.
+/// What runs or is final may have got other values where it is, by an insert that updates it. Who
+/// takes it waits for that, and then has to go by the new values: a snapshot that does not show
+/// them fails to serialize.
 fn fail_if_changed(id: i64) {
     if !transaction::is_read_committed() {
         LOCK_JOB.execute(&[big(id)]);
     }
 }
 
-/// When a job that was taken was to be due, as given. Read after it was, for who changes that puts it where it is found again.
+/// When a job that was taken was to be due, as given. Read after it was, for who changes that puts
+/// it where it is found again.
 pub fn scheduled_at(id: i64) -> Option<i64> {
     SCHEDULED_AT
         .first(&[big(id)], |rows| rows.big(0, 1))
         .flatten()
 }
 
-/// How often a job that was taken is tried. Read after it was: the statement that takes it may have waited for an update.
+/// How often a job that was taken is tried. Read after it was: the statement that takes it may have
+/// waited for an update.
 pub fn tries(id: i64) -> Tries {
     TRIES.run(&[big(id)], |rows| Tries {
         max_attempts: rows.int(0, 1).expect("max_attempts"),
@@ -589,8 +594,9 @@ static NOTE_ANSWER: Plan = Plan::new(
      ON CONFLICT DO NOTHING",
     &[INT8, INT8, AT, AT, TEXT],
 );
-// Which call it was stands nowhere by itself: a failed attempt left an error, a job given back an answer, one that was
-// completed the state. An answer with a time is a snooze's; it tells of a cancelled job as well, which has none.
+// Which call it was stands nowhere by itself: a failed attempt left an error, a job given back an
+// answer, one that was completed the state. An answer with a time is a snooze's; it tells of a
+// cancelled job as well, which has none.
 static USED: Plan = Plan::new(
     "SELECT u.call, u.state, u.scheduled_at FROM (
        SELECT 'fail' AS call, e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2

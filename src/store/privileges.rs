@@ -1,5 +1,5 @@
-//! Who may do what: the statements that grant and revoke. Roles and objects cannot be parameters of these, so
-//! their text is made here, of names that the catalog has quoted.
+//! Who may do what: the statements that grant and revoke. Roles and objects cannot be parameters of
+//! these, so their text is made here, of names that the catalog has quoted.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -48,13 +48,15 @@ fn grant_each(role: &Role, which: &Plan, names: &[&str]) {
     }
 }
 
-/// Waits until nobody else is at it: two that change the rights to one object at the same time end in an internal error
-/// of Postgres' own. The lock is in nobody else's way but that of a VACUUM of this small table.
+/// Waits until nobody else is at it: two that change the rights to one object at the same time end
+/// in an internal error of Postgres' own. The lock is in nobody else's way but that of a VACUUM of
+/// this small table.
 pub fn one_at_a_time() {
     execute("LOCK TABLE jobs.kind IN SHARE UPDATE EXCLUSIVE MODE");
 }
 
-/// Lets a role see the schema, without which nothing else is of use, and declare things of its types.
+/// Lets a role see the schema, without which nothing else is of use, and declare things of its
+/// types.
 pub fn grant_schema(role: &Role) {
     execute(&format!("GRANT USAGE ON SCHEMA jobs TO {}", role.name));
     for of in list(&TYPES, &[]) {
@@ -74,8 +76,8 @@ pub fn grant_payload(role: &Role) {
     execute(&format!("GRANT SELECT ON jobs.job TO {}", role.name));
 }
 
-/// Takes everything away from a role, and what it has passed on. What somebody else granted has to be taken back in the
-/// name of that role: REVOKE leaves it alone otherwise.
+/// Takes everything away from a role, and what it has passed on. What somebody else granted has to
+/// be taken back in the name of that role: REVOKE leaves it alone otherwise.
 pub fn revoke(role: &Role) {
     let grants = GRANTS.list(&[Some(Datum::from(role.oid))], |rows, row| {
         Some((rows.oid(row, 1)?, rows.text(row, 2)?))

@@ -1,5 +1,5 @@
-//! Final jobs that nothing keeps any more, and answers that are not needed any more. As in [`super::due`]: a bounded number
-//! of rows, none that is locked, and none without its job.
+//! Final jobs that nothing keeps any more, and answers that are not needed any more. As in
+//! [`super::due`]: a bounded number of rows, none that is locked, and none without its job.
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
@@ -201,8 +201,8 @@ fn keep_on(ids: &[i64], system: Retention) -> Vec<i64> {
     kept.into_iter().map(|(id, _)| id).collect()
 }
 
-/// Looks at up to so many final jobs after retentions were changed, and notes until when they are kept by now; whether there
-/// may be more to look at at once.
+/// Looks at up to so many final jobs after retentions were changed, and notes until when they are
+/// kept by now; whether there may be more to look at at once.
 pub fn set_anew(limit: i64, system: Retention) -> bool {
     let changes = retention::changes();
     let Some(after_id) = changes.first().map(|change| change.after_id) else {

@@ -48,9 +48,9 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
 }
 
 /// Deletes the claims of these keys that list no other jobs than those that are going, and no hold,
-/// where no note names a job; the keys that were not dealt with, and those that somebody is at work on.
-/// No look for other jobs is needed: whoever adds one to the list of a key writes the claim's row, and
-/// it is this row that is looked at and deleted.
+/// where no note names a job; the keys that were not dealt with, and those that somebody is at work
+/// on. No look for other jobs is needed: whoever adds one to the list of a key writes the claim's
+/// row, and it is this row that is looked at and deleted.
 pub fn delete_claims_of(
     keys: BTreeSet<Key>,
     going: &HashSet<i64>,
@@ -61,8 +61,8 @@ pub fn delete_claims_of(
     direct::reap::delete_claims(&keys, going).unwrap_or((keys, BTreeSet::new()))
 }
 
-/// Deletes those claims under which neither a job nor a hold is left. Those that have a hold left are
-/// orphaned from its end on. The caller has locked all of them.
+/// Deletes those claims under which neither a job nor a hold is left. Those that have a hold left
+/// are orphaned from its end on. The caller has locked all of them.
 ///
 /// The look is a statement of its own, after the locking: it has a snapshot in which everything is
 /// visible that the lock waited out. In one statement with the locking it would look with the older

@@ -1,14 +1,16 @@
 //! How long final jobs are kept. Most go by the setting of their state, which may change at any
-//! time, so nothing is written down of them. A row of `finished` that says until when it is kept is of
-//! a queue with a retention of its own, or was found to be kept by its uniqueness.
+//! time, so nothing is written down of them. A row of `finished` that says until when it is kept is
+//! of a queue with a retention of its own, or was found to be kept by its uniqueness.
 //!
-//! What a row says is only when to look: whoever prunes a job goes by what is set then. So a row that says too
-//! little costs a look. One that says too much is found by [`super::prune::set_anew`], which
-//! follows a change. For that it must be known who may still go by what was set before:
+//! What a row says is only when to look: whoever prunes a job goes by what is set then. So a row
+//! that says too little costs a look. One that says too much is found by
+//! [`super::prune::set_anew`], which follows a change. For that it must be known who may still go
+//! by what was set before:
 //!
 //! * A transaction that makes a job final has an id when it asks here.
 //! * It is told what is committed then, whatever its own snapshot, or what it last read, if nobody
-//!   has said since that it changed. Sessions are told that before the locks of a change are released.
+//!   has said since that it changed. Sessions are told that before the locks of a change are
+//!   released.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -140,7 +142,8 @@ pub fn forget() {
 }
 
 fn relation_changed(relation: Oid) {
-    // While something is read nothing is borrowed. But a session that has run out of memory may end anywhere.
+    // While something is read nothing is borrowed. But a session that has run out of memory may end
+    // anywhere.
     let table = KNOWN.with(|known| Some(known.try_borrow().ok()?.table));
     let Some(table) = table else {
         return;
@@ -172,7 +175,8 @@ pub fn keep(ids: impl Iterator<Item = i64>, state: State, finalized_at: i64) {
     }
 }
 
-/// Notes it of a final job that has another queue, or is due at another time. What its uniqueness keeps is seen later.
+/// Notes it of a final job that has another queue, or is due at another time. What its uniqueness
+/// keeps is seen later.
 pub fn keep_anew(id: i64, state: State) {
     if let Some(Some(at)) = FINALIZED_AT.first(&[big(id)], |rows| rows.big(0, 1)) {
         set(&[(id, kept_until(id, state, at))]);
@@ -234,8 +238,8 @@ pub fn note_progress(changes: &[i64], after_id: Option<i64>) {
     };
 }
 
-/// Whether everybody has been told of every change that this transaction sees: who changes a queue keeps its lock until
-/// he has told of it.
+/// Whether everybody has been told of every change that this transaction sees: who changes a queue
+/// keeps its lock until he has told of it.
 fn is_told_everywhere() -> bool {
     lock::nobody_writes(config::tables()[1])
 }
@@ -267,8 +271,8 @@ static NOTE_CHANGE: Plan = Plan::new(
     &[],
 );
 static HAS_CHANGED: Plan = Plan::new("SELECT FROM jobs.retention_change LIMIT 1", &[]);
-// Of another server, after a restore, nobody goes by what was set there. Such a transaction may look like one that is yet to
-// come.
+// Of another server, after a restore, nobody goes by what was set there. Such a transaction may
+// look like one that is yet to come.
 static SETTLE: Plan = Plan::new(
     "UPDATE jobs.retention_change SET since = pg_current_xact_id(), is_settled = true
       WHERE ctid = ANY (ARRAY(

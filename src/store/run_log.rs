@@ -56,7 +56,8 @@ pub fn standing() -> Standing {
     }
 }
 
-/// Why nothing is to be done now, if so. Otherwise maintenance can be paused only once this transaction has ended.
+/// Why nothing is to be done now, if so. Otherwise maintenance can be paused only once this
+/// transaction has ended.
 pub fn hindrance() -> Option<Hindrance> {
     pause().or_else(|| {
         let is_restored = IS_BEING_RESTORED.run(&[], |rows| rows.bool(0, 1) == Some(true));
@@ -67,8 +68,8 @@ pub fn hindrance() -> Option<Hindrance> {
     })
 }
 
-/// Whether maintenance is paused. Otherwise it can be only once this transaction has ended, so that nothing is maintained any
-/// more then.
+/// Whether maintenance is paused. Otherwise it can be only once this transaction has ended, so that
+/// nothing is maintained any more then.
 pub fn is_paused() -> bool {
     pause().is_some()
 }
@@ -95,8 +96,9 @@ fn pause() -> Option<Hindrance> {
     })
 }
 
-/// Whether a job was ever inserted here. A dump fills tables first and sets sequences after that, so while rows are
-/// restored the sequence is as it was made: what is done now could meet rows that are yet to come.
+/// Whether a job was ever inserted here. A dump fills tables first and sets sequences after that,
+/// so while rows are restored the sequence is as it was made: what is done now could meet rows that
+/// are yet to come.
 pub fn has_begun() -> bool {
     HAS_BEGUN.run(&[], |rows| rows.bool(0, 1) == Some(true))
 }

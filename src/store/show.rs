@@ -8,7 +8,8 @@ pub fn lines(id: i64) -> Vec<String> {
     STORY.list(&[big(id)], |rows, row| rows.text(row, 1))
 }
 
-// The head (part 1), what happened in the order of time (2), and what comes next (3). A line that has nothing to say is null.
+// The head (part 1), what happened in the order of time (2), and what comes next (3). A line that
+// has nothing to say is null.
 static STORY: Plan = Plan::new(
     r"WITH j AS MATERIALIZED (SELECT * FROM jobs.jobs WHERE id = $1),
       line(part, at, n, line) AS (

@@ -35,7 +35,8 @@ fn id(key: Key) -> i64 {
     key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())
 }
 
-/// Runs `work`, a subtransaction, in which whoever waits for a lock gives up after a millisecond (55P03).
+/// Runs `work`, a subtransaction, in which whoever waits for a lock gives up after a millisecond
+/// (55P03).
 pub fn no_wait<T>(work: impl FnOnce() -> T) -> T {
     guc::set_while(&[(c"lock_timeout", c"1")], work)
 }

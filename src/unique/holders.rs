@@ -38,8 +38,8 @@ pub(super) fn look(key: Key, policy: &Policy) -> Option<Holders> {
 
 /// The jobs under each key that has a claim. Takes no lock.
 ///
-/// A folded job, which is final, counts for nothing as long as the one that it was folded for is there.
-/// Where that is not certain and `all` is wanted, everything is read anew, in one snapshot.
+/// A folded job, which is final, counts for nothing as long as the one that it was folded for is
+/// there. Where that is not certain and `all` is wanted, everything is read anew, in one snapshot.
 pub(super) fn look_many(keys: &[Key], all: impl Fn(&Key) -> bool) -> BTreeMap<Key, Holders> {
     let mut found = look::look_many(keys);
     let outdated: Vec<Key> = found
@@ -75,7 +75,8 @@ impl Holders {
         let members = holders
             .iter_mut()
             .map(|holder| {
-                // Past its retention and its own period and window it counts as gone, pruned or not.
+                // Past its retention and its own period and window it counts as gone, pruned or
+                // not.
                 holder.job = holder.job.take().filter(|job| is_kept(job, retention, now));
                 Member {
                     id: holder.id,

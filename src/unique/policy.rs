@@ -50,8 +50,8 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     Ok(policy)
 }
 
-/// What keeps a job of a policy once it is final: the period or window for which it is to be unique,
-/// in the states in which the policy itself would count it.
+/// What keeps a job of a policy once it is final: the period or window for which it is to be
+/// unique, in the states in which the policy itself would count it.
 pub fn kept(policy: &Policy, created_at: i64, scheduled_at: Option<i64>) -> Option<Kept> {
     if policy.by_period.is_none() && policy.window.is_none() || !holders::asks_for_final(policy) {
         return None;

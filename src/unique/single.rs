@@ -119,7 +119,8 @@ fn by_batch(candidate: &Candidate) -> Result<Outcome> {
 }
 
 /// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
-/// lock that it tried, so all of it is in a subtransaction; or there is no such lock, as in batches.
+/// lock that it tried, so all of it is in a subtransaction; or there is no such lock, as in
+/// batches.
 fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
     if !subxact::has_room() || !advisory_lock::has_room() {
         return by_batch(candidate);

@@ -25,8 +25,8 @@ const REST: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_secs(5);
 /// A worker's turn where more databases have work than there are processes for workers.
 const TURN: Duration = Duration::from_secs(2);
-/// Passes do not begin more often, however much becomes due, unless there is more to do at once: a fetch finds jobs
-/// that are due by itself, and the rest can wait so long.
+/// Passes do not begin more often, however much becomes due, unless there is more to do at once: a
+/// fetch finds jobs that are due by itself, and the rest can wait so long.
 const PASS_EVERY: Duration = Duration::from_millis(50);
 /// How long DROP DATABASE and the like wait for the worker at most.
 const YIELD: Duration = Duration::from_secs(1);
@@ -36,10 +36,12 @@ const NOTIFY_EVERY: Duration = Duration::from_millis(50);
 const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 /// When something is due next is not looked for more often, however much work is made.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Nor more rarely than this, however long a look takes: it may have been the machine that was slow for a moment.
+/// Nor more rarely than this, however long a look takes: it may have been the machine that was slow
+/// for a moment.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
-/// After a pass in which nothing was to be done (no job was ever inserted, or maintenance is paused), the next one that
-/// somebody asks for comes so soon, however long the interval is: it may be the first job.
+/// After a pass in which nothing was to be done (no job was ever inserted, or maintenance is
+/// paused), the next one that somebody asks for comes so soon, however long the interval is: it may
+/// be the first job.
 const HINDERED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why the worker goes.
@@ -310,7 +312,8 @@ fn is_wanted() -> bool {
     settings::ENABLED.get() && settings::covers(BackgroundWorker::get_extra())
 }
 
-/// Says when something will be due next; when to look again at the earliest, if somebody makes more work.
+/// Says when something will be due next; when to look again at the earliest, if somebody makes more
+/// work.
 fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
     /// Of the time.
     const ONE_PART_IN: u32 = 50;

@@ -1,6 +1,6 @@
-//! What the worker remembers of its tasks' runs until it writes it down: at once when one failed, else
-//! once a second at most, and never that there was nothing to do, so that an idle database writes no
-//! WAL. And what stands in the way of maintenance, as it looked a moment ago.
+//! What the worker remembers of its tasks' runs until it writes it down: at once when one failed,
+//! else once a second at most, and never that there was nothing to do, so that an idle database
+//! writes no WAL. And what stands in the way of maintenance, as it looked a moment ago.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use crate::store::run_log::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
 const EVERY: Duration = Duration::from_secs(1);
-/// A task that failed as a whole is tried again after a second, then after twice as long each time, up to this.
+/// A task that failed as a whole is tried again after a second, then after twice as long each time,
+/// up to this.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The journal of a worker.
@@ -66,8 +67,8 @@ impl Journal {
         }
     }
 
-    /// Whether it is to be looked at again what stands in the way: what did a moment ago may be gone, and who
-    /// took it away has woken the worker for that.
+    /// Whether it is to be looked at again what stands in the way: what did a moment ago may be
+    /// gone, and who took it away has woken the worker for that.
     pub fn is_to_look(&self) -> bool {
         let is_old = |(at, _): &(Instant, Looked)| at.elapsed() >= EVERY;
         !self.allows_maintenance() || self.looked.as_ref().is_none_or(is_old)

@@ -35,9 +35,9 @@ pub extern "C-unwind" fn jobs_launcher_main(_argument: Datum) {
 
 /// Begins to be one: sets what it depends on, installs the signal handlers and lets signals in.
 ///
-/// The settings come before the process connects to its database, as those of autovacuum do. What the
-/// database or the role has set is then passed over, also in the transaction in which the server
-/// connects the process: a `transaction_timeout` of theirs would end it there.
+/// The settings come before the process connects to its database, as those of autovacuum do. What
+/// the database or the role has set is then passed over, also in the transaction in which the
+/// server connects the process: a `transaction_timeout` of theirs would end it there.
 pub fn begin() {
     shmem::become_worker();
     for (name, value) in SETTINGS {
@@ -83,8 +83,9 @@ fn apply_log_level() {
     }
 }
 
-/// What these processes depend on, whatever the server's configuration says: transactions that are serializable, read only and
-/// deferrable would wait for others before they begin, and a trigger that somebody has attached is his to switch on.
+/// What these processes depend on, whatever the server's configuration says: transactions that are
+/// serializable, read only and deferrable would wait for others before they begin, and a trigger
+/// that somebody has attached is his to switch on.
 const SETTINGS: &[(&str, &str)] = &[
     ("search_path", "pg_catalog, pg_temp"),
     ("default_transaction_isolation", "read committed"),
@@ -105,8 +106,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("temp_file_limit", "-1"),
 ];
 
-/// Once it is connected: what is not in [`SETTINGS`] becomes what the server's configuration says. What was set of
-/// the database, or of the role, is for sessions, and whoever owns a database may set it.
+/// Once it is connected: what is not in [`SETTINGS`] becomes what the server's configuration says.
+/// What was set of the database, or of the role, is for sessions, and whoever owns a database may
+/// set it.
 pub fn apply_settings() {
     set("lock_timeout", "1s");
     // What is in no database has no settings of one.
@@ -243,7 +245,8 @@ fn try_lock(database: Oid, class: Oid, object: Oid, mode: u32) -> bool {
     got != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// The databases that a worker may be in. A process without a database may read them, in a transaction.
+/// The databases that a worker may be in. A process without a database may read them, in a
+/// transaction.
 pub fn databases() -> Vec<(Oid, String)> {
     let mut found = Vec::new();
     let look = |database: &pg_sys::FormData_pg_database| {
@@ -256,8 +259,8 @@ pub fn databases() -> Vec<(Oid, String)> {
     found
 }
 
-/// The name of a database. It is in the encoding of the database in which somebody gave it, whatever that was: what is
-/// no UTF-8 is a question mark.
+/// The name of a database. It is in the encoding of the database in which somebody gave it,
+/// whatever that was: what is no UTF-8 is a question mark.
 fn name_of(database: &pg_sys::FormData_pg_database) -> String {
     // SAFETY: names end with a zero byte.
     let name = unsafe { CStr::from_ptr(database.datname.data.as_ptr()) };

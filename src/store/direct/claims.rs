@@ -17,8 +17,9 @@ use crate::store::notes::Kind;
 use crate::store::spi::{big, bigs};
 use crate::store::types::*;
 
-/// Claims or locks as [`claims::claim_or_lock`] does, as far as that takes no statement: up to the first key that somebody
-/// is just inserting or deleting. How many, from the first on. With `wait` it waits for who has locked one.
+/// Claims or locks as [`claims::claim_or_lock`] does, as far as that takes no statement: up to the
+/// first key that somebody is just inserting or deleting. How many, from the first on. With `wait`
+/// it waits for who has locked one.
 pub fn claim_or_lock_directly(
     claims: &[Listed],
     is_taken: impl Fn(usize) -> bool,
@@ -45,7 +46,8 @@ pub fn claim_or_lock_directly(
                 && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)], wait)
         };
         match is_taken(index) {
-            // Who does not wait may try often, and leaves a dead row each time that a rival is there.
+            // Who does not wait may try often, and leaves a dead row each time that a rival is
+            // there.
             false => insert(!wait) || lock(),
             // Unless whoever had it is gone by now.
             true => lock() || insert(true),
@@ -75,8 +77,9 @@ const WORTH_A_SUBTRANSACTION: usize = 32;
 
 /// Inserts claims, up to the first whose key is known to have one; how many. Never waits.
 ///
-/// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can only be taken back all
-/// together: that is done if a rival has come since it was looked for claims, and is what this returns none for.
+/// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can
+/// only be taken back all together: that is done if a rival has come since it was looked for
+/// claims, and is what this returns none for.
 fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(usize) -> bool) -> usize {
     let new = (0..claims.len()).take_while(|index| is_new(*index)).count();
     if new < WORTH_A_SUBTRANSACTION || !subxact::has_room() {
@@ -109,8 +112,9 @@ pub fn claim_if_new(claim: &Listed) -> Option<bool> {
     Some(table.insert_unless_taken(new_row(&table, claim)))
 }
 
-/// The table of claims, to write to it without a statement. A serializable transaction is better off with a statement, which
-/// looks for a rival and waits for it before it writes: writing first, it fails although the rival may be rolled back.
+/// The table of claims, to write to it without a statement. A serializable transaction is better
+/// off with a statement, which looks for a rival and waits for it before it writes: writing first,
+/// it fails although the rival may be rolled back.
 fn open() -> Option<Table> {
     let is_serializable = transaction::is_serializable();
     (!is_serializable)

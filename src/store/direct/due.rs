@@ -1,5 +1,5 @@
-//! What maintenance is to act on, found without statements: scheduled jobs, those that expire, leases
-//! that ran out.
+//! What maintenance is to act on, found without statements: scheduled jobs, those that expire,
+//! leases that ran out.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -34,9 +34,9 @@ impl Whose<'_> {
 
 /// Queues that have due jobs, and from when on to look for those of each; `None`: use a statement.
 ///
-/// Where more than `most` jobs are due not all queues can be known: first come those among the next so
-/// many queues after this one, by their names, then those of the jobs that have been due for longest;
-/// and the last queue that was looked at is `after` for the next time.
+/// Where more than `most` jobs are due not all queues can be known: first come those among the next
+/// so many queues after this one, by their names, then those of the jobs that have been due for
+/// longest; and the last queue that was looked at is `after` for the next time.
 pub fn queues_with_due(
     now: i64,
     most: usize,
@@ -67,7 +67,8 @@ pub fn queues_with_due(
     Some(queues)
 }
 
-/// Up to so many queues that may have scheduled jobs: those after this one, by their names, and then from the first on.
+/// Up to so many queues that may have scheduled jobs: those after this one, by their names, and
+/// then from the first on.
 fn next_queues(after: &str, most: usize) -> Option<Vec<String>> {
     let (mut queues, is_end) = scheduled_queues(after, most)?;
     if is_end {
@@ -81,8 +82,8 @@ fn next_queues(after: &str, most: usize) -> Option<Vec<String>> {
     Some(queues)
 }
 
-/// Up to so many queues that have scheduled jobs, or had some of late: those that come after this one; and whether these are
-/// all. `None`: use a statement.
+/// Up to so many queues that have scheduled jobs, or had some of late: those that come after this
+/// one; and whether these are all. `None`: use a statement.
 fn scheduled_queues(after: &str, most: usize) -> Option<(Vec<String>, bool)> {
     let whose = Whose::Queue(after);
     let table = whose.open()?;
@@ -159,7 +160,8 @@ pub fn has_due(queue: &str, now: i64) -> Option<bool> {
     Some(look_also_below(&table, whose, now, &mut is_there))
 }
 
-/// Whether anything is due, from the floor on, and now and then below it: it may have come in without our knowing.
+/// Whether anything is due, from the floor on, and now and then below it: it may have come in
+/// without our knowing.
 fn look_also_below(
     table: &Table,
     whose: Whose,
@@ -184,7 +186,8 @@ fn look_also_below(
     is_there(found)
 }
 
-/// What is due until then, from the floor on, which it raises. There is a floor once there is much to walk over.
+/// What is due until then, from the floor on, which it raises. There is a floor once there is much
+/// to walk over.
 fn look_from_floor(
     table: &Table,
     whose: Whose,
@@ -328,8 +331,8 @@ pub fn first_lease() -> Option<Option<i64>> {
     Some(Some(found.first).filter(|at| *at != leases::NEVER))
 }
 
-/// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing that, to be added to what is
-/// found. `None`: use a statement.
+/// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing
+/// that, to be added to what is found. `None`: use a statement.
 fn read_leases(mut add: impl FnMut(&mut leases::Found, i64, i64, bool)) -> Option<leases::Found> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
     transaction::make_visible();

@@ -77,7 +77,8 @@ pub fn complete(
     Some(completed)
 }
 
-/// Deletes the lease of a job if the token is current, after it was shown to `take`. Waits for who has it locked.
+/// Deletes the lease of a job if the token is current, after it was shown to `take`. Waits for who
+/// has it locked.
 fn take_lease(
     running: &Table,
     scan: &mut Scan,

@@ -13,8 +13,8 @@ use crate::pg::transaction;
 use crate::shmem::floors::{self, Floors, Lane};
 use crate::store::lanes;
 
-/// A floor is worth something where it takes longer than this to find the first row. Where there is little to walk over,
-/// everything is looked at.
+/// A floor is worth something where it takes longer than this to find the first row. Where there is
+/// little to walk over, everything is looked at.
 pub(super) const WORTH_A_FLOOR: Duration = Duration::from_micros(20);
 
 /// A job that was taken.
@@ -27,8 +27,8 @@ pub struct Taken {
     pub attempts: i32,
 }
 
-/// Takes up to so many jobs of a queue, those first that come first, passing over what others have locked and what
-/// `wants` does not want; `None`: use a statement.
+/// Takes up to so many jobs of a queue, those first that come first, passing over what others have
+/// locked and what `wants` does not want; `None`: use a statement.
 pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> Option<Vec<Taken>> {
     let table = Table::open(&shapes::READY)?;
     let floors = floors::of(shapes::READY.name.oid(), queue);
@@ -38,7 +38,8 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
         now,
         most,
         wants,
-        // A transaction does not see what it has deleted itself, which lives on if it is rolled back.
+        // A transaction does not see what it has deleted itself, which lives on if it is rolled
+        // back.
         may_raise: transaction::is_read_committed() && !transaction::has_written(),
         taken: Vec::with_capacity(most.min(1000)),
     };
@@ -62,8 +63,8 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
     Some(walk.taken)
 }
 
-/// What there is, also of transactions that are under way, which a floor has to stay below; above READ COMMITTED
-/// what the transaction sees.
+/// What there is, also of transactions that are under way, which a floor has to stay below; above
+/// READ COMMITTED what the transaction sees.
 pub fn seen() -> Seen {
     match transaction::is_read_committed() {
         true => Seen::dirty(),

@@ -1,5 +1,5 @@
-//! What stands under one key, where that is simple: joining all the places where a job may be costs a
-//! statement more to begin than to do.
+//! What stands under one key, where that is simple: joining all the places where a job may be costs
+//! a statement more to begin than to do.
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
@@ -25,8 +25,8 @@ const FEW: usize = 4;
 /// A job of a list as it is now, if it is still there.
 pub type Listed = (i64, Option<HolderJob>);
 
-/// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no claim. `Err`: there is
-/// more to it, use a statement. All of one moment. Takes no lock.
+/// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no
+/// claim. `Err`: there is more to it, use a statement. All of one moment. Takes no lock.
 pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
     transaction::make_visible();
@@ -58,7 +58,8 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     jobs.collect::<Result<_, ()>>().map(Some)
 }
 
-/// Those of some keys that have a claim, be it of a transaction that is still open; `None`: use a statement. Takes no lock.
+/// Those of some keys that have a claim, be it of a transaction that is still open; `None`: use a
+/// statement. Takes no lock.
 pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key)?;
     transaction::make_visible();
@@ -69,7 +70,8 @@ pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
         visible.find(&[key_is(*key)]);
         visible.next().is_some()
     };
-    // The server is to know that a serializable transaction has looked. It writes claims by a statement anyway.
+    // The server is to know that a serializable transaction has looked. It writes claims by a
+    // statement anyway.
     let only_visible = transaction::is_serializable() || fault::is_on(Fault::ClaimBlindly);
     let mut has_claim = |key: &Key| {
         pgrx::check_for_interrupts!();
@@ -77,7 +79,8 @@ pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
             return is_visible(key);
         }
         there.find(&[key_is(*key)]);
-        // Nobody sees what has no entry. Of a row that is updated right now, neither version may be met without a snapshot.
+        // Nobody sees what has no entry. Of a row that is updated right now, neither version may be
+        // met without a snapshot.
         there.look().is_some_and(|is_met| is_met || is_visible(key))
     };
     Some(keys.iter().copied().filter(|key| has_claim(key)).collect())

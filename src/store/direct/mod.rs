@@ -1,8 +1,8 @@
 //! Direct access: what the statements of [`super`] do, done with the tables and indexes themselves.
 //!
 //! docs/internals/direct-access.md says why, and when that may be: a table is opened by
-//! [`Table::open`](crate::pg::table::Table::open) or `open_to_read`, which say no where it is not as
-//! its install script makes it, or with `jobs.direct_access = off`.
+//! [`Table::open`](crate::pg::table::Table::open) or `open_to_read`, which say no where it is not
+//! as its install script makes it, or with `jobs.direct_access = off`.
 //!
 //! Each file stands beside the statement file of the same name. Its functions answer `None` where a
 //! table was not opened, before they have done anything. Then the caller runs the statement:
@@ -41,7 +41,8 @@ mod tests {
     use super::shapes;
     use crate::pg::table::Table;
 
-    /// How many of all tables can be opened to be written, and to be read along each of their indexes.
+    /// How many of all tables can be opened to be written, and to be read along each of their
+    /// indexes.
     fn opened() -> (usize, usize) {
         let written = shapes::ALL.iter().filter_map(|shape| Table::open(shape));
         let read = shapes::ALL.iter().flat_map(|shape| {

@@ -26,7 +26,8 @@ pub fn queue_of(id: i64) -> Option<Option<String>> {
     Some(scan.next().and_then(|row| row.text(job::QUEUE)))
 }
 
-/// By what the first job of a kind is found that is there, be it one that comes or goes right now; `None`: use a statement.
+/// By what the first job of a kind is found that is there, be it one that comes or goes right now;
+/// `None`: use a statement.
 pub fn first(kind: Kind) -> Option<Option<i64>> {
     let index = kind.index();
     let table = Table::open_to_read(&shapes::FINISHED, index)?;
@@ -57,8 +58,9 @@ pub fn look_again() -> Option<i64> {
         .min()
 }
 
-/// Below it there was nothing but entries of what is gone. Until vacuum takes them away, walking over them may take long. So
-/// a worker does that for no more than a hundredth of its time, and believes meanwhile that nothing has come there.
+/// Below it there was nothing but entries of what is gone. Until vacuum takes them away, walking
+/// over them may take long. So a worker does that for no more than a hundredth of its time, and
+/// believes meanwhile that nothing has come there.
 #[derive(Clone, Copy)]
 struct Floor {
     at: i64,
@@ -138,12 +140,13 @@ pub fn deal_with(wanted: &Wanted) -> Option<Dealt> {
     if !transaction::is_read_committed() || !subxact::has_room() {
         return None;
     }
-    // An insert may have given a job another queue since the snapshot was taken, where it is kept for longer. That shows once
-    // its row of `finished` is deleted, which is taken back then.
+    // An insert may have given a job another queue since the snapshot was taken, where it is kept
+    // for longer. That shows once its row of `finished` is deleted, which is taken back then.
     subxact::kept_if(Option::is_some, || deal_as_seen(wanted))
 }
 
-/// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted, where that is not true any more.
+/// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted,
+/// where that is not true any more.
 fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
     let limit = wanted.limit as usize;
     let index = wanted.kind.index();

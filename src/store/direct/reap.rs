@@ -50,7 +50,8 @@ fn look_at_claims(claims: &Table, keys: &BTreeSet<Key>, going: &HashSet<i64>) ->
     keys.iter().map(claim).collect()
 }
 
-/// Deletes claims as [`super::super::reap::delete_claims_of`] does; `None` if some table is not as it was made.
+/// Deletes claims as [`super::super::reap::delete_claims_of`] does; `None` if some table is not as
+/// it was made.
 pub fn delete_claims(
     keys: &BTreeSet<Key>,
     going: &HashSet<i64>,
@@ -68,8 +69,8 @@ pub fn delete_claims(
             Going::Superfluous(tid) => superfluous.push((key, tid)),
         }
     }
-    // The notes are looked at after the claims were: who folds a job changes the claim, which is then
-    // not deleted; and a job that returns is listed, so that it is not going, or was folded.
+    // The notes are looked at after the claims were: who folds a job changes the claim, which is
+    // then not deleted; and a job that returns is listed, so that it is not going, or was folded.
     let seen = Seen::dirty();
     let mut scan = (!notes.is_empty(index)).then(|| notes.scan(index, &seen, 2));
     let mut is_noted = |key: Key, kind: Kind| {

@@ -17,7 +17,8 @@ use crate::pg::subxact;
 use crate::store::claims::{self, Listed};
 use crate::store::place;
 
-/// Up to so many keys that take a statement are looked at one by one right away, instead of being tried all by one.
+/// Up to so many keys that take a statement are looked at one by one right away, instead of being
+/// tried all by one.
 const FEW: usize = 16;
 
 impl Batch<'_> {
@@ -66,9 +67,9 @@ impl Batch<'_> {
         })
     }
 
-    /// Locks the jobs that several candidates will replace or update: first those that wait, so that nobody fetches them, then
-    /// the running ones in the order in which a completion of many jobs takes them. So neither waits for the other with
-    /// something that the other one needs.
+    /// Locks the jobs that several candidates will replace or update: first those that wait, so
+    /// that nobody fetches them, then the running ones in the order in which a completion of many
+    /// jobs takes them. So neither waits for the other with something that the other one needs.
     pub(super) fn lock_touched(&mut self, candidates: &BTreeMap<usize, Group>) {
         if candidates.len() < 2 {
             return;
@@ -84,7 +85,8 @@ impl Batch<'_> {
         place::lock_running(&running);
     }
 
-    /// The jobs that candidates of some keys will replace or update, as far as can be seen: those that wait, and those that run.
+    /// The jobs that candidates of some keys will replace or update, as far as can be seen: those
+    /// that wait, and those that run.
     fn touched(
         &mut self,
         candidates: &BTreeMap<usize, Group>,
@@ -139,8 +141,8 @@ impl Claims<'_> {
         if count == 0 {
             return Vec::new();
         }
-        // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key, and is waited for as by
-        // any statement.
+        // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key,
+        // and is waited for as by any statement.
         claims::let_write();
         let mut done = self.claim_at_once(0, &mut fresh);
         if !claims::can_claim_or_lock_directly() {
@@ -149,7 +151,8 @@ impl Claims<'_> {
         let mut busy = Vec::new();
         while done < count {
             check_for_interrupts!();
-            // Where nobody is at work on it any more, it is tried again, which needs no subtransaction.
+            // Where nobody is at work on it any more, it is tried again, which needs no
+            // subtransaction.
             if is_contended(self.listed[done].key) {
                 busy.push(self.groups[done]);
                 done += 1;
@@ -159,7 +162,8 @@ impl Claims<'_> {
         busy
     }
 
-    /// Goes on from one of them to the first that somebody is at work on, or that takes a statement.
+    /// Goes on from one of them to the first that somebody is at work on, or that takes a
+    /// statement.
     fn claim_at_once(&self, from: usize, mut fresh: impl FnMut(Group)) -> usize {
         let groups = &self.groups[from..];
         let done = claims::claim_or_lock_directly(
@@ -171,7 +175,8 @@ impl Claims<'_> {
         from + done
     }
 
-    /// The same from one of them on where a taken key takes a statement: one for all that nobody is at work on.
+    /// The same from one of them on where a taken key takes a statement: one for all that nobody is
+    /// at work on.
     fn claim_by_statement(&self, from: usize, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let mut busy = Vec::new();
         let mut rest: Vec<usize> = (from..self.groups.len()).collect();
@@ -220,11 +225,13 @@ impl Claims<'_> {
         is_done
     }
 
-    /// Runs `work` in a subtransaction in which no lock is waited for longer than a millisecond; `None` if one would have to be.
+    /// Runs `work` in a subtransaction in which no lock is waited for longer than a millisecond;
+    /// `None` if one would have to be.
     ///
-    /// A batch keeps at most one of these, so it takes that whatever room there is: who waits here may have claims that are
-    /// behind those waited for, and meet a deadlock. A single job has none; since a transaction may insert many, without
-    /// room it waits for who has come since it was looked for rivals.
+    /// A batch keeps at most one of these, so it takes that whatever room there is: who waits here
+    /// may have claims that are behind those waited for, and meet a deadlock. A single job has
+    /// none; since a transaction may insert many, without room it waits for who has come since it
+    /// was looked for rivals.
     fn without_waiting<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         if self.is_single && !subxact::has_room() {
             return Some(work());

@@ -39,8 +39,8 @@ impl Batch<'_> {
             .collect()
     }
 
-    /// Decides the candidates of some keys that were looked at, by the jobs under the key and by those of
-    /// the batch that come before them.
+    /// Decides the candidates of some keys that were looked at, by the jobs under the key and by
+    /// those of the batch that come before them.
     pub(super) fn decide(&mut self, groups: &[Group]) {
         for &group in groups {
             // Of the candidates to be inserted so far, in each state the newest and the one

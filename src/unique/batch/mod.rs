@@ -42,8 +42,9 @@ struct Rejected {
 /// The candidates of one key, by the place of the key among all, which are in ascending order.
 type Group = u32;
 
-/// Jobs that are inserted in one go. There may be a million of them: what is kept of each is small, and what is known of the jobs
-/// under their keys is kept for as many keys as are looked at together.
+/// Jobs that are inserted in one go. There may be a million of them: what is kept of each is small,
+/// and what is known of the jobs under their keys is kept for as many keys as are looked at
+/// together.
 pub(super) struct Batch<'a> {
     candidates: &'a [Candidate],
     /// whether errors name an element
@@ -52,8 +53,9 @@ pub(super) struct Batch<'a> {
     order: Vec<u32>,
     /// where the candidates of each key begin in that, and where the last ones end
     begins: Vec<u32>,
-    /// Whether some policy may replace or update other jobs. Mostly none: to read thousands of candidates in the order of
-    /// their keys, each with its policy, takes more time than to know that.
+    /// Whether some policy may replace or update other jobs. Mostly none: to read thousands of
+    /// candidates in the order of their keys, each with its policy, takes more time than to know
+    /// that.
     some_touch_others: bool,
     /// whether some policy does not wait, for the same reason
     some_do_not_wait: bool,

@@ -37,8 +37,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Takes ids for candidates of a key in their order, behind those of all jobs under it: rivals may
-    /// have taken theirs later than the batch did. The caller has locked the key.
+    /// Takes ids for candidates of a key in their order, behind those of all jobs under it: rivals
+    /// may have taken theirs later than the batch did. The caller has locked the key.
     pub(super) fn take_late_ids(&mut self, group: Group, indexes: &[usize]) {
         let mut latest = self.holders.get(&group).and_then(Holders::newest);
         for &index in indexes {
@@ -52,7 +52,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Adds to new lists what is to be under a key: jobs that were looked at, and those that are to be inserted.
+    /// Adds to new lists what is to be under a key: jobs that were looked at, and those that are to
+    /// be inserted.
     pub(super) fn list(&self, group: Group, lists: &mut Lists) {
         if self.inserts(group) {
             if let Some(holders) = self.holders.get(&group) {
@@ -99,7 +100,8 @@ impl Batch<'_> {
     }
 
     /// Decides a candidate by what is there now. What it will touch is locked: whoever had it
-    /// before may have changed what conflicts, so it is decided anew until that makes no difference.
+    /// before may have changed what conflicts, so it is decided anew until that makes no
+    /// difference.
     fn decide_next(&mut self, group: Group, index: usize) -> Result<(Verdict, Vec<Place>)> {
         let policy = self.policy(index);
         let now = self.candidates[index].job.created_at;
