@@ -138,8 +138,8 @@ fn promote(queue: &str, now: i64, most: i64) -> usize {
     })
 }
 
-/// The same for the first of them, apart from those that fail. What fails is for maintenance to
-/// tell.
+/// Makes the first due jobs of a queue ready one by one, apart from those that fail. What fails is
+/// for maintenance to tell.
 fn promote_singly(queue: &str, now: i64) -> usize {
     const MOST: i64 = 60;
     let due = due::scheduled(queue, now, MOST, &[]);

@@ -19,7 +19,7 @@ use crate::store::wait::{self, Look};
 
 /// How often to look for what wakes nobody: a prepared transaction's commit, a dump being restored.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The same where no commit can wake the session.
+/// How often to look where no commit can wake the session.
 const POLL: Duration = Duration::from_millis(100);
 /// How long a job is kept back that the session was told of the last time, and that is still
 /// there: somebody may have it locked, or it may be of a kind that the caller does not take.

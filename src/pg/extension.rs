@@ -32,7 +32,7 @@ pub fn schema() -> Oid {
     })
 }
 
-/// The same as a question, for who goes on without it: what is wrong, if anything is.
+/// What is wrong with the schema, if anything is; for callers that go on without it.
 pub fn complaint() -> Option<ErrorReport> {
     SCHEMA
         .or_else(look)

@@ -121,7 +121,7 @@ impl Plan {
         self.run_with(args, fault::reads_outer_snapshot(), read)
     }
 
-    /// The same as this snapshot shows it.
+    /// [`Plan::run`], by what this snapshot shows.
     pub fn run_as_of<T>(
         &self,
         snapshot: Snapshot,

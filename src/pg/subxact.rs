@@ -104,7 +104,7 @@ fn attempt_and_keep<T>(
     }
 }
 
-/// The same, and says what went wrong. Whoever cancels means all of it, so that is raised again.
+/// [`attempt`] that says what went wrong. Whoever cancels means all of it, so that is raised again.
 pub fn attempt_unless_cancelled<T>(
     work: impl FnOnce() -> T,
 ) -> Result<T, (PgSqlErrorCode, String)> {

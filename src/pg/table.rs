@@ -203,7 +203,7 @@ impl Table {
         self.insert_in_order(rows.into_iter(), Duplicates::Refuse);
     }
 
-    /// The same, but a duplicate ends it, whoever is inserting that: `false`. To be called in a
+    /// Inserts rows until one is a duplicate, whoever is inserting that: `false`. To be called in a
     /// subtransaction, which is then rolled back right away. Never waits.
     ///
     /// There is no other way to take such a row back: until its transaction ends, others wait for
@@ -340,8 +340,8 @@ impl Table {
         }
     }
 
-    /// The same of a row that was said to be locked. To who does not wait, one that its own
-    /// transaction has locked looks so, too.
+    /// Deletes a row that was said to be locked, if this transaction has locked it: to who does not
+    /// wait that looks as if somebody else had.
     pub fn delete_own(&self, tid: Tid) -> Deleted {
         let mode = pg_sys::LockTupleMode::LockTupleExclusive;
         let policy = pg_sys::LockWaitPolicy::LockWaitSkip;

@@ -76,7 +76,7 @@ impl AtMost {
         self.count() < self.times
     }
 
-    /// The same; counts it.
+    /// Whether this transaction may do it once more; counts it.
     pub fn once_more(&self) -> bool {
         let (may, count) = (self.may(), self.count());
         let transaction = versions::local_transaction();

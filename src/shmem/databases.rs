@@ -22,7 +22,7 @@ pub const SLOTS: usize = 256;
 /// The moment of [`Slot::next_due`] when nothing is due.
 pub const NEVER: i64 = i64::MAX;
 
-/// The same when something may be due already.
+/// The moment of [`Slot::next_due`] when something may be due already.
 const NOW: i64 = i64::MIN;
 
 /// What [`Slot::prepared`] is to begin with: some may have outlived the server's restart.

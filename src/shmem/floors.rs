@@ -155,7 +155,7 @@ pub fn of(table: Oid, queue: &str) -> Option<Floors> {
     with_place(key(table, queue), settle)
 }
 
-/// The same, if it has a place.
+/// The floors of a queue, if it has a place for them.
 pub fn known(table: Oid, queue: &str) -> Option<Floors> {
     with_place(key(table, queue), |_, _| None)
 }
@@ -223,7 +223,7 @@ impl Floors {
         });
     }
 
-    /// The same where a walk has found nothing live at all.
+    /// A walk has found nothing live in a lane at all.
     pub fn nothing_left(&self, lane: Lane) {
         if let Some(known) = self.known(lane) {
             self.nothing_below(lane, known.end);

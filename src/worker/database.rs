@@ -32,7 +32,7 @@ const PASS_EVERY: Duration = Duration::from_millis(50);
 const YIELD: Duration = Duration::from_secs(1);
 /// Notifications are not sent more often.
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
-/// The same after it failed: somebody is not done with notifying.
+/// Notifications that failed are sent again this much later: somebody is not done with notifying.
 const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 /// When something is due next is not looked for more often, however much work is made.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -395,7 +395,7 @@ fn in_extension<T>(work: impl FnOnce() -> T) -> Result<Option<T>, Leave> {
     })
 }
 
-/// The same, and why it failed.
+/// Runs `work` in a transaction if the database and the extension are free; tells why it failed.
 fn try_in_extension<T>(work: impl FnOnce() -> T) -> Result<Result<T, String>, Leave> {
     let outcome = process::transaction(|| {
         if !process::database_is_free(server::database()) {

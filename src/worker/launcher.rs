@@ -23,7 +23,7 @@ const LIST: Duration = Duration::from_secs(10);
 /// How often a database with the extension is visited even if nobody asked, for what
 /// wakes nobody: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
-/// The same for one without.
+/// How often a database without the extension is visited.
 const VISIT_OTHERS: Duration = Duration::from_secs(600);
 /// Workers of one database do not begin more often: one that fails, or finds somebody in
 /// its way, ends at once, and what it was started for is still to be done.

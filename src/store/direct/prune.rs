@@ -145,8 +145,8 @@ pub fn deal_with(wanted: &Wanted) -> Option<Dealt> {
     subxact::kept_if(Option::is_some, || deal_as_seen(wanted))
 }
 
-/// The same, going by what one snapshot shows of the jobs; also `None`, with some of them deleted,
-/// where that is not true any more.
+/// Deletes by what one snapshot shows of the jobs. `None`, with some of them deleted, where that is
+/// not true any more.
 fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
     let limit = wanted.limit as usize;
     let index = wanted.kind.index();

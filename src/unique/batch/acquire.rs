@@ -135,7 +135,8 @@ impl Claims<'_> {
         );
     }
 
-    /// The same without waiting for rivals, for all of them. The keys that somebody is at work on.
+    /// Inserts or locks all claims without waiting for rivals. Tells which keys somebody is at work
+    /// on.
     fn claim_no_wait(&self, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let count = self.groups.len();
         if count == 0 {
@@ -175,8 +176,8 @@ impl Claims<'_> {
         from + done
     }
 
-    /// The same from one of them on where a taken key takes a statement: one for all that nobody is
-    /// at work on.
+    /// Inserts or locks claims from one of them on, where a taken key takes a statement: one for all
+    /// that nobody is at work on.
     fn claim_by_statement(&self, from: usize, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let mut busy = Vec::new();
         let mut rest: Vec<usize> = (from..self.groups.len()).collect();
