@@ -176,8 +176,8 @@ impl Claims<'_> {
         from + done
     }
 
-    /// Inserts or locks claims from one of them on, where a taken key takes a statement: one for all
-    /// that nobody is at work on.
+    /// Inserts or locks claims from one of them on. Taken keys take a statement: one for all that
+    /// nobody is at work on.
     fn claim_by_statement(&self, from: usize, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let mut busy = Vec::new();
         let mut rest: Vec<usize> = (from..self.groups.len()).collect();
