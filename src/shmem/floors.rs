@@ -34,7 +34,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use smallvec::SmallVec;
 
-use super::lock::Lock;
+use super::spinlock::Lock;
 use crate::pg::{server, time, transaction};
 
 /// The lowest position.

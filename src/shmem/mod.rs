@@ -9,9 +9,9 @@ pub mod commit;
 pub mod databases;
 pub mod floors;
 pub mod leases;
-mod lock;
 pub mod outbox;
 mod prepared;
+mod spinlock;
 pub mod waiters;
 
 use std::sync::atomic::{AtomicBool, Ordering};

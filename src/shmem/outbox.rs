@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::bounded::{Names, Numbers};
-use super::lock::Lock;
+use super::spinlock::Lock;
 
 /// What there is to notify.
 pub struct Content {
