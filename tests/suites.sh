@@ -389,7 +389,7 @@ suite_isolation_statements() { golden isolation_statements tests/isolation specs
 # and the control changes a file. Where majors of Postgres answer differently, expected/NAME_1.out
 # is the other answer, as pg_regress has it.
 golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
-  local suite=$1 from=$2 sub=$3 suffix=$4 filter=$5 dir=$TMP/$1 name names
+  local suite=$1 from=$2 sub=$3 suffix=$4 filter=$5 dir=$TMP/$1 name names answer
   if [[ ! -d $from/$sub || ! -d $from/expected ]]; then
     check "$suite" "there is no $from/$sub or no $from/expected" false
     return
@@ -410,7 +410,9 @@ golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
   if [[ -z $names ]]; then
     check "$suite" "there is no test in $from/$sub${filter:+ whose name has $filter}" false
   else
-    echo "this must not be there" >>"$dir/expected/$name.out"
+    for answer in "$dir/expected/$name"{,_[1-9]}.out; do
+      [[ ! -f $answer ]] || echo "this must not be there" >>"$answer"
+    done
     check "$suite" "control: a wrong expectation of $name fails" refuses golden_run "$suite" "$name" "${suite}_control" >/dev/null
   fi
   end_server "$suite"
