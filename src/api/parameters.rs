@@ -93,7 +93,7 @@ impl Element {
         let mut options = Options::default();
         for (name, value) in fields(element)? {
             // JSON null is a value of args, and leaves every other field out.
-            if value.is_null() && name != "args" {
+            if name != "args" && value.is_null() {
                 if Self::FIELDS.contains(&name) {
                     continue;
                 }
@@ -153,8 +153,8 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
     elements
         .map(|element| {
             let text = element.as_str().map(str::to_string);
-            let what = format!("an element of {field}");
             text.ok_or_else(|| {
+                let what = format!("an element of {field}");
                 check::wrong_type(field, &what, element, format!("{field} is {rule}."))
             })
         })

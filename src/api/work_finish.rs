@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -100,8 +101,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
     let run = || {
         let held = held(id, token)?;
         let delay = check::not_negative("delay", check::interval(check::given("delay", delay)?))?;
-        let now = time::now();
-        give_back(held, "snooze", now, Some(time::add(now, delay)))
+        give_back(held, "snooze", Some(delay))
     };
     state_and_time(run)
 }
@@ -111,7 +111,7 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
 fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
     let run = || {
         let held = held(id, token)?;
-        give_back(held, "release", time::now(), None)
+        give_back(held, "release", None)
     };
     StateAnswer(answer(run).0)
 }
@@ -119,12 +119,16 @@ fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
 fn give_back(
     (id, token): (i64, i64),
     call: &str,
-    now: i64,
-    due_at: Option<i64>,
+    delay: Option<Interval>,
 ) -> Result<(State, Option<i64>)> {
     commit::wake_worker(Work::MayBeDue);
     match place::take_running(id, token) {
-        Some(row) => Ok(transition::given_back(id, token, row, now, due_at)),
+        Some(row) => {
+            // Not before: it may have waited for who asked to cancel the job.
+            let now = time::now();
+            let due_at = delay.map(|delay| time::add(now, delay));
+            Ok(transition::given_back(id, token, row, now, due_at))
+        }
         None => answered(id, token, call),
     }
 }

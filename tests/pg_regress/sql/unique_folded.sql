@@ -60,3 +60,11 @@ select count(*) from jobs.unique_note where kind = 'r' and job_id = :first;
 select rows > 0 as some from jobs.maintain() where task = 'claims';
 select count(*) from jobs.unique_note where kind = 'r' and job_id = :first;
 select holder = :first as first, would from jobs.explain_unique('f', '{}', '{"by_state": ["available"]}');
+
+-- Who deletes many jobs of a key in one transaction says once that the claim is to be looked at.
+select count(pg_temp.cancelled('g')) from generate_series(1, 5);
+begin;
+select n_tup_upd as before from pg_stat_xact_user_tables where relid = 'jobs.unique_note'::regclass \gset
+select count(jobs.delete(id)) from jobs.jobs where kind = 'g';
+select n_tup_upd - :before as written from pg_stat_xact_user_tables where relid = 'jobs.unique_note'::regclass;
+rollback;
