@@ -1,4 +1,4 @@
--- One branch a state, each with a constant state and a join of its own, so that
+-- One branch a state (available has two), each with a constant state and a join of its own, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 CREATE VIEW jobs.jobs AS
 SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,

@@ -196,9 +196,9 @@ static RELEASE: Plan = Plan::new(
     &[INT8S, ATS],
 );
 // A transaction says it once of a key, so that nobody waits for another one's note. Said again it
-// writes nothing, unless it is for an earlier time: a version each would be walked over by the next.
-// Only a note of a dump may have the number of a later transaction: then that one has it looked at
-// no later than it said.
+// writes nothing, unless it is for an earlier time: the next one would walk over each version. Only
+// a note of a dump may have the number of a later transaction: then that one has it looked at no
+// later than it said.
 static ORPHAN: Plan = Plan::new(
     "INSERT INTO jobs.unique_note AS n (key, kind, seq, due_at)
      SELECT u.key, 'o', pg_current_xact_id()::text::bigint, u.due_at FROM unnest($1, $2) AS u(key, due_at)

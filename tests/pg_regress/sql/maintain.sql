@@ -1,5 +1,5 @@
--- jobs.maintain: schedule, expire, rescue, prune, claims. What it does about periodic jobs is in
--- periodic.sql.
+-- jobs.maintain: schedule, expire, rescue, prune, claims, statistics. What it does about periodic
+-- jobs is in periodic.sql.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
