@@ -48,6 +48,23 @@ async fn growth(cluster: &Cluster, statement: impl Fn(usize) -> String) -> u64 {
     grown / MANY as u64
 }
 
+/// The least that sessions grow by, of three at most: one that grows by less than `enough` will do.
+/// Now and then malloc keeps more, or a session touches shared memory that nobody has touched yet.
+async fn least_growth(
+    cluster: &Cluster,
+    statement: impl Fn(usize) -> String + Copy,
+    enough: u64,
+) -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..3 {
+        least = least.min(growth(cluster, statement).await);
+        if least < enough {
+            break;
+        }
+    }
+    least
+}
+
 const UNIQUE: &str = r#"{"by_args": true}"#;
 
 /// Elements of `insert_many`, from this number on.
@@ -113,8 +130,9 @@ async fn an_empty_meta_takes_no_memory_of_its_own() {
     // Some of the shared memory is touched by nobody before.
     growth(&cluster, insert("")).await;
     let with_none = growth(&cluster, insert("")).await;
-    let with_empty = growth(&cluster, insert(", meta => '{}'")).await;
-    assert!(with_empty < with_none + 16, "{with_empty}, {with_none}");
+    let most = with_none + 16;
+    let with_empty = least_growth(&cluster, insert(", meta => '{}'"), most).await;
+    assert!(with_empty < most, "{with_empty}, {with_none}");
     let args = |count| {
         let args = vec![r#"{"kind": "b"}"#; count].join(", ");
         format!("select count(*) from jobs.insert_many('[{args}]')")
@@ -123,9 +141,11 @@ async fn an_empty_meta_takes_no_memory_of_its_own() {
         let args = vec![r#"{"kind": "b"}"#; count].join(", ");
         format!("select jsonb_array_length('[{args}]')")
     };
-    let (to_read, to_insert) = (growth(&cluster, read).await, growth(&cluster, args).await);
+    let to_read = growth(&cluster, read).await;
+    let most = to_read + with_none + 16;
+    let to_insert = least_growth(&cluster, args, most).await;
     assert!(
-        to_insert < to_read + with_none + 16,
+        to_insert < most,
         "{to_insert}, {to_read} to read it, {with_none} of a batch"
     );
 }
