@@ -332,17 +332,17 @@ impl Table {
         }
     }
 
-    /// Deletes the row that a scan has found. With `wait` it waits for whoever else has it locked.
-    pub fn delete(&self, row: &Row, wait: bool) -> Deleted {
-        match self.delete_at(row.tid(), wait) {
-            Deleted::Locked => self.delete_own(row.tid()),
+    /// Deletes the row that is there. With `wait` it waits for whoever else has it locked.
+    pub fn delete(&self, tid: Tid, wait: bool) -> Deleted {
+        match self.delete_at(tid, wait) {
+            Deleted::Locked => self.delete_own(tid),
             deleted => deleted,
         }
     }
 
     /// Deletes a row that was said to be locked, if this transaction has locked it: to who does not
     /// wait that looks as if somebody else had.
-    pub fn delete_own(&self, tid: Tid) -> Deleted {
+    fn delete_own(&self, tid: Tid) -> Deleted {
         let mode = pg_sys::LockTupleMode::LockTupleExclusive;
         let policy = pg_sys::LockWaitPolicy::LockWaitSkip;
         match has_written() && self.lock_tuple(tid, mode, policy, 0) {
@@ -405,12 +405,6 @@ impl Table {
             Result::TM_Updated => Deleted::Moved,
             _ => Deleted::Gone,
         }
-    }
-
-    /// Deletes the rows that are there; what became of each. [`TOGETHER`] many are fastest.
-    pub fn delete_each(&self, tids: Vec<Tid>, wait: bool) -> Vec<Deleted> {
-        let delete = |tid| self.delete_at(tid, wait);
-        tids.into_iter().map(delete).collect()
     }
 
     /// Locks the one row with this key, if there is one that is committed or the transaction's own,

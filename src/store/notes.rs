@@ -142,28 +142,23 @@ pub fn take_due_of(now: i64, key: Key) -> Due {
 
 /// The keys that so many notes are on that are due, but not these.
 pub fn due(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
-    DUE.run(&[big(now), big(limit), Some(key_array(but))], |rows| {
-        let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
-        (0..rows.len()).filter_map(key).collect()
-    })
+    let args = [big(now), big(limit), Some(key_array(but))];
+    DUE.list(&args, |rows, row| Key::from_bytes(&rows.bytes(row, 1)?))
 }
 
 fn take(plan: &Plan, args: &[Arg]) -> Due {
-    plan.run(args, |rows| {
-        let is_orphaned = |row: &usize| {
-            let kind = rows.datum(*row, 2).map(|kind| kind.value() as u8);
-            kind == Some(Kind::Orphaned as u8)
-        };
-        let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
-        let orphaned: Vec<Key> = (0..rows.len())
-            .filter(is_orphaned)
-            .filter_map(key)
-            .collect();
-        Due {
-            others: rows.len() - orphaned.len(),
-            orphaned,
+    let mut due = Due::default();
+    let notes = plan.list(args, |rows, row| {
+        let kind = rows.datum(row, 2)?.value() as u8;
+        Some((Key::from_bytes(&rows.bytes(row, 1)?)?, kind))
+    });
+    for (key, kind) in notes {
+        match kind == Kind::Orphaned as u8 {
+            true => due.orphaned.push(key),
+            false => due.others += 1,
         }
-    })
+    }
+    due
 }
 
 /// Runs a statement for keys and what is beside them: jobs, or times.

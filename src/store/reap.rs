@@ -34,10 +34,10 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     }
     let list: Vec<Key> = keys.iter().copied().collect();
     let read = |plan: &Plan| -> BTreeSet<Key> {
-        plan.run(&[Some(key_array(&list))], |rows| {
-            let key = |row| Key::from_bytes(&rows.bytes(row, 1)?);
-            (0..rows.len()).filter_map(key).collect()
-        })
+        let keys = plan.list(&[Some(key_array(&list))], |rows, row| {
+            Key::from_bytes(&rows.bytes(row, 1)?)
+        });
+        keys.into_iter().collect()
     };
     claims.locked = read(&LOCK_CLAIMS);
     if claims.locked.len() < keys.len() {

@@ -157,7 +157,7 @@ pub fn write(lists: &Lists) -> Option<()> {
             let kind = scan::Key::char(2, Kind::Folded as u8);
             scan.find(&[key_is(job.key), kind, scan::Key::big(3, job.id)]);
             if let Some(found) = scan.next() {
-                notes.delete(&found, true);
+                notes.delete(found.tid(), true);
             }
         }
     });

@@ -93,7 +93,7 @@ fn take_lease(
     else {
         return Deleted::Gone;
     };
-    let deleted = running.delete(&lease, true);
+    let deleted = running.delete(lease.tid(), true);
     deleted.fail_to_serialize();
     if deleted == Deleted::Done {
         take(&lease, id, token);

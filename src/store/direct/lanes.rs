@@ -172,7 +172,7 @@ impl Walk<'_> {
             // Who is just inserting or deleting it has it locked.
             let is_free = !row.is_in_progress && !is_expired && (self.wants)(job_id);
             let deleted = match is_free {
-                true => self.table.delete(&row, false),
+                true => self.table.delete(row.tid(), false),
                 false => Deleted::Locked,
             };
             // As a statement says it that locks the row first.

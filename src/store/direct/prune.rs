@@ -269,15 +269,9 @@ fn next_final(
 
 /// Deletes both rows of each job; whether nobody has changed one of these meanwhile.
 fn erase(finished: &Table, jobs: &Table, whole: Vec<(Final, Tid, Tid)>, dealt: &mut Dealt) -> bool {
-    let rows = whole.iter().map(|(_, row, _)| *row).collect();
-    let deleted = finished.delete_each(rows, false);
     let mut job_rows = Vec::with_capacity(whole.len());
-    for ((of, place, job), deleted) in whole.into_iter().zip(deleted) {
-        let deleted = match deleted {
-            Deleted::Locked => finished.delete_own(place),
-            deleted => deleted,
-        };
-        if deleted == Deleted::Done {
+    for (of, place, job) in whole {
+        if finished.delete(place, false) == Deleted::Done {
             dealt.erased.push(Old {
                 id: of.id,
                 key: of.key,
@@ -285,6 +279,9 @@ fn erase(finished: &Table, jobs: &Table, whole: Vec<(Final, Tid, Tid)>, dealt: &
             job_rows.push(job);
         }
     }
-    let deleted = jobs.delete_each(job_rows, true);
+    let deleted: Vec<Deleted> = job_rows
+        .into_iter()
+        .map(|job| jobs.delete_at(job, true))
+        .collect();
     !deleted.contains(&Deleted::Moved)
 }

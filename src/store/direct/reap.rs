@@ -9,7 +9,7 @@ use super::shapes::{self, claim};
 use crate::pg::page_lookup::PageLookup;
 use crate::pg::row::{Row, Tid};
 use crate::pg::scan::{Key as By, Seen};
-use crate::pg::table::{self, Deleted, Table};
+use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::store::notes::Kind;
 
@@ -88,13 +88,10 @@ pub fn delete_claims(
         !is_needed
     });
     drop(scan);
-    for together in superfluous.chunks(table::TOGETHER) {
+    for (key, claim) in superfluous {
         pgrx::check_for_interrupts!();
-        let rows = together.iter().map(|(_, row)| *row).collect();
-        for ((key, _), deleted) in together.iter().zip(claims.delete_each(rows, false)) {
-            if deleted != Deleted::Done {
-                busy.insert(*key);
-            }
+        if claims.delete_at(claim, false) != Deleted::Done {
+            busy.insert(key);
         }
     }
     transaction::make_visible();
