@@ -47,21 +47,37 @@ fn complete_many(
         let mut rows = Rows::new(fcinfo);
         for (id, token) in pairs {
             pgrx::check_for_interrupts!();
-            let (state, done) = if completed.contains(&(id, token)) {
-                (Some(State::Completed), true)
-            } else {
-                // Only complete and complete_many make a job completed.
-                let used = place::used(id, token);
-                (
-                    place::locate(id).map(|place| place.state),
-                    used.is_some_and(|used| used.state == State::Completed),
-                )
+            let (state, done) = match completed.contains(&(id, token)) {
+                true => (Some(State::Completed), true),
+                false => completed_or_not(id, token),
             };
             rows.push(vec![Cell::Big(id), state.into(), Cell::Bool(done)]);
         }
         Ok(rows)
     };
     answer(run)
+}
+
+/// The state of a job that was not among those completed at first, and whether its token has completed
+/// it. The token may be current by now: its fetch may have committed while others of the jobs were
+/// waited for.
+fn completed_or_not(id: i64, token: i64) -> (Option<State>, bool) {
+    loop {
+        pgrx::check_for_interrupts!();
+        // Only complete and complete_many make a job completed.
+        let used = place::used(id, token);
+        let place = place::locate(id);
+        if !place
+            .as_ref()
+            .is_some_and(|place| place.is_held_with(token))
+        {
+            let done = used.is_some_and(|used| used.state == State::Completed);
+            return (place.map(|place| place.state), done);
+        }
+        if finish::complete(id, token, time::now(), None) {
+            return (Some(State::Completed), true);
+        }
+    }
 }
 
 /// Records a failed attempt. See the COMMENT in sql/50_work.sql.

@@ -378,3 +378,34 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
     let state = format!("select state::text from jobs.jobs where id = {id}");
     assert_eq!(scalar::<String>(&db, &state).await, "discarded");
 }
+
+/// The token is of a fetch that commits while another one of the jobs is waited for.
+#[tokio::test]
+async fn complete_many_goes_by_the_tokens_that_are_current_when_it_answers() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("late").await;
+    let (worker, other) = (cluster.connect("late").await, cluster.connect("late").await);
+    directly_and_by_statements(&db, async |way| {
+        let insert = "select count(*) from jobs.insert_batch('k', array['1', '2']::jsonb[])";
+        db.batch_execute(insert).await.unwrap();
+        let (first, its_token, _) = fetch(&worker, "").await.unwrap();
+        let complete = format!("begin; select jobs.complete({first}, {its_token})");
+        worker.batch_execute(&complete).await.unwrap();
+        let (second, token, _) = fetch(&worker, "").await.unwrap();
+        let complete = format!(
+            "select id, state::text, done from jobs.complete_many('{{{first}, {second}}}', '{{{its_token}, {token}}}')"
+        );
+        let (rows, ()) = tokio::join!(other.query(&complete, &[]), async {
+            blocked(&db, 1).await;
+            worker.batch_execute("commit").await.unwrap();
+        });
+        let rows = rows.unwrap();
+        let answers: Vec<(i64, &str, bool)> = rows
+            .iter()
+            .map(|row| (row.get(0), row.get(1), row.get(2)))
+            .collect();
+        let completed = [(first, "completed", true), (second, "completed", true)];
+        assert_eq!(answers, completed, "{way}");
+    })
+    .await;
+}
