@@ -58,9 +58,9 @@ fn complete_many(
     answer(run)
 }
 
-/// The state of a job that was not among those completed at first, and whether its token has completed
-/// it. The token may be current by now: its fetch may have committed while others of the jobs were
-/// waited for.
+/// The state of a job that was not among those completed at first, and whether its token has
+/// completed it. The token may be current by now: its fetch may have committed while others of the
+/// jobs were waited for.
 fn completed_or_not(id: i64, token: i64) -> (Option<State>, bool) {
     loop {
         pgrx::check_for_interrupts!();
