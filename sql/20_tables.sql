@@ -207,6 +207,8 @@ COMMENT ON TABLE jobs.kind IS 'What jobs of a kind are inserted with where the i
 CREATE TABLE jobs.queue (
   queue               text COLLATE "C" NOT NULL,
   paused_at           timestamptz,
+  paused_by           text,
+  pause_reason        text,
   concurrency         integer,
   rate                integer,
   rate_period         interval,

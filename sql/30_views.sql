@@ -103,7 +103,7 @@ SELECT COALESCE(c.queue, q.queue) AS queue,
        COALESCE(c.retryable, 0) AS retryable, COALESCE(c.completed, 0) AS completed,
        COALESCE(c.cancelled, 0) AS cancelled, COALESCE(c.discarded, 0) AS discarded,
        c.oldest_available_at,
-       q.paused_at IS NOT NULL AS paused, q.concurrency, q.rate, q.rate_period,
+       q.paused_at IS NOT NULL AS paused, q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, q.rate_period,
        COALESCE(c.estimated, '{}') AS estimated, c.counted_at,
        q.retention_completed * interval '1 microsecond' AS retention_completed,
        q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
@@ -122,6 +122,9 @@ COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not yet prun
 COMMENT ON COLUMN jobs.queues.discarded IS 'Jobs that are given up and not yet pruned.';
 COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been due, also if it was given back since; null: there is none.';
 COMMENT ON COLUMN jobs.queues.paused IS 'Whether fetching from it is stopped: jobs.pause_queue.';
+COMMENT ON COLUMN jobs.queues.paused_at IS 'Since when; null: it is not.';
+COMMENT ON COLUMN jobs.queues.paused_by IS 'The role that paused it.';
+COMMENT ON COLUMN jobs.queues.pause_reason IS 'The reason given to jobs.pause_queue.';
 COMMENT ON COLUMN jobs.queues.concurrency IS 'The most of its jobs that run at a time; null: no limit.';
 COMMENT ON COLUMN jobs.queues.rate IS 'The most of its jobs that start within rate_period; null: no limit.';
 COMMENT ON COLUMN jobs.queues.rate_period IS 'The time that rate is for.';

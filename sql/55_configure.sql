@@ -11,12 +11,12 @@ $$Sets what jobs of a kind are inserted with, by whatever client, where the inse
 Errors: as jobs.insert; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.pause_queue(
-  queue text)
+  queue text, reason text DEFAULT NULL)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
-COMMENT ON FUNCTION jobs.pause_queue(text) IS
-$$Stops fetching from a queue, which need not have jobs yet, from the next fetch on. Jobs that run go on, inserts and maintenance too. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+COMMENT ON FUNCTION jobs.pause_queue(text, text) IS
+$$Stops fetching from a queue, which need not have jobs yet, from the next fetch on. Jobs that run go on, inserts and maintenance too. jobs.queues shows since when, by whom and why; a queue that is paused already stays as it is. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.resume_queue(
   queue text)

@@ -8,7 +8,7 @@ use crate::check;
 use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{role, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
@@ -56,26 +56,33 @@ fn define_kind(
 
 /// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn pause_queue(queue: Option<&str>) {
-    answer(|| set_paused(queue, Some(time::now())))
+fn pause_queue(queue: Option<&str>, reason: Option<&str>) {
+    let run = || {
+        check::writable()?;
+        let queue = check::name("queue", queue)?;
+        if store::pause(queue, time::now(), &role::caller(), reason) {
+            config_cache::changed();
+            commit::wake_worker(Work::MayBeDue);
+        }
+        Ok(())
+    };
+    answer(run)
 }
 
 /// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn resume_queue(queue: Option<&str>) {
-    answer(|| set_paused(queue, None))
-}
-
-fn set_paused(queue: Option<&str>, at: Option<i64>) -> Result<()> {
-    check::writable()?;
-    let queue = check::name("queue", queue)?;
-    store::pause(queue, at);
-    config_cache::changed();
-    if at.is_none() {
-        announce::available(queue);
-    }
-    commit::wake_worker(Work::MayBeDue);
-    Ok(())
+    let run = || {
+        check::writable()?;
+        let queue = check::name("queue", queue)?;
+        if store::resume(queue) {
+            config_cache::changed();
+            announce::available(queue);
+            commit::wake_worker(Work::MayBeDue);
+        }
+        Ok(())
+    };
+    answer(run)
 }
 
 /// Sets the limits of a queue. See the COMMENT in sql/55_configure.sql.

@@ -1,5 +1,7 @@
 //! Acting as somebody else for a while.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys::{self, FunctionCallInfo, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
@@ -45,6 +47,20 @@ fn switched<T>(role: Oid, security: u32, work: impl FnOnce() -> T) -> T {
 pub fn current() -> Oid {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetUserId() }
+}
+
+/// The name of the role that the session acts as, by SET ROLE or as it logged in: whoever owns the
+/// functions that are being called.
+pub fn caller() -> String {
+    // SAFETY: the server allocates the name of a role, and null says that it was dropped.
+    unsafe {
+        let role = pg_sys::GetOuterUserId();
+        let name = pg_sys::GetUserNameFromId(role, true);
+        match name.is_null() {
+            true => role.to_u32().to_string(),
+            false => CStr::from_ptr(name).to_string_lossy().into_owned(),
+        }
+    }
 }
 
 /// The function or procedure that is being called.

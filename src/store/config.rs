@@ -5,7 +5,7 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::spi::{Plan, Tuples, text};
+use super::spi::{Plan, Tuples, big, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::jsonb::Kept;
@@ -125,9 +125,16 @@ pub fn set_kind(name: &str, defaults: &Options) {
     ]);
 }
 
-/// Pauses a queue, or lets it go on.
-pub fn pause(queue: &str, at: Option<i64>) {
-    PAUSE.execute(&[text(queue), at.map(Datum::from)]);
+/// Pauses a queue; whether it was not paused before.
+pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
+    let reason = reason.and_then(text);
+    PAUSE.execute(&[text(queue), big(at), text(by), reason]) > 0
+}
+
+/// Lets a queue go on; whether it was paused. Waits for who is pausing it.
+pub fn resume(queue: &str) -> bool {
+    let is_paused = IS_PAUSED.first(&[text(queue)], |rows| rows.bool(0, 1) == Some(true));
+    is_paused == Some(true) && RESUME.execute(&[text(queue)]) > 0
 }
 
 /// Writes the limits of a queue and how long its jobs are kept; whether that is another time than
@@ -175,9 +182,19 @@ static SET_KIND: Plan = Plan::new(
     &[TEXT, TEXT, INT2, INT4, SPAN, JSONB, JSONB],
 );
 static PAUSE: Plan = Plan::new(
-    "INSERT INTO jobs.queue AS q (queue, paused_at) VALUES ($1, $2)
-     ON CONFLICT (queue) DO UPDATE SET paused_at = CASE WHEN $2 IS NULL THEN NULL ELSE COALESCE(q.paused_at, $2) END",
-    &[TEXT, AT],
+    "INSERT INTO jobs.queue AS q (queue, paused_at, paused_by, pause_reason) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (queue) DO UPDATE
+        SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
+      WHERE q.paused_at IS NULL",
+    &[TEXT, AT, TEXT, TEXT],
+);
+static IS_PAUSED: Plan = Plan::new(
+    "SELECT q.paused_at IS NOT NULL FROM jobs.queue q WHERE q.queue = $1 FOR UPDATE",
+    &[TEXT],
+);
+static RESUME: Plan = Plan::new(
+    "UPDATE jobs.queue SET paused_at = NULL, paused_by = NULL, pause_reason = NULL WHERE queue = $1",
+    &[TEXT],
 );
 static MAKE_QUEUE: Plan = Plan::new(
     "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",

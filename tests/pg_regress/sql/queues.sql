@@ -27,6 +27,23 @@ select pg_temp.fetched('later');
 rollback;
 select pg_temp.fetched('later');
 
+-- Who paused it, when and why is kept, of the first who did, until it goes on.
+create role jobs_queues;
+grant usage on schema jobs to jobs_queues;
+grant execute on function jobs.pause_queue to jobs_queues;
+set role jobs_queues;
+select jobs.pause_queue('why', reason => 'deploy');
+reset role;
+select jobs.pause_queue('why', 'another');
+select queue, paused, now() - paused_at < '1 minute' as just_now, paused_by, pause_reason from jobs.queues where queue = 'why';
+select jobs.resume_queue('why');
+select queue, paused, paused_at, paused_by, pause_reason from jobs.queues where queue = 'why';
+select jobs.pause_queue('why');
+select paused, paused_by = current_user as by_me, pause_reason from jobs.queues where queue = 'why';
+select jobs.resume_queue('why');
+drop owned by jobs_queues;
+drop role jobs_queues;
+
 -- Concurrency: so many run at a time, whoever fetches, until they are finished in whatever way.
 select jobs.configure_queue('c', concurrency => 3);
 select pg_temp.fill('c', 40);

@@ -5,7 +5,7 @@
 select jobs.define_kind('defined', queue => 'defined', priority => 7, max_attempts => 3, timeout => '5 minutes',
   retry => '{"strategy": "constant", "initial": 60}', unique_opts => '{"by_args": true}');
 select jobs.define_kind('defined by nothing');
-select jobs.pause_queue('paused');
+select jobs.pause_queue('paused', reason => 'held');
 select jobs.configure_queue('slots', concurrency => 2);
 select jobs.configure_queue('rate', rate => 2, rate_period => '30 days');
 select jobs.configure_queue('kept', retention_completed => '-1 second', retention_cancelled => '1 year', retention_discarded => '2 days');
