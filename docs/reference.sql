@@ -20,7 +20,7 @@ INSERT INTO section VALUES
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
   (4, 'Kinds and queues', 'What operators set.',
-   '{define_kind,configure_queue,pause_queue,resume_queue}'),
+   '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue}'),
   (5, 'Periodic jobs', '[periodic.md](periodic.md) is about them.',
    '{schedule,unschedule}'),
   (6, 'Look', '[operations.md](operations.md) says what to watch. The views are further down.',

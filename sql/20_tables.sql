@@ -138,6 +138,7 @@ CREATE TABLE jobs.error (
   scheduled_at timestamptz,
   attempt      integer     NOT NULL,
   state        jobs.state  NOT NULL,
+  worker       text,
   error        text        NOT NULL,
   details      jsonb
 );
@@ -146,6 +147,7 @@ CREATE INDEX error_by_job ON jobs.error (job_id, at);
 CREATE INDEX error_by_age ON jobs.error USING brin (at);
 COMMENT ON TABLE jobs.error IS 'Failed attempts, appended.';
 COMMENT ON COLUMN jobs.error.state IS 'What became of the job: retryable, available, discarded or cancelled.';
+COMMENT ON COLUMN jobs.error.worker IS 'Whose attempt it was; null: no worker had the job.';
 COMMENT ON COLUMN jobs.error.token IS 'The token of the fail call; null: not failed by its worker.';
 
 CREATE TABLE jobs.answer (

@@ -1,3 +1,4 @@
+-- The latest error is looked up for who asks for it only: a join would look for those of each job.
 -- One branch a state (available has two), each with a constant state and a join of its own, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 CREATE VIEW jobs.jobs AS
@@ -8,7 +9,11 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
        p.attempted_at, p.finalized_at, p.expires_at,
        COALESCE(p.timeout, '1 minute') AS timeout, p.lease_expires_at, p.deadline_at,
        p.cancel_requested_at, p.cancel_reason, p.worker, p.token,
-       CASE WHEN v.sees_payload THEN p.progress END AS progress, CASE WHEN v.sees_payload THEN p.output END AS output
+       CASE WHEN v.sees_payload THEN p.progress END AS progress, CASE WHEN v.sees_payload THEN p.output END AS output,
+       COALESCE(p.retry, '"river"') AS retry,
+       (SELECT e.error FROM jobs.error e WHERE e.job_id = p.id ORDER BY e.at DESC LIMIT 1) AS last_error,
+       (SELECT e.at FROM jobs.error e WHERE e.job_id = p.id ORDER BY e.at DESC LIMIT 1) AS last_error_at,
+       NULL::bigint AS flow_id, NULL::text AS step
   FROM (
     SELECT j.*, 'available'::jobs.state AS state, p.attempt, p.scheduled_at AS moved_to,
            NULL::timestamptz AS attempted_at, NULL::timestamptz AS finalized_at,
@@ -76,9 +81,14 @@ COMMENT ON COLUMN jobs.jobs.worker IS 'Who has it, or finished it, by the name t
 COMMENT ON COLUMN jobs.jobs.token IS 'Of the attempt that runs, or that finished the job; else null.';
 COMMENT ON COLUMN jobs.jobs.progress IS 'What the latest heartbeat said, while it runs.';
 COMMENT ON COLUMN jobs.jobs.output IS 'What jobs.complete was given.';
+COMMENT ON COLUMN jobs.jobs.retry IS 'The retry policy in force, as it was given; "river" if nothing was.';
+COMMENT ON COLUMN jobs.jobs.last_error IS 'Text of the latest error, also where the job got over it; null: there is none.';
+COMMENT ON COLUMN jobs.jobs.last_error_at IS 'When that was.';
+COMMENT ON COLUMN jobs.jobs.flow_id IS 'Id of the flow that the job is a step of; null: of none.';
+COMMENT ON COLUMN jobs.jobs.step IS 'Name of the step of the flow that the job is; null: of none.';
 
 CREATE VIEW jobs.errors AS
-SELECT e.job_id, e.attempt, e.at, e.error, e.details
+SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker
   FROM jobs.error e;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
 COMMENT ON COLUMN jobs.errors.job_id IS 'The job.';
@@ -86,6 +96,7 @@ COMMENT ON COLUMN jobs.errors.attempt IS 'Which attempt failed.';
 COMMENT ON COLUMN jobs.errors.at IS 'When.';
 COMMENT ON COLUMN jobs.errors.error IS 'What went wrong, as the worker or the rescue says it.';
 COMMENT ON COLUMN jobs.errors.details IS 'What the worker gave beside the text, such as type, code and trace; type is timeout, lease_expired or expired where no worker failed it.';
+COMMENT ON COLUMN jobs.errors.worker IS 'Whose attempt it was, by the name that the fetch gave; null: no worker had the job.';
 
 -- No view from here on touches args: a viewer of queues sees counts only.
 CREATE FUNCTION jobs.count_queues()
@@ -133,6 +144,19 @@ COMMENT ON COLUMN jobs.queues.counted_at IS 'When the oldest of those counts was
 COMMENT ON COLUMN jobs.queues.retention_completed IS 'How long completed jobs of the queue are kept, negative: for ever; null: jobs.retention_completed.';
 COMMENT ON COLUMN jobs.queues.retention_cancelled IS 'The same for cancelled ones.';
 COMMENT ON COLUMN jobs.queues.retention_discarded IS 'The same for discarded ones.';
+
+CREATE VIEW jobs.kinds AS
+SELECT k.kind, k.queue, k.priority::integer, k.max_attempts, k.timeout, k.retry, k.unique_opts
+  FROM jobs.kind k;
+COMMENT ON VIEW jobs.kinds IS
+  'What jobs.define_kind has set: what jobs of a kind are inserted with where the insert says nothing; null: the system''s default.';
+COMMENT ON COLUMN jobs.kinds.kind IS 'The kind.';
+COMMENT ON COLUMN jobs.kinds.queue IS 'Queue of its jobs; null: default.';
+COMMENT ON COLUMN jobs.kinds.priority IS 'Priority of its jobs; null: 1.';
+COMMENT ON COLUMN jobs.kinds.max_attempts IS 'How many attempts there may be; null: 25.';
+COMMENT ON COLUMN jobs.kinds.timeout IS 'How long one attempt may run, negative: no limit; null: 1 minute.';
+COMMENT ON COLUMN jobs.kinds.retry IS 'Retry policy, as given; null: river.';
+COMMENT ON COLUMN jobs.kinds.unique_opts IS 'Unique options, as given; null: not unique.';
 
 CREATE VIEW jobs.workers AS
 SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids, array_agg(DISTINCT COALESCE(r.queue, j.queue) ORDER BY COALESCE(r.queue, j.queue)) AS queues,

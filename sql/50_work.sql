@@ -203,14 +203,15 @@ Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22
 
 CREATE FUNCTION jobs.retry_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
-  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000,
+  reset boolean DEFAULT false, error_like text DEFAULT NULL, failed_after timestamptz DEFAULT NULL)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'retry_many_wrapper';
-COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer) IS
-$$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. Returns how many.
-Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer, boolean, text, timestamptz) IS
+$$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. reset: attempt back to 0. Returns how many.
+Filters are joined by and; null: any; older_than counts from created_at; error_like is a pattern, as LIKE has it, of the job's latest error, and failed_after says after when that was: by these two alone no completed job is found, whatever it failed at before. None at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000, an error_like that ends with a single backslash, an infinite failed_after; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 
 CREATE FUNCTION jobs.delete_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,

@@ -10,6 +10,14 @@ COMMENT ON FUNCTION jobs.define_kind(text, text, integer, integer, interval, jso
 $$Sets what jobs of a kind are inserted with, by whatever client, where the insert says nothing; null: the system's default. Replaces what was defined before; jobs that are there stay as they are. unique_opts '{}' of an insert means not unique, whatever the kind says.
 Errors: as jobs.insert; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
+CREATE FUNCTION jobs.undefine_kind(
+  kind text)
+RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'undefine_kind_wrapper';
+COMMENT ON FUNCTION jobs.undefine_kind(text) IS
+$$Takes back what jobs.define_kind has set: jobs of the kind are inserted with the system's defaults again; those that are there stay as they are. Whether anything was defined. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+
 CREATE FUNCTION jobs.pause_queue(
   queue text, reason text DEFAULT NULL)
 RETURNS void
@@ -35,3 +43,11 @@ AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
 COMMENT ON FUNCTION jobs.configure_queue(text, integer, integer, interval, interval, interval, interval) IS
 $$Sets the limits of a queue, all of them: null means no limit, or the system's retention. concurrency: the most jobs of it that run at a time, anywhere (1 to 10000). rate: the most that start within any time of rate_period's length (1 to 100000); both or neither. retention_..: how long final jobs are kept; -1 second: for ever.
 A fetch may get fewer than would fit. Jobs that run already count for concurrency, those that have started do not count for a new rate. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+
+CREATE FUNCTION jobs.reset_queue(
+  queue text)
+RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'reset_queue_wrapper';
+COMMENT ON FUNCTION jobs.reset_queue(text) IS
+$$Takes back what jobs.configure_queue has set: no limits, and the system's retention. A queue that is paused stays paused: jobs.resume_queue lets it go on. Whether anything was set. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;

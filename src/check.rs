@@ -174,6 +174,20 @@ pub fn finite(parameter: &str, value: i64) -> Result<i64> {
     Err(Error::invalid(parameter, message, rule))
 }
 
+/// A pattern of LIKE for errors.
+pub fn pattern(value: &str) -> Result<&str> {
+    let backslashes = value.len() - value.trim_end_matches('\\').len();
+    let error = || {
+        Error::invalid(
+            "error_like",
+            format!("error_like {} ends with a backslash", quoted(value)),
+            "error_like is a pattern as LIKE has it: a backslash has the next character mean itself.",
+        )
+        .hint("For a backslash write two.")
+    };
+    refuse_if(backslashes % 2 == 1, error).map(|()| value)
+}
+
 /// A JSON object; SQL null and JSON null both leave it out.
 pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     match value.filter(|value| !value.is_null()) {

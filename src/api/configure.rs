@@ -54,6 +54,20 @@ fn define_kind(
     answer(run)
 }
 
+/// Takes back the defaults of a kind. See the COMMENT in sql/55_configure.sql.
+#[pg_extern(sql = false)]
+fn undefine_kind(kind: Option<&str>) -> bool {
+    let run = || {
+        check::writable()?;
+        let removed = store::remove_kind(check::name("kind", kind)?);
+        if removed {
+            config_cache::changed();
+        }
+        Ok(removed)
+    };
+    answer(run)
+}
+
 /// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn pause_queue(queue: Option<&str>, reason: Option<&str>) {
@@ -121,19 +135,40 @@ fn configure_queue(
             ],
         };
         // First, so that one session at a time gives out slots.
-        if store::set_queue(queue, &settings) {
-            retention::note_change();
-        }
-        if settings.concurrency.is_some() {
-            limits::set_slots(queue);
-        }
-        limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
-        config_cache::changed();
-        announce::available(queue);
-        commit::wake_worker(Work::MayBeDue);
+        let keeps_otherwise = store::set_queue(queue, &settings);
+        follow(queue, &settings, keeps_otherwise);
         Ok(())
     };
     answer(run)
+}
+
+/// Takes back the settings of a queue. See the COMMENT in sql/55_configure.sql.
+#[pg_extern(sql = false)]
+fn reset_queue(queue: Option<&str>) -> bool {
+    let run = || {
+        check::writable()?;
+        let queue = check::name("queue", queue)?;
+        let reset = store::reset_queue(queue);
+        if let Some(keeps_otherwise) = reset {
+            follow(queue, &Queue::default(), keeps_otherwise);
+        }
+        Ok(reset.is_some())
+    };
+    answer(run)
+}
+
+/// Has everything go by the settings that the queue's row, which is locked, has got.
+fn follow(queue: &str, settings: &Queue, keeps_otherwise: bool) {
+    if keeps_otherwise {
+        retention::note_change();
+    }
+    if settings.concurrency.is_some() {
+        limits::set_slots(queue);
+    }
+    limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
+    config_cache::changed();
+    announce::available(queue);
+    commit::wake_worker(Work::MayBeDue);
 }
 
 fn half_a_rate(given: &str, other: &str) -> Error {

@@ -165,7 +165,7 @@ fn cancel_many(
         Ok(Filter {
             // So that the next call finds others.
             with_cancel_requested: false,
-            ..filter(queue, kind, states, tag, older_than, max_jobs)?
+            ..filter(queue, kind, states, tag, older_than, max_jobs, None)?
         })
     };
     let can = |state: State| !state.is_final();
@@ -173,6 +173,7 @@ fn cancel_many(
 }
 
 /// Makes many jobs available again. See the COMMENT in sql/50_work.sql.
+#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn retry_many(
     queue: Option<&str>,
@@ -181,10 +182,28 @@ fn retry_many(
     tag: Option<&str>,
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
+    reset: Option<bool>,
+    error_like: Option<&str>,
+    failed_after: Option<TimestampWithTimeZone>,
 ) -> i64 {
-    let filter = || filter(queue, kind, states, tag, older_than, max_jobs);
+    let reset = reset.unwrap_or(false);
+    let failed = Failed {
+        error_like,
+        after: failed_after.map(i64::from),
+    };
+    let filter = || {
+        filter(
+            queue,
+            kind,
+            states,
+            tag,
+            older_than,
+            max_jobs,
+            Some(failed),
+        )
+    };
     let can = |state| !matches!(state, State::Available | State::Running);
-    manage_many(filter, can, |place| retry_at(place, false))
+    manage_many(filter, can, |place| retry_at(place, reset))
 }
 
 /// Deletes many jobs. See the COMMENT in sql/50_work.sql.
@@ -197,12 +216,19 @@ fn delete_many(
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
 ) -> i64 {
-    let filter = || filter(queue, kind, states, tag, older_than, max_jobs);
+    let filter = || filter(queue, kind, states, tag, older_than, max_jobs, None);
     let can = |state| state != State::Running;
     manage_many(filter, can, delete_at)
 }
 
-/// Which jobs are meant, in whatever state.
+/// What the latest error of a job is.
+#[derive(Clone, Copy, Default)]
+struct Failed<'a> {
+    error_like: Option<&'a str>,
+    after: Option<i64>,
+}
+
+/// Which jobs are meant, in whatever state; `failed`: also by their errors.
 fn filter<'a>(
     queue: Option<&'a str>,
     kind: Option<&'a str>,
@@ -210,28 +236,46 @@ fn filter<'a>(
     tag: Option<&'a str>,
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
+    failed: Option<Failed<'a>>,
 ) -> Result<Filter<'a>> {
+    let Failed { error_like, after } = failed.unwrap_or_default();
+    let by_error = error_like.is_some() || after.is_some();
     let by_text = [queue, kind, tag];
-    if by_text.iter().all(Option::is_none) && states.is_none() && older_than.is_none() {
+    if by_text.iter().all(Option::is_none) && states.is_none() && older_than.is_none() && !by_error
+    {
+        let filters = match failed {
+            None => "queue, kind, states, tag and older_than",
+            Some(_) => "queue, kind, states, tag, older_than, error_like and failed_after",
+        };
         return Err(Error::invalid(
             "queue",
-            "queue, kind, states, tag and older_than must not all be null",
-            "One of queue, kind, states, tag and older_than says which jobs are meant.",
+            format!("{filters} must not all be null"),
+            format!("One of {filters} says which jobs are meant."),
         )
         .hint("For all jobs give all states."));
     }
+    let states = match states {
+        Some(states) => check::states("states", states)?,
+        // Who asks for errors means jobs that did not get over them.
+        None => State::ALL
+            .into_iter()
+            .filter(|state| !by_error || *state != State::Completed)
+            .collect(),
+    };
     let older_than = older_than
         .map(|age| check::not_negative("older_than", check::interval(age)))
         .transpose()?;
     Ok(Filter {
         queue,
         kind,
-        states: states.map_or(Ok(State::ALL.to_vec()), |states| {
-            check::states("states", states)
-        })?,
+        states,
         tag,
         // Nothing is older than time.
         created_before: older_than.map(|age| time::ago(time::now(), age).unwrap_or(i64::MIN)),
+        error_like: error_like.map(check::pattern).transpose()?,
+        failed_after: after
+            .map(|at| check::finite("failed_after", at))
+            .transpose()?,
         with_cancel_requested: true,
         max_jobs: check::max_jobs(max_jobs)?,
     })

@@ -125,6 +125,11 @@ pub fn set_kind(name: &str, defaults: &Options) {
     ]);
 }
 
+/// Takes back the defaults of a kind; whether there were any.
+pub fn remove_kind(name: &str) -> bool {
+    REMOVE_KIND.execute(&[text(name)]) > 0
+}
+
 /// Pauses a queue; whether it was not paused before.
 pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
     let reason = reason.and_then(text);
@@ -141,8 +146,12 @@ pub fn resume(queue: &str) -> bool {
 /// before.
 pub fn set_queue(queue: &str, settings: &Queue) -> bool {
     // So that it can be locked, and nobody else changes it meanwhile.
-    MAKE_QUEUE.execute(&[text(queue)]);
-    let before = LOCK_QUEUE.run(&[text(queue)], |rows| [1, 2, 3].map(|n| kept(rows, n)));
+    let before = loop {
+        MAKE_QUEUE.execute(&[text(queue)]);
+        if let Some(before) = lock_retention(queue) {
+            break before;
+        }
+    };
     let micros = |kept: Option<Option<i64>>| kept.map(|kept| Datum::from(kept.unwrap_or(-1)));
     let [completed, cancelled, discarded] = settings.retention.map(micros);
     SET_QUEUE.execute(&[
@@ -157,6 +166,21 @@ pub fn set_queue(queue: &str, settings: &Queue) -> bool {
         discarded,
     ]);
     before != settings.retention
+}
+
+/// Takes back what [`set_queue`] has set; whether jobs are kept for another time than before,
+/// `None`: nothing was set.
+pub fn reset_queue(queue: &str) -> Option<bool> {
+    let before = lock_retention(queue)?;
+    let was_set = RESET_QUEUE.execute(&[text(queue)]) > 0;
+    // What has neither settings nor a pause is a queue like those that were never named.
+    FORGET_QUEUE.execute(&[text(queue)]);
+    was_set.then(|| before != Queue::default().retention)
+}
+
+/// How long jobs of a queue are kept, if it has a row, which is locked.
+fn lock_retention(queue: &str) -> Option<[Option<Option<i64>>; 3]> {
+    LOCK_QUEUE.first(&[text(queue)], |rows| [1, 2, 3].map(|n| kept(rows, n)))
 }
 
 /// How long jobs are kept, as it is stored.
@@ -181,6 +205,7 @@ static SET_KIND: Plan = Plan::new(
             timeout = excluded.timeout, retry = excluded.retry, unique_opts = excluded.unique_opts",
     &[TEXT, TEXT, INT2, INT4, SPAN, JSONB, JSONB],
 );
+static REMOVE_KIND: Plan = Plan::new("DELETE FROM jobs.kind WHERE kind = $1", &[TEXT]);
 static PAUSE: Plan = Plan::new(
     "INSERT INTO jobs.queue AS q (queue, paused_at, paused_by, pause_reason) VALUES ($1, $2, $3, $4)
      ON CONFLICT (queue) DO UPDATE
@@ -210,4 +235,16 @@ static SET_QUEUE: Plan = Plan::new(
             retention_completed = $5, retention_cancelled = $6, retention_discarded = $7
       WHERE queue = $1",
     &[TEXT, INT4, INT4, SPAN, INT8, INT8, INT8],
+);
+static RESET_QUEUE: Plan = Plan::new(
+    "UPDATE jobs.queue
+        SET concurrency = NULL, rate = NULL, rate_period = NULL,
+            retention_completed = NULL, retention_cancelled = NULL, retention_discarded = NULL
+      WHERE queue = $1
+        AND COALESCE(concurrency, rate, retention_completed, retention_cancelled, retention_discarded) IS NOT NULL",
+    &[TEXT],
+);
+static FORGET_QUEUE: Plan = Plan::new(
+    "DELETE FROM jobs.queue WHERE queue = $1 AND paused_at IS NULL",
+    &[TEXT],
 );

@@ -18,6 +18,10 @@ pub struct Filter<'a> {
     pub tag: Option<&'a str>,
     /// inserted before
     pub created_before: Option<i64>,
+    /// whose latest error is like this pattern
+    pub error_like: Option<&'a str>,
+    /// whose latest error came after
+    pub failed_after: Option<i64>,
     /// also those that somebody asked to cancel already
     pub with_cancel_requested: bool,
     /// at most so many
@@ -28,7 +32,7 @@ pub struct Filter<'a> {
 /// whether jobs wait or run.
 pub fn jobs(filter: &Filter) -> Vec<i64> {
     let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
-    let args = [
+    let mut args = vec![
         filter.queue.and_then(text),
         filter.kind.and_then(text),
         texts(&states),
@@ -37,14 +41,30 @@ pub fn jobs(filter: &Filter) -> Vec<i64> {
         Some(Datum::from(filter.with_cancel_requested)),
         big(filter.max_jobs as i64),
     ];
-    FIND.list(&args, |rows, row| rows.big(row, 1))
+    let by_error = filter.error_like.is_some() || filter.failed_after.is_some();
+    if by_error {
+        args.push(filter.error_like.and_then(text));
+        args.push(filter.failed_after.map(Datum::from));
+    }
+    let plan = if by_error { &FIND_FAILED } else { &FIND };
+    plan.list(&args, |rows, row| rows.big(row, 1))
 }
 
-static FIND: Plan = Plan::new(
-    "SELECT j.id FROM jobs.jobs j
-      WHERE ($1 IS NULL OR j.queue = $1) AND ($2 IS NULL OR j.kind = $2) AND j.state = ANY ($3::jobs.state[])
-        AND ($4 IS NULL OR $4 = ANY (j.tags)) AND ($5 IS NULL OR j.created_at < $5)
-        AND ($6 OR j.cancel_requested_at IS NULL)
-      ORDER BY j.id LIMIT $7",
-    &[TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8],
+macro_rules! find {
+    ($more:literal) => {
+        concat!(
+            "SELECT j.id FROM jobs.jobs j
+              WHERE ($1 IS NULL OR j.queue = $1) AND ($2 IS NULL OR j.kind = $2) AND j.state = ANY ($3::jobs.state[])
+                AND ($4 IS NULL OR $4 = ANY (j.tags)) AND ($5 IS NULL OR j.created_at < $5)
+                AND ($6 OR j.cancel_requested_at IS NULL) ",
+            $more,
+            " ORDER BY j.id LIMIT $7"
+        )
+    };
+}
+static FIND: Plan = Plan::new(find!(""), &[TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8]);
+// The latest error is looked up for each job that the rest leaves.
+static FIND_FAILED: Plan = Plan::new(
+    find!("AND ($8 IS NULL OR j.last_error LIKE $8) AND ($9 IS NULL OR j.last_error_at > $9)"),
+    &[TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8, TEXT, AT],
 );

@@ -315,6 +315,8 @@ pub struct ErrorRow<'a> {
     pub state: State,
     /// and when it is due again
     pub scheduled_at: Option<i64>,
+    /// whose attempt it was; `None`: nobody's
+    pub worker: Option<&'a str>,
     /// the error's text
     pub error: &'a str,
     /// type, code, trace, ..
@@ -330,6 +332,7 @@ pub fn note_error(id: i64, row: &ErrorRow) {
         row.scheduled_at.map(Datum::from),
         Some(Datum::from(row.attempt)),
         text(row.state.as_str()),
+        row.worker.and_then(text),
         text(row.error),
         row.details,
     ]);
@@ -584,9 +587,9 @@ static PUT_FINISHED: Plan = Plan::new(
 );
 
 static NOTE_ERROR: Plan = Plan::new(
-    "INSERT INTO jobs.error (job_id, at, token, scheduled_at, attempt, state, error, details)
-     VALUES ($1, $2, $3, $4, $5, $6::jobs.state, $7, $8)",
-    &[INT8, AT, INT8, AT, INT4, TEXT, TEXT, JSONB],
+    "INSERT INTO jobs.error (job_id, at, token, scheduled_at, attempt, state, worker, error, details)
+     VALUES ($1, $2, $3, $4, $5, $6::jobs.state, $7, $8, $9)",
+    &[INT8, AT, INT8, AT, INT4, TEXT, TEXT, TEXT, JSONB],
 );
 static DETAILS_OF_TYPE: Plan = Plan::new("SELECT jsonb_build_object('type', $1)", &[TEXT]);
 static NOTE_ANSWER: Plan = Plan::new(

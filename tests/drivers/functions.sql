@@ -36,6 +36,7 @@ select jobs.cancel_many(queue => 'batch', kind => 'c');
 select jobs.delete(:id3);
 select jobs.delete_many(queue => 'batch');
 select jobs.pause_queue('default'), jobs.resume_queue('default'), jobs.configure_queue('default', concurrency => 5), jobs.define_kind('a', priority => 2);
+select jobs.reset_queue('default'), jobs.undefine_kind('a'), (select count(*) from jobs.kinds);
 select jobs.schedule('nightly', '30 2 * * *', 'a') > now();
 select jobs.unschedule('nightly');
 select jobs.pause_maintenance() is not null;

@@ -115,6 +115,7 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
                     "'<+99>-99'",
                     "'EST5EDT'",
                 ],
+                "error_like" => vec!["'%'", "'a_'", r"'\'", r"'\\%'"],
                 _ => vec!["'a'", "'b'"],
             };
             let nasty = vec![

@@ -26,6 +26,7 @@ columns! {
         SCHEDULED_AT: AT,
         ATTEMPT: INT4 not null,
         STATE: ENUM not null,
+        WORKER: TEXT,
         ERROR: TEXT not null,
         DETAILS: JSONB,
     }

@@ -43,6 +43,21 @@ select queue from jobs.insert('mail', '6');
 rollback to a;
 select queue from jobs.insert('mail', '6');
 commit;
+-- The view shows what is set, and what is taken back is not any more: the system's default again,
+-- also for this session.
+select jobs.define_kind('shown', 'q', -5, 3, '10 minutes', '"oban"', '{"by_args": true}'), jobs.define_kind('shown bare');
+select * from jobs.kinds where kind like 'shown%' order by kind;
+select id from jobs.insert('shown') \gset
+select queue, priority, timeout from jobs.jobs where id = :id;
+select jobs.undefine_kind('shown'), jobs.undefine_kind('shown'), jobs.undefine_kind('nosuch');
+select kind from jobs.kinds where kind like 'shown%';
+select id from jobs.insert('shown') \gset
+select queue, priority, timeout from jobs.jobs where id = :id;
+begin;
+select jobs.undefine_kind('shown bare');
+rollback;
+select kind from jobs.kinds where kind like 'shown%';
+select pg_temp.try('select jobs.undefine_kind(' || call || ')') from unnest(array['null', '''''']) call;
 -- Refused, and nothing changes.
 select call, pg_temp.try('select jobs.define_kind(' || call || ')') from unnest(array['null', '''''', '''k'', ''''', '''k'', priority => 40000', '''k'', max_attempts => 0', '''k'', timeout => ''0''', '''k'', retry => ''"rivr"''', '''k'', unique_opts => ''{"by_arg": true}''',
   '''k'', unique_opts => ''[]''']) call;

@@ -45,6 +45,26 @@ select pg_temp.after($$delete_many(older_than => '0')$$);
 select pg_temp.fill();
 select jobs.cancel_many(queue => 'q', max_jobs => 1) as first, jobs.cancel_many(queue => 'q', max_jobs => 1) as second, jobs.cancel_many(queue => 'q') as third, jobs.cancel_many(queue => 'q') as fourth;
 
+-- By the latest error, and from the first attempt on. What got over its error is not meant, unless
+-- its state is named.
+select count(*) from jobs.insert_batch('f', array['1', '2', '3', '4']::jsonb[], queue => 'f', max_attempts => 1);
+select count(jobs.fail(id, token, 'timeout of ' || args::text)) from jobs.fetch('f', 4);
+select jobs.retry(id) from jobs.jobs where queue = 'f' and args in ('3', '4') order by id;
+select (jobs.fail(id, token, 'refused 100%')).state from jobs.fetch('f');
+select jobs.complete(id, token) from jobs.fetch('f');
+update jobs.error set at = at - interval '1 hour' where error = 'timeout of 1';
+create function pg_temp.retried(call text) returns text language plpgsql as $$
+declare answer text;
+begin
+  execute 'select jobs.retry_many(' || call || ')' into answer;
+  raise exception using errcode = 'ZZ000', message = answer || ': ' || coalesce((select string_agg(format('%s at %s', args, attempt), ', ' order by id) from jobs.jobs where queue = 'f' and state = 'available'), '');
+exception when sqlstate 'ZZ000' then
+  return sqlerrm;
+end $$;
+select call, pg_temp.retried(call) from unnest(array[$$error_like => 'timeout%'$$, $$error_like => '%100\%'$$, $$error_like => 'timeout'$$, $$error_like => 'timeout of _', max_jobs => 1$$, $$failed_after => now() - interval '30 minutes'$$,
+  $$error_like => 'timeout%', failed_after => now() - interval '30 minutes'$$, $$error_like => 'timeout%', states => '{completed,discarded}'$$, $$'f', 'f', '{discarded}', null, null, 2, true, 'timeout%', '2000-01-01Z'$$,
+  $$queue => 'f', reset => true$$, $$queue => 'f', reset => null$$]) call;
+
 -- Refused.
 select call, pg_temp.try('select jobs.' || call) from unnest(array['cancel_many()', 'retry_many()', 'delete_many()', 'delete_many(max_jobs => 5)', 'delete_many(queue => ''q'', max_jobs => 0)', 'delete_many(queue => ''q'', max_jobs => 10001)', 'delete_many(queue => ''q'', max_jobs => null)',
-  'delete_many(older_than => ''-1 day'')', 'delete_many(states => array[null]::jobs.state[])']) call;
+  'delete_many(older_than => ''-1 day'')', 'delete_many(states => array[null]::jobs.state[])', 'retry_many(error_like => ''a\'')', 'retry_many(error_like => ''a\\'')', 'retry_many(failed_after => ''infinity'')']) call;

@@ -20,12 +20,15 @@ create function pg_temp.tables(query text) returns text language sql as $$
 -- Of the tables, read from end to end.
 create function pg_temp.sequential(query text) returns bigint language sql as $$ select count(*) from pg_temp.scans(query) where scan ~ '^(Parallel )?Seq Scan' $$;
 
+-- All columns but those of the latest error.
+create temp view job as select id, state, queue, kind, priority, attempt, max_attempts, args, meta, tags, created_at, scheduled_at, attempted_at, finalized_at, expires_at, timeout, lease_expires_at, deadline_at, cancel_requested_at, cancel_reason, worker, token, progress, output, retry, flow_id, step from jobs.jobs;
 create temp table queries (name text primary key, query text);
 insert into queries
-  select 'state ' || s, format('select * from jobs.jobs where state = %L', s) from unnest(enum_range(null::jobs.state)) s
-  union all values ('id', 'select * from jobs.jobs where id = 4711'), ('id and state', 'select * from jobs.jobs where id = 4711 and state = ''running'''),
-    ('queue', 'select * from jobs.jobs where queue = ''q'''), ('queues', 'select * from jobs.queues');
-prepare by_id (bigint) as select * from jobs.jobs where id = $1;
+  select 'state ' || s, format('select * from job where state = %L', s) from unnest(enum_range(null::jobs.state)) s
+  union all values ('id', 'select * from job where id = 4711'), ('id and state', 'select * from job where id = 4711 and state = ''running'''),
+    ('queue', 'select * from job where queue = ''q'''), ('queues', 'select * from jobs.queues'),
+    ('page', 'select * from job order by id limit 50'), ('page with errors', 'select id, last_error from jobs.jobs order by id limit 50');
+prepare by_id (bigint) as select * from job where id = $1;
 insert into queries values ('id, prepared', 'execute by_id (4711)');
 set plan_cache_mode = force_generic_plan;
 create function pg_temp.report() returns setof text language sql as $$

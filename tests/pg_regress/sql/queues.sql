@@ -108,7 +108,29 @@ select pg_temp.later('2 days');
 select count(*) > 0 as some from jobs.maintain() where task = 'prune' and rows > 0;
 select queue from jobs.jobs where kind = 'x' order by queue;
 
+-- What was set is taken back: limits and retention. What is paused stays so.
+select jobs.configure_queue('back', concurrency => 1, rate => 2, rate_period => '1 hour', retention_completed => '1 year'), jobs.configure_queue('back paused', 1), jobs.pause_queue('back paused', 'stays');
+select pg_temp.fill('back', 4), pg_temp.fetched('back');
+select jobs.complete(id, token) from jobs.jobs where queue = 'back' and state = 'running';
+select jobs.reset_queue('back'), jobs.reset_queue('back paused'), jobs.reset_queue('nosuch');
+select jobs.reset_queue('back'), jobs.reset_queue('back paused');
+select queue, paused, pause_reason, concurrency, rate, rate_period, retention_completed from jobs.queues where queue like 'back%' order by queue;
+select queue from jobs.queue where queue like 'back%';
+select pg_temp.fetched('back');
+select pg_temp.later('2 days');
+select count(*) > 0 as some from jobs.maintain() where task = 'prune' and rows > 0;
+select count(*) from jobs.jobs where queue = 'back' and state = 'completed';
+select jobs.resume_queue('back paused'), jobs.reset_queue('back paused');
+select queue from jobs.queue where queue like 'back%';
+-- It can be set anew, and a rollback leaves it as it was.
+begin;
+select jobs.configure_queue('back', concurrency => 4);
+select jobs.reset_queue('back');
+rollback;
+select jobs.configure_queue('back', concurrency => 4);
+select concurrency from jobs.queues where queue = 'back';
+
 -- Refused, and nothing changes.
-select call, pg_temp.try('select jobs.' || call) from unnest(array['pause_queue(null)', 'pause_queue('''')', 'resume_queue(null)', 'configure_queue(null)', 'configure_queue(''q'', 0)', 'configure_queue(''q'', -1)', 'configure_queue(''q'', 10001)', 'configure_queue(''q'', rate => 5)',
+select call, pg_temp.try('select jobs.' || call) from unnest(array['pause_queue(null)', 'pause_queue('''')', 'resume_queue(null)', 'reset_queue(null)', 'configure_queue(null)', 'configure_queue(''q'', 0)', 'configure_queue(''q'', -1)', 'configure_queue(''q'', 10001)', 'configure_queue(''q'', rate => 5)',
   'configure_queue(''q'', rate_period => ''1 s'')', 'configure_queue(''q'', rate => 0, rate_period => ''1 s'')', 'configure_queue(''q'', rate => 5, rate_period => ''0'')', 'configure_queue(''q'', retention_completed => ''-2 s'')']) call;
 select count(*) from jobs.queue where queue = 'q';

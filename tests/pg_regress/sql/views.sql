@@ -7,10 +7,10 @@ select * from jobs.jobs;
 select * from jobs.queues;
 select * from jobs.errors;
 -- jobs.jobs has what fetch returns, and state, finalized_at, cancel_requested_at, output, worker,
--- expires_at, timeout.
-select name as missing from unnest('{id,token,attempt,kind,args,meta,queue,priority,tags,max_attempts,created_at,scheduled_at,attempted_at,lease_expires_at,deadline_at,state,finalized_at,cancel_requested_at,output,worker,expires_at,timeout}'::text[]) name
+-- expires_at, timeout; and its retry policy, its latest error, its flow.
+select name as missing from unnest('{id,token,attempt,kind,args,meta,queue,priority,tags,max_attempts,created_at,scheduled_at,attempted_at,lease_expires_at,deadline_at,state,finalized_at,cancel_requested_at,output,worker,expires_at,timeout,retry,last_error,last_error_at,flow_id,step}'::text[]) name
  where not exists (select from pg_attribute where attrelid = 'jobs.jobs'::regclass and attname = name);
-select name as missing from unnest('{job_id,attempt,at,error,details}'::text[]) name where not exists (select from pg_attribute where attrelid = 'jobs.errors'::regclass and attname = name);
+select name as missing from unnest('{job_id,attempt,at,error,details,worker}'::text[]) name where not exists (select from pg_attribute where attrelid = 'jobs.errors'::regclass and attname = name);
 
 -- A job of each state in one queue, and a few in others.
 select count(*) from (values ('available', 'q'), ('scheduled', 'q'), ('pending', 'q'), ('running', 'r'), ('retryable', 't'), ('completed', 'c'), ('cancelled', 'q'), ('discarded', 'd')) v(kind, queue),
@@ -31,6 +31,18 @@ select kind, e.attempt, error, details, at between created_at and clock_timestam
 select jobs.retry(id) from jobs.jobs where kind = 'retryable';
 select (jobs.fail(id, token, 'second', '1 hour')).state from jobs.fetch('t');
 select error from jobs.errors where job_id = 5 order by at desc;
+-- The latest one is shown with its job, also after the job got over it, beside the policy that it
+-- goes by.
+select state from jobs.insert('over it', queue => 'o', retry => '{"strategy": "constant", "initial": 60}');
+select (jobs.fail(id, token, 'overcome', '0')).state from jobs.fetch('o', worker => 'w5');
+select jobs.complete(id, token) from jobs.fetch('o', worker => 'w6');
+select kind, state, retry, last_error, last_error_at = (select max(at) from jobs.errors where job_id = j.id) as its_time, flow_id, step from jobs.jobs j where kind in ('available', 'retryable', 'discarded', 'over it') order by kind;
+-- Whose attempt it was: a worker's that said so, one's that was lost, one's that took too long, and
+-- nobody's.
+select count(*) from jobs.insert('lost', queue => 'l') a, jobs.insert('slow', queue => 's', timeout => '1 us') b, jobs.insert('expired', queue => 'e', expires_at => '2000-01-01 00:00Z') c;
+select count(*) from jobs.fetch('l', worker => 'w7', lease => '1 us') a, jobs.fetch('s', worker => 'w8') b;
+select task, rows from jobs.maintain() where task in ('expire', 'rescue') order by task;
+select kind, e.worker, e.details ->> 'type' as type from jobs.errors e join jobs.jobs j on j.id = e.job_id where kind in ('discarded', 'over it', 'lost', 'slow', 'expired') order by kind;
 -- A queue whose last job is gone is gone.
 select jobs.delete(id) from jobs.jobs where queue = 'c';
 select count(*) from jobs.queues where queue = 'c';
