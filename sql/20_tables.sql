@@ -335,6 +335,22 @@ COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
--- Without a primary key: where it is part of a publication (FOR ALL TABLES), rows could not be
+-- Who looks wants the latest first, and maintenance deletes from the other end.
+CREATE TABLE jobs.audit_record (
+  at               timestamptz NOT NULL,
+  jobs             bigint,
+  role             text        NOT NULL,
+  application_name text        NOT NULL,
+  action           text        NOT NULL,
+  target           text,
+  arguments        jsonb       NOT NULL,
+  reason           text
+);
+CREATE INDEX audit_record_by_age ON jobs.audit_record (at);
+COMMENT ON TABLE jobs.audit_record IS 'Who has managed what, appended by the transaction that did: a row for each call that changed something. Kept for jobs.retention_audit.';
+COMMENT ON COLUMN jobs.audit_record.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
+
+-- Without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be
 -- deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
+ALTER TABLE jobs.audit_record REPLICA IDENTITY FULL;

@@ -250,6 +250,20 @@ COMMENT ON COLUMN jobs.maintenance.failures_total IS 'How much it has ever faile
 COMMENT ON COLUMN jobs.maintenance.paused_at IS 'Since when maintenance is paused, the same for each task; null: it is not.';
 COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Who paused it.';
 
+CREATE VIEW jobs.audit AS
+SELECT a.at, a.role, a.application_name, a.action, a.target, a.arguments, a.jobs, a.reason
+  FROM jobs.audit_record a;
+COMMENT ON VIEW jobs.audit IS
+  'Who has managed what: a row for each call that changed something, by whatever role, in the transaction of that call. Calls that failed, that were rolled back or that left everything as it was are not there, nor are those of producers and workers. Kept for jobs.retention_audit.';
+COMMENT ON COLUMN jobs.audit.at IS 'When the call was made.';
+COMMENT ON COLUMN jobs.audit.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
+COMMENT ON COLUMN jobs.audit.application_name IS 'application_name of the session.';
+COMMENT ON COLUMN jobs.audit.action IS 'The function that was called.';
+COMMENT ON COLUMN jobs.audit.target IS 'What it was called for: id of a job, name of a kind, queue, periodic job or role; null: a filter, or maintenance.';
+COMMENT ON COLUMN jobs.audit.arguments IS 'What else was given, or is the default, without nulls; of args and meta only that they were given: true.';
+COMMENT ON COLUMN jobs.audit.jobs IS 'How many jobs it changed; null: it is not about jobs.';
+COMMENT ON COLUMN jobs.audit.reason IS 'The reason that was given.';
+
 -- Asking the library first loads it, and with it the settings, where it was not preloaded.
 CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp

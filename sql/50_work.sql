@@ -138,20 +138,20 @@ $$Cancels a job that is not final. A running one stays running with cancel_reque
 A final job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.retry(
-  id bigint, reset boolean DEFAULT false)
+  id bigint, reset boolean DEFAULT false, reason text DEFAULT NULL)
 RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'retry_wrapper';
-COMMENT ON FUNCTION jobs.retry(bigint, boolean) IS
+COMMENT ON FUNCTION jobs.retry(bigint, boolean, text) IS
 $$Makes a job available now: one that waits, is pending, or is final (max_attempts grows by 1 if attempts were exhausted). reset: attempt back to 0; errors are kept.
 An available or running job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.delete(
-  id bigint)
+  id bigint, reason text DEFAULT NULL)
 RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'delete_wrapper';
-COMMENT ON FUNCTION jobs.delete(bigint) IS
+COMMENT ON FUNCTION jobs.delete(bigint, text) IS
 $$Deletes a job that is not running, with its errors. Returns the state that it had. Errors: 55000 it is running, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.batch_heartbeat_result AS (
@@ -172,54 +172,54 @@ $$Signs of life of many jobs in one statement; a row per id, in order. A job tha
 Errors: 22023 arrays of two lengths, a lease that is not positive; 22004 a null array or element, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.activate(
-  id bigint)
+  id bigint, reason text DEFAULT NULL)
 RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'activate_wrapper';
-COMMENT ON FUNCTION jobs.activate(bigint) IS
+COMMENT ON FUNCTION jobs.activate(bigint, text) IS
 $$Makes a pending job available, or scheduled if its scheduled_at is in the future. Returns the state. Errors: 55000 it is not pending, P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.update(
   id bigint, args jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
   max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL,
-  retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL)
+  retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL, reason text DEFAULT NULL)
 RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'update_wrapper';
-COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz) IS
+COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, text) IS
 $$Changes a job that is neither running nor final; null: unchanged. A new scheduled_at makes a waiting job scheduled or available, as an insert would; a pending one stays pending. A new queue or priority puts an available job at the end of its new lane. Its unique key stays.
 Returns the state. Errors: 55000 it is running or final, P0002 unknown id, 22023 as jobs.insert, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
-  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reason text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
-COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer) IS
-$$Cancels the jobs that a filter finds, as jobs.cancel does: running ones are asked to stop, those that were asked already are left out. Returns how many.
+COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer, text) IS
+$$Cancels the jobs that a filter finds, as jobs.cancel does, for this reason: running ones are asked to stop, those that were asked already are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 
 CREATE FUNCTION jobs.retry_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
   older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000,
-  reset boolean DEFAULT false, error_like text DEFAULT NULL, failed_after timestamptz DEFAULT NULL)
+  reset boolean DEFAULT false, error_like text DEFAULT NULL, failed_after timestamptz DEFAULT NULL, reason text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'retry_many_wrapper';
-COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer, boolean, text, timestamptz) IS
+COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer, boolean, text, timestamptz, text) IS
 $$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. reset: attempt back to 0. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; error_like is a pattern, as LIKE has it, of the job's latest error, and failed_after says after when that was: by these two alone no completed job is found, whatever it failed at before. None at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000, an error_like that ends with a single backslash, an infinite failed_after; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
 
 CREATE FUNCTION jobs.delete_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
-  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000)
+  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reason text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'delete_many_wrapper';
-COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer) IS
+COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer, text) IS
 $$Deletes the jobs that a filter finds, as jobs.delete does; running ones are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;

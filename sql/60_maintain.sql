@@ -5,19 +5,19 @@ RETURNS TABLE (task text, rows bigint, duration interval, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON FUNCTION jobs.maintain() IS
-$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention, and past their own by_period and window), claims (keys that no job needs), statistics (counts of long tables).
+$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention, and past their own by_period and window; rows of jobs.audit past theirs), claims (keys that no job needs), statistics (counts of long tables).
 A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. What is too much for one transaction is left to the next call, and error says so. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
 
-CREATE FUNCTION jobs.pause_maintenance() RETURNS void
+CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
-COMMENT ON FUNCTION jobs.pause_maintenance() IS
+COMMENT ON FUNCTION jobs.pause_maintenance(text) IS
 $$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance that is under way: a round of the worker, or a transaction that has called jobs.maintain(); once this is committed nothing is maintained. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
 
-CREATE FUNCTION jobs.resume_maintenance() RETURNS void
+CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
-COMMENT ON FUNCTION jobs.resume_maintenance() IS
+COMMENT ON FUNCTION jobs.resume_maintenance(text) IS
 $$Lets maintenance go on that jobs.pause_maintenance() has stopped. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.installed() RETURNS void

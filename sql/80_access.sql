@@ -1,32 +1,32 @@
 -- Who may do what. Rust: src/api/access.rs
 -- Not SECURITY DEFINER: they look who calls before they switch to the owner.
 
-CREATE FUNCTION jobs.grant_producer(role text) RETURNS void
+CREATE FUNCTION jobs.grant_producer(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
-COMMENT ON FUNCTION jobs.grant_producer(text) IS
+COMMENT ON FUNCTION jobs.grant_producer(text, text) IS
 $$Lets a role, named as in pg_roles, insert jobs: insert, insert_many, insert_batch, unique_key, ojs_manifest. It can skip, replace or update what its own policy conflicts with, and cannot read jobs. For the extension's owner and superusers only, whoever has been granted EXECUTE. Errors: 42501 for others, 42704 no such role, 22004, 25006.$$;
 
-CREATE FUNCTION jobs.grant_worker(role text) RETURNS void
+CREATE FUNCTION jobs.grant_worker(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
-COMMENT ON FUNCTION jobs.grant_worker(text) IS
+COMMENT ON FUNCTION jobs.grant_worker(text, text) IS
 $$Lets a role fetch and finish jobs: fetch, fetch_any, wait, heartbeat, heartbeat_many, complete, complete_many, fail, snooze, release, ojs_manifest. A worker that inserts jobs is granted producer as well. Errors: as jobs.grant_producer.$$;
 
-CREATE FUNCTION jobs.grant_viewer(role text) RETURNS void
+CREATE FUNCTION jobs.grant_viewer(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
-COMMENT ON FUNCTION jobs.grant_viewer(text) IS
+COMMENT ON FUNCTION jobs.grant_viewer(text, text) IS
 $$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top() and jobs.show(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
 
-CREATE FUNCTION jobs.grant_admin(role text) RETURNS void
+CREATE FUNCTION jobs.grant_admin(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_admin_wrapper';
-COMMENT ON FUNCTION jobs.grant_admin(text) IS
+COMMENT ON FUNCTION jobs.grant_admin(text, text) IS
 $$Lets a role call every function but those that grant and revoke, and read all views, with what jobs carry. Errors: as jobs.grant_producer.$$;
 
-CREATE FUNCTION jobs.revoke(role text) RETURNS void
+CREATE FUNCTION jobs.revoke(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'revoke_wrapper';
-COMMENT ON FUNCTION jobs.revoke(text) IS
+COMMENT ON FUNCTION jobs.revoke(text, text) IS
 $$Takes away from a role whatever it was granted in the schema jobs, by these functions or by hand. Errors: as jobs.grant_producer.$$;

@@ -27,6 +27,7 @@ pub static FAULT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::n
 static RETENTION_COMPLETED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
+static RETENTION_AUDIT: GucSetting<i32> = GucSetting::<i32>::new(90 * 24 * 3600);
 
 /// The values of `jobs.log_min_messages`, as those of `log_min_messages`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -58,6 +59,19 @@ pub enum LogLevel {
     Panic,
 }
 
+/// In microseconds; `None`: for ever.
+fn kept(setting: &GucSetting<i32>) -> Option<i64> {
+    match setting.get() {
+        -1 => None,
+        seconds => Some(i64::from(seconds) * 1_000_000),
+    }
+}
+
+/// How long rows of the audit are kept, in microseconds; `None`: for ever.
+pub fn retention_audit() -> Option<i64> {
+    kept(&RETENTION_AUDIT)
+}
+
 /// How long final jobs are kept, in microseconds; `None`: for ever.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
@@ -82,14 +96,10 @@ impl Retention {
 
     /// The settings as they are now.
     pub fn current() -> Retention {
-        let micros = |setting: &GucSetting<i32>| match setting.get() {
-            -1 => None,
-            seconds => Some(i64::from(seconds) * 1_000_000),
-        };
         Retention {
-            completed: micros(&RETENTION_COMPLETED),
-            cancelled: micros(&RETENTION_CANCELLED),
-            discarded: micros(&RETENTION_DISCARDED),
+            completed: kept(&RETENTION_COMPLETED),
+            cancelled: kept(&RETENTION_CANCELLED),
+            discarded: kept(&RETENTION_DISCARDED),
         }
     }
 }
@@ -185,6 +195,11 @@ pub fn define() {
             c"jobs.retention_discarded",
             c"How long discarded jobs are kept; -1 keeps them for ever.",
             &RETENTION_DISCARDED,
+        ),
+        (
+            c"jobs.retention_audit",
+            c"How long rows of jobs.audit are kept; -1 keeps them for ever.",
+            &RETENTION_AUDIT,
         ),
     ] {
         GucRegistry::define_int_guc(

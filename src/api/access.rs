@@ -7,6 +7,7 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
+use crate::store::audit;
 use crate::store::members;
 use crate::store::privileges::{self, Role};
 
@@ -52,7 +53,7 @@ const NOBODY: [&str; 6] = [
 
 /// Lets a role insert. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_producer(role: Option<&str>, fcinfo: FunctionCallInfo) {
+fn grant_producer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
         privileges::grant_functions(role, &PRODUCER)
     });
@@ -60,7 +61,7 @@ fn grant_producer(role: Option<&str>, fcinfo: FunctionCallInfo) {
 
 /// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_worker(role: Option<&str>, fcinfo: FunctionCallInfo) {
+fn grant_worker(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
         privileges::grant_functions(role, &WORKER)
     });
@@ -68,7 +69,7 @@ fn grant_worker(role: Option<&str>, fcinfo: FunctionCallInfo) {
 
 /// Lets a role look. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_viewer(role: Option<&str>, fcinfo: FunctionCallInfo) {
+fn grant_viewer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
         privileges::grant_functions(role, &VIEWER);
         privileges::grant_views(role);
@@ -77,7 +78,7 @@ fn grant_viewer(role: Option<&str>, fcinfo: FunctionCallInfo) {
 
 /// Lets a role do everything but grant. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_admin(role: Option<&str>, fcinfo: FunctionCallInfo) {
+fn grant_admin(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, fcinfo, |role| {
         privileges::grant_functions_but(role, &NOBODY);
         privileges::grant_views(role);
@@ -87,7 +88,7 @@ fn grant_admin(role: Option<&str>, fcinfo: FunctionCallInfo) {
 
 /// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn revoke(role: Option<&str>, fcinfo: FunctionCallInfo) {
+fn revoke(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
     change(role, fcinfo, privileges::revoke);
 }
 
@@ -121,7 +122,11 @@ fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
         let role = known(role)?;
         as_definer(called(fcinfo), || {
             privileges::one_at_a_time();
+            let before = privileges::rights(&role);
             what(&role);
+            if privileges::rights(&role) != before {
+                audit::note(fcinfo, None);
+            }
         });
         Ok(())
     };

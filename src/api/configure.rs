@@ -1,6 +1,7 @@
 //! What operators set of kinds and queues.
 
 use jobs_core::interval::Interval;
+use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::Parameters;
@@ -11,6 +12,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
+use crate::store::audit;
 use crate::store::config as store;
 use crate::store::config::Queue;
 use crate::store::{limits, retention};
@@ -31,6 +33,8 @@ fn define_kind(
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
     unique_opts: Option<Jsonb>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) {
     let run = || {
         check::writable()?;
@@ -47,8 +51,10 @@ fn define_kind(
         let (mut valid, attempts) = given.options()?.valid()?;
         policy::parse(valid.unique)?;
         valid.max_attempts = valid.max_attempts.or(attempts.default());
-        store::set_kind(kind, &valid);
-        config_cache::changed();
+        if store::set_kind(kind, &valid) {
+            config_cache::changed();
+            audit::note(fcinfo, None);
+        }
         Ok(())
     };
     answer(run)
@@ -56,12 +62,13 @@ fn define_kind(
 
 /// Takes back the defaults of a kind. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn undefine_kind(kind: Option<&str>) -> bool {
+fn undefine_kind(kind: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     let run = || {
         check::writable()?;
         let removed = store::remove_kind(check::name("kind", kind)?);
         if removed {
             config_cache::changed();
+            audit::note(fcinfo, None);
         }
         Ok(removed)
     };
@@ -70,13 +77,14 @@ fn undefine_kind(kind: Option<&str>) -> bool {
 
 /// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn pause_queue(queue: Option<&str>, reason: Option<&str>) {
+fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let run = || {
         check::writable()?;
         let queue = check::name("queue", queue)?;
         if store::pause(queue, time::now(), &role::caller(), reason) {
             config_cache::changed();
             commit::wake_worker(Work::MayBeDue);
+            audit::note(fcinfo, None);
         }
         Ok(())
     };
@@ -85,7 +93,7 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>) {
 
 /// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn resume_queue(queue: Option<&str>) {
+fn resume_queue(queue: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let run = || {
         check::writable()?;
         let queue = check::name("queue", queue)?;
@@ -93,6 +101,7 @@ fn resume_queue(queue: Option<&str>) {
             config_cache::changed();
             announce::available(queue);
             commit::wake_worker(Work::MayBeDue);
+            audit::note(fcinfo, None);
         }
         Ok(())
     };
@@ -110,6 +119,8 @@ fn configure_queue(
     retention_completed: Option<pgrx::datum::Interval>,
     retention_cancelled: Option<pgrx::datum::Interval>,
     retention_discarded: Option<pgrx::datum::Interval>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) {
     let run = || {
         check::writable()?;
@@ -135,8 +146,10 @@ fn configure_queue(
             ],
         };
         // First, so that one session at a time gives out slots.
-        let keeps_otherwise = store::set_queue(queue, &settings);
-        follow(queue, &settings, keeps_otherwise);
+        if let Some(keeps_otherwise) = store::set_queue(queue, &settings) {
+            follow(queue, &settings, keeps_otherwise);
+            audit::note(fcinfo, None);
+        }
         Ok(())
     };
     answer(run)
@@ -144,13 +157,14 @@ fn configure_queue(
 
 /// Takes back the settings of a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn reset_queue(queue: Option<&str>) -> bool {
+fn reset_queue(queue: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     let run = || {
         check::writable()?;
         let queue = check::name("queue", queue)?;
         let reset = store::reset_queue(queue);
         if let Some(keeps_otherwise) = reset {
             follow(queue, &Queue::default(), keeps_otherwise);
+            audit::note(fcinfo, None);
         }
         Ok(reset.is_some())
     };

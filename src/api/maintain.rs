@@ -10,6 +10,7 @@ use crate::pg::answer::{Cell, Rows};
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::shmem::commit::{self, Work};
+use crate::store::audit;
 use crate::store::run_log::{self, Run};
 
 /// Rounds grow up to so many batches: each is a subtransaction, and a transaction has room for few
@@ -105,20 +106,24 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 
 /// Stops maintenance. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
-fn pause_maintenance() {
+fn pause_maintenance(_reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     answer(|| {
         check::writable()?;
-        run_log::begin_pause(time::now());
+        if run_log::begin_pause(time::now()) {
+            audit::note(fcinfo, None);
+        }
         Ok(())
     })
 }
 
 /// Lets it go on. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
-fn resume_maintenance() {
+fn resume_maintenance(_reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     answer(|| {
         check::writable()?;
-        run_log::end_pause();
+        if run_log::end_pause() {
+            audit::note(fcinfo, None);
+        }
         commit::wake_worker(Work::MayBeDue);
         Ok(())
     })

@@ -1,6 +1,7 @@
 //! Periodic jobs.
 
 use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::Parameters;
@@ -10,6 +11,7 @@ use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
+use crate::store::audit;
 use crate::store::periodic_schedule::{self as store, Definition};
 use crate::ticks::{self, Ticks};
 
@@ -30,6 +32,8 @@ fn schedule(
     meta: Option<Jsonb>,
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) -> Option<TimestampWithTimeZone> {
     let run = || {
         check::writable()?;
@@ -60,6 +64,7 @@ fn schedule(
         // What an insert would refuse is refused now.
         definition.options.clone().checked(kind)?.candidate(args)?;
         let next = define(&definition, &ticks);
+        audit::note(fcinfo, None);
         commit::wake_worker(Work::MayBeDue);
         Ok(next)
     };
@@ -88,10 +93,13 @@ fn define(definition: &Definition, ticks: &Ticks) -> Option<i64> {
 
 /// Ends a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
-fn unschedule(name: Option<&str>) -> bool {
+fn unschedule(name: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     let run = || {
         check::writable()?;
         let removed = store::remove(check::name("name", name)?);
+        if removed {
+            audit::note(fcinfo, None);
+        }
         commit::wake_worker(Work::MayBeDue);
         Ok(removed)
     };

@@ -2,6 +2,7 @@
 
 use jobs_core::state::State;
 use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::Parameters;
@@ -9,10 +10,12 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::StateAnswer;
 use crate::pg::array::Array;
+use crate::pg::call::Call;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
+use crate::store::audit;
 use crate::store::find::{self, Filter};
 use crate::store::notes;
 use crate::store::place::{self, Changes, Place};
@@ -20,15 +23,22 @@ use crate::transition;
 
 /// Cancels a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn cancel(id: Option<i64>, reason: Option<&str>, force: Option<bool>) -> StateAnswer {
+fn cancel(
+    id: Option<i64>,
+    reason: Option<&str>,
+    force: Option<bool>,
+    fcinfo: FunctionCallInfo,
+) -> StateAnswer {
     let force = force.unwrap_or(false);
-    manage(id, |place| cancel_at(place, reason, force).map(Ok))
+    let act = |place: &Place| cancel_at(place, reason, force).map(Ok);
+    manage(id, fcinfo, can_be_cancelled, act)
+}
+
+fn can_be_cancelled(state: State) -> bool {
+    !state.is_final()
 }
 
 fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> {
-    if place.state.is_final() {
-        return Some(place.state);
-    }
     if place.state == State::Running && !force {
         return place.request_cancel(time::now(), reason).then(|| {
             announce::cancelled(place.id);
@@ -40,14 +50,19 @@ fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> 
 
 /// Makes a job available again. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn retry(id: Option<i64>, reset: Option<bool>) -> StateAnswer {
+fn retry(
+    id: Option<i64>,
+    reset: Option<bool>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+) -> StateAnswer {
     let reset = reset.unwrap_or(false);
-    manage(id, |place| {
-        if matches!(place.state, State::Available | State::Running) {
-            return Some(Ok(place.state));
-        }
-        retry_at(place, reset).map(Ok)
-    })
+    let act = |place: &Place| retry_at(place, reset).map(Ok);
+    manage(id, fcinfo, can_be_retried, act)
+}
+
+fn can_be_retried(state: State) -> bool {
+    !matches!(state, State::Available | State::Running)
 }
 
 fn retry_at(place: &Place, reset: bool) -> Option<State> {
@@ -73,23 +88,25 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
 
 /// Makes a pending job available, or scheduled. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn activate(id: Option<i64>) -> StateAnswer {
-    manage(id, |place| match place.state {
+fn activate(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
+    let act = |place: &Place| match place.state {
         State::Pending => transition::activated(place).map(Ok),
         state => Some(Err(Error::wrong_state(place.id, state, "activate"))),
-    })
+    };
+    manage(id, fcinfo, |_| true, act)
 }
 
 /// Deletes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn delete(id: Option<i64>) -> StateAnswer {
-    manage(id, |place| {
+fn delete(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
+    let act = |place: &Place| {
         if place.state == State::Running {
             return Some(Err(Error::wrong_state(place.id, place.state, "delete")
                 .hint("Cancel it first, with force => true if its worker is gone.")));
         }
         delete_at(place).map(Ok)
-    })
+    };
+    manage(id, fcinfo, |_| true, act)
 }
 
 fn delete_at(place: &Place) -> Option<State> {
@@ -116,6 +133,8 @@ fn update(
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
     expires_at: Option<TimestampWithTimeZone>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) -> StateAnswer {
     let given = Parameters {
         queue,
@@ -143,15 +162,20 @@ fn update(
         retry: valid.retry,
         expires_at: valid.expires_at,
     };
-    manage(id, |place| {
-        if place.state.is_final() || place.state == State::Running {
+    let is_fixed = |state: State| state.is_final() || state == State::Running;
+    let act = |place: &Place| {
+        if is_fixed(place.state) {
             return Some(Err(Error::wrong_state(place.id, place.state, "update")));
         }
         transition::requeued(place, &changes).map(Ok)
-    })
+    };
+    let gives_nothing = Call::of(fcinfo).given.is_empty();
+    let can = |state| is_fixed(state) || !gives_nothing;
+    manage(id, fcinfo, can, act)
 }
 
 /// Cancels many jobs. See the COMMENT in sql/50_work.sql.
+#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn cancel_many(
     queue: Option<&str>,
@@ -160,6 +184,8 @@ fn cancel_many(
     tag: Option<&str>,
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
+    reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) -> i64 {
     let filter = || {
         Ok(Filter {
@@ -168,8 +194,8 @@ fn cancel_many(
             ..filter(queue, kind, states, tag, older_than, max_jobs, None)?
         })
     };
-    let can = |state: State| !state.is_final();
-    manage_many(filter, can, |place| cancel_at(place, None, false))
+    let act = |place: &Place| cancel_at(place, reason, false);
+    manage_many(fcinfo, filter, can_be_cancelled, act)
 }
 
 /// Makes many jobs available again. See the COMMENT in sql/50_work.sql.
@@ -185,6 +211,8 @@ fn retry_many(
     reset: Option<bool>,
     error_like: Option<&str>,
     failed_after: Option<TimestampWithTimeZone>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) -> i64 {
     let reset = reset.unwrap_or(false);
     let failed = Failed {
@@ -202,11 +230,12 @@ fn retry_many(
             Some(failed),
         )
     };
-    let can = |state| !matches!(state, State::Available | State::Running);
-    manage_many(filter, can, |place| retry_at(place, reset))
+    let act = |place: &Place| retry_at(place, reset);
+    manage_many(fcinfo, filter, can_be_retried, act)
 }
 
 /// Deletes many jobs. See the COMMENT in sql/50_work.sql.
+#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn delete_many(
     queue: Option<&str>,
@@ -215,10 +244,12 @@ fn delete_many(
     tag: Option<&str>,
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
 ) -> i64 {
     let filter = || filter(queue, kind, states, tag, older_than, max_jobs, None);
     let can = |state| state != State::Running;
-    manage_many(filter, can, delete_at)
+    manage_many(fcinfo, filter, can, delete_at)
 }
 
 /// What the latest error of a job is.
@@ -283,6 +314,7 @@ fn filter<'a>(
 
 /// Does something to the jobs that a filter finds, as if one by one, oldest first; to how many.
 fn manage_many<'a>(
+    fcinfo: FunctionCallInfo,
     filter: impl FnOnce() -> Result<Filter<'a>>,
     can: impl Fn(State) -> bool,
     act: impl Fn(&Place) -> Option<State>,
@@ -304,17 +336,35 @@ fn manage_many<'a>(
             };
             done += i64::from(transition::chase(id, act)? == Some(true));
         }
+        if done > 0 {
+            audit::note(fcinfo, Some(done));
+        }
         Ok(done)
     };
     answer(run)
 }
 
-/// Does something to a job wherever it is by now.
-fn manage(id: Option<i64>, act: impl Fn(&Place) -> Option<Result<State>>) -> StateAnswer {
+/// Does something to a job wherever it is by now, if it can be done to one in its state.
+fn manage(
+    id: Option<i64>,
+    fcinfo: FunctionCallInfo,
+    can: impl Fn(State) -> bool,
+    act: impl Fn(&Place) -> Option<Result<State>>,
+) -> StateAnswer {
     let run = || {
         check::writable()?;
         let id = check::given("id", id)?;
-        transition::chase(id, act)?.unwrap_or_else(|| Err(Error::unknown_job(id)))
+        let act = |place: &Place| match can(place.state) {
+            true => act(place).map(|done| (done, true)),
+            false => Some((Ok(place.state), false)),
+        };
+        let done = transition::chase(id, act)?;
+        let (state, is_changed) = done.ok_or_else(|| Error::unknown_job(id))?;
+        let state = state?;
+        if is_changed {
+            audit::note(fcinfo, Some(1));
+        }
+        Ok(state)
     };
     commit::wake_worker(Work::MayBeDue);
     StateAnswer(answer(run))

@@ -1,6 +1,6 @@
 //! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together
-//! with the claims that no job needs any more, and with the answers that no client can still be
-//! asking for.
+//! with the claims that no job needs any more, with the answers that no client can still be asking
+//! for, and with what was managed long ago.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ use jobs_core::key::Key;
 
 use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
-use crate::settings::Retention;
+use crate::settings::{self, Retention};
 use crate::store::prune::{self, Kind, Old, Wanted};
-use crate::store::{notes, reap};
+use crate::store::{audit, notes, reap};
 
 pub const TASK: Task = Task {
     name: "prune",
@@ -31,7 +31,12 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, system, but) = (time::now(), Retention::current(), Thing::jobs(but));
     let round = ROUND.fetch_add(1, Ordering::Relaxed);
     // However fast answers come, jobs are pruned as well.
-    let forget = |most| prune::forget_answers(now - ANSWERS_KEPT, most);
+    let audited = settings::retention_audit().map(|kept| now - kept);
+    let forget = |most| {
+        let answers = prune::forget_answers(now - ANSWERS_KEPT, most);
+        let audit = |until| audit::forget(until, most - answers as i64);
+        answers + audited.map_or(0, audit)
+    };
     let half = half(limit, round);
     let mut forgotten = forget(half);
     // What is due by that is dealt with in this round.

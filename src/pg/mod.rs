@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod array;
 pub mod backtrace;
+pub mod call;
 pub mod catalog_rows;
 pub mod changed;
 pub mod critical;

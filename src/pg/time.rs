@@ -114,6 +114,18 @@ pub fn show_at(at: i64) -> String {
     print(pg_sys::F_TIMESTAMPTZ_OUT, Datum::from(at))
 }
 
+/// A timestamp as JSON has it, whatever the session's `DateStyle`, without quotes.
+pub fn json_at(at: i64) -> String {
+    const LONGEST: usize = pg_sys::MAXDATELEN as usize + 1;
+    let mut text = [0; LONGEST];
+    // SAFETY: the function writes no more than that, and ends it with a zero byte.
+    unsafe {
+        let (of, own_zone) = (pg_sys::TIMESTAMPTZOID, std::ptr::null());
+        pg_sys::JsonEncodeDateTime(text.as_mut_ptr(), Datum::from(at), of, own_zone);
+        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
 /// What the output function of its type makes of a value.
 fn print(function: u32, value: Datum) -> String {
     // SAFETY: the callers give the function of the value's type, which returns a text.

@@ -112,8 +112,9 @@ pub fn tables() -> [Oid; 2] {
     [TABLES[0].oid(), TABLES[1].oid()]
 }
 
-/// Writes the defaults of a kind: those of the options that it can have.
-pub fn set_kind(name: &str, defaults: &Options) {
+/// Writes the defaults of a kind: those of the options that it can have. Whether they are others
+/// than before.
+pub fn set_kind(name: &str, defaults: &Options) -> bool {
     SET_KIND.execute(&[
         text(name),
         defaults.queue.as_deref().and_then(text),
@@ -122,7 +123,7 @@ pub fn set_kind(name: &str, defaults: &Options) {
         defaults.timeout.map(time::interval_datum),
         defaults.retry.map(Jsonb::datum),
         defaults.unique.map(Jsonb::datum),
-    ]);
+    ]) > 0
 }
 
 /// Takes back the defaults of a kind; whether there were any.
@@ -143,8 +144,8 @@ pub fn resume(queue: &str) -> bool {
 }
 
 /// Writes the limits of a queue and how long its jobs are kept; whether that is another time than
-/// before.
-pub fn set_queue(queue: &str, settings: &Queue) -> bool {
+/// before. `None`: all of it is as before.
+pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
     // So that it can be locked, and nobody else changes it meanwhile.
     let before = loop {
         MAKE_QUEUE.execute(&[text(queue)]);
@@ -154,7 +155,7 @@ pub fn set_queue(queue: &str, settings: &Queue) -> bool {
     };
     let micros = |kept: Option<Option<i64>>| kept.map(|kept| Datum::from(kept.unwrap_or(-1)));
     let [completed, cancelled, discarded] = settings.retention.map(micros);
-    SET_QUEUE.execute(&[
+    let set = SET_QUEUE.execute(&[
         text(queue),
         settings.concurrency.map(Datum::from),
         settings.rate.map(|(rate, _)| Datum::from(rate)),
@@ -165,7 +166,7 @@ pub fn set_queue(queue: &str, settings: &Queue) -> bool {
         cancelled,
         discarded,
     ]);
-    before != settings.retention
+    (set > 0).then(|| before != settings.retention)
 }
 
 /// Takes back what [`set_queue`] has set; whether jobs are kept for another time than before,
@@ -199,10 +200,11 @@ static QUEUE: Plan = Plan::new(
     &[TEXT],
 );
 static SET_KIND: Plan = Plan::new(
-    "INSERT INTO jobs.kind (kind, queue, priority, max_attempts, timeout, retry, unique_opts) VALUES ($1, $2, $3, $4, $5, $6, $7)
+    "INSERT INTO jobs.kind AS k (kind, queue, priority, max_attempts, timeout, retry, unique_opts) VALUES ($1, $2, $3, $4, $5, $6, $7)
      ON CONFLICT (kind) DO UPDATE
         SET queue = excluded.queue, priority = excluded.priority, max_attempts = excluded.max_attempts,
-            timeout = excluded.timeout, retry = excluded.retry, unique_opts = excluded.unique_opts",
+            timeout = excluded.timeout, retry = excluded.retry, unique_opts = excluded.unique_opts
+      WHERE k IS DISTINCT FROM excluded",
     &[TEXT, TEXT, INT2, INT4, SPAN, JSONB, JSONB],
 );
 static REMOVE_KIND: Plan = Plan::new("DELETE FROM jobs.kind WHERE kind = $1", &[TEXT]);
@@ -233,7 +235,9 @@ static SET_QUEUE: Plan = Plan::new(
     "UPDATE jobs.queue
         SET concurrency = $2, rate = $3, rate_period = $4,
             retention_completed = $5, retention_cancelled = $6, retention_discarded = $7
-      WHERE queue = $1",
+      WHERE queue = $1
+        AND (concurrency, rate, rate_period, retention_completed, retention_cancelled, retention_discarded)
+            IS DISTINCT FROM ($2, $3, $4, $5, $6, $7)",
     &[TEXT, INT4, INT4, SPAN, INT8, INT8, INT8],
 );
 static RESET_QUEUE: Plan = Plan::new(

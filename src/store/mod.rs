@@ -4,6 +4,7 @@
 //! What decides how fast a queue is goes to the tables without a statement where it can: [`direct`]
 //! has the same answers, in files of the same names.
 
+pub mod audit;
 pub mod catalog;
 pub mod claims;
 mod columns;

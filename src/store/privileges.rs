@@ -89,6 +89,11 @@ pub fn revoke(role: &Role) {
     }
 }
 
+/// How many rights a role has. Granting adds to them, and revoking takes away.
+pub fn rights(role: &Role) -> Option<i64> {
+    RIGHTS.run(&[Some(Datum::from(role.oid))], |rows| rows.big(0, 1))
+}
+
 fn list(plan: &Plan, args: &[Arg]) -> Vec<String> {
     plan.list(args, |rows, row| rows.text(row, 1))
 }
@@ -126,10 +131,12 @@ static TYPES: Plan = Plan::new(
       WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace AND (t.typtype = 'e' OR c.relkind = 'c') ORDER BY 1",
     &[],
 );
-// Column privileges go with those of the table. An owner's own rights stay.
-static GRANTS: Plan = Plan::new(
-    "SELECT DISTINCT e.grantor, o.what, o.what = 'SCHEMA jobs'
-       FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::pg_catalog.regclass::text AS what, a.acl, c.relowner AS owner
+macro_rules! rights {
+    ($what:literal) => {
+        concat!(
+            "SELECT ",
+            $what,
+            " FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::pg_catalog.regclass::text AS what, a.acl, c.relowner AS owner
                FROM pg_catalog.pg_class c,
                     LATERAL (SELECT c.relacl AS acl
                              UNION ALL SELECT t.attacl FROM pg_catalog.pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped) a
@@ -143,6 +150,16 @@ static GRANTS: Plan = Plan::new(
              UNION ALL
              SELECT 'SCHEMA jobs', n.nspacl, n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname = 'jobs') o,
             LATERAL pg_catalog.aclexplode(o.acl) e
-      WHERE e.grantee = $1 AND e.grantee <> o.owner ORDER BY 3, 2, 1",
+      WHERE e.grantee = $1 AND e.grantee <> o.owner"
+        )
+    };
+}
+// Column privileges go with those of the table. An owner's own rights stay.
+static GRANTS: Plan = Plan::new(
+    concat!(
+        rights!("DISTINCT e.grantor, o.what, o.what = 'SCHEMA jobs'"),
+        " ORDER BY 3, 2, 1"
+    ),
     &[pg_sys::OIDOID],
 );
+static RIGHTS: Plan = Plan::new(rights!("count(*)"), &[pg_sys::OIDOID]);

@@ -120,16 +120,17 @@ pub fn note(task: &str, run: &Run) {
     ]);
 }
 
-/// Pauses maintenance; what is paused stays as it is. Waits for transactions that are maintaining.
-pub fn begin_pause(at: i64) {
+/// Pauses maintenance; whether it was not paused before. Waits for transactions that are
+/// maintaining.
+pub fn begin_pause(at: i64) -> bool {
     // Reading goes on.
     KEEP_OTHERS_OUT.execute(&[]);
-    PAUSE.execute(&[Some(Datum::from(at))]);
+    PAUSE.execute(&[Some(Datum::from(at))]) > 0
 }
 
-/// Lets it go on.
-pub fn end_pause() {
-    RESUME.execute(&[]);
+/// Lets it go on; whether it was paused.
+pub fn end_pause() -> bool {
+    RESUME.execute(&[]) > 0
 }
 
 static HAS_BEGUN: Plan = Plan::new("SELECT s.is_called FROM jobs.job_seq s", &[]);

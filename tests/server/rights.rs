@@ -364,9 +364,9 @@ async fn health_tells_of_what_others_have_come_by() {
             "ALTER TABLE jobs.running OWNER TO postgres;",
         ),
         (
-            "alter function jobs.revoke(text) owner to app",
-            "foreign_owner: routine jobs.revoke(text) belongs to app",
-            "ALTER ROUTINE jobs.revoke(text) OWNER TO postgres;",
+            "alter function jobs.revoke(text, text) owner to app",
+            "foreign_owner: routine jobs.revoke(text,text) belongs to app",
+            "ALTER ROUTINE jobs.revoke(text,text) OWNER TO postgres;",
         ),
         (
             "alter type jobs.state owner to app",

@@ -123,7 +123,7 @@ select jobs.grant_viewer('jobs_access_none');
 select jobs.grant_admin('jobs_access_admin');
 select jobs.revoke('jobs_access_viewer');
 select jobs.installed();
-grant execute on function jobs.grant_viewer(text) to jobs_access_admin;
+grant execute on function jobs.grant_viewer(text, text) to jobs_access_admin;
 update jobs.job set kind = 'x';
 update jobs.errors set error = 'x';
 select job_id from jobs.ready;

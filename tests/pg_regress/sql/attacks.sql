@@ -195,17 +195,17 @@ alter view jobs.jobs set (security_invoker = true)
 create function jobs.f() returns int language sql as 'select 1'
 create table jobs.t ()
 create or replace function jobs.ojs_manifest() returns jsonb language sql as 'select 1'
-alter function jobs.delete(bigint) owner to jobs_attacks_mallory
+alter function jobs.delete(bigint, text) owner to jobs_attacks_mallory
 alter function jobs.complete(bigint, bigint, jsonb) set search_path = evil
 alter function jobs.complete(bigint, bigint, jsonb) security invoker
 alter function jobs.complete(bigint, bigint, jsonb) reset all
-comment on function jobs.delete(bigint) is 'x'
+comment on function jobs.delete(bigint, text) is 'x'
 alter type jobs.state add value 'evil'
 create cast (jobs.state as bigint) with function evil.to_number(jobs.state) as implicit
 create cast (jobs.state as text) with inout as implicit
 create operator class evil.c default for type jobs.state using btree as operator 1 <
 alter extension jobs add function evil.caught(text)
-alter extension jobs drop function jobs.delete(bigint)
+alter extension jobs drop function jobs.delete(bigint, text)
 alter extension jobs update
 drop extension jobs
 drop schema jobs cascade

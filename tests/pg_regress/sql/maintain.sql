@@ -88,7 +88,7 @@ select jobs.delete(id) from jobs.jobs where kind = 'available';
 select task, rows from jobs.maintain() where task in ('prune', 'claims');
 create function pg_temp.rows() returns table (name text, rows bigint) language plpgsql as $$
 begin
-  for name in select relname from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'p') and relname not in ('maintenance_task', 'kept_count') loop
+  for name in select relname from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'p') and relname not in ('maintenance_task', 'kept_count', 'audit_record') loop
     execute format('select count(*) from jobs.%I', name) into rows;
     if rows > 0 then return next; end if;
   end loop;

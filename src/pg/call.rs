@@ -1,0 +1,106 @@
+//! What the function that is being called was given, whatever its parameters are called.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid, SysCacheIdentifier};
+
+use super::role::called;
+use super::time;
+
+/// A call of a function that manages something.
+pub struct Call {
+    /// the function's name
+    pub function: String,
+    /// the first argument, if it has to be given: what the call is about
+    pub target: Option<String>,
+    /// why it was made
+    pub reason: Option<String>,
+    /// what else was given and is not null
+    pub given: Vec<Given>,
+}
+
+/// An argument as text that its form says how to read.
+pub struct Given {
+    /// its parameter
+    pub name: String,
+    /// what its text is
+    pub form: &'static str,
+    /// the text
+    pub text: String,
+}
+
+/// What is not repeated elsewhere: what jobs carry.
+const PAYLOAD: [&str; 2] = ["args", "meta"];
+
+impl Call {
+    /// The call under way.
+    pub fn of(call: FunctionCallInfo) -> Call {
+        // SAFETY: the cache's row is held while it is read; a function that runs has one, and as
+        // many parameters as its call has arguments, all of them with names.
+        unsafe {
+            let row = pg_sys::SearchSysCache1(
+                SysCacheIdentifier::PROCOID as i32,
+                Datum::from(called(call)),
+            );
+            assert!(!row.is_null(), "the function that was called is there");
+            let mut types = std::ptr::null_mut();
+            let mut names = std::ptr::null_mut();
+            let mut modes = std::ptr::null_mut();
+            pg_sys::get_func_arg_info(row, &mut types, &mut names, &mut modes);
+            let function: &pg_sys::FormData_pg_proc = &*pg_sys::GETSTRUCT(row).cast();
+            let has_target = function.pronargs > function.pronargdefaults;
+            let mut made = Call {
+                function: text(function.proname.data.as_ptr()),
+                target: None,
+                reason: None,
+                given: Vec::new(),
+            };
+            for n in 0..(*call).nargs as usize {
+                let Some(value) = pgrx::pg_getarg_datum(call, n) else {
+                    continue;
+                };
+                let (name, of) = (text(*names.add(n)), *types.add(n));
+                match name.as_str() {
+                    _ if n == 0 && has_target => made.target = Some(output(of, value)),
+                    "reason" => made.reason = Some(output(of, value)),
+                    _ => made.given.push(given(name, of, value)),
+                }
+            }
+            pg_sys::ReleaseSysCache(row);
+            made
+        }
+    }
+}
+
+fn given(name: String, of: Oid, value: Datum) -> Given {
+    let (form, text) = match of {
+        _ if PAYLOAD.contains(&name.as_str()) => ("json", "true".into()),
+        pg_sys::BOOLOID => ("json", (value.value() != 0).to_string()),
+        pg_sys::INT4OID | pg_sys::INT8OID | pg_sys::JSONBOID => ("json", output(of, value)),
+        pg_sys::TIMESTAMPTZOID => ("text", time::json_at(value.value() as i64)),
+        // SAFETY: a catalog look-up.
+        _ if unsafe { pg_sys::get_element_type(of) } != pg_sys::InvalidOid => {
+            ("list", output(of, value))
+        }
+        _ => ("text", output(of, value)),
+    };
+    Given { name, form, text }
+}
+
+/// A value as Postgres writes it.
+fn output(of: Oid, value: Datum) -> String {
+    let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
+    // SAFETY: the value is of that type.
+    unsafe {
+        pg_sys::getTypeOutputInfo(of, &mut function, &mut is_varlena);
+        text(pg_sys::OidOutputFunctionCall(function, value))
+    }
+}
+
+/// Text that ends with a zero byte.
+unsafe fn text(text: *const std::ffi::c_char) -> String {
+    // SAFETY: the callers' promise.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,98 @@
+-- jobs.audit: a row for each managing call that changed something, of whatever role, in its transaction.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+create role jobs_audit;
+create role jobs_audit_other;
+set application_name = 'console';
+select jobs.grant_admin('jobs_audit', 'on call'), jobs.grant_admin('jobs_audit', 'has it already');
+set role jobs_audit;
+-- Kinds and queues. Each is done twice: the second call changes nothing.
+select jobs.define_kind('k', priority => 3, retry => '{"strategy": "linear"}', reason => 'faster') from generate_series(1, 2);
+select jobs.undefine_kind('k', 'as before'), jobs.undefine_kind('k', 'again');
+select jobs.pause_queue('q', 'deploy'), jobs.pause_queue('q', 'again'), jobs.resume_queue('q', 'deployed'), jobs.resume_queue('q', 'again');
+select jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => 'overload'), jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => 'again');
+select jobs.reset_queue('q', 'over'), jobs.reset_queue('q', 'again');
+-- Periodic jobs, and maintenance. What jobs carry is not repeated.
+select jobs.schedule('nightly', '@daily', 'k', '{"secret": 1}', meta => '{"secret": 2}', tags => '{a,b c}', reason => 'wanted') is not null as scheduled;
+select jobs.unschedule('nightly', 'not wanted'), jobs.unschedule('nightly', 'again');
+select jobs.pause_maintenance('upgrade'), jobs.pause_maintenance('again'), jobs.resume_maintenance('upgraded'), jobs.resume_maintenance('again');
+-- A job.
+select id from jobs.insert('k', pending => true) \gset
+select jobs.activate(:id, 'ready'), pg_temp.code('select jobs.activate(1, ''again'')');
+select jobs.update(:id, '{"secret": 3}', priority => 7, scheduled_at => '2999-01-01Z', tags => '{x}', meta => '{"secret": 4}', timeout => '1 hour', reason => 'later');
+select jobs.update(:id, reason => 'nothing');
+select jobs.retry(:id, reason => 'now'), jobs.retry(:id, reason => 'again');
+select jobs.cancel(:id, 'no use', force => true), jobs.cancel(:id, 'again');
+select jobs.delete(:id, 'tidy'), pg_temp.code('select jobs.delete(1, ''again'')');
+-- Many jobs.
+select count(*) from jobs.insert_batch('k', array['1', '2', '3']::jsonb[], queue => 'b');
+select jobs.cancel_many(queue => 'b', reason => 'no use'), jobs.cancel_many(queue => 'b', reason => 'again');
+select distinct cancel_reason from jobs.jobs where queue = 'b';
+select jobs.retry_many('b', max_jobs => 2, reset => true, reason => 'some of them'), jobs.retry_many('b', error_like => '%', reason => 'none');
+select jobs.delete_many(kind => 'k', states => '{available,cancelled}', older_than => '0', reason => 'tidy'), jobs.delete_many(kind => 'k', reason => 'again');
+-- What fails or is rolled back is not there.
+select pg_temp.code('select jobs.pause_queue('''')'), pg_temp.code('select jobs.cancel(999)'), pg_temp.code('select jobs.retry_many()');
+begin;
+select jobs.pause_queue('rolled back');
+rollback;
+begin;
+savepoint a;
+select jobs.pause_queue('rolled back');
+rollback to a;
+commit;
+-- Nor is what producers and workers do.
+select count(*) from jobs.insert('w', queue => 'w', unique_opts => '{"by_kind": true, "on_conflict": "replace"}'), generate_series(1, 2);
+select id, token from jobs.fetch('w') \gset
+select cancel_requested from jobs.heartbeat(:id, :token);
+select jobs.release(:id, :token);
+select id, token from jobs.fetch('w') \gset
+select state from jobs.fail(:id, :token, 'e', '0');
+select id, token from jobs.fetch('w') \gset
+select jobs.complete(:id, :token);
+select count(*) > 0 as maintained from jobs.maintain();
+-- Through a function of somebody else's the session's role is told.
+reset role;
+create function pg_temp.pause() returns void language sql security definer set search_path = pg_catalog as $$ select jobs.pause_queue('by a function') $$;
+set role jobs_audit;
+select pg_temp.pause();
+-- Those that grant.
+reset role;
+select jobs.grant_producer('jobs_audit_other', 'p'), jobs.grant_worker('jobs_audit_other', 'w'), jobs.grant_viewer('jobs_audit_other', 'v'), jobs.grant_viewer('jobs_audit_other', 'again');
+select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 'again'), pg_temp.code('select jobs.grant_admin(''nobody there'')');
+select case role when session_user then 'owner' else role end as role, action, target, arguments, jobs, reason from jobs.audit_record order by ctid;
+select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
+-- Every function that takes a reason has been called.
+select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames) and proname not in (select action from jobs.audit);
+-- Whatever the session's formats and path are, times are ISO 8601.
+set datestyle = 'German';
+set timezone = 'Asia/Kolkata';
+select jobs.update(id, scheduled_at => '2998-01-01 00:00+00') from jobs.insert('k');
+reset timezone;
+set datestyle = 'ISO';
+select arguments from jobs.audit where action = 'update' order by at desc limit 1;
+-- Those it is about cannot change it; who sees the views sees it.
+set role jobs_audit;
+select pg_temp.code(s) from unnest(array['insert into jobs.audit_record select * from jobs.audit', 'update jobs.audit_record set role = null', 'delete from jobs.audit_record', 'truncate jobs.audit_record', 'select from jobs.audit_record', 'drop table jobs.audit_record',
+  'insert into jobs.audit select * from jobs.audit', 'update jobs.audit set role = null', 'delete from jobs.audit', 'drop view jobs.audit']) s;
+reset role;
+select jobs.grant_viewer('jobs_audit_other');
+set role jobs_audit_other;
+select count(*) > 20 as seen, count(*) filter (where arguments::text ~ 'secret') as secrets from jobs.audit;
+reset role;
+-- It is kept for jobs.retention_audit, by the time of each row.
+select count(*) as n from jobs.audit \gset
+select pg_temp.later('89 days');
+select jobs.pause_queue('newer');
+select rows >= 0 as pruned from jobs.maintain() where task = 'prune';
+select count(*) - :n as more from jobs.audit;
+select pg_temp.later('2 days');
+select rows >= :n as pruned from jobs.maintain() where task = 'prune';
+select action, target from jobs.audit;
+-- The latest are found without reading the others.
+set enable_sort = off;
+explain (costs off) select * from jobs.audit order by at desc limit 10;
+reset enable_sort;
+select jobs.revoke('jobs_audit'), jobs.revoke('jobs_audit_other');
+drop role jobs_audit, jobs_audit_other;
