@@ -22,7 +22,7 @@ INSERT INTO section VALUES
   (4, 'Kinds and queues', 'What operators set.',
    '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue}'),
   (5, 'Periodic jobs', '[periodic.md](periodic.md) is about them.',
-   '{schedule,unschedule}'),
+   '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
   (6, 'Look', '[operations.md](operations.md) says what to watch. The views are further down.',
    '{health,metrics,top,show,check}'),
   (7, 'Maintain', 'The background worker does all of it by itself.',

@@ -266,6 +266,7 @@ CREATE TABLE jobs.periodic_schedule (
   next_run_at  timestamptz,
   last_run_at  timestamptz,
   last_job_id  bigint,
+  paused_at    timestamptz,
   max_attempts integer,
   priority     smallint,
   last_skipped boolean     NOT NULL DEFAULT false,
@@ -281,15 +282,19 @@ CREATE TABLE jobs.periodic_schedule (
   tags         text[],
   timeout      interval,
   last_error   text,
+  paused_by    text,
+  pause_reason text,
+  last_ticks   jsonb       NOT NULL DEFAULT '[]',
   CONSTRAINT periodic_schedule_pkey PRIMARY KEY (name)
 );
 CREATE INDEX periodic_schedule_due ON jobs.periodic_schedule (next_run_at);
 COMMENT ON TABLE jobs.periodic_schedule IS
   'Periodic jobs: when, and what is inserted then (null: the default at that time). Who has a row locked inserts the job of its tick and notes that in the same transaction.';
 COMMENT ON COLUMN jobs.periodic_schedule.defined_at IS 'When it was defined: no earlier tick counts.';
-COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or when the last one is tried again; null: never.';
+COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or when the last one is tried again; null: never, or it is paused.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_ticks IS 'The latest ten ticks that were dealt with, newest first: when, the job, whether it was skipped, and why there is none.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
 
 -- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this

@@ -197,7 +197,12 @@ CREATE VIEW jobs.periodic AS
 SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
        p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
        CASE WHEN v.sees_payload THEN p.args END AS args, p.unique_opts, p.priority::integer, p.max_attempts, p.tags,
-       CASE WHEN v.sees_payload THEN p.meta END AS meta, p.timeout, p.retry
+       CASE WHEN v.sees_payload THEN p.meta END AS meta, p.timeout, p.retry,
+       p.paused_at, p.paused_by, p.pause_reason,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object('at', (t.tick ->> 'at')::timestamptz, 'job_id', t.tick -> 'job_id',
+                 'state', (SELECT j.state FROM jobs.jobs j WHERE j.id = (t.tick ->> 'job_id')::bigint),
+                 'skipped', t.tick -> 'skipped', 'error', t.tick -> 'error') ORDER BY t.n), '[]')
+          FROM jsonb_array_elements(p.last_ticks) WITH ORDINALITY AS t(tick, n)) AS last_ticks
   FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
        (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.periodic IS
@@ -207,7 +212,7 @@ COMMENT ON COLUMN jobs.periodic.cron IS 'When it runs, as given.';
 COMMENT ON COLUMN jobs.periodic.time_zone IS 'Whose clock cron means.';
 COMMENT ON COLUMN jobs.periodic.kind IS 'Kind of its jobs.';
 COMMENT ON COLUMN jobs.periodic.queue IS 'Queue that its next job goes to.';
-COMMENT ON COLUMN jobs.periodic.next_run_at IS 'The next tick, or when maintenance tries the last one again; null: never.';
+COMMENT ON COLUMN jobs.periodic.next_run_at IS 'The next tick, or when maintenance tries the last one again; null: never, or it is paused.';
 COMMENT ON COLUMN jobs.periodic.last_run_at IS 'The latest tick that was dealt with.';
 COMMENT ON COLUMN jobs.periodic.last_job_id IS 'The job of that tick or, if it was skipped, the one that it would have duplicated.';
 COMMENT ON COLUMN jobs.periodic.last_skipped IS 'Whether the unique options skipped it.';
@@ -221,6 +226,10 @@ COMMENT ON COLUMN jobs.periodic.tags IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.meta IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.timeout IS 'As given; null: the default.';
 COMMENT ON COLUMN jobs.periodic.retry IS 'As given; null: the default.';
+COMMENT ON COLUMN jobs.periodic.paused_at IS 'Since when it is paused, by jobs.pause_periodic; null: it is not.';
+COMMENT ON COLUMN jobs.periodic.paused_by IS 'The role that paused it.';
+COMMENT ON COLUMN jobs.periodic.pause_reason IS 'The reason given to jobs.pause_periodic.';
+COMMENT ON COLUMN jobs.periodic.last_ticks IS 'The latest ten ticks that were dealt with, newest first: an array of {"at", "job_id", "state", "skipped", "error"}, where job_id, skipped and error are as the columns last_.. say of the latest one, and state is that of the job now; null: it is gone.';
 
 CREATE FUNCTION jobs.idle_runs()
 RETURNS TABLE (task text, at timestamptz, duration interval)

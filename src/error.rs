@@ -84,6 +84,14 @@ impl Error {
             .detail("It was never inserted here, or it was deleted or pruned.")
     }
 
+    /// P0002: no periodic job has this name. `known` are those that there are.
+    pub fn unknown_periodic(name: &str, known: &[&str]) -> Error {
+        let message = format!("periodic job {} does not exist", quoted(name));
+        Error::new(Code::ERRCODE_NO_DATA_FOUND, message)
+            .detail("name is that of a definition, as jobs.periodic has it.")
+            .hint(did_you_mean(name, known).unwrap_or_else(|| "jobs.schedule defines one.".into()))
+    }
+
     /// 42704: no role has this name. `known` are those that there are.
     pub fn unknown_role(name: &str, known: &[&str]) -> Error {
         let message = format!("role {} does not exist", quoted(name));

@@ -152,6 +152,16 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
     }
 }
 
+/// Inserts the job of a definition now, as a program would.
+pub fn insert_now(definition: Definition) -> Result<Outcome> {
+    let kind = check::name("kind", Some(&definition.kind))?;
+    let candidate = definition
+        .options
+        .checked(kind)?
+        .candidate(definition.args)?;
+    Ok(told(&unique::insert_one(&candidate)?))
+}
+
 fn told(outcome: &unique::Outcome) -> Outcome {
     use unique::Outcome as Inserted;
     let (job, skipped) = match outcome {

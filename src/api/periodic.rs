@@ -1,18 +1,18 @@
 //! Periodic jobs.
 
-use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::Parameters;
 use crate::check;
-use crate::error::answer;
+use crate::error::{Error, Result, answer};
+use crate::pg::answer::{Cell, Record};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::audit;
-use crate::store::periodic_schedule::{self as store, Definition};
+use crate::store::periodic_schedule::{self as store, Definition, Periodic};
 use crate::ticks::{self, Ticks};
 
 /// Defines a periodic job. See the COMMENT in sql/56_periodic.sql.
@@ -34,7 +34,7 @@ fn schedule(
     retry: Option<Jsonb>,
     _reason: Option<&str>,
     fcinfo: FunctionCallInfo,
-) -> Option<TimestampWithTimeZone> {
+) -> Record {
     let run = || {
         check::writable()?;
         let name = check::name("name", name)?;
@@ -63,32 +63,110 @@ fn schedule(
         };
         // What an insert would refuse is refused now.
         definition.options.clone().checked(kind)?.candidate(args)?;
-        let next = define(&definition, &ticks);
-        audit::note(fcinfo, None);
-        commit::wake_worker(Work::MayBeDue);
-        Ok(next)
+        let (outcome, next) = define(&definition, &ticks);
+        if outcome != UNCHANGED {
+            audit::note(fcinfo, None);
+            commit::wake_worker(Work::MayBeDue);
+        }
+        Ok(Record(vec![
+            Cell::Text(outcome.into()),
+            next.map_or(Cell::Null, Cell::At),
+        ]))
     };
-    answer(run).map(|at| {
-        TimestampWithTimeZone::try_from(at).expect("a tick is a time that the server can hold")
-    })
+    answer(run)
 }
 
-/// Puts the definition in the place of the one before; its next tick.
-fn define(definition: &Definition, ticks: &Ticks) -> Option<i64> {
+const UNCHANGED: &str = "unchanged";
+
+/// Puts the definition in the place of the one before; what that came to, and its next tick.
+fn define(definition: &Definition, ticks: &Ticks) -> (&'static str, Option<i64>) {
     let before = store::lock(&definition.name);
     // From here on, since the lock may have taken a while.
     let now = time::now();
-    if let Some(before) = &before
-        && before.next_run_at.is_some_and(|at| at <= now)
-    {
-        // A tick that has passed is not lost because a program that begins defines it again.
-        ticks::run(before, now);
+    let next = match &before {
+        Some(before) if before.is_paused => None,
+        before => next_tick(ticks, before.as_ref(), now),
+    };
+    let Some(before) = before else {
+        store::put(definition, now, next);
+        return ("created", next);
+    };
+    if store::says(&before, definition) {
+        return (UNCHANGED, next);
     }
-    // A clock that was put back repeats no tick.
-    let done = before.and_then(|before| before.last_run_at);
-    let next = ticks.next(now.max(done.unwrap_or(now)));
+    if before.next_run_at.is_some_and(|at| at <= now) {
+        // A tick that has passed is not lost because a program that begins defines it again.
+        ticks::run(&before, now);
+    }
     store::put(definition, now, next);
-    next
+    ("changed", next)
+}
+
+/// The first tick from now on. A clock that was put back repeats none.
+fn next_tick(ticks: &Ticks, before: Option<&Periodic>, now: i64) -> Option<i64> {
+    let done = before.and_then(|before| before.last_run_at);
+    ticks.next(now.max(done.unwrap_or(now)))
+}
+
+/// Stops the ticks of a periodic job. See the COMMENT in sql/56_periodic.sql.
+#[pg_extern(sql = false)]
+fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    let run = || {
+        check::writable()?;
+        let name = check::name("name", name)?;
+        let before = known(name, store::lock(name))?;
+        if !before.is_paused {
+            store::pause(name, time::now(), &role::caller(), reason);
+            audit::note(fcinfo, None);
+        }
+        Ok(())
+    };
+    answer(run)
+}
+
+/// Lets a periodic job go on. See the COMMENT in sql/56_periodic.sql.
+#[pg_extern(sql = false)]
+fn resume_periodic(name: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    let run = || {
+        check::writable()?;
+        let name = check::name("name", name)?;
+        let before = known(name, store::lock(name))?;
+        if before.is_paused {
+            let ticks = Ticks::of(&before.definition.cron, &before.definition.time_zone)?;
+            store::resume(name, next_tick(&ticks, Some(&before), time::now()));
+            audit::note(fcinfo, None);
+            commit::wake_worker(Work::MayBeDue);
+        }
+        Ok(())
+    };
+    answer(run)
+}
+
+/// Inserts the job of a periodic job. See the COMMENT in sql/56_periodic.sql.
+#[pg_extern(sql = false)]
+fn run_periodic(
+    name: Option<&str>,
+    _reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+) -> Option<i64> {
+    let run = || {
+        check::writable()?;
+        let name = check::name("name", name)?;
+        let inserted = ticks::insert_now(known(name, store::find(name))?)?;
+        if !inserted.skipped {
+            audit::note(fcinfo, Some(1));
+        }
+        Ok(inserted.job)
+    };
+    answer(run)
+}
+
+/// What was found of this name.
+fn known<T>(name: &str, found: Option<T>) -> Result<T> {
+    found.ok_or_else(|| {
+        let known = store::names();
+        Error::unknown_periodic(name, &known.iter().map(String::as_str).collect::<Vec<_>>())
+    })
 }
 
 /// Ends a periodic job. See the COMMENT in sql/56_periodic.sql.

@@ -36,6 +36,8 @@ pub struct Periodic {
     pub next_run_at: Option<i64>,
     /// its latest tick that was dealt with
     pub last_run_at: Option<i64>,
+    /// whether its ticks are stopped
+    pub is_paused: bool,
 }
 
 /// What became of a tick.
@@ -78,6 +80,23 @@ columns! {
     pub fn row(new: &Definition, now: i64, next_run_at: Option<i64>);
 }
 
+/// Whether a definition that is there is this one.
+pub fn says(there: &Periodic, definition: &Definition) -> bool {
+    // As it is in all that a definition does not say.
+    let same = row(definition, there.defined_at, there.next_run_at);
+    SAME.execute(&same) > 0
+}
+
+/// Stops the ticks of a definition.
+pub fn pause(name: &str, at: i64, by: &str, reason: Option<&str>) {
+    PAUSE.execute(&[text(name), big(at), text(by), reason.and_then(text)]);
+}
+
+/// Lets them go on with this one.
+pub fn resume(name: &str, next_run_at: Option<i64>) {
+    RESUME.execute(&[text(name), next_run_at.map(Datum::from)]);
+}
+
 /// Takes a definition away; whether there was one.
 pub fn remove(name: &str) -> bool {
     REMOVE.execute(&[text(name)]) > 0
@@ -86,6 +105,16 @@ pub fn remove(name: &str) -> bool {
 /// The definition of this name, locked.
 pub fn lock(name: &str) -> Option<Periodic> {
     LOCK.first(&[text(name)], |rows| read(rows, 0))
+}
+
+/// The definition of this name.
+pub fn find(name: &str) -> Option<Definition> {
+    FIND.first(&[text(name)], |rows| read(rows, 0).definition)
+}
+
+/// The names of all definitions.
+pub fn names() -> Vec<String> {
+    NAMES.list(&[], |rows, row| rows.text(row, 1))
 }
 
 /// Definitions whose time has come, locked, but those that somebody else has locked, and these.
@@ -121,6 +150,7 @@ fn read(rows: &Tuples, row: usize) -> Periodic {
         defined_at: rows.big(row, stored::DEFINED_AT).expect("not null"),
         next_run_at: rows.big(row, stored::NEXT_RUN_AT),
         last_run_at: rows.big(row, LAST_RUN_AT),
+        is_paused: rows.bool(row, IS_PAUSED) == Some(true),
         definition: Definition {
             name: given(stored::NAME),
             cron: given(stored::CRON),
@@ -144,10 +174,11 @@ fn read(rows: &Tuples, row: usize) -> Periodic {
 
 /// A definition is read with what was done about it.
 const LAST_RUN_AT: i32 = stored::COUNT as i32 + 1;
+const IS_PAUSED: i32 = LAST_RUN_AT + 1;
 
 fn select() -> String {
     format!(
-        "SELECT {}, last_run_at FROM jobs.periodic_schedule",
+        "SELECT {}, last_run_at, paused_at IS NOT NULL FROM jobs.periodic_schedule",
         stored::list()
     )
 }
@@ -168,6 +199,30 @@ static PUT: Plan = Plan::built(
     },
     stored::TYPES,
 );
+
+static SAME: Plan = Plan::built(
+    || {
+        let (columns, values) = (stored::list(), stored::parameters());
+        format!(
+            "SELECT FROM jobs.periodic_schedule WHERE name = $3 AND ({columns}) IS NOT DISTINCT FROM ({values})"
+        )
+    },
+    stored::TYPES,
+);
+
+static PAUSE: Plan = Plan::new(
+    "UPDATE jobs.periodic_schedule SET paused_at = $2, paused_by = $3, pause_reason = $4, next_run_at = NULL WHERE name = $1",
+    &[TEXT, AT, TEXT, TEXT],
+);
+
+static RESUME: Plan = Plan::new(
+    "UPDATE jobs.periodic_schedule SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, next_run_at = $2 WHERE name = $1",
+    &[TEXT, AT],
+);
+
+static FIND: Plan = Plan::built(|| format!("{} WHERE name = $1", select()), &[TEXT]);
+
+static NAMES: Plan = Plan::new("SELECT name FROM jobs.periodic_schedule", &[]);
 
 static REMOVE: Plan = Plan::new(
     "DELETE FROM jobs.periodic_schedule WHERE name = $1",
@@ -192,7 +247,8 @@ static DUE: Plan = Plan::built(
 
 static NOTE_TICK: Plan = Plan::new(
     "UPDATE jobs.periodic_schedule
-        SET last_run_at = $2, next_run_at = $3, last_job_id = $4, last_skipped = $5, last_error = $6
+        SET last_run_at = $2, next_run_at = $3, last_job_id = $4, last_skipped = $5, last_error = $6,
+            last_ticks = jsonb_build_array(jsonb_build_object('at', $2, 'job_id', $4, 'skipped', $5, 'error', $6)) || (last_ticks - 9)
       WHERE name = $1",
     &[TEXT, AT, AT, INT8, BOOL, TEXT],
 );

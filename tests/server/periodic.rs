@@ -357,7 +357,7 @@ async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
         let replacing = tokio::spawn(async move {
             text(
                 &program,
-                "select (jobs.schedule('r', 'every 2 hours', 'new') > clock_timestamp())::text",
+                "select ((jobs.schedule('r', 'every 2 hours', 'new')).next_run_at > clock_timestamp())::text",
             )
             .await
         });
@@ -405,13 +405,70 @@ async fn programs_that_define_the_same_at_once_define_it_once() {
 }
 
 #[tokio::test]
+async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
+    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
+    let db = cluster.database("pause").await;
+    run(&db, "select jobs.schedule('p', 'every 1 second', 'p')").await;
+    let schedulers = schedulers(&cluster, "pause", 2).await;
+    poll_until("it ticks", SOON, async || count(&db, "p").await > 0).await;
+    run(&db, "select jobs.pause_periodic('p')").await;
+    let before = count(&db, "p").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(count(&db, "p").await, before, "a tick in the pause");
+    run(
+        &db,
+        "create table pause as select paused_at, clock_timestamp() as resumed_at from jobs.periodic;
+         select jobs.resume_periodic('p')",
+    )
+    .await;
+    poll_until("it ticks again", SOON, async || {
+        count(&db, "p").await > before
+    })
+    .await;
+    drop(schedulers);
+    let made_up = "select count(*) from jobs.jobs, pause where scheduled_at > paused_at and scheduled_at <= resumed_at";
+    assert_eq!(number(&db, made_up).await, 0);
+}
+
+#[tokio::test]
+async fn programs_that_run_it_at_once_get_the_job_that_its_unique_options_allow() {
+    let cluster = without_worker();
+    let db = cluster.database("now").await;
+    run(
+        &db,
+        r#"select jobs.schedule('u', '@yearly', 'u', unique_opts => '{"by_kind": true}')"#,
+    )
+    .await;
+    let mut programs = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let program = cluster.connect("now").await;
+        programs.spawn(async move { number(&program, "select jobs.run_periodic('u')").await });
+    }
+    let ids = programs.join_all().await;
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!(count(&db, "u").await, 1);
+    assert_eq!(
+        number(
+            &db,
+            "select count(*) from jobs.audit where action = 'run_periodic'"
+        )
+        .await,
+        1,
+        "who found the job there has changed nothing"
+    );
+}
+
+#[tokio::test]
 async fn under_serializable_a_definition_that_changed_is_refused() {
     let cluster = without_worker();
     let db = cluster.database("strict").await;
     run(&db, "select jobs.schedule('s', 'every 1 hour', 's')").await;
+    let mut hours = 1;
     for level in ["repeatable read", "serializable"] {
         for call in [
             "select jobs.schedule('s', '@daily', 's')",
+            "select jobs.pause_periodic('s')",
+            "select jobs.resume_periodic('s')",
             "select jobs.unschedule('s')",
         ] {
             let other = cluster.connect("strict").await;
@@ -420,7 +477,12 @@ async fn under_serializable_a_definition_that_changed_is_refused() {
                 &format!("begin isolation level {level}; select count(*) from jobs.periodic"),
             )
             .await;
-            run(&db, "select jobs.schedule('s', 'every 2 hours', 's')").await;
+            hours += 1;
+            run(
+                &db,
+                &format!("select jobs.schedule('s', 'every {hours} hours', 's')"),
+            )
+            .await;
             assert_eq!(sqlstate(other.execute(call, &[]).await), "40001", "{call}");
         }
     }

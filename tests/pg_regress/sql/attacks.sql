@@ -308,7 +308,7 @@ begin
       step := 'fail'; answer := (jobs.fail(f.id, f.token, E'x\\y', '1 day')).state; return next;
     end if;
   end loop;
-  step := 'schedule'; answer := extract(epoch from jobs.schedule(q, '30 3 * * *', 'p', time_zone => 'Asia/Kolkata'))::bigint % 86400; return next;
+  step := 'schedule'; answer := extract(epoch from (jobs.schedule(q, '30 3 * * *', 'p', time_zone => 'Asia/Kolkata')).next_run_at)::bigint % 86400; return next;
   step := 'unschedule'; answer := jobs.unschedule(q); return next;
   for i in select metric, labels from jobs.metrics() where labels->>'queue' = q order by 1, 2::text loop
     step := 'metrics'; answer := concat_ws(' ', i.metric, i.labels - 'queue'); return next;

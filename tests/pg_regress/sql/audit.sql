@@ -16,16 +16,20 @@ select jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => '
 select jobs.reset_queue('q', 'over'), jobs.reset_queue('q', 'again');
 -- Periodic jobs, and maintenance. What jobs carry is not repeated.
 select jobs.schedule('nightly', '@daily', 'k', '{"secret": 1}', meta => '{"secret": 2}', tags => '{a,b c}', reason => 'wanted') is not null as scheduled;
+select outcome from jobs.schedule('nightly', '@daily', 'k', '{"secret": 1}', meta => '{"secret": 2}', tags => '{a,b c}', reason => 'again');
+select jobs.pause_periodic('nightly', 'broken'), jobs.pause_periodic('nightly', 'again'), jobs.resume_periodic('nightly', 'mended'), jobs.resume_periodic('nightly', 'again');
+select outcome from jobs.schedule('hourly', '@hourly', 'hourly', queue => 'h', unique_opts => '{"by_kind": true}');
+select jobs.run_periodic('hourly', 'now') = jobs.run_periodic('hourly', 'again') as same;
 select jobs.unschedule('nightly', 'not wanted'), jobs.unschedule('nightly', 'again');
 select jobs.pause_maintenance('upgrade'), jobs.pause_maintenance('again'), jobs.resume_maintenance('upgraded'), jobs.resume_maintenance('again');
 -- A job.
-select id from jobs.insert('k', pending => true) \gset
-select jobs.activate(:id, 'ready'), pg_temp.code('select jobs.activate(1, ''again'')');
-select jobs.update(:id, '{"secret": 3}', priority => 7, scheduled_at => '2999-01-01Z', tags => '{x}', meta => '{"secret": 4}', timeout => '1 hour', reason => 'later');
-select jobs.update(:id, reason => 'nothing');
-select jobs.retry(:id, reason => 'now'), jobs.retry(:id, reason => 'again');
-select jobs.cancel(:id, 'no use', force => true), jobs.cancel(:id, 'again');
-select jobs.delete(:id, 'tidy'), pg_temp.code('select jobs.delete(1, ''again'')');
+select id from jobs.insert('k', pending => true) \gset job_
+select jobs.activate(:job_id, 'ready'), pg_temp.code('select jobs.activate(' || :job_id || ', ''again'')');
+select jobs.update(:job_id, '{"secret": 3}', priority => 7, scheduled_at => '2999-01-01Z', tags => '{x}', meta => '{"secret": 4}', timeout => '1 hour', reason => 'later');
+select jobs.update(:job_id, reason => 'nothing');
+select jobs.retry(:job_id, reason => 'now'), jobs.retry(:job_id, reason => 'again');
+select jobs.cancel(:job_id, 'no use', force => true), jobs.cancel(:job_id, 'again');
+select jobs.delete(:job_id, 'tidy'), pg_temp.code('select jobs.delete(' || :job_id || ', ''again'')');
 -- Many jobs.
 select count(*) from jobs.insert_batch('k', array['1', '2', '3']::jsonb[], queue => 'b');
 select jobs.cancel_many(queue => 'b', reason => 'no use'), jobs.cancel_many(queue => 'b', reason => 'again');
@@ -61,7 +65,7 @@ select pg_temp.pause();
 reset role;
 select jobs.grant_producer('jobs_audit_other', 'p'), jobs.grant_worker('jobs_audit_other', 'w'), jobs.grant_viewer('jobs_audit_other', 'v'), jobs.grant_viewer('jobs_audit_other', 'again');
 select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 'again'), pg_temp.code('select jobs.grant_admin(''nobody there'')');
-select case role when session_user then 'owner' else role end as role, action, target, arguments, jobs, reason from jobs.audit_record order by ctid;
+select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
 select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
 -- Every function that takes a reason has been called.
 select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames) and proname not in (select action from jobs.audit);

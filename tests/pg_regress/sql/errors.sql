@@ -155,6 +155,9 @@ insert into cases (name, call) values
   ('cron', $$jobs.schedule('n', 'every 0 seconds', 'k')$$),
   ('time_zone', $$jobs.schedule('n', '@daily', 'k', time_zone => 'Europe/Berlni')$$),
   ('name', $$jobs.unschedule(null)$$),
+  ('name', $$jobs.pause_periodic('')$$),
+  ('name', $$jobs.resume_periodic(null)$$),
+  ('name', $$jobs.run_periodic(null)$$),
   ('role', $$jobs.grant_worker(null)$$),
   ('old_snapshot', $$jobs.health(old_snapshot => '-1 s')$$),
   ('id', $$jobs.show(null)$$);

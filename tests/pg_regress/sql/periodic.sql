@@ -11,8 +11,8 @@ create function pg_temp.past(name text) returns table (last_tick int, job bigint
   select extract(year from last_run_at)::int - extract(year from now())::int, last_job_id, last_skipped, last_error from jobs.periodic p where p.name = $1 $$;
 
 -- All parameters. The answer is the next tick.
-select jobs.schedule(name => 'all', cron => '@yearly', kind => 'k', args => '{"x": 1}', time_zone => 'europe/berlin', unique_opts => '{"by_args": true}', queue => 'q', priority => -3,
-  max_attempts => 7, tags => '{a,b c}', meta => '{"m": 1}', timeout => '2 hours', retry => '"river"') = (date_trunc('year', now() at time zone 'Europe/Berlin') + interval '1 year') at time zone 'Europe/Berlin' as next_new_year;
+select (jobs.schedule(name => 'all', cron => '@yearly', kind => 'k', args => '{"x": 1}', time_zone => 'europe/berlin', unique_opts => '{"by_args": true}', queue => 'q', priority => -3,
+  max_attempts => 7, tags => '{a,b c}', meta => '{"m": 1}', timeout => '2 hours', retry => '"river"')).next_run_at = (date_trunc('year', now() at time zone 'Europe/Berlin') + interval '1 year') at time zone 'Europe/Berlin' as next_new_year;
 select name, cron, time_zone, kind, queue, args, unique_opts, priority, max_attempts, tags, meta, timeout, retry, last_run_at, last_job_id, last_skipped, last_error, now() - defined_at < '1 minute' as just_defined from jobs.periodic;
 -- Nothing is due.
 select task, rows, error from jobs.maintain() where task = 'periodic';
@@ -43,26 +43,26 @@ select * from pg_temp.past('bare');
 -- either.
 select pg_temp.later('-800 days');
 select rows from jobs.maintain() where task = 'periodic';
-select jobs.schedule('bare', '@yearly', 'bare') > last_run_at as after_the_last, last_run_at > now() as ahead from jobs.periodic;
+select (jobs.schedule('bare', '@yearly', 'bare')).next_run_at > last_run_at as after_the_last, last_run_at > now() as ahead from jobs.periodic;
 select rows from jobs.maintain() where task = 'periodic';
 select count(*) from jobs.jobs where kind = 'bare';
 -- Unless it was ended.
 select jobs.unschedule('bare');
-select jobs.schedule('bare', '@yearly', 'bare') = date_trunc('year', now()) + interval '1 year' as next_new_year;
+select (jobs.schedule('bare', '@yearly', 'bare')).next_run_at = date_trunc('year', now()) + interval '1 year' as next_new_year;
 select jobs.unschedule('bare');
 
 -- A definition is replaced as a whole.
 select jobs.schedule('r', '@yearly', 'old', '{"x": 1}', 'Asia/Tokyo', '{"by_args": true}', 'q', 5, 7, '{t}', '{"m": 1}', '2 hours', '"river"') is not null as next;
-select jobs.schedule('r', 'every 1 day', 'new') = date_trunc('day', now()) + interval '1 day' as tomorrow;
+select (jobs.schedule('r', 'every 1 day', 'new')).next_run_at = date_trunc('day', now()) + interval '1 day' as tomorrow;
 select name, cron, time_zone, kind, queue, args, unique_opts, priority, max_attempts, tags, meta, timeout, retry from jobs.periodic;
 -- A tick of the old one that has passed is dealt with first.
 select pg_temp.later('3 days');
-select jobs.schedule('r', '@yearly', 'newer') > now() as future;
+select (jobs.schedule('r', '@yearly', 'newer')).next_run_at > now() as future;
 select kind, scheduled_at = date_trunc('day', created_at) as of_today from jobs.jobs where kind in ('old', 'new', 'newer');
 select rows from jobs.maintain() where task = 'periodic';
 select last_job_id = (select id from jobs.jobs where kind = 'new') as its_job from jobs.periodic;
 -- Ticks from before the definition do not count.
-select jobs.schedule('r', 'every 1 second', 'second') > now() as future;
+select (jobs.schedule('r', 'every 1 second', 'second')).next_run_at > now() as future;
 update jobs.periodic_schedule set next_run_at = now() - interval '1 hour', defined_at = now() + interval '1 hour', last_run_at = null;
 select rows from jobs.maintain() where task = 'periodic';
 select count(*) from jobs.jobs where kind = 'second';
@@ -179,13 +179,74 @@ drop trigger refuse on jobs.job;
 select rows, error from jobs.maintain() where task = 'periodic';
 select jobs.unschedule(name) from jobs.periodic;
 
+-- What a definition came to: created, changed, or left as it was, with what had passed.
+select jobs.schedule('o', '@yearly', 'o', '{"x": 1}', tags => '{a}', timeout => '1 hour') = row('created', date_trunc('year', now()) + interval '1 year')::jobs.schedule_result as created;
+select name, defined_at from jobs.periodic where name = 'o' \gset
+select outcome, next_run_at = date_trunc('year', now()) + interval '1 year' as next from jobs.schedule('o', '@yearly', 'o', '{"x": 1}', tags => '{a}', timeout => '60 minutes');
+select defined_at = :'defined_at' as as_it_was from jobs.periodic;
+select string_agg((jobs.schedule('o', c, 'o', a, z, null, q, tags => '{a}', timeout => '1 hour')).outcome, ' ' order by n) from (values (1, '@yearly', '{"x": 2}'::jsonb, 'UTC', null), (2, '@monthly', '{"x": 2}', 'UTC', null), (3, '@monthly', '{"x": 2}', 'Asia/Tokyo', null), (4, '@monthly', '{"x": 2}', 'asia/tokyo', null), (5, '@monthly', '{"x": 2}', 'Asia/Tokyo', 'q'), (6, '@monthly', '{"x": 2}', 'Asia/Tokyo', 'q')) v(n, c, a, z, q);
+select jobs.unschedule('o');
+
+-- Paused, it has no ticks, and those that fall into the pause never come, nor one that had passed
+-- before without having its job. Who paused it, when and why is shown, of the first who did.
+select (jobs.schedule('pause', '@yearly', 'pause')).outcome;
+select pg_temp.later('400 days');
+select jobs.pause_periodic('pause', 'broken'), jobs.pause_periodic('pause', 'again');
+select name, next_run_at, now() - paused_at < '1 minute' as just_now, paused_by = current_user as by_me, pause_reason from jobs.periodic;
+select rows, error from jobs.maintain() where task = 'periodic';
+select pg_temp.later('366 days');
+select rows from jobs.maintain() where task = 'periodic';
+-- Defined anew it stays so.
+select jobs.schedule('pause', '@yearly', 'pause'), jobs.schedule('pause', '@yearly', 'paused', queue => 'p');
+select rows from jobs.maintain() where task = 'periodic';
+select jobs.resume_periodic('pause'), jobs.resume_periodic('pause', 'again');
+select name, next_run_at = date_trunc('year', now()) + interval '1 year' as next_new_year, paused_at, paused_by, pause_reason, last_job_id from jobs.periodic;
+select rows from jobs.maintain() where task = 'periodic';
+select pg_temp.later('366 days');
+select rows from jobs.maintain() where task = 'periodic';
+select count(*) from jobs.jobs where kind ~ '^paused?$';
+-- Undone with its transaction.
+begin;
+select jobs.pause_periodic('pause');
+rollback;
+select paused_at, next_run_at is not null as next from jobs.periodic;
+select jobs.unschedule('pause');
+
+-- Run now, with all that the definition says, beside its ticks, also while it is paused.
+select (jobs.schedule('now', '@yearly', 'now', '{"x": 1}', queue => 'n', priority => 7, max_attempts => 3, tags => '{t}', meta => '{"m": 1}', timeout => '2 hours', retry => '"oban"', unique_opts => '{"by_kind": true}')).outcome;
+select next_run_at from jobs.periodic \gset
+select jobs.run_periodic('now') as id \gset
+select state, args, queue, priority, max_attempts, tags, meta, timeout, retry, scheduled_at = created_at as at_once from jobs.jobs where id = :id;
+select next_run_at = :'next_run_at' as as_it_was, last_run_at, last_job_id, last_ticks from jobs.periodic;
+-- A duplicate is the job that is there.
+select jobs.run_periodic('now') = :id as same, count(*) from jobs.jobs where kind = 'now';
+select jobs.pause_periodic('now'), jobs.cancel(:id), jobs.run_periodic('now') > :id as another;
+select (jobs.schedule('now', '@yearly', 'now', unique_opts => '{"by_kind": true, "on_conflict": "reject"}')).outcome, pg_temp.code($$select jobs.run_periodic('now')$$);
+select jobs.unschedule('now');
+select call, pg_temp.try('select jobs.' || call || '_periodic(''nwo'')') from unnest('{pause,resume,run}'::text[]) call;
+
+-- The latest ten ticks, newest first, with what became of their jobs.
+select jobs.delete_many(states => enum_range(null::jobs.state)) > 0 as deleted;
+select (jobs.schedule('ticks', 'every 1 day', 'ticks', unique_opts => '{"by_kind": true, "by_state": ["available"]}')).outcome;
+do $$ begin for n in 1 .. 12 loop perform pg_temp.later('1 day'); perform jobs.maintain(); if n % 3 = 0 then perform jobs.complete(f.id, f.token) from jobs.fetch() f; end if; commit; end loop; end $$;
+select pg_temp.code('select jobs.run_periodic(''tick'')'), pg_temp.try('select jobs.run_periodic(''tick'')') ~ 'Did you mean "ticks"' as hint;
+select t.n, t.at = p.last_run_at as at_its_time, t.state, t.skipped, t.error, t.job_id = lag(t.job_id) over (order by t.n) as same_job
+  from jobs.periodic p, rows from (jsonb_to_recordset(p.last_ticks) as (at timestamptz, job_id bigint, state jobs.state, skipped boolean, error text)) with ordinality as t(at, job_id, state, skipped, error, n);
+select last_ticks -> 0 -> 'job_id' = to_jsonb(last_job_id) as of_the_latest from jobs.periodic;
+-- A tick that has no job says why.
+update jobs.periodic_schedule set kind = e'\n';
+select pg_temp.later('1 day');
+select rows from jobs.maintain() where task = 'periodic';
+select jsonb_array_length(last_ticks) as ticks, last_ticks -> 0 ->> 'error' as error, last_ticks -> 0 ->> 'job_id' as job, last_ticks -> 1 ->> 'skipped' as before from jobs.periodic;
+select jobs.unschedule('ticks');
+
 -- Time zones: a time of the day is that of the zone, summer and winter.
-select z, (jobs.schedule(z, '30 9 1 * *', 'zone', time_zone => z) at time zone z)::time as shown from unnest('{UTC,Europe/Berlin,America/New_York,Asia/Kathmandu,Australia/Lord_Howe,Pacific/Apia}'::text[]) z;
+select z, ((jobs.schedule(z, '30 9 1 * *', 'zone', time_zone => z)).next_run_at at time zone z)::time as shown from unnest('{UTC,Europe/Berlin,America/New_York,Asia/Kathmandu,Australia/Lord_Howe,Pacific/Apia}'::text[]) z;
 select pg_temp.later('40 days');
 select rows from jobs.maintain() where task = 'periodic';
 select distinct (scheduled_at at time zone time_zone)::time as shown, extract(day from scheduled_at at time zone time_zone) as day from jobs.jobs join jobs.periodic on id = last_job_id;
 -- But not for what is every so often.
-select count(distinct jobs.schedule(z, 'every 12 hours', 'zone', time_zone => z)) from unnest('{UTC,Asia/Kathmandu,America/St_Johns}'::text[]) z;
+select count(distinct (jobs.schedule(z, 'every 12 hours', 'zone', time_zone => z)).next_run_at) from unnest('{UTC,Asia/Kathmandu,America/St_Johns}'::text[]) z;
 
 -- While a dump is being restored nothing is due: its sequence of ids is set last.
 select pg_temp.later('40 days');

@@ -12,6 +12,7 @@ select pg_typeof(jobs.explain_unique('k')), pg_typeof(e) from jobs.explain_uniqu
 select pg_typeof(f), pg_typeof(a) from jobs.fetch() f, jobs.fetch_any('{default}') a;
 select pg_typeof(jobs.heartbeat(1, pg_temp.token(1))), pg_typeof(jobs.heartbeat_many('{1}', array[pg_temp.token(1)]));
 select pg_typeof(jobs.snooze(1, pg_temp.token(1), '1 hour')), pg_typeof(jobs.fail(2, pg_temp.token(2), 'e', '1 hour'));
+select pg_typeof(jobs.schedule('n', '@daily', 'k')), pg_typeof(s) from jobs.schedule('n', '@daily', 'k') s;
 select pg_typeof(jobs.complete_many('{3}', '{1}'));
 
 -- A program in PL/pgSQL, as somebody who may insert and work: it declares, assigns, passes on and
