@@ -22,7 +22,7 @@ insert into calls values
   (1, 0.01, 'top', $$perform jobs.top();$$),
   (2, 0.01, 'count_queues', $$perform jobs.count_queues();$$),
   (1, 0.01, 'maintain', $$perform jobs.insert('x', queue => 'x', expires_at => now() + '1 us'); perform jobs.maintain();$$),
-  (2, 0.01, 'grants and revoke', $$perform jobs.grant_producer('memory'), jobs.grant_worker('memory'), jobs.grant_viewer('memory'), jobs.grant_admin('memory'); perform jobs.revoke('memory');$$),
+  (2, 0.01, 'grants and revoke', $$perform jobs.grant_producer('memory'), jobs.grant_worker('memory'), jobs.grant_viewer('memory'), jobs.grant_application('memory'), jobs.grant_operator('memory'), jobs.grant_admin('memory'); perform jobs.revoke('memory');$$),
   (0, 0.1, 'wait', $$call jobs.wait('nothing', '0');$$), -- ends transactions, so that it cannot be called by another: psql does, below
   (1, 1, 'insert', $$perform jobs.insert('m', queue => 'm');$$),
   (1, 1, 'fetch + complete', $$for f in select id, token from jobs.fetch('m') loop perform jobs.complete(f.id, f.token); end loop;$$),

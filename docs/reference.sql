@@ -27,8 +27,8 @@ INSERT INTO section VALUES
    '{health,metrics,top,show,check}'),
   (7, 'Maintain', 'The background worker does all of it by itself.',
    '{maintain,pause_maintenance,resume_maintenance}'),
-  (8, 'Access', 'Nothing is granted to PUBLIC. The four kinds of access can be combined.',
-   '{grant_producer,grant_worker,grant_viewer,grant_admin,revoke}'),
+  (8, 'Access', 'Nothing is granted to PUBLIC. The kinds of access can be combined.',
+   '{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'),
   (9, 'Internal', 'Called by the views and by the install script.',
    '{count_queues,idle_runs,is_preloaded,installed}');
 

@@ -19,6 +19,18 @@ AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
 COMMENT ON FUNCTION jobs.grant_viewer(text, text) IS
 $$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top() and jobs.show(), without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
 
+CREATE FUNCTION jobs.grant_application(role text, reason text DEFAULT NULL) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'grant_application_wrapper';
+COMMENT ON FUNCTION jobs.grant_application(text, text) IS
+$$Lets a role do what a trusted program needs: what a producer, a worker and a viewer may, see what jobs carry, explain_unique; cancel, retry, activate, update and delete by id; schedule, unschedule and run_periodic; define_kind, undefine_kind, configure_queue and reset_queue. It can manage no jobs by a filter, pause nothing, maintain nothing and grant nothing. Errors: as jobs.grant_producer.$$;
+
+CREATE FUNCTION jobs.grant_operator(role text, reason text DEFAULT NULL) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'grant_operator_wrapper';
+COMMENT ON FUNCTION jobs.grant_operator(text, text) IS
+$$Lets a role do what people on call need: what a viewer may, see what jobs carry, explain_unique; cancel, retry and activate, also cancel_many and retry_many; pause and resume queues and periodic jobs. It can insert, change and delete no jobs. Errors: as jobs.grant_producer.$$;
+
 CREATE FUNCTION jobs.grant_admin(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_admin_wrapper';

@@ -42,10 +42,41 @@ const VIEWER: [&str; 8] = [
     "idle_runs",
     "is_preloaded",
 ];
-const NOBODY: [&str; 6] = [
+/// What a trusted program does beyond producing, working and looking: by id, and what it defines.
+const APPLICATION: [&str; 13] = [
+    "explain_unique",
+    "cancel",
+    "retry",
+    "activate",
+    "update",
+    "delete",
+    "schedule",
+    "unschedule",
+    "run_periodic",
+    "define_kind",
+    "undefine_kind",
+    "configure_queue",
+    "reset_queue",
+];
+/// What people on call do beyond looking: nothing that inserts, changes or deletes a job.
+const OPERATOR: [&str; 10] = [
+    "explain_unique",
+    "cancel",
+    "cancel_many",
+    "retry",
+    "retry_many",
+    "activate",
+    "pause_queue",
+    "resume_queue",
+    "pause_periodic",
+    "resume_periodic",
+];
+const NOBODY: [&str; 8] = [
     "grant_producer",
     "grant_worker",
     "grant_viewer",
+    "grant_application",
+    "grant_operator",
     "grant_admin",
     "revoke",
     "installed",
@@ -73,6 +104,30 @@ fn grant_viewer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallI
     grant(role, fcinfo, |role| {
         privileges::grant_functions(role, &VIEWER);
         privileges::grant_views(role);
+    });
+}
+
+/// Lets a role be a trusted program. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn grant_application(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, fcinfo, |role| {
+        for functions in [&PRODUCER[..], &WORKER, &VIEWER, &APPLICATION] {
+            privileges::grant_functions(role, functions);
+        }
+        privileges::grant_views(role);
+        privileges::grant_payload(role);
+    });
+}
+
+/// Lets a role operate. See the COMMENT in sql/80_access.sql.
+#[pg_extern(sql = false)]
+fn grant_operator(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, fcinfo, |role| {
+        for functions in [&VIEWER[..], &OPERATOR] {
+            privileges::grant_functions(role, functions);
+        }
+        privileges::grant_views(role);
+        privileges::grant_payload(role);
     });
 }
 

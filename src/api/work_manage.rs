@@ -219,17 +219,7 @@ fn retry_many(
         error_like,
         after: failed_after.map(i64::from),
     };
-    let filter = || {
-        filter(
-            queue,
-            kind,
-            states,
-            tag,
-            older_than,
-            max_jobs,
-            Some(failed),
-        )
-    };
+    let filter = || filter(queue, kind, states, tag, older_than, max_jobs, Some(failed));
     let act = |place: &Place| retry_at(place, reset);
     manage_many(fcinfo, filter, can_be_retried, act)
 }

@@ -52,4 +52,4 @@ select count(*) from jobs.top() where queue = '(all)';
 select jobs.show(1) like 'Job 1, kind %';
 select count(*) from jobs.check();
 \echo grant
-select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_admin('app'), jobs.revoke('app');
+select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_application('app'), jobs.grant_operator('app'), jobs.grant_admin('app'), jobs.revoke('app');

@@ -60,6 +60,8 @@ const CALLS: &[Call] = &[
     call("fetch", "TAKE perform jobs.release(f.id, f.token); CLEAR", "perform jobs.fetch('leak', 0)"),
     call("fetch_any", "perform jobs.insert('leak', queue => 'leak'); select * into strict f from jobs.fetch_any('{nothing,leak}'); perform jobs.release(f.id, f.token); CLEAR", "perform jobs.fetch_any('{a,null}')"),
     rare("grant_admin", "perform jobs.grant_admin('leaker')"),
+    rare("grant_application", "perform jobs.grant_application('leaker')"),
+    rare("grant_operator", "perform jobs.grant_operator('leaker')"),
     rare("grant_producer", "perform jobs.grant_producer('leaker')"),
     rare("grant_viewer", "perform jobs.grant_viewer('leaker')"),
     rare("grant_worker", "perform jobs.grant_worker('leaker')"),

@@ -782,3 +782,72 @@ async fn a_plan_is_no_right_to_call() {
         "42501"
     );
 }
+
+/// The table of docs/security.md: a line for each function, with what each grant gives.
+fn documented() -> Vec<String> {
+    let page = include_str!("../../docs/security.md");
+    let line = |line: &str| {
+        let mut cells = line.strip_prefix("| `")?.trim_end_matches('|').split('|');
+        let name = cells.next()?.trim().strip_suffix('`')?.to_string();
+        let given: Vec<bool> = cells.map(|cell| cell.trim() == "yes").collect();
+        (given.len() == GRANTS.len() && !name.contains('`')).then(|| format!("{name} {given:?}"))
+    };
+    let mut lines: Vec<String> = page.lines().filter_map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// In the order of that table's columns.
+const GRANTS: [&str; 6] = [
+    "producer",
+    "worker",
+    "viewer",
+    "application",
+    "operator",
+    "admin",
+];
+
+/// A function that nobody has decided about is in no line of the table.
+#[tokio::test]
+async fn grants_give_what_the_documentation_says_function_by_function() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("grants").await;
+    for grant in GRANTS {
+        run(&db, &format!("create role {grant}")).await;
+        run(&db, &format!("select jobs.grant_{grant}('{grant}')")).await;
+    }
+    let rows = db
+        .query(
+            "select p.proname::text, array(select has_function_privilege(g, p.oid, 'execute') from unnest($1::text[]) with ordinality as u(g, n) order by n)
+               from pg_proc p where p.pronamespace = 'jobs'::regnamespace",
+            &[&GRANTS.as_slice()],
+        )
+        .await
+        .unwrap();
+    let mut given: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {:?}", row.get::<_, &str>(0), row.get::<_, Vec<bool>>(1)))
+        .collect();
+    given.sort();
+    assert_eq!(given, documented());
+    // Nobody is given anything else than to read, and that column by column of each view.
+    let rights = "select count(*) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+                   where c.relnamespace = 'jobs'::regnamespace and c.relkind = 'v' and not has_column_privilege($, c.oid, a.attnum, 'select')";
+    for (grant, sees) in GRANTS
+        .into_iter()
+        .zip([false, false, true, true, true, true])
+    {
+        let unseen = number(&db, &rights.replace('$', &format!("'{grant}'"))).await;
+        assert_eq!(unseen == 0, sees, "{grant} does not see {unseen} columns");
+        let writes = format!(
+            "select count(*) from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'v')
+                and has_table_privilege('{grant}', oid, 'insert, update, delete, truncate, references, trigger')"
+        );
+        assert_eq!(number(&db, &writes).await, 0, "{grant} writes");
+        run(
+            &db,
+            &format!("select jobs.revoke('{grant}'); drop role {grant}"),
+        )
+        .await;
+    }
+}

@@ -1,4 +1,4 @@
--- jobs.audit: a row for each managing call that changed something, of whatever role, in its transaction.
+-- jobs.audit: a row for each managing call that changed something, of whatever role.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -64,6 +64,7 @@ select pg_temp.pause();
 -- Those that grant.
 reset role;
 select jobs.grant_producer('jobs_audit_other', 'p'), jobs.grant_worker('jobs_audit_other', 'w'), jobs.grant_viewer('jobs_audit_other', 'v'), jobs.grant_viewer('jobs_audit_other', 'again');
+select jobs.grant_operator('jobs_audit_other', 'o'), jobs.grant_application('jobs_audit_other', 'a');
 select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 'again'), pg_temp.code('select jobs.grant_admin(''nobody there'')');
 select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
 select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
@@ -78,7 +79,7 @@ set datestyle = 'ISO';
 select arguments from jobs.audit where action = 'update' order by at desc limit 1;
 -- Those it is about cannot change it; who sees the views sees it.
 set role jobs_audit;
-select pg_temp.code(s) from unnest(array['insert into jobs.audit_record select * from jobs.audit', 'update jobs.audit_record set role = null', 'delete from jobs.audit_record', 'truncate jobs.audit_record', 'select from jobs.audit_record', 'drop table jobs.audit_record',
+select pg_temp.code(s) from unnest(array['insert into jobs.audit_record default values', 'update jobs.audit_record set role = null', 'delete from jobs.audit_record', 'truncate jobs.audit_record', 'select from jobs.audit_record', 'drop table jobs.audit_record',
   'insert into jobs.audit select * from jobs.audit', 'update jobs.audit set role = null', 'delete from jobs.audit', 'drop view jobs.audit']) s;
 reset role;
 select jobs.grant_viewer('jobs_audit_other');

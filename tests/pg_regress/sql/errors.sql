@@ -159,6 +159,8 @@ insert into cases (name, call) values
   ('name', $$jobs.resume_periodic(null)$$),
   ('name', $$jobs.run_periodic(null)$$),
   ('role', $$jobs.grant_worker(null)$$),
+  ('role', $$jobs.grant_application(null)$$),
+  ('role', $$jobs.grant_operator(null)$$),
   ('old_snapshot', $$jobs.health(old_snapshot => '-1 s')$$),
   ('id', $$jobs.show(null)$$);
 select n, name, pg_temp.about('select ' || call) as answer, call from cases
