@@ -213,7 +213,7 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
     run(&changed, &upgrade.statement()).await;
     let different = difference(&fresh, &snapshot(&changed).await).join("\n");
     for seen in [
-        "+ column error 9 planted text",
+        "+ column error 10 planted text",
         "+ object function jobs.planted()",
         "+ relation planted r",
         "+ relation job r {fillfactor=90}",
