@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake prune one_key held held_retries backlog peers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake waiters prune one_key held held_retries backlog peers peak memory)
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"
@@ -245,6 +245,50 @@ waking() { # SYNCHRONOUS-COMMIT TITLE AIM-OF-MEDIAN AIM-OF-P99
   IFS='|' read -r n p50 p99 <<<"$(sql -c "select count(*), round(percentile_cont(0.5) within group (order by ms)::numeric, 2), round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from woken")"
   result "$2: median" "$3" "$p50" "$n jobs" "ms"
   result "$2: 99th percentile" "$4" "$p99" "$n jobs" "ms"
+}
+
+# Sessions that each wait for a job of their own, from the call that completes it to the return of
+# jobs.wait_for; and what it costs workers that as many others beat. As many as the server has room
+# for.
+case_waiters() {
+  local room n p50 p99 waiters=1000 seconds
+  local PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
+  room=$(($(sql -c "show max_connections") - 20))
+  ((waiters <= room)) || waiters=$room
+  seconds=$(scaled 60)
+  renew
+  sql -c "create unlogged table woken (ms double precision)"
+  cat >"$WORK/waiter.sql" <<'SQL'
+select id from jobs.insert('bench', queue => 'waiters') \gset
+call jobs.wait_for(array[:id], '30 s');
+insert into woken select extract(epoch from clock_timestamp() - finalized_at) * 1000 from jobs.results(array[:id]);
+SQL
+  echo "select jobs.complete(id, token) from jobs.fetch('waiters');" >"$WORK/worker.sql"
+  pgbench -n -M simple -c "$waiters" -j "$THREADS" -T "$seconds" -f "$WORK/waiter.sql" >/dev/null 2>&1 &
+  n=$!
+  sleep 5
+  CLIENTS=2 load "$WORK/worker.sql" -T $((seconds - 5)) -R 300 >/dev/null
+  # The last ones have nobody to complete their jobs.
+  kill "$n"
+  wait "$n" 2>/dev/null || true
+  IFS='|' read -r n p50 p99 <<<"$(sql -c "select count(*), round(percentile_cont(0.5) within group (order by ms)::numeric, 2), round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from woken")"
+  result "complete to the return of jobs.wait_for, $waiters waiters, 300 jobs/s: median" "-" "$p50" "$n jobs" "ms"
+  result "the same: 99th percentile" "< 20 ms" "$p99" "$n jobs" "ms"
+
+  local beats
+  cycle beats 10 >"$WORK/beats.sql"
+  printf '%s\n' '\set n random(1, 1000)' \
+    "select jobs.worker_beat('worker ' || :n, '{beats,other}', 10, '{\"version\": \"1.0\", \"host\": \"bench\"}');" >"$WORK/beat.sql"
+  beside() { # ours|yardstick
+    if [[ $1 == ours ]]; then
+      pgbench -n -M prepared -c 2 -j 1 -T $((SECONDS_EACH + 1)) -R 100 -f "$WORK/beat.sql" >/dev/null 2>&1 &
+      beats=$!
+    fi
+    load "$WORK/beats.sql" -T "$SECONDS_EACH" | awk '{ print $1 * 10 }'
+    [[ $1 != ours ]] || wait "$beats"
+  }
+  beside yardstick >/dev/null
+  in_turns "$TURNS" beside | ratio "insert, fetch and complete beside 1,000 workers that beat each 10 s, against none" ">= 0.98" jobs/s
 }
 
 # One key over and over, all its jobs within their retention. Without waiting for the disk, which

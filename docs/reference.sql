@@ -14,13 +14,13 @@ SET intervalstyle = 'postgres';
 CREATE TEMP TABLE section (n integer, title text, intro text, functions text[]);
 INSERT INTO section VALUES
   (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) is about unique ones.',
-   '{insert,insert_many,insert_batch,unique_key,explain_unique,ojs_manifest}'),
+   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
   (2, 'Work', 'A worker fetches jobs and finishes each with the token that it was given. [workers.md](workers.md) says how.',
-   '{fetch,fetch_any,wait,heartbeat,heartbeat_many,complete,complete_many,fail,snooze,release}'),
+   '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,fail,snooze,release,worker_beat}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
-  (4, 'Kinds and queues', 'What operators set.',
-   '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue}'),
+  (4, 'Kinds, queues and workers', 'What operators set.',
+   '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue,quiet_worker,stop_worker,resume_worker}'),
   (5, 'Periodic jobs', '[periodic.md](periodic.md) is about them.',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
   (6, 'Look', '[operations.md](operations.md) says what to watch. The views are further down.',

@@ -297,6 +297,32 @@ COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, o
 COMMENT ON COLUMN jobs.periodic_schedule.last_ticks IS 'The latest ten ticks that were dealt with, newest first: when, the job, whether it was skipped, and why there is none.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
 
+-- Updated in place (HOT) by each beat: no column that changes has an index. Not dumped: who is
+-- there says so again.
+CREATE TABLE jobs.worker (
+  first_seen_at timestamptz NOT NULL,
+  last_seen_at  timestamptz NOT NULL,
+  concurrency   integer     NOT NULL,
+  worker        text        COLLATE "C" NOT NULL,
+  queues        text[]      COLLATE "C" NOT NULL,
+  info          jsonb,
+  CONSTRAINT worker_pkey PRIMARY KEY (worker)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE jobs.worker IS 'Workers that said that they are there: jobs.worker_beat. A row goes a day after the last time.';
+COMMENT ON COLUMN jobs.worker.queues IS 'Where it says that it fetches from.';
+COMMENT ON COLUMN jobs.worker.info IS 'What else it says.';
+
+CREATE TABLE jobs.worker_order (
+  told_at     timestamptz NOT NULL,
+  worker      text        COLLATE "C" NOT NULL,
+  told        text        COLLATE "C" NOT NULL,
+  told_by     text        NOT NULL,
+  told_reason text,
+  CONSTRAINT worker_order_pkey PRIMARY KEY (worker)
+);
+COMMENT ON TABLE jobs.worker_order IS 'Workers that are to fetch no more, until jobs.resume_worker. Sessions remember it: written by jobs.quiet_worker, stop_worker and resume_worker only.';
+COMMENT ON COLUMN jobs.worker_order.told IS 'quiet or stop.';
+
 -- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this
 -- server.
 CREATE TABLE jobs.maintenance_task (

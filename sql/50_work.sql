@@ -1,5 +1,6 @@
 -- Claim jobs, finish them, move them about.
--- Rust: src/api/work_fetch.rs, src/api/work_wait.rs, src/api/work_finish.rs, src/api/work_manage.rs
+-- Rust: src/api/work_fetch.rs, src/api/work_wait.rs, src/api/work_results.rs,
+-- src/api/work_finish.rs, src/api/work_manage.rs
 
 CREATE TYPE jobs.fetched_job AS (
   id               bigint,
@@ -52,6 +53,46 @@ COMMENT ON PROCEDURE jobs.wait(text, interval) IS
 $$Returns as soon as a job of the queue may be ready to be fetched, else after the timeout (0: at once): woken by the commit that makes it available, or when it is due. There may be none: somebody else can be faster.
 While it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
 Errors: 25001 inside a transaction block, 22023, 22004 a null, 25006 on a standby.$$;
+
+CREATE PROCEDURE jobs.wait_any(
+  queues text[], timeout interval DEFAULT '30 s', worker text DEFAULT NULL)
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'wait_any_wrapper';
+COMMENT ON PROCEDURE jobs.wait_any(text[], interval, text) IS
+$$As jobs.wait for several queues: returns when a job of one of them may be ready. With worker, the name that it fetches with, it also returns when one of the worker's jobs is asked to stop, and when the worker is told something: jobs.quiet_worker, stop_worker, resume_worker. jobs.heartbeat and jobs.worker_beat say what it is.
+Told is what is new since the call began, or since the session's last call for that worker: what came before is not told again. A worker that is quiet or to stop gets no jobs, so that none ends its wait. Without preload it looks once a second for what the worker is told.
+Errors: as jobs.wait.$$;
+
+CREATE PROCEDURE jobs.wait_for(
+  ids bigint[], timeout interval DEFAULT '30 s', want text DEFAULT 'all')
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'wait_for_wrapper';
+COMMENT ON PROCEDURE jobs.wait_for(bigint[], interval, text) IS
+$$Returns when all of the jobs are over, or with want => 'any' one of them, else after the timeout (0: at once). A job is over when it is completed, cancelled or discarded; so is one that is not there: deleted, pruned, or never inserted and committed. Of all of them, one that was over while this waited counts, even if it is retried meanwhile.
+At most 10000 ids, in any order and more than once; none at all: it returns at once. jobs.results says what became of them.
+Woken by the commit that ends a job; while it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
+Errors: 25001 inside a transaction block; 22023 more than 10000 ids, another want, a negative timeout; 22004 a null, also as an element; 25006 on a standby.$$;
+
+CREATE TYPE jobs.job_result AS (
+  ord          integer,
+  id           bigint,
+  state        jobs.state,
+  output       jsonb,
+  error        text,
+  finalized_at timestamptz);
+COMMENT ON TYPE jobs.job_result IS
+  'What became of one of several jobs.';
+
+-- Not SECURITY DEFINER: what it shows is what its caller may see.
+CREATE FUNCTION jobs.results(
+  ids bigint[])
+RETURNS SETOF jobs.job_result
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'results_wrapper';
+COMMENT ON FUNCTION jobs.results(bigint[]) IS
+$$What became of jobs: a row per id, in order, ord from 1. state: as it is now, null where there is no such job, or no more. output: what jobs.complete was given; error: the text of the latest failed attempt; finalized_at: since when the job is final, null while it is not.
+Whoever calls sees output if he may SELECT from jobs.job, and error if he may from jobs.errors, as in the views; else they are null. So a producer sees how its jobs ended, but no job's output: a program that is to read it is granted application (docs/security.md).
+At most 10000 ids. Works on a standby. Errors: 22023 more of them; 22004 a null, also as an element.$$;
 
 CREATE FUNCTION jobs.complete(
   id bigint, token bigint, output jsonb DEFAULT NULL)

@@ -11,6 +11,8 @@ use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{extension, role, server, time, transaction};
 
+/// How many jobs one call may name.
+const MOST_JOBS: usize = 10_000;
 /// The longest kind or queue, in characters.
 const LONGEST_NAME: usize = 127;
 
@@ -265,6 +267,15 @@ pub fn bigs(parameter: &str, value: Option<Array>) -> Result<Vec<i64>> {
     let null = || Error::null_element(parameter);
     let big = |element: Option<Datum>| Ok(element.ok_or_else(null)?.value() as i64);
     elements.map(big).collect()
+}
+
+/// Ids of jobs, as many as one call may have.
+pub fn ids(value: Option<Array>) -> Result<Vec<i64>> {
+    let ids = bigs("ids", value)?;
+    let message = || format!("ids has {} elements", ids.len());
+    let error = || Error::invalid("ids", message(), "ids has at most 10000 elements.");
+    refuse_if(ids.len() > MOST_JOBS, error)?;
+    Ok(ids)
 }
 
 /// A pgrx interval as core knows it.

@@ -1,5 +1,5 @@
-//! What operators say of kinds and queues, as this session remembers it: every insert and every
-//! fetch asks, and hardly ever has anything changed.
+//! What operators say of kinds, queues and workers, as this session remembers it: every insert and
+//! every fetch asks, and hardly ever has anything changed.
 //!
 //! A change invalidates the relation cache of its table, which the server tells every session of at
 //! its commit; then this forgets everything. Under REPEATABLE READ nothing is remembered: what an
@@ -18,6 +18,7 @@ use crate::pg::{invalidation, transaction, versions};
 use crate::settings::Retention;
 use crate::store::config::{self, Kind, Queue};
 use crate::store::retention;
+use crate::store::workers::{self, Order};
 
 /// More names than this are not remembered: somebody makes them up.
 const MOST: usize = 10_000;
@@ -26,10 +27,14 @@ const MOST: usize = 10_000;
 struct Remembered {
     /// the serializable transaction that has read all of it, if one has
     reader: Option<u32>,
-    tables: Option<[Oid; 2]>,
+    tables: Option<[Oid; 3]>,
     kinds: HashMap<String, Option<Rc<Kind>>>,
     queues: HashMap<String, Option<Rc<Queue>>>,
+    /// of all workers, under no name: workers make up names, and hardly any is told something
+    orders: HashMap<String, Option<Rc<Orders>>>,
 }
+
+type Orders = HashMap<String, Order>;
 
 thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::new(Remembered::default());
@@ -45,6 +50,12 @@ pub fn kind(name: &str) -> Option<Rc<Kind>> {
 /// What is set of a queue.
 pub fn queue(name: &str) -> Option<Rc<Queue>> {
     look_up(name, |r| &mut r.queues, config::queue)
+}
+
+/// What a worker is told, if it is.
+pub fn order(worker: &str) -> Option<Order> {
+    let orders = look_up("", |r| &mut r.orders, |_| Some(workers::orders()))?;
+    orders.get(worker).copied()
 }
 
 /// How long final jobs of a queue are kept, in microseconds; `None`: for ever.

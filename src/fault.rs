@@ -1,4 +1,5 @@
-//! Faults that a build for the controls of the tests can be told to have (`jobs.fault`), to show
+//! Faults that a build for the controls of the tests can be told to have (`jobs.fault`: one, or
+//! several with commas), to show
 //! that the tests find them. Without the feature `faults` every question is a constant no, so that
 //! nothing of it is left in the library.
 
@@ -33,6 +34,9 @@ pub enum Fault {
     /// who waits for a job does not look by himself: harmless, but only so a test can tell that it
     /// was a commit which woke him
     NoLooks,
+    /// hardly any session that waits can be woken: harmless, but only so a test can have more than
+    /// can
+    FewSeats,
 }
 
 /// Whether this fault is on.
@@ -56,12 +60,18 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::AllocateAtCommit => "allocate_at_commit",
         Fault::NoVisits => "no_visits",
         Fault::NoLooks => "no_looks",
+        Fault::FewSeats => "few_seats",
     };
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.
     unsafe {
         let set = *crate::settings::FAULT.as_ptr();
-        !set.is_null() && std::ffi::CStr::from_ptr(set).to_bytes() == name.as_bytes()
+        let is = |one: &[u8]| one == name.as_bytes();
+        !set.is_null()
+            && std::ffi::CStr::from_ptr(set)
+                .to_bytes()
+                .split(|byte| *byte == b',')
+                .any(is)
     }
 }
 

@@ -45,9 +45,14 @@ pgrx::extension_sql_file!(
     requires = ["configure"]
 );
 pgrx::extension_sql_file!(
+    "../sql/57_workers.sql",
+    name = "workers",
+    requires = ["periodic"]
+);
+pgrx::extension_sql_file!(
     "../sql/60_maintain.sql",
     name = "maintain",
-    requires = ["periodic"]
+    requires = ["workers"]
 );
 pgrx::extension_sql_file!(
     "../sql/70_observe.sql",

@@ -140,9 +140,9 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     let Some(mut row) = place.take() else {
         return false;
     };
-    if place.state == State::Running {
-        // Its worker is told, too.
-        announce::cancelled(place.id);
+    if let Some(worker) = &row.worker {
+        // It was running: its worker is told, too.
+        announce::cancelled(place.id, worker);
     }
     let now = time::now();
     row.cancel_requested_at.get_or_insert(now);

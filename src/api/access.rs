@@ -11,17 +11,22 @@ use crate::store::audit;
 use crate::store::members;
 use crate::store::privileges::{self, Role};
 
-const PRODUCER: [&str; 5] = [
+const PRODUCER: [&str; 7] = [
     "insert",
     "insert_many",
     "insert_batch",
+    "wait_for",
+    "results",
     "unique_key",
     "ojs_manifest",
 ];
-const WORKER: [&str; 11] = [
+const WORKER: [&str; 15] = [
     "fetch",
     "fetch_any",
     "wait",
+    "wait_any",
+    "wait_for",
+    "results",
     "heartbeat",
     "heartbeat_many",
     "complete",
@@ -29,15 +34,18 @@ const WORKER: [&str; 11] = [
     "fail",
     "snooze",
     "release",
+    "worker_beat",
     "ojs_manifest",
 ];
 /// And those that the views call.
-const VIEWER: [&str; 8] = [
+const VIEWER: [&str; 10] = [
     "health",
     "metrics",
     "top",
     "show",
     "check",
+    "wait_for",
+    "results",
     "count_queues",
     "idle_runs",
     "is_preloaded",
@@ -59,7 +67,7 @@ const APPLICATION: [&str; 13] = [
     "reset_queue",
 ];
 /// What people on call do beyond looking: nothing that inserts, changes or deletes a job.
-const OPERATOR: [&str; 10] = [
+const OPERATOR: [&str; 13] = [
     "explain_unique",
     "cancel",
     "cancel_many",
@@ -70,6 +78,9 @@ const OPERATOR: [&str; 10] = [
     "resume_queue",
     "pause_periodic",
     "resume_periodic",
+    "quiet_worker",
+    "stop_worker",
+    "resume_worker",
 ];
 const NOBODY: [&str; 8] = [
     "grant_producer",

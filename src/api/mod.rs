@@ -15,4 +15,6 @@ mod produce_unique;
 mod work_fetch;
 mod work_finish;
 mod work_manage;
+mod work_results;
 mod work_wait;
+mod workers;

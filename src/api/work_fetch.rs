@@ -11,6 +11,7 @@ use crate::pg::array::Array;
 use crate::pg::{server, subxact, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
+use crate::shmem::fetches;
 use crate::store::fetch::{self, Fetch, Room};
 use crate::store::lanes::{self, Reach};
 use crate::store::{due, limits, place};
@@ -76,7 +77,13 @@ fn claim(
     };
     let mut rows = Rows::new(fcinfo);
     rows.expect(fetch::FETCHED_JOB);
+    if config_cache::order(&worker).is_some() {
+        return Ok(rows);
+    }
     let mut left = wanted;
+    for queue in queues {
+        fetches::note(queue, fetch.now);
+    }
     for queue in queues {
         let set = config_cache::queue(queue).unwrap_or_default();
         if set.is_paused {

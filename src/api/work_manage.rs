@@ -40,10 +40,9 @@ fn can_be_cancelled(state: State) -> bool {
 
 fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> {
     if place.state == State::Running && !force {
-        return place.request_cancel(time::now(), reason).then(|| {
-            announce::cancelled(place.id);
-            State::Running
-        });
+        let worker = place.request_cancel(time::now(), reason)?;
+        announce::cancelled(place.id, &worker);
+        return Some(State::Running);
     }
     transition::cancelled(place, reason).then_some(State::Cancelled)
 }

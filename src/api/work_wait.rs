@@ -1,6 +1,6 @@
-//! Waiting for jobs.
+//! Waiting for jobs, and for what a worker is told.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
@@ -10,25 +10,28 @@ use crate::check;
 use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::fault::{self, Fault};
+use crate::pg::array::Array;
 use crate::pg::role::{as_role, called, owner_of};
 use crate::pg::{procedure, time};
-use crate::shmem::announce;
-use crate::shmem::waiters::{self, Taken};
-use crate::store::limits;
+use crate::shmem::waiters::{self, QUEUES, Taken, WORKERS};
+use crate::shmem::{self, things};
 use crate::store::wait::{self, Look};
+use crate::store::{limits, workers};
 
 /// How often to look for what wakes nobody: a prepared transaction's commit, a dump being restored.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often to look where no commit can wake the session.
-const POLL: Duration = Duration::from_millis(100);
+pub(super) const POLL: Duration = Duration::from_millis(100);
 /// How long a job is kept back that the session was told of the last time, and that is still
 /// there: somebody may have it locked, or it may be of a kind that the caller does not take.
 /// Told at once, the caller would look for it in an endless loop.
 const TOLD: Duration = Duration::from_millis(100);
 
 thread_local! {
-    /// The queue and the job that the last call returned for.
-    static LAST: Cell<Option<(u64, i64)>> = const { Cell::new(None) };
+    /// The queues and the jobs in front of each that the last call saw.
+    static LAST: RefCell<Vec<(u64, i64)>> = const { RefCell::new(Vec::new()) };
+    /// The worker of the last call that had one, and how often it had been told something.
+    static HEARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
 /// Waits for jobs. See the COMMENT in sql/50_work.sql.
@@ -38,13 +41,57 @@ fn wait(
     timeout: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) {
-    let run = || -> Result<()> {
+    let run = || {
         check::primary()?;
-        let queue = check::name("queue", queue)?.to_string();
+        let queues = [check::name("queue", queue)?.to_string()];
+        Wait::run("jobs.wait", timeout, fcinfo, |wait| {
+            wait_for_jobs(&queues, None, wait)
+        })
+    };
+    answer(run)
+}
+
+/// Waits for jobs of several queues, and for what a worker is told. See the COMMENT in
+/// sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn wait_any(
+    queues: Option<Array>,
+    timeout: Option<pgrx::datum::Interval>,
+    worker: Option<&str>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) {
+    let run = || {
+        check::primary()?;
+        let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
+        let worker = worker.map(|worker| check::name("worker", Some(worker)));
+        let worker = worker.transpose()?.map(str::to_string);
+        Wait::run("jobs.wait_any", timeout, fcinfo, |wait| {
+            wait_for_jobs(&queues, worker.as_deref(), wait)
+        })
+    };
+    answer(run)
+}
+
+/// A call that waits. Between its looks it has no snapshot, transaction id or lock.
+pub(super) struct Wait {
+    /// whose rights its looks have
+    owner: pg_sys::Oid,
+    begun: Instant,
+    timeout: Duration,
+}
+
+impl Wait {
+    /// Ends the transaction that the procedure `name` was called in, and does what it is for.
+    pub fn run(
+        name: &str,
+        timeout: Option<pgrx::datum::Interval>,
+        fcinfo: pg_sys::FunctionCallInfo,
+        body: impl FnOnce(&Wait),
+    ) -> Result<()> {
         let timeout = check::given("timeout", timeout)?;
         let timeout = check::not_negative("timeout", check::interval(timeout))?;
         if !procedure::may_end_transaction(fcinfo) {
-            return Err(Error::in_transaction("jobs.wait"));
+            return Err(Error::in_transaction(name));
         }
         let owner = owner_of(called(fcinfo));
         let now = time::now();
@@ -52,53 +99,162 @@ fn wait(
         procedure::run(|| {
             // Ends the snapshot that every CALL begins with.
             procedure::next_transaction();
-            wait_for(&queue, Duration::from_micros(timeout as u64), owner);
+            body(&Wait {
+                owner,
+                begun: Instant::now(),
+                timeout: Duration::from_micros(timeout as u64),
+            });
         });
         Ok(())
-    };
-    answer(run);
-}
+    }
 
-fn wait_for(queue: &str, timeout: Duration, owner: pg_sys::Oid) {
-    let hash = announce::hash(queue);
-    let seat = waiters::take_seat(hash);
-    let begun = Instant::now();
-    let mut woken = false;
-    while begun.elapsed() < timeout {
-        if let Some(seat) = &seat {
-            seat.forget();
-        }
-        let (now, look) = look(queue, owner);
-        let mut pause = match seat {
-            _ if fault::is_on(Fault::NoLooks) => timeout,
-            Some(_) => LOOK_AGAIN,
+    /// Whether the time is over.
+    pub fn is_over(&self) -> bool {
+        self.begun.elapsed() >= self.timeout
+    }
+
+    /// Looks with the rights of the extension, in a transaction of its own.
+    pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        procedure::in_transaction(|| as_role(self.owner, look))
+    }
+
+    /// How long until it looks by itself: so often, or as often as without a seat.
+    pub fn pause(&self, seat: Option<&Taken>, again: Duration) -> Duration {
+        match seat {
+            _ if fault::is_on(Fault::NoLooks) => self.timeout,
+            Some(_) => again,
             None => POLL,
-        };
-        if let Some(head) = look.head {
-            let told = LAST.replace(Some((hash, head))) == Some((hash, head));
-            if !told || woken || begun.elapsed() >= TOLD {
-                return;
+        }
+    }
+
+    /// Sleeps until woken, or the time is over; whether a commit did it.
+    pub fn sleep(&self, seat: Option<&Taken>, at_most: Duration) -> bool {
+        let left = self.timeout.saturating_sub(self.begun.elapsed());
+        let until = Instant::now() + at_most.min(left);
+        loop {
+            // First: a lock that the look waited for may have used up the latch.
+            if seat.is_some_and(Taken::is_woken) {
+                return true;
             }
-            pause = pause.min(TOLD);
-        } else {
-            LAST.set(None);
+            if Instant::now() >= until {
+                return false;
+            }
+            procedure::sleep(until.saturating_duration_since(Instant::now()));
         }
-        if let Some(due_at) = look.due_at {
-            pause = pause.min(Duration::from_micros(due_at.abs_diff(now)));
-        }
-        woken = sleep(
-            seat.as_ref(),
-            pause.min(timeout - begun.elapsed().min(timeout)),
-        );
     }
 }
 
-/// Looks at the queue with the rights of the extension, in a transaction of its own.
-fn look(queue: &str, owner: pg_sys::Oid) -> (i64, Look) {
+/// Returns when there may be a job, or news for the worker.
+fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
+    let mut things: Vec<u64> = queues.iter().map(|queue| things::queue(queue)).collect();
+    things.extend(worker.map(things::worker));
+    let kinds = QUEUES | worker.map_or(0, |_| WORKERS);
+    let seat = waiters::take_seat(kinds);
+    let seat = seat.as_ref();
+    if let Some(seat) = seat {
+        seat.wait_for(things.into_iter());
+    }
+    let mut news = worker.map(|worker| News::begin(worker, wait));
+    let mut woken = false;
+    while !wait.is_over() {
+        if let Some(seat) = seat {
+            seat.forget();
+        }
+        if news.as_mut().is_some_and(|news| news.is_any(wait)) {
+            return;
+        }
+        let (now, found) = look(queues, worker, wait);
+        let mut pause = wait.pause(seat, LOOK_AGAIN);
+        let is_any = !found.heads.is_empty();
+        let told = LAST.replace(found.heads.clone());
+        if found.heads.iter().any(|head| !told.contains(head))
+            || is_any && (woken || wait.begun.elapsed() >= TOLD)
+        {
+            return;
+        }
+        if is_any {
+            pause = pause.min(TOLD);
+        }
+        if let Some(due_at) = found.due_at {
+            pause = pause.min(Duration::from_micros(due_at.abs_diff(now)));
+        }
+        woken = wait.sleep(seat, pause);
+    }
+}
+
+/// What a worker was told, from one call to the next one of the same session: what comes between
+/// two of them is news, too.
+struct News<'a> {
+    worker: &'a str,
+    number: u64,
+    /// up to the last call
+    heard: u64,
+    now: u64,
+    looked: Instant,
+}
+
+impl<'a> News<'a> {
+    fn begin(worker: &'a str, wait: &Wait) -> News<'a> {
+        let number = things::worker(worker);
+        let now = told(worker, number, wait);
+        let before = HEARD.get().filter(|(worker, _)| *worker == number);
+        News {
+            worker,
+            number,
+            heard: before.map_or(now, |(_, heard)| heard),
+            now,
+            looked: Instant::now(),
+        }
+    }
+
+    /// Whether there is any. It is only told once.
+    fn is_any(&mut self, wait: &Wait) -> bool {
+        // Without shared memory all that runs has to be read.
+        if shmem::is_preloaded() || self.looked.elapsed() >= LOOK_AGAIN {
+            self.now = told(self.worker, self.number, wait);
+            self.looked = Instant::now();
+        }
+        HEARD.set(Some((self.number, self.now)));
+        self.now != self.heard
+    }
+}
+
+/// What a worker was told, as a number that is another one when it was told more. Without shared
+/// memory the tables say it.
+fn told(worker: &str, number: u64, wait: &Wait) -> u64 {
+    match shmem::is_preloaded() {
+        true => waiters::news(number),
+        false => wait.look(|| workers::told(worker)),
+    }
+}
+
+/// What some queues have.
+#[derive(Default)]
+struct Found {
+    /// queues that have a job, and the first one of each
+    heads: Vec<(u64, i64)>,
+    /// when there will be one else
+    due_at: Option<i64>,
+}
+
+/// Looks at queues for a worker.
+fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, Found) {
     config_cache::forget();
     let now = time::now();
-    let look = procedure::in_transaction(|| as_role(owner, || with_room(queue, now)));
-    (now, look)
+    let mut found = Found::default();
+    wait.look(|| {
+        // Who gets nothing anyway waits for being told something else.
+        if worker.and_then(config_cache::order).is_some() {
+            return;
+        }
+        for queue in queues {
+            let look = with_room(queue, now);
+            let head = look.head.map(|head| (things::queue(queue), head));
+            found.heads.extend(head);
+            found.due_at = found.due_at.into_iter().chain(look.due_at).min();
+        }
+    });
+    (now, found)
 }
 
 /// What of a queue could be fetched: nothing while it is paused or as full as it may be.
@@ -122,19 +278,4 @@ fn with_room(queue: &str, now: i64) -> Look {
             .or(look.due_at.map(|at| at.max(free_at)));
     }
     look
-}
-
-/// Sleeps until woken; whether a commit did it.
-fn sleep(seat: Option<&Taken>, at_most: Duration) -> bool {
-    let until = Instant::now() + at_most;
-    loop {
-        // First: a lock that the look waited for may have used up the latch.
-        if seat.is_some_and(Taken::is_woken) {
-            return true;
-        }
-        if Instant::now() >= until {
-            return false;
-        }
-        procedure::sleep(until.saturating_duration_since(Instant::now()));
-    }
 }

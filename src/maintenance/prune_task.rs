@@ -1,17 +1,18 @@
 //! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together
 //! with the claims that no job needs any more, with the answers that no client can still be asking
-//! for, and with what was managed long ago.
+//! for, with what was managed long ago, and with workers that were not seen for a day.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use jobs_core::key::Key;
 
 use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::{self, Retention};
+use crate::shmem;
 use crate::store::prune::{self, Kind, Old, Wanted};
-use crate::store::{audit, notes, reap};
+use crate::store::{audit, notes, reap, workers};
 
 pub const TASK: Task = Task {
     name: "prune",
@@ -22,6 +23,13 @@ pub const TASK: Task = Task {
 /// How long the answers of finishing calls are remembered, in microseconds.
 const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
 
+/// How long a worker is shown after it was seen last, in microseconds.
+const WORKERS_SHOWN: i64 = 86_400 * 1_000_000;
+/// How often the background worker looks for those, in microseconds: there is no index for that.
+const WORKERS_EVERY: i64 = 60 * 1_000_000;
+
+/// When it did so last.
+static LOOKED_FOR_WORKERS: AtomicI64 = AtomicI64::new(0);
 /// How often a round has begun.
 static ROUND: AtomicUsize = AtomicUsize::new(0);
 /// The kind that a round was at last: if it failed, there.
@@ -61,9 +69,19 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         forgotten += forget(limit - (forgotten + dealt_with) as i64);
     }
     let mut round = Round::of(dealt_with + forgotten, limit);
-    round.rows = pruned + forgotten;
+    round.rows = pruned + forgotten + forget_workers(now, limit);
     round.more |= more;
     round
+}
+
+/// Forgets workers that were not seen for long; how many.
+fn forget_workers(now: i64, limit: i64) -> usize {
+    let since = now - LOOKED_FOR_WORKERS.load(Ordering::Relaxed);
+    if shmem::is_worker() && (0..WORKERS_EVERY).contains(&since) {
+        return 0;
+    }
+    LOOKED_FOR_WORKERS.store(now, Ordering::Relaxed);
+    workers::forget(now - WORKERS_SHOWN, limit)
 }
 
 /// What is due of a kind, if anything is.

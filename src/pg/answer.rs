@@ -41,6 +41,8 @@ pub enum Cell {
     Span(i64),
     /// jsonb
     Json(String),
+    /// jsonb as it is
+    Jsonb(Jsonb),
 }
 
 impl<T: Into<Cell>> From<Option<T>> for Cell {
@@ -52,6 +54,12 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 impl From<String> for Cell {
     fn from(text: String) -> Cell {
         Cell::Text(text)
+    }
+}
+
+impl From<Jsonb> for Cell {
+    fn from(value: Jsonb) -> Cell {
+        Cell::Jsonb(value)
     }
 }
 
@@ -76,6 +84,7 @@ impl Cell {
             Cell::At(n) => (pg_sys::TIMESTAMPTZOID, Datum::from(n)),
             Cell::Text(text) => (pg_sys::TEXTOID, text.into_datum()?),
             Cell::Json(text) => (pg_sys::JSONBOID, Jsonb::from_text(&text).datum()),
+            Cell::Jsonb(value) => (pg_sys::JSONBOID, value.datum()),
             Cell::Span(micros) => {
                 let (months, days) = (0, 0);
                 let span = Interval {

@@ -14,10 +14,10 @@ const DEEPEST: u32 = 32;
 
 /// A jsonb value where it lies: an argument, detoasted, or a part of one. Lives as long as the
 /// memory of the call.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Jsonb(Place);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Place {
     /// a value of its own
     Whole(*mut pg_sys::Jsonb),

@@ -1,17 +1,22 @@
-//! What the transaction under way has to tell others once it commits: in which queues
-//! there are jobs that were not there before, and which running jobs are to be cancelled.
-//! What a savepoint takes back is told nevertheless: somebody looks for nothing.
+//! What the transaction under way has to tell others once it commits: in which queues there are
+//! jobs that were not there before, which jobs are final, which running ones are to be cancelled,
+//! and which workers are told something. What a savepoint takes back is told nevertheless: somebody
+//! looks for nothing.
 
 use std::cell::RefCell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::bounded::Numbers;
+use super::bounded::{Crowd, Filter, Numbers};
 use super::outbox::Content;
+use super::things;
 
 /// What one transaction announces.
 pub struct Announcement {
     /// queues in which a job became available, or waits for its time
-    queues: Numbers,
+    pub queues: Numbers,
+    /// jobs that became final, or are gone
+    pub jobs: Crowd,
+    /// workers that are told something, or whose jobs are to be cancelled
+    pub workers: Numbers,
     /// what listeners are told
     pub to_notify: Content,
 }
@@ -25,19 +30,33 @@ thread_local! {
 /// Jobs of this queue became available.
 pub fn available(queue: &str) {
     note(|announced| {
-        announced.queues.add(hash(queue));
+        announced.queues.add(things::queue(queue));
         announced.to_notify.queues.add(queue);
     });
 }
 
 /// A job of this queue waits for its time, and so may be the next to be due.
 pub fn waits(queue: &str) {
-    note(|announced| announced.queues.add(hash(queue)));
+    note(|announced| announced.queues.add(things::queue(queue)));
 }
 
-/// Somebody asked to cancel this running job.
-pub fn cancelled(id: i64) {
-    note(|announced| announced.to_notify.cancelled.add(id as u64));
+/// A job became final, or is gone. Noted whether or not somebody waits for it: who does may come
+/// between now and the commit.
+pub fn over(id: i64) {
+    note(|announced| announced.jobs.push(things::job(id)));
+}
+
+/// Somebody asked to cancel this running job of a worker.
+pub fn cancelled(id: i64, worker: &str) {
+    note(|announced| {
+        announced.workers.add(things::worker(worker));
+        announced.to_notify.cancelled.add(id as u64);
+    });
+}
+
+/// A worker is told something.
+pub fn told(worker: &str) {
+    note(|announced| announced.workers.add(things::worker(worker)));
 }
 
 /// Without shared memory there is nobody to tell.
@@ -53,6 +72,8 @@ pub fn end(tell: impl FnOnce(&Announcement)) {
         if !announced.is_empty() {
             tell(announced);
             announced.queues.clear();
+            announced.jobs.clear();
+            announced.workers.clear();
             announced.to_notify.clear();
         }
     });
@@ -62,32 +83,35 @@ impl Announcement {
     const fn nothing() -> Announcement {
         Announcement {
             queues: Numbers::new(),
+            jobs: Crowd::new(),
+            workers: Numbers::new(),
             to_notify: Content::new(),
         }
     }
 
-    /// It is not known what: it may be of any queue.
+    /// It is not known what: it may be of any queue, job and worker.
     pub fn unknown() -> Announcement {
         let mut any = Announcement::nothing();
         any.queues.add_more();
+        any.jobs.add_more();
+        any.workers.add_more();
         any.to_notify.add_more();
         any
     }
 
     fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.to_notify.is_empty()
+        self.queues.is_empty()
+            && self.jobs.is_empty()
+            && self.workers.is_empty()
+            && self.to_notify.is_empty()
     }
 
-    /// Whether they may be of a queue.
-    pub fn concern(&self, queue: u64) -> bool {
-        self.queues.may_have(queue)
+    /// All of it that is known.
+    pub fn filter(&self) -> Filter {
+        let mut filter = Filter::default();
+        self.queues.add_to(&mut filter);
+        self.jobs.add_to(&mut filter);
+        self.workers.add_to(&mut filter);
+        filter
     }
-}
-
-/// A queue's name as a number, the same in all processes: two names with one number
-/// only wake somebody for nothing.
-pub fn hash(queue: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    queue.hash(&mut hasher);
-    hasher.finish()
 }

@@ -22,16 +22,17 @@ impl Numbers {
 
     /// Adds a number.
     pub fn add(&mut self, number: u64) {
-        if self.as_slice().contains(&number) {
-            return;
+        if !self.as_slice().contains(&number) && !self.push(number) {
+            self.more = true;
         }
-        match self.numbers.get_mut(self.count) {
-            Some(free) => {
-                *free = number;
-                self.count += 1;
-            }
-            None => self.more = true,
-        }
+    }
+
+    /// Adds a number that is not among them; whether it fitted.
+    fn push(&mut self, number: u64) -> bool {
+        let free = self.numbers.get_mut(self.count);
+        let fits = free.map(|free| *free = number).is_some();
+        self.count += usize::from(fits);
+        fits
     }
 
     /// Those that fitted.
@@ -63,6 +64,13 @@ impl Numbers {
         self.more || self.as_slice().contains(&number)
     }
 
+    /// Adds them to a filter.
+    pub fn add_to(&self, filter: &mut Filter) {
+        self.as_slice()
+            .iter()
+            .for_each(|number| filter.add(*number));
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && !self.more
@@ -72,6 +80,96 @@ impl Numbers {
     pub fn clear(&mut self) {
         (self.count, self.more) = (0, false);
     }
+}
+
+/// Numbers, however many: those that do not fit are bits of a Bloom filter.
+pub struct Crowd {
+    few: Numbers,
+    others: [u64; Crowd::WORDS],
+    has_others: bool,
+}
+
+impl Crowd {
+    /// Among a thousand others one in sixteen is taken for one of them.
+    const WORDS: usize = 256;
+
+    /// None.
+    pub const fn new() -> Crowd {
+        Crowd {
+            few: Numbers::new(),
+            others: [0; Crowd::WORDS],
+            has_others: false,
+        }
+    }
+
+    /// Adds a number. That is all that a job costs which becomes final.
+    pub fn push(&mut self, number: u64) {
+        if !self.few.push(number) {
+            let (word, bit) = place(number, Crowd::WORDS);
+            self.others[word] |= bit;
+            self.has_others = true;
+        }
+    }
+
+    /// Adds some that are not known.
+    pub fn add_more(&mut self) {
+        self.few.add_more();
+    }
+
+    /// Whether others are not known.
+    pub fn has_more(&self) -> bool {
+        self.few.has_more()
+    }
+
+    /// Whether it may be one of them.
+    pub fn may_have(&self, number: u64) -> bool {
+        let (word, bit) = place(number, Crowd::WORDS);
+        self.few.may_have(number) || self.has_others && self.others[word] & bit != 0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.few.is_empty()
+    }
+
+    /// Adds them to a filter.
+    pub fn add_to(&self, filter: &mut Filter) {
+        self.few.add_to(filter);
+        if self.has_others {
+            for (word, bits) in self.others.iter().enumerate() {
+                filter.0[word % Filter::WORDS] |= bits;
+            }
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.few.clear();
+        if self.has_others {
+            (self.others, self.has_others) = ([0; Crowd::WORDS], false);
+        }
+    }
+}
+
+/// Numbers as a Bloom filter.
+#[derive(Default)]
+pub struct Filter(pub [u64; Filter::WORDS]);
+
+impl Filter {
+    /// So many words: no number is told for certain, but most that are not among them.
+    pub const WORDS: usize = 8;
+
+    /// Adds a number.
+    pub fn add(&mut self, number: u64) {
+        let (word, bit) = place(number, Filter::WORDS);
+        self.0[word] |= bit;
+    }
+}
+
+/// Where a number is in a filter of so many words, a power of 2: in a shorter one it is at the
+/// remainder of the word's number.
+fn place(number: u64, words: usize) -> (usize, u64) {
+    ((number >> 6) as usize % words, 1 << (number % 64))
 }
 
 /// Names, as many as fit.
@@ -163,7 +261,7 @@ impl Names {
 mod tests {
     use pgrx::prelude::*;
 
-    use super::{Names, Numbers};
+    use super::{Crowd, Filter, Names, Numbers};
 
     #[pg_test]
     fn numbers_are_kept_once_and_what_does_not_fit_may_be_any() {
@@ -179,6 +277,40 @@ mod tests {
         assert!(numbers.has_more() && numbers.may_have(0) && numbers.may_have(999));
         numbers.clear();
         assert!(numbers.is_empty() && !numbers.may_have(0));
+    }
+
+    /// Far from each other, as those of jobs.
+    fn number(n: u64) -> u64 {
+        crate::shmem::things::job(n as i64)
+    }
+
+    #[pg_test]
+    fn a_crowd_has_all_that_were_pushed_and_few_others() {
+        let mut crowd = Crowd::new();
+        assert!(crowd.is_empty() && !crowd.may_have(number(0)));
+        for count in [Numbers::ROOM as u64, 1000] {
+            (0..count).for_each(|n| crowd.push(number(n)));
+            assert!((0..count).all(|n| crowd.may_have(number(n))));
+            let wrong = (1000..2000).filter(|n| crowd.may_have(number(*n))).count();
+            let most = if count < 1000 { 0 } else { 120 };
+            assert!(wrong <= most, "{count}: {wrong}");
+            let mut filter = Filter::default();
+            crowd.add_to(&mut filter);
+            for n in 0..count {
+                let mut one = Filter::default();
+                one.add(number(n));
+                assert!(
+                    one.0
+                        .iter()
+                        .zip(filter.0)
+                        .all(|(one, all)| one & all == *one)
+                );
+            }
+            crowd.clear();
+            assert!(crowd.is_empty() && !crowd.may_have(number(0)) && !crowd.may_have(number(999)));
+        }
+        crowd.add_more();
+        assert!(!crowd.is_empty() && crowd.has_more() && crowd.may_have(number(5)));
     }
 
     fn all(names: &Names) -> Vec<String> {

@@ -7,11 +7,13 @@ pub mod announce;
 mod bounded;
 pub mod commit;
 pub mod databases;
+pub mod fetches;
 pub mod floors;
 pub mod leases;
 pub mod outbox;
 mod prepared;
 mod spinlock;
+pub mod things;
 pub mod waiters;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +28,7 @@ pub fn register() {
     databases::register();
     waiters::register();
     floors::register();
+    fetches::register();
     commit::register();
     prepared::register();
     PRELOADED.store(true, Ordering::Relaxed);

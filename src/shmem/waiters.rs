@@ -1,34 +1,73 @@
-//! Sessions that wait for jobs, in shared memory: who commits a job wakes them directly.
+//! Sessions that wait for something, in shared memory: who commits it wakes them directly.
+//!
+//! What they wait for are [`things`](super::things): queues, jobs, workers. A seat has a few of
+//! them exactly, of more a Bloom filter: who is woken for nothing looks, and sleeps on.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::announce::Announcement;
+use super::bounded::Filter;
+use super::spinlock::Lock;
+use crate::fault::{self, Fault};
 use crate::pg::server;
 
 /// Sessions that can be woken; those beyond look now and then.
-const SEATS: usize = 512;
+const SEATS: usize = 2048;
+/// The same for a test.
+const FEW_SEATS: usize = 32;
+/// Numbers of workers that share a count of news.
+const NEWS: usize = 1024;
+
+/// What is waited for: a set of these.
+pub type Kinds = u8;
+/// that a job of a queue may be ready
+pub const QUEUES: Kinds = 1;
+/// that a job is final or gone
+pub const JOBS: Kinds = 2;
+/// what a worker is told
+pub const WORKERS: Kinds = 4;
+
+/// What a session waits for that has only a filter of it.
+const MANY: u8 = u8::MAX;
+/// As many things can be told exactly.
+pub const FEW: usize = Filter::WORDS;
 
 /// One session that waits.
 struct Seat {
     /// its process id; 0: free
     owner: AtomicI32,
     database: AtomicU32,
-    /// the hash of the queue's name
-    queue: AtomicU64,
     latch: AtomicUsize,
+    /// what kinds of things it waits for
+    kinds: AtomicU8,
+    /// how many words there are, a thing each; or [`MANY`]: they are a filter
+    count: AtomicU8,
     /// a commit has announced something for it
     woken: AtomicBool,
+    words: [AtomicU64; FEW],
 }
 
 struct Waiters {
     /// how many seats are taken: mostly none, and then a commit looks no further
     count: AtomicU32,
+    /// how many of them wait for things of each kind
+    of_kind: [AtomicU32; 3],
+    /// seats from there on are free
+    end: AtomicU32,
+    /// held while a seat is taken or the end is lowered: no commit waits for it
+    seating: Lock,
     seats: [Seat; SEATS],
+    /// what workers were told, counted, also while they do not wait
+    news: [AtomicU64; NEWS],
+    /// the same of all of them
+    news_for_all: AtomicU64,
 }
 
 // SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
@@ -49,13 +88,20 @@ pub fn register() {
     pg_shmem_init!(
         WAITERS = Waiters {
             count: AtomicU32::new(0),
+            of_kind: std::array::from_fn(|_| AtomicU32::new(0)),
+            end: AtomicU32::new(0),
+            seating: Lock::new(),
             seats: std::array::from_fn(|_| Seat {
                 owner: AtomicI32::new(0),
                 database: AtomicU32::new(0),
-                queue: AtomicU64::new(0),
                 latch: AtomicUsize::new(0),
+                kinds: AtomicU8::new(0),
+                count: AtomicU8::new(0),
                 woken: AtomicBool::new(false),
+                words: std::array::from_fn(|_| AtomicU64::new(0)),
             }),
+            news: std::array::from_fn(|_| AtomicU64::new(0)),
+            news_for_all: AtomicU64::new(0),
         }
     );
 }
@@ -64,13 +110,23 @@ pub fn register() {
 /// callback: nothing in here may fail.
 pub fn wake(database: Oid, announced: &Announcement) {
     let waiters = WAITERS.get();
+    if !announced.workers.is_empty() {
+        waiters.count_news(announced);
+    }
     if waiters.count.load(Ordering::SeqCst) == 0 {
         return;
     }
-    for seat in &waiters.seats {
+    let kinds = waiters.kinds_of(announced);
+    if kinds == 0 {
+        return;
+    }
+    let filter = announced.filter();
+    let end = waiters.end.load(Ordering::SeqCst) as usize;
+    for seat in waiters.seats.iter().take(end) {
         if seat.owner.load(Ordering::SeqCst) != 0
+            && seat.kinds.load(Ordering::SeqCst) & kinds != 0
             && seat.database.load(Ordering::SeqCst) == database.to_u32()
-            && announced.concern(seat.queue.load(Ordering::SeqCst))
+            && seat.may_wait_for(announced, kinds, &filter)
             && !seat.woken.swap(true, Ordering::SeqCst)
         {
             // Whose seat is being taken just now may have none yet.
@@ -79,13 +135,91 @@ pub fn wake(database: Oid, announced: &Announcement) {
     }
 }
 
+/// How often a worker was told something. A number for several workers: it grows more often.
+pub fn news(worker: u64) -> u64 {
+    let waiters = WAITERS.get();
+    let own = waiters.news[worker as usize % NEWS].load(Ordering::SeqCst);
+    own.wrapping_add(waiters.news_for_all.load(Ordering::SeqCst))
+}
+
+impl Waiters {
+    fn count_news(&self, announced: &Announcement) {
+        for worker in announced.workers.as_slice() {
+            self.news[*worker as usize % NEWS].fetch_add(1, Ordering::SeqCst);
+        }
+        if announced.workers.has_more() {
+            self.news_for_all.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Of what kinds there is something for somebody.
+    fn kinds_of(&self, announced: &Announcement) -> Kinds {
+        let announces = [
+            !announced.queues.is_empty(),
+            !announced.jobs.is_empty(),
+            !announced.workers.is_empty(),
+        ];
+        let waited_for = |kind: usize| self.of_kind[kind].load(Ordering::SeqCst) != 0;
+        (0..3)
+            .filter(|kind| announces[*kind] && waited_for(*kind))
+            .fold(0, |kinds, kind| kinds | (1 << kind))
+    }
+
+    /// Counts who waits for things of some kinds.
+    fn add(&self, kinds: Kinds, more: u32) {
+        for (kind, count) in self.of_kind.iter().enumerate() {
+            if kinds & (1 << kind) != 0 {
+                count.fetch_add(more, Ordering::SeqCst);
+            }
+        }
+        self.count.fetch_add(more, Ordering::SeqCst);
+    }
+
+    /// Does some work on which seats are taken while nobody else does.
+    fn with_seats<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        // Who gave up may have wanted to lower the end, which is no harm, and takes no seat.
+        self.seating.with(work, || ())
+    }
+
+    /// Lowers the end to behind the last seat that is taken.
+    fn lower_end(&self) {
+        let is_taken = |seat: &Seat| seat.owner.load(Ordering::SeqCst) != 0;
+        let end = self.end.load(Ordering::SeqCst) as usize;
+        let last = self.seats[..end].iter().rposition(is_taken);
+        let end = last.map_or(0, |last| last + 1);
+        self.end.store(end as u32, Ordering::SeqCst);
+    }
+}
+
+impl Seat {
+    /// Whether it may be one of the things that are waited for here.
+    fn may_wait_for(&self, announced: &Announcement, kinds: Kinds, filter: &Filter) -> bool {
+        let kinds = kinds & self.kinds.load(Ordering::SeqCst);
+        let (queues, jobs, workers) = (kinds & QUEUES, kinds & JOBS, kinds & WORKERS);
+        let is_any = queues != 0 && announced.queues.has_more()
+            || jobs != 0 && announced.jobs.has_more()
+            || workers != 0 && announced.workers.has_more();
+        let has = |word: u64| {
+            queues != 0 && announced.queues.may_have(word)
+                || jobs != 0 && announced.jobs.may_have(word)
+                || workers != 0 && announced.workers.may_have(word)
+        };
+        let words = self.words.iter().map(|word| word.load(Ordering::SeqCst));
+        is_any
+            || match self.count.load(Ordering::SeqCst) {
+                MANY => words.zip(filter.0).any(|(word, bits)| word & bits != 0),
+                count => words.take(count.into()).any(has),
+            }
+    }
+}
+
 /// A seat that was taken; given back when it is dropped, or with the end of the process.
 pub struct Taken(&'static Seat);
 
-/// Takes a seat for this session; `None` if there is none. A commit that is not visible to
-/// a snapshot taken after this will wake the session: the seat is taken before the snapshot
-/// is, and a commit is visible before it looks for seats.
-pub fn take_seat(queue: u64) -> Option<Taken> {
+/// Takes a seat for this session; `None` if there is none. A commit that is not visible to a
+/// snapshot taken after [`Taken::wait_for`] will wake the session: the seat is taken before the
+/// snapshot is, and a commit is visible before it looks for seats.
+pub fn take_seat(kinds: Kinds) -> Option<Taken> {
     if !super::is_preloaded() {
         return None;
     }
@@ -94,21 +228,51 @@ pub fn take_seat(queue: u64) -> Option<Taken> {
         unsafe { pg_sys::before_shmem_exit(Some(on_exit), pg_sys::Datum::null()) };
     }
     let waiters = WAITERS.get();
-    let seat = waiters.seats.iter().find(|seat| {
-        seat.owner
-            .compare_exchange(0, server::process(), Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
-    })?;
+    let seats = match fault::is_on(Fault::FewSeats) {
+        true => &waiters.seats[..FEW_SEATS],
+        false => &waiters.seats[..],
+    };
+    let (owner, database) = (server::process(), server::database().to_u32());
+    let seat = waiters.with_seats(|| {
+        let is_free = |seat: &Seat| seat.owner.load(Ordering::SeqCst) == 0;
+        let number = seats.iter().position(is_free)?;
+        let seat = &seats[number];
+        seat.count.store(0, Ordering::SeqCst);
+        seat.kinds.store(kinds, Ordering::SeqCst);
+        seat.database.store(database, Ordering::SeqCst);
+        seat.latch.store(server::latch(), Ordering::SeqCst);
+        seat.owner.store(owner, Ordering::SeqCst);
+        waiters.end.fetch_max(number as u32 + 1, Ordering::SeqCst);
+        Some(seat)
+    });
+    let seat = seat.flatten()?;
     MINE.set(Some(seat));
-    seat.database
-        .store(server::database().to_u32(), Ordering::SeqCst);
-    seat.queue.store(queue, Ordering::SeqCst);
-    seat.latch.store(server::latch(), Ordering::SeqCst);
-    waiters.count.fetch_add(1, Ordering::SeqCst);
+    waiters.add(kinds, 1);
     Some(Taken(seat))
 }
 
 impl Taken {
+    /// These are waited for from now on, and what committed so far is not new any more.
+    pub fn wait_for(&self, things: impl ExactSizeIterator<Item = u64>) {
+        let (mut words, mut count) = ([0; FEW], MANY);
+        if things.len() <= FEW {
+            count = things.len() as u8;
+            words
+                .iter_mut()
+                .zip(things)
+                .for_each(|(word, thing)| *word = thing);
+        } else {
+            let mut filter = Filter::default();
+            things.for_each(|thing| filter.add(thing));
+            words = filter.0;
+        }
+        for (word, value) in self.0.words.iter().zip(words) {
+            word.store(value, Ordering::SeqCst);
+        }
+        self.0.count.store(count, Ordering::SeqCst);
+        self.forget();
+    }
+
     /// What committed so far is not new any more.
     pub fn forget(&self) {
         self.0.woken.store(false, Ordering::SeqCst);
@@ -130,8 +294,10 @@ impl Drop for Taken {
 /// by its callback.
 fn stand_up() {
     if let Some(seat) = MINE.take() {
-        WAITERS.get().count.fetch_sub(1, Ordering::SeqCst);
+        let waiters = WAITERS.get();
+        waiters.add(seat.kinds.load(Ordering::SeqCst), u32::MAX);
         seat.owner.store(0, Ordering::SeqCst);
+        waiters.with_seats(|| waiters.lower_end());
     }
 }
 

@@ -107,9 +107,11 @@ pub fn queue(name: &str) -> Option<Queue> {
 }
 
 /// The tables whose changes make what was read before stale.
-pub fn tables() -> [Oid; 2] {
-    static TABLES: [Name; 2] = [Name::new(c"kind"), Name::new(c"queue")];
-    [TABLES[0].oid(), TABLES[1].oid()]
+pub fn tables() -> [Oid; 3] {
+    static KIND: Name = Name::new(c"kind");
+    static QUEUE: Name = Name::new(c"queue");
+    static ORDER: Name = Name::new(c"worker_order");
+    [&KIND, &QUEUE, &ORDER].map(Name::oid)
 }
 
 /// Writes the defaults of a kind: those of the options that it can have. Whether they are others

@@ -10,7 +10,7 @@ use super::lanes::Reach;
 use super::retention;
 use super::spi::{Arg, Plan, big, bigs, text};
 use super::types::*;
-use crate::shmem::leases;
+use crate::shmem::{announce, leases};
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///
@@ -65,6 +65,7 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
         let left = big(limit - expired as i64);
         let gone = ids(plan, &[big(now), left, bigs(but), Some(details)]);
         let count = gone.len();
+        gone.iter().for_each(|id| announce::over(*id));
         retention::keep(gone.into_iter(), State::Discarded, now);
         expired + count
     })

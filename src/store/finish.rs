@@ -11,7 +11,7 @@ use super::types::*;
 use super::{direct, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::shmem::leases;
+use crate::shmem::{announce, leases};
 
 /// Completes a job; whether the token was current.
 pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
@@ -42,6 +42,10 @@ fn completed(
 ) -> BTreeSet<(i64, i64)> {
     let completed = direct::finish::complete(pairs, now, output)
         .unwrap_or_else(|| complete_by_statement(pairs, now, output));
+    completed
+        .pairs
+        .iter()
+        .for_each(|(id, _)| announce::over(*id));
     limits::free(&completed.slots);
     notes::release_holds(&completed.held);
     completed.pairs

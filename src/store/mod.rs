@@ -31,10 +31,12 @@ pub mod place;
 pub mod privileges;
 pub mod prune;
 pub mod reap;
+pub mod results;
 pub mod retention;
 pub mod run_log;
 pub mod show;
 pub mod wait;
+pub mod workers;
 
 pub(crate) use crate::pg::spi;
 

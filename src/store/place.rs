@@ -18,7 +18,7 @@ use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::shmem::leases;
+use crate::shmem::{announce, leases};
 
 /// A job as one snapshot shows it.
 #[derive(Clone)]
@@ -156,20 +156,23 @@ impl Place {
         rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
     }
 
-    /// Asks the worker of a running job to stop; whether it still is where it was seen.
-    pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
+    /// Asks the worker of a running job to stop; which one that is, if the job still is where it
+    /// was seen.
+    pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> Option<String> {
         let token = self.token.map(Datum::from);
         let args = [big(self.id), token, big(at), reason.and_then(text)];
-        rewrite_running(&REQUEST_CANCEL, &args)
+        let asked = |rows: &Tuples| {
+            rows.big(0, 1).into_iter().for_each(leases::noted);
+            rows.text(0, 2)
+        };
+        REQUEST_CANCEL.first(&args, asked).flatten()
     }
 }
 
-/// Writes the row of a running job anew; whether it was there. The statement returns when the lease
-/// ends.
-fn rewrite_running(plan: &Plan, args: &[Arg]) -> bool {
+/// Writes the row of a running job anew. The statement returns when the lease ends.
+fn rewrite_running(plan: &Plan, args: &[Arg]) {
     let lease = plan.first(args, |rows| rows.big(0, 1));
     lease.flatten().into_iter().for_each(leases::noted);
-    lease.is_some()
 }
 
 /// Takes a running job from the holder of its token; `None` if the token is not current.
@@ -285,8 +288,9 @@ pub fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) -> Opti
     Some(queue)
 }
 
-/// Makes a job final.
+/// Makes a job final, and remembers to tell who waits for it.
 pub fn put_finished(id: i64, state: State, at: i64, row: &TakenRow) {
+    announce::over(id);
     let kept_until = retention::kept_until(id, state, at);
     PUT_FINISHED.execute(&[
         big(id),
@@ -451,8 +455,10 @@ pub fn grant_attempt(id: i64, attempts: i32) {
     GRANT_ATTEMPT.execute(&[big(id), Some(Datum::from(attempts))]);
 }
 
-/// Deletes what is left of a job that was taken out of its place.
+/// Deletes what is left of a job that was taken out of its place, and remembers to tell who waits
+/// for it.
 pub fn erase(id: i64) {
+    announce::over(id);
     for plan in [&ERASE_JOB, &ERASE_ERRORS, &ERASE_ANSWERS] {
         plan.execute(&[big(id)]);
     }
@@ -559,7 +565,7 @@ static KEEP_QUEUE: Plan = Plan::new(
 static REQUEST_CANCEL: Plan = Plan::new(
     "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
       WHERE job_id = $1 AND token = $2
-     RETURNING lease_expires_at",
+     RETURNING lease_expires_at, worker",
     &[INT8, INT8, AT, TEXT],
 );
 

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, text};
+use super::spi::{Plan, bigs, text};
 use super::types::*;
 
 /// A queue as one snapshot shows it.
@@ -28,6 +28,18 @@ pub fn look(queue: &str, now: i64) -> Look {
     })
 }
 
+/// Those of some jobs that are not over: each that is there and not final, in order.
+pub fn not_over(ids: &[i64]) -> Vec<i64> {
+    NOT_OVER.list(&[bigs(ids)], |rows, row| rows.big(row, 1))
+}
+
+// By their keys, whatever the planner thinks of how many there are.
+static NOT_OVER: Plan = Plan::new(
+    "SELECT n.id FROM unnest($1) WITH ORDINALITY AS n(id, ord)
+      WHERE (SELECT f.job_id FROM jobs.finished f WHERE f.job_id = n.id) IS NULL
+        AND (SELECT j.id FROM jobs.job j WHERE j.id = n.id) IS NOT NULL ORDER BY n.ord",
+    &[INT8S],
+);
 static LOOK: Plan = Plan::new(
     "SELECT r.seq, s.due_at, s.job_id
        FROM (SELECT) one

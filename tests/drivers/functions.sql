@@ -24,6 +24,9 @@ select token as token2 from jobs.fetch() \gset
 select jobs.complete(:id2, :token2, '{"ok": true}');
 select id, state, done from jobs.complete_many(array[:id2], array[:token2]);
 call jobs.wait('nothing', timeout => '50 ms');
+call jobs.wait_any(array['nothing', 'none'], timeout => '50 ms', worker => 'pooled');
+call jobs.wait_for(array[:id2], want => 'any');
+select ord, id, state, output, error from jobs.results(array[:id2, 99]);
 \echo manage
 select id as id3 from jobs.jobs where args = '1' \gset
 select id as id4 from jobs.jobs where args = '2' \gset
@@ -40,6 +43,10 @@ select jobs.reset_queue('default'), jobs.undefine_kind('a'), (select count(*) fr
 select outcome, next_run_at > now() from jobs.schedule('nightly', '30 2 * * *', 'a');
 select jobs.run_periodic('nightly') > 0, jobs.pause_periodic('nightly', 'why'), jobs.resume_periodic('nightly');
 select jobs.unschedule('nightly');
+select jobs.worker_beat('pooled', '{default}', 3, '{"version": "1"}');
+select jobs.quiet_worker('pooled', 'deploy'), jobs.stop_worker('pooled');
+select jobs.worker_beat('pooled', '{default}', 3);
+select jobs.resume_worker('pooled');
 select jobs.pause_maintenance() is not null;
 select jobs.resume_maintenance() is not null;
 select count(*) > 3, count(error) from jobs.maintain();

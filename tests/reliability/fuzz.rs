@@ -94,6 +94,8 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
         "text" => {
             let sane = match name {
                 "kind" | "queue" => vec!["'a'", "'b'", "'default'"],
+                "worker" => vec!["'a'", "'fuzzed'"],
+                "want" => vec!["'all'", "'any'"],
                 "role" => vec!["'fuzzed'", "'fuzzed too'"],
                 "cron" => vec![
                     "'* * * * *'",

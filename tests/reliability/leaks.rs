@@ -94,11 +94,14 @@ const CALLS: &[Call] = &[
     call("pause_maintenance", "perform jobs.pause_maintenance(); perform jobs.resume_maintenance()", ""),
     call("pause_periodic", "perform jobs.schedule('managed', '@daily', 'leak', queue => 'leak'); perform jobs.pause_periodic('managed', 'r'); perform jobs.resume_periodic('managed')", "perform jobs.pause_periodic('no such')"),
     call("pause_queue", "perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused')", ""),
+    call("quiet_worker", "perform jobs.quiet_worker('leaker', 'why'); perform jobs.resume_worker('leaker')", "perform jobs.quiet_worker('')"),
     call("release", "TAKE perform jobs.release(f.id, f.token); CLEAR", "perform jobs.release(-1, 1)"),
     call("reset_queue", "perform jobs.configure_queue('taken back', 2); perform jobs.reset_queue('taken back')", "perform jobs.reset_queue('')"),
     call("resume_maintenance", "perform jobs.resume_maintenance()", ""),
     call("resume_periodic", "perform jobs.schedule('managed', '@daily', 'leak', queue => 'leak'); perform jobs.pause_periodic('managed'); perform jobs.resume_periodic('managed')", "perform jobs.resume_periodic('no such')"),
     call("resume_queue", "perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused')", "perform jobs.resume_queue('')"),
+    call("resume_worker", "perform jobs.quiet_worker('leaker'); perform jobs.resume_worker('leaker')", "perform jobs.resume_worker(null)"),
+    call("results", "TAKE perform jobs.complete(f.id, f.token, '{\"a\": 1}'); perform jobs.results(array[f.id, -1]); CLEAR", "perform jobs.results('{1,null}')"),
     call("retry", "TAKE perform jobs.complete(f.id, f.token); perform jobs.retry(f.id, true); CLEAR", "perform jobs.retry(-1)"),
     call("retry_many", "TAKE perform jobs.complete(f.id, f.token); perform jobs.retry_many(queue => 'leak', error_like => '%', states => '{completed}'); perform jobs.retry_many(queue => 'leak', reset => true); CLEAR", "perform jobs.retry_many(max_jobs => 0)"),
     rare("revoke", "perform jobs.grant_worker('leaker'); perform jobs.revoke('leaker')"),
@@ -106,13 +109,17 @@ const CALLS: &[Call] = &[
     call("schedule", "perform jobs.schedule('leak', '*/5 3 * * 1-5', 'leak', time_zone => 'Europe/Berlin')", "perform jobs.schedule('leak', '* * *', 'leak')"),
     call("show", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.show(i); CLEAR", "perform jobs.show(-1)"),
     call("snooze", "TAKE perform jobs.snooze(f.id, f.token, '1 hour'); CLEAR", "perform jobs.snooze(-1, 1, '1 hour')"),
+    call("stop_worker", "perform jobs.stop_worker('leaker', 'why'); perform jobs.resume_worker('leaker')", "perform jobs.stop_worker('')"),
     rare("top", "perform jobs.top()"),
     call("undefine_kind", "perform jobs.define_kind('taken back', priority => 3); perform jobs.undefine_kind('taken back')", "perform jobs.undefine_kind('')"),
     call("unique_key", "perform jobs.unique_key('leak', '{\"b\": 1e3, \"a\": \"é\"}', '{\"by_args\": true, \"by_queue\": true}')", "perform jobs.unique_key('leak', null)"),
     call("unschedule", "perform jobs.schedule('gone', '@daily', 'leak'); perform jobs.unschedule('gone')", ""),
     call("update", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.update(i, '{\"x\": 1}', priority => 3, tags => '{a}'); CLEAR", "perform jobs.update(-1, priority => 3)"),
+    call("worker_beat", "perform jobs.worker_beat('leaker', '{a,b}', 1 + (random() * 100)::int, '{\"version\": \"1\"}')", "perform jobs.worker_beat('leaker', '{a,null}', 1)"),
     // A procedure that ends transactions: it is called by itself.
     call("wait", "", ""),
+    call("wait_any", "", ""),
+    call("wait_for", "", ""),
 ];
 
 /// Bytes used in the session's contexts, and bytes of the process that it shares with nobody.
@@ -205,7 +212,12 @@ async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
             .unwrap_or_else(|| panic!("there is no jobs.{name} any more"));
         let count = (calls_each / rarer).max(20);
         if function.is_procedure {
-            statements.push((format!("call jobs.{name}('leak', '0')"), count));
+            let what = match *name {
+                "wait" => "'leak'",
+                "wait_any" => "'{leak,none}'",
+                _ => "'{1,2}'",
+            };
+            statements.push((format!("call jobs.{name}({what}, '200 us')"), count));
             continue;
         }
         let nulls: Vec<String> = function

@@ -31,5 +31,8 @@ mod unique;
 mod upgrade;
 mod upkeep;
 mod wait;
+mod wait_any;
+mod wait_for;
 mod work;
 mod worker;
+mod workers;

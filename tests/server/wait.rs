@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Error, NoTls};
 
 /// A server on which only commits can wake a session: there is no background worker.
-fn without_worker() -> Cluster {
+pub fn without_worker() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
 }
 
@@ -26,19 +26,19 @@ fn without_looks() -> Builder {
 }
 
 /// The same without a background worker: only commits can wake.
-fn only_commits() -> Cluster {
+pub fn only_commits() -> Cluster {
     without_looks().set("jobs.enabled", "off").start()
 }
 
 /// A session that waits, until it is told to have returned.
-struct Waiter {
-    pid: i32,
+pub struct Waiter {
+    pub pid: i32,
     task: JoinHandle<(Result<u64, Error>, Instant, Client)>,
 }
 
 impl Waiter {
     /// Calls, and returns when the session sleeps.
-    async fn start(db: &Client, client: Client, call: &str) -> Waiter {
+    pub async fn start(db: &Client, client: Client, call: &str) -> Waiter {
         let pid: i32 = client
             .query_one("select pg_backend_pid()", &[])
             .await
@@ -56,7 +56,7 @@ impl Waiter {
         waiter
     }
 
-    async fn sleeps(&self, db: &Client) -> bool {
+    pub async fn sleeps(&self, db: &Client) -> bool {
         db.query_one(
             "select exists (select from pg_stat_activity where pid = $1 and state = 'active' and wait_event_type = 'Extension')",
             &[&self.pid],
@@ -67,7 +67,7 @@ impl Waiter {
     }
 
     /// How long after `begun` it returned.
-    async fn returned(self, begun: Instant) -> (Duration, Client) {
+    pub async fn returned(self, begun: Instant) -> (Duration, Client) {
         let (outcome, at, client) = self.ended().await;
         outcome.unwrap();
         (at.saturating_duration_since(begun), client)
@@ -91,7 +91,8 @@ async fn woken_by(db: &Client, client: Client, queue: &str, sql: &str) -> (Durat
     waiter.returned(begun).await
 }
 
-async fn timed(db: &Client, sql: &str) -> Duration {
+/// How long a statement takes that is to return.
+pub async fn timed(db: &Client, sql: &str) -> Duration {
     let begun = Instant::now();
     let ran = tokio::time::timeout(SOON, run(db, sql)).await;
     ran.unwrap_or_else(|_| panic!("it does not return: {sql}"));
@@ -721,19 +722,22 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
 
 #[tokio::test]
 async fn seats_are_given_back_on_every_way_out() {
-    let cluster = only_commits();
+    let cluster = without_looks()
+        .set("jobs.enabled", "off")
+        .set("jobs.fault", "no_looks,few_seats")
+        .start();
     let db = cluster.database("seats").await;
-    // More than there are; whoever gets none is not woken.
+    // More than there are: 32. Whoever gets none is not woken.
     let client = cluster.connect("seats").await;
     run(&client, "set statement_timeout = '1 ms'").await;
-    for _ in 0..600 {
+    for _ in 0..100 {
         let _ = client.batch_execute("call jobs.wait('q', '10 s')").await;
     }
     cluster.allow(
         u32::MAX,
         "57P01 client backend seats.*FATAL:  terminating connection",
     );
-    for _ in 0..600 {
+    for _ in 0..100 {
         let client = cluster.connect("seats").await;
         let pid: i32 = client
             .query_one("select pg_backend_pid()", &[])
@@ -804,25 +808,31 @@ async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension()
 #[tokio::test]
 async fn whoever_gets_no_seat_looks_now_and_then() {
     let cluster = Cluster::builder()
+        .postgres(&with_faults())
         .set("jobs.enabled", "off")
-        .set("max_connections", 600)
+        .set("jobs.fault", "few_seats")
         .start();
     let db = cluster.database("crowded").await;
+    let calls = [
+        "call jobs.wait('q', '1 h')",
+        "call jobs.wait_any('{p,q}', '1 h', 'w')",
+        "call jobs.wait_for('{1}', '1 h')",
+    ];
+    run(&db, "select jobs.insert('k', queue => 'other')").await;
     let mut waiters = Vec::new();
-    for _ in 0..520 {
+    for n in 0..60 {
         let client = cluster.connect("crowded").await;
         waiters.push(tokio::spawn(async move {
-            client
-                .batch_execute("call jobs.wait('q', '1 h')")
-                .await
-                .unwrap();
+            client.batch_execute(calls[n % calls.len()]).await.unwrap();
         }));
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
-    poll_until("all sleep", SOON, async || number(&db, asleep).await >= 515).await;
-    let begun = Instant::now();
-    run(&db, "select jobs.insert('k', queue => 'q')").await;
-    println!("a commit that wakes 512 took {:?}", begun.elapsed());
+    poll_until("all sleep", SOON, async || number(&db, asleep).await >= 55).await;
+    run(
+        &db,
+        "begin; select jobs.insert('k', queue => 'q'); select jobs.cancel(1); commit",
+    )
+    .await;
     for waiter in waiters {
         let woken = tokio::time::timeout(SOON, waiter).await;
         woken.expect("whoever waits is told").unwrap();

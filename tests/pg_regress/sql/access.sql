@@ -132,11 +132,19 @@ reset role;
 -- What jobs carry is hidden from a viewer and shown to an admin, in every view and function that
 -- reads.
 select (jobs.fail(id, token, 'error text', '1 hour', details => '{"type": "shown"}')).state from jobs.jobs where id = 3;
+set role jobs_access_producer;
+select id, state, output, error, finalized_at is not null as final from jobs.results('{2,3,99}');
+reset role;
+set role jobs_access_worker;
+select id, state, output, error from jobs.results('{2,3}');
+reset role;
 set role jobs_access_viewer;
+select id, state, output, error from jobs.results('{2,3}');
 select id, state, kind, args, meta, tags, progress, output from jobs.jobs order by id;
 select name, kind, args, meta from jobs.periodic;
 reset role;
 set role jobs_access_admin;
+select id, state, output, error from jobs.results('{2,3}');
 select id, state, kind, args, meta, tags, progress, output from jobs.jobs order by id;
 select name, kind, args, meta from jobs.periodic;
 reset role;

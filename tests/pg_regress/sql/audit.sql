@@ -14,6 +14,8 @@ select jobs.undefine_kind('k', 'as before'), jobs.undefine_kind('k', 'again');
 select jobs.pause_queue('q', 'deploy'), jobs.pause_queue('q', 'again'), jobs.resume_queue('q', 'deployed'), jobs.resume_queue('q', 'again');
 select jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => 'overload'), jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => 'again');
 select jobs.reset_queue('q', 'over'), jobs.reset_queue('q', 'again');
+-- Workers.
+select jobs.quiet_worker('w', 'hot'), jobs.quiet_worker('w', 'again'), jobs.stop_worker('w', 'hotter'), jobs.stop_worker('w', 'again'), jobs.resume_worker('w', 'cool'), jobs.resume_worker('w', 'again');
 -- Periodic jobs, and maintenance. What jobs carry is not repeated.
 select jobs.schedule('nightly', '@daily', 'k', '{"secret": 1}', meta => '{"secret": 2}', tags => '{a,b c}', reason => 'wanted') is not null as scheduled;
 select outcome from jobs.schedule('nightly', '@daily', 'k', '{"secret": 1}', meta => '{"secret": 2}', tags => '{a,b c}', reason => 'again');

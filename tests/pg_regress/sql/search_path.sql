@@ -77,6 +77,10 @@ begin
     step := 'periodic'; answer := pg_catalog.concat_ws(' ', i.name, i.last_job_id, i.last_skipped, i.last_error); return next;
   end loop;
   step := 'end'; answer := jobs.unschedule('p'); return next;
+  step := 'beat'; answer := jobs.worker_beat('w', '{q}', 1, '{"n": 1}'); return next;
+  perform jobs.quiet_worker('w');
+  step := 'beat'; answer := jobs.worker_beat('w', '{q}', 1, '{"n": 1}'); return next;
+  perform jobs.resume_worker('w');
   step := 'key'; answer := jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'); return next;
   -- What a single insert runs statements for: it has no path of its own, they have.
   for n in 1 .. 2 loop

@@ -9,6 +9,8 @@ select jobs.pause_queue('paused', reason => 'held');
 select jobs.configure_queue('slots', concurrency => 2);
 select jobs.configure_queue('rate', rate => 2, rate_period => '30 days');
 select jobs.configure_queue('kept', retention_completed => '-1 second', retention_cancelled => '1 year', retention_discarded => '2 days');
+select jobs.quiet_worker('quiet', 'it runs hot');
+select jobs.stop_worker('stopped');
 
 -- Periodic jobs: one whose tick has its job, two that are overdue, one of them a duplicate, and one
 -- that waits.

@@ -1,0 +1,89 @@
+//! Workers: they say that they are there, and operators tell them to stop.
+
+use pgrx::pg_sys::FunctionCallInfo;
+use pgrx::prelude::*;
+
+use crate::check;
+use crate::config_cache;
+use crate::error::{Error, Result, answer};
+use crate::pg::array::Array;
+use crate::pg::jsonb::Jsonb;
+use crate::pg::{role, time};
+use crate::shmem::announce;
+use crate::shmem::commit::{self, Work};
+use crate::store::audit;
+use crate::store::workers::{self, Beat, Order};
+
+/// A worker says that it is there. See the COMMENT in sql/57_workers.sql.
+#[pg_extern(sql = false)]
+fn worker_beat(
+    worker: Option<&str>,
+    queues: Option<Array>,
+    concurrency: Option<i32>,
+    info: Option<Jsonb>,
+) -> String {
+    let run = || {
+        check::writable()?;
+        let worker = check::name("worker", worker)?;
+        let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
+        let beat = Beat {
+            worker,
+            queues: &queues,
+            concurrency: at_least_one(check::given("concurrency", concurrency)?)?,
+            info: check::object("info", info)?,
+        };
+        workers::beat(&beat, time::now());
+        let told = config_cache::order(worker).map_or("run", Order::as_str);
+        Ok(told.to_string())
+    };
+    answer(run)
+}
+
+fn at_least_one(concurrency: i32) -> Result<i32> {
+    if concurrency >= 1 {
+        return Ok(concurrency);
+    }
+    let message = format!("concurrency {concurrency} is too low");
+    let rule = "concurrency is how many jobs the worker runs at a time: at least 1.";
+    Err(Error::invalid("concurrency", message, rule))
+}
+
+/// Has a worker fetch no more. See the COMMENT in sql/57_workers.sql.
+#[pg_extern(sql = false)]
+fn quiet_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    answer(|| tell(worker, Some(Order::Quiet), reason, fcinfo))
+}
+
+/// Has a worker end. See the COMMENT in sql/57_workers.sql.
+#[pg_extern(sql = false)]
+fn stop_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    answer(|| tell(worker, Some(Order::Stop), reason, fcinfo))
+}
+
+/// Lets a worker go on. See the COMMENT in sql/57_workers.sql.
+#[pg_extern(sql = false)]
+fn resume_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    answer(|| tell(worker, None, reason, fcinfo))
+}
+
+/// `None`: nothing any more.
+fn tell(
+    worker: Option<&str>,
+    order: Option<Order>,
+    reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+) -> Result<()> {
+    check::writable()?;
+    let worker = check::name("worker", worker)?;
+    let is_news = match order {
+        Some(order) => workers::tell(worker, order, reason, &role::caller(), time::now()),
+        None => workers::resume(worker),
+    };
+    if is_news {
+        config_cache::changed();
+        announce::told(worker);
+        commit::wake_worker(Work::MayBeDue);
+        audit::note(fcinfo, None);
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! When queues were last fetched from, in shared memory: who sees jobs wait wants to know whether
+//! anybody takes some. Hints, as all of it: a server that was started anew knows of none.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
+
+use crate::pg::server;
+
+/// Queues that can be told apart.
+const PLACES: usize = 2048;
+/// Where a queue may be.
+const WAYS: usize = 4;
+/// A time is not written anew so soon, in microseconds: sessions that fetch from one queue would
+/// keep taking its memory from each other.
+const COARSE: i64 = 500_000;
+
+/// A queue, and when it was last fetched from.
+struct Place {
+    /// database and name as a number; 0: free
+    key: AtomicU64,
+    at: AtomicI64,
+}
+
+struct Shared([Place; PLACES]);
+
+// SAFETY: atomics only.
+unsafe impl PGRXSharedMemory for Shared {}
+
+// SAFETY: the name is this extension's own.
+static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
+
+/// Asks for the shared memory.
+pub fn register() {
+    pg_shmem_init!(
+        SHARED = Shared(std::array::from_fn(|_| Place {
+            key: AtomicU64::new(0),
+            at: AtomicI64::new(0),
+        }))
+    );
+}
+
+/// Somebody fetches from a queue, whether there is a job or not.
+pub fn note(queue: &str, now: i64) {
+    if !super::is_preloaded() {
+        return;
+    }
+    let key = key(queue);
+    let place = find(key).unwrap_or_else(|| settle(key));
+    // Also where the clock was put back.
+    if (now - place.at.load(Ordering::Relaxed)).abs() >= COARSE {
+        place.at.store(now, Ordering::Relaxed);
+    }
+}
+
+/// When that was last; `None`: not since the server was started, or so many queues ago that it is
+/// forgotten.
+pub fn last(queue: &str) -> Option<i64> {
+    if !super::is_preloaded() {
+        return None;
+    }
+    let at = find(key(queue))?.at.load(Ordering::Relaxed);
+    (at != 0).then_some(at)
+}
+
+fn key(queue: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (server::database().to_u32(), queue).hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+fn places(key: u64) -> &'static [Place] {
+    let first = (key as usize % (PLACES / WAYS)) * WAYS;
+    &SHARED.get().0[first..first + WAYS]
+}
+
+fn find(key: u64) -> Option<&'static Place> {
+    let is = |place: &&Place| place.key.load(Ordering::Relaxed) == key;
+    places(key).iter().find(is)
+}
+
+/// Gives a queue the place of the one that nobody has fetched from for the longest time. Two
+/// sessions may give it two: the later time is in the one that is found.
+fn settle(key: u64) -> &'static Place {
+    let at = |place: &&Place| place.at.load(Ordering::Relaxed);
+    let oldest = places(key).iter().min_by_key(at).expect("there are some");
+    // First: nobody is to take the time of one queue for that of the other.
+    oldest.at.store(0, Ordering::SeqCst);
+    oldest.key.store(key, Ordering::SeqCst);
+    oldest
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::{COARSE, PLACES, last, note};
+
+    #[pg_test]
+    fn a_queue_is_known_by_its_latest_fetch_until_many_others_came() {
+        let now = 1_000 * COARSE;
+        assert_eq!(last("fetches a"), None);
+        note("fetches a", now);
+        note("fetches a", now + 1);
+        assert_eq!(last("fetches a"), Some(now));
+        note("fetches a", now + COARSE);
+        assert_eq!(last("fetches a"), Some(now + COARSE));
+        // The clock is put back.
+        note("fetches a", now - COARSE);
+        assert_eq!(last("fetches a"), Some(now - COARSE));
+        assert_eq!(last("fetches b"), None);
+        for n in 0..PLACES * 8 {
+            note(&format!("fetches {n}"), now + n as i64);
+        }
+        assert_eq!(last("fetches a"), None);
+        assert!(last(&format!("fetches {}", PLACES * 8 - 1)).is_some());
+    }
+}

@@ -1,0 +1,178 @@
+//! Workers: which ones say that they are there, what operators tell them, and which queues somebody
+//! takes jobs from.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Plan, big, text, texts};
+use super::types::*;
+use crate::pg::jsonb::Jsonb;
+use crate::shmem::fetches;
+
+/// A worker that was not seen for so long is lost, in microseconds. `jobs.workers` says so as well.
+const LOST_AFTER: i64 = 60 * 1_000_000;
+/// Who says the same again so soon is not written down, in microseconds.
+const SAME_FOR: i64 = 3 * 1_000_000;
+
+/// What a worker is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// fetch no more
+    Quiet,
+    /// and end, once what runs is done
+    Stop,
+}
+
+impl Order {
+    /// As it is stored, and as `jobs.worker_beat` answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Order::Quiet => "quiet",
+            Order::Stop => "stop",
+        }
+    }
+}
+
+/// What a worker says of itself.
+pub struct Beat<'a> {
+    /// its name
+    pub worker: &'a str,
+    /// where it fetches from
+    pub queues: &'a [String],
+    /// how many jobs it runs at a time
+    pub concurrency: i32,
+    /// what else it says
+    pub info: Option<Jsonb>,
+}
+
+/// Writes down that a worker is there.
+pub fn beat(beat: &Beat, now: i64) {
+    let said = [
+        text(beat.worker),
+        texts(beat.queues),
+        Some(Datum::from(beat.concurrency)),
+        beat.info.map(Jsonb::datum),
+        big(now),
+    ];
+    if SAID.execute(&[&said[..], &[big(now - SAME_FOR)]].concat()) == 0 {
+        SAY.execute(&said);
+    }
+}
+
+/// A worker that says that it is there.
+#[allow(dead_code)]
+pub struct Registered {
+    /// its name
+    pub worker: String,
+    /// when it said so last
+    pub last_seen_at: i64,
+    /// it was told to fetch no more
+    pub is_told: bool,
+}
+
+/// The workers that say that they fetch from a queue, but for those that are lost.
+#[allow(dead_code)]
+pub fn registered_for(queue: &str, now: i64) -> Vec<Registered> {
+    REGISTERED.list(&[text(queue), big(now - LOST_AFTER)], |rows, row| {
+        Some(Registered {
+            worker: rows.text(row, 1)?,
+            last_seen_at: rows.big(row, 2)?,
+            is_told: rows.bool(row, 3)?,
+        })
+    })
+}
+
+/// When somebody fetched from a queue last, whether there was a job or not; `None`: not since the
+/// server was started, as far as is known. Without preload nothing is.
+#[allow(dead_code)]
+pub fn last_fetched(queue: &str) -> Option<i64> {
+    fetches::last(queue)
+}
+
+/// Everything that workers were told.
+pub fn orders() -> HashMap<String, Order> {
+    let order = |told: &str| match told {
+        "stop" => Order::Stop,
+        _ => Order::Quiet,
+    };
+    let orders = ORDERS.list(&[], |rows, row| {
+        Some((rows.text(row, 1)?, order(&rows.text(row, 2)?)))
+    });
+    orders.into_iter().collect()
+}
+
+/// What a worker was told: a number that is another one when its order is, or another of its jobs
+/// is asked to stop.
+pub fn told(worker: &str) -> u64 {
+    TOLD.run(&[text(worker)], |rows| {
+        let mut hasher = DefaultHasher::new();
+        (rows.big(0, 1), rows.big(0, 2)).hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
+/// Tells a worker something, in the place of what it was told before; whether that is something
+/// else.
+pub fn tell(worker: &str, order: Order, reason: Option<&str>, by: &str, now: i64) -> bool {
+    let args = [
+        text(worker),
+        text(order.as_str()),
+        reason.and_then(text),
+        text(by),
+        big(now),
+    ];
+    TELL.execute(&args) > 0
+}
+
+/// Takes back what a worker was told; whether it was.
+pub fn resume(worker: &str) -> bool {
+    RESUME.execute(&[text(worker)]) > 0
+}
+
+/// Forgets up to so many workers that were not seen since then; how many.
+pub fn forget(seen_before: i64, limit: i64) -> usize {
+    FORGET.execute(&[big(seen_before), big(limit)])
+}
+
+// Whether a worker has said the same a moment ago. (The clock may have been put back.)
+static SAID: Plan = Plan::new(
+    "SELECT FROM jobs.worker w
+      WHERE w.worker = $1 AND w.queues = $2 AND w.concurrency = $3 AND w.info IS NOT DISTINCT FROM $4
+        AND w.last_seen_at <= $5 AND w.last_seen_at > $6",
+    &[TEXT, TEXTS, INT4, JSONB, AT, AT],
+);
+static SAY: Plan = Plan::new(
+    "INSERT INTO jobs.worker (worker, queues, concurrency, info, first_seen_at, last_seen_at) VALUES ($1, $2, $3, $4, $5, $5)
+     ON CONFLICT (worker) DO UPDATE
+        SET queues = excluded.queues, concurrency = excluded.concurrency, info = excluded.info, last_seen_at = excluded.last_seen_at",
+    &[TEXT, TEXTS, INT4, JSONB, AT],
+);
+static REGISTERED: Plan = Plan::new(
+    "SELECT w.worker, w.last_seen_at, o.worker IS NOT NULL
+       FROM jobs.worker w LEFT JOIN jobs.worker_order o ON o.worker = w.worker
+      WHERE $1 = ANY (w.queues) AND w.last_seen_at > $2 ORDER BY w.worker",
+    &[TEXT, AT],
+);
+static ORDERS: Plan = Plan::new("SELECT o.worker, o.told FROM jobs.worker_order o", &[]);
+static TOLD: Plan = Plan::new(
+    "SELECT (SELECT max(r.cancel_requested_at) FROM jobs.running r WHERE r.worker = $1),
+            (SELECT o.told_at FROM jobs.worker_order o WHERE o.worker = $1)",
+    &[TEXT],
+);
+static TELL: Plan = Plan::new(
+    "INSERT INTO jobs.worker_order AS o (worker, told, told_reason, told_at, told_by) VALUES ($1, $2, $3, $5, $4)
+     ON CONFLICT (worker) DO UPDATE
+        SET told = excluded.told, told_reason = excluded.told_reason, told_at = excluded.told_at, told_by = excluded.told_by
+      WHERE o.told <> excluded.told",
+    &[TEXT, TEXT, TEXT, TEXT, AT],
+);
+static RESUME: Plan = Plan::new("DELETE FROM jobs.worker_order WHERE worker = $1", &[TEXT]);
+// What a worker was told stays: it may come back.
+static FORGET: Plan = Plan::new(
+    "DELETE FROM jobs.worker
+      WHERE ctid = ANY (ARRAY(
+        SELECT w.ctid FROM jobs.worker w WHERE w.last_seen_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
+);

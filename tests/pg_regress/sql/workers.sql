@@ -1,0 +1,114 @@
+-- Workers that say that they are there: jobs.worker_beat, quiet_worker, stop_worker, resume_worker,
+-- and the view jobs.workers.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+-- With all parameters, and with those that are needed.
+select jobs.worker_beat(worker => 'w1', queues => '{mail,default}', concurrency => 10, info => '{"version": "1.2", "host": "a"}');
+select jobs.worker_beat('w2', '{}', 1);
+select worker, status, registered_queues, concurrency, busy, running, version, info, told, last_seen_at = first_seen_at as once, job_ids, queues, kinds, oldest_attempted_at, next_lease_expires_at, expired, cancel_requested
+  from jobs.workers order by worker;
+
+-- Bad input.
+select c as call, pg_temp.try('select jobs.' || c) from unnest(array[
+  'worker_beat(null, ''{q}'', 1)', 'worker_beat('''', ''{q}'', 1)', 'worker_beat(repeat(''w'', 128), ''{q}'', 1)', 'worker_beat(''w'', null, 1)', 'worker_beat(''w'', ''{q,null}'', 1)',
+  'worker_beat(''w'', ''{""}'', 1)', 'worker_beat(''w'', ''{q}'', null)', 'worker_beat(''w'', ''{q}'', 0)', 'worker_beat(''w'', ''{q}'', 1, ''[]'')',
+  'quiet_worker(null)', 'stop_worker('''')', 'resume_worker(e''a\tb'')']) c;
+select count(*) from jobs.workers;
+
+-- The same a moment later writes nothing; something else does, and so does the same a while later.
+begin;
+select jobs.worker_beat('w5', '{mail}', 10, '{"a": 1, "b": 2}');
+create function pg_temp.version() returns text language sql volatile as $$ select w.cmin::text from jobs.worker w where w.worker = 'w5' $$;
+select pg_temp.version() as seen \gset
+select jobs.worker_beat('w5', '{mail}', 10, '{"b": 2, "a": 1}');
+select pg_temp.version() = :'seen' as untouched;
+select jobs.worker_beat('w5', '{mail}', 11, '{"a": 1, "b": 2}');
+select pg_temp.version() = :'seen' as untouched, pg_temp.version() as seen \gset other_
+select :'other_untouched' = 't' as untouched;
+select jobs.worker_beat('w5', '{mail,default}', 11, '{"a": 1, "b": 2}');
+select pg_temp.version() = :'other_seen' as untouched;
+select jobs.worker_beat('w5', '{mail,default}', 11);
+select info from jobs.worker where worker = 'w5';
+select pg_temp.later('3 seconds');
+select jobs.worker_beat('w5', '{mail,default}', 11);
+select last_seen_at > first_seen_at as later, last_seen_at > clock_timestamp() - interval '3 seconds' as seen from jobs.worker where worker = 'w5';
+rollback;
+-- What is left out is not what was said before.
+select jobs.worker_beat('w1', '{mail}', 10);
+select info, version from jobs.workers where worker = 'w1';
+
+-- Busy: what it holds, by the name that it fetches with. One that never says that it is there is
+-- shown while it holds jobs.
+select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, '{9}'), queue => 'mail');
+select count(*) from jobs.fetch('mail', 2, worker => 'w1') a, jobs.fetch('mail', 1, worker => 'w3') b;
+select worker, status, running, busy, concurrency, queues, registered_queues, last_seen_at is not null as seen from jobs.workers order by worker;
+
+-- Quiet: from then on it gets nothing, in this session and in others, by either function; what it
+-- holds it keeps. Others go on.
+select jobs.quiet_worker('w1', reason => 'deploy');
+select jobs.worker_beat('w1', '{mail}', 10);
+select count(*) from jobs.fetch('mail', worker => 'w1');
+select count(*) from jobs.fetch_any('{default,mail}', worker => 'w1');
+select count(*) from jobs.fetch('mail', worker => 'w2');
+select (jobs.heartbeat(id, token)).cancel_requested from jobs.jobs where worker = 'w1' limit 1;
+select worker, status, told, told_at between now() - interval '1 minute' and clock_timestamp() as at, told_by = session_user as by, told_reason from jobs.workers where told is not null;
+-- By the session's name, too, where the fetch gives none.
+set application_name = 'w1';
+select count(*) from jobs.fetch('mail');
+set application_name = 'w4';
+select count(*) from jobs.fetch('mail');
+reset application_name;
+-- Stop takes the place of quiet; resume takes back either. Again, nothing changes.
+select jobs.stop_worker('w1');
+select jobs.worker_beat('w1', '{mail}', 10);
+select status, told, told_reason from jobs.workers where worker = 'w1';
+select count(*) from jobs.fetch('mail', worker => 'w1');
+select jobs.resume_worker('w1', reason => 'all is well'), jobs.resume_worker('w1');
+select action, target, reason, arguments from jobs.audit order by at;
+select jobs.worker_beat('w1', '{mail}', 10);
+select count(*) from jobs.fetch('mail', worker => 'w1');
+-- A name that nobody has used yet.
+select jobs.stop_worker('new', 'not yet');
+select worker, status, running, last_seen_at, told_reason from jobs.workers where worker = 'new';
+select count(*) from jobs.fetch('mail', worker => 'new');
+select jobs.worker_beat('new', '{mail}', 1);
+-- What is rolled back was never told.
+begin;
+select jobs.resume_worker('new');
+select count(*) from jobs.fetch('mail', worker => 'new');
+select jobs.worker_beat('new', '{mail}', 1);
+rollback;
+select jobs.worker_beat('new', '{mail}', 1);
+begin;
+select jobs.quiet_worker('w2');
+rollback;
+select jobs.worker_beat('w2', '{}', 1);
+-- An older snapshot shows what was told before; the next transaction knows.
+begin isolation level repeatable read;
+select count(*) from jobs.fetch('nothing', worker => 'w1');
+commit;
+select jobs.quiet_worker('w1');
+begin isolation level serializable;
+select count(*) from jobs.fetch('mail', worker => 'w1');
+commit;
+select jobs.resume_worker('w1');
+
+-- Lost, a minute after it was seen last; whoever never said anything cannot be. Told it is shown as
+-- lost all the same.
+select jobs.quiet_worker('w2', 'gone');
+select pg_temp.later('30 seconds');
+select worker, status, told from jobs.workers order by worker;
+select pg_temp.later('31 seconds');
+select worker, status, told from jobs.workers order by worker;
+-- A day later it is forgotten, unless it was seen meanwhile; what it was told stays.
+select jobs.worker_beat('w1', '{mail}', 10);
+select pg_temp.later('23 hours');
+select error from jobs.maintain() where error is not null;
+select worker, first_seen_at is not null as known, status, told from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
+select jobs.worker_beat('w1', '{mail}', 10);
+select pg_temp.later('2 hours');
+select rows > 0 as some, error from jobs.maintain() where task = 'prune';
+select worker, first_seen_at is not null as known, status, told from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
+select worker from jobs.worker;

@@ -1,0 +1,366 @@
+//! `CALL jobs.wait_for`: it returns when jobs are over, by the commit that ends them.
+
+use std::time::{Duration, Instant};
+
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, sqlstate, text, with_faults,
+};
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+use crate::wait::{Waiter, only_commits, timed, without_worker};
+
+/// Jobs of a queue; their ids.
+async fn insert(db: &Client, queue: &str, count: i64) -> Vec<i64> {
+    scalar(
+        db,
+        &format!(
+            "select array_agg(id order by id) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), queue => '{queue}', timeout => '-1 second')"
+        ),
+    )
+    .await
+}
+
+/// A session that waits for job `id` until it is over.
+async fn waiter(cluster: &Cluster, db: &Client, database: &str, id: i64) -> Waiter {
+    let call = format!("call jobs.wait_for('{{{id}}}', '1 h')");
+    Waiter::start(db, cluster.connect(database).await, &call).await
+}
+
+#[tokio::test]
+async fn whatever_ends_a_job_wakes() {
+    let cluster = only_commits();
+    let db = cluster.database("ends").await;
+    let mut client = cluster.connect("ends").await;
+    let insert = "select jobs.insert('k', queue => 'q')";
+    let fetched = "select jobs.insert('k', queue => 'q'); select jobs.fetch('q')";
+    let unique = |policy: &str| {
+        format!(
+            "select jobs.insert('k', queue => 'q', unique_opts => '{{\"by_kind\": true{policy}}}')"
+        )
+    };
+    let replace = unique(r#", "on_conflict": "replace""#);
+    let held = "from jobs.jobs where state = 'running'";
+    let with = |call: &str| format!("select jobs.{call} {held}");
+    for (before, statement) in [
+        (fetched, with("complete(id, token)")),
+        (fetched, with("complete_many(array[id], array[token])")),
+        (fetched, with("fail(id, token, 'e', retryable => false)")),
+        (fetched, with("cancel(id, force => true)")),
+        (
+            fetched,
+            format!("{}; {}", with("cancel(id)"), with("release(id, token)")),
+        ),
+        (
+            fetched,
+            format!("{}; {}", with("cancel(id)"), with("fail(id, token, 'e')")),
+        ),
+        (insert, "select jobs.cancel(1)".into()),
+        (insert, "select jobs.cancel_many('q')".into()),
+        (insert, "select jobs.delete(1)".into()),
+        (insert, "select jobs.delete_many('q')".into()),
+        (
+            "select jobs.insert('k', queue => 'q', pending => true)",
+            "select jobs.cancel(1)".into(),
+        ),
+        (&unique(""), replace.clone()),
+        (&format!("{}; select jobs.fetch('q')", unique("")), replace),
+        // Of the worker and of jobs.maintain().
+        (
+            "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms'); select pg_sleep(0.02)",
+            "select jobs.maintain()".into(),
+        ),
+        (
+            "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms', scheduled_at => clock_timestamp() + '1 h'); select pg_sleep(0.02)",
+            "select jobs.maintain()".into(),
+        ),
+        (
+            "begin; select jobs.insert('k', queue => 'q', max_attempts => 1); select jobs.fetch('q', lease => '1 us'); commit",
+            "select jobs.maintain()".into(),
+        ),
+        // Within savepoints, and with others.
+        (
+            fetched,
+            format!(
+                "savepoint s; {}; release s; select jobs.insert('k')",
+                with("complete(id, token)")
+            ),
+        ),
+        (
+            fetched,
+            format!(
+                "savepoint s; {0}; rollback to s; {0}",
+                with("complete(id, token)")
+            ),
+        ),
+    ] {
+        run(&db, before).await;
+        println!("{statement}");
+        let waiter = Waiter::start(&db, client, "call jobs.wait_for('{1}', '1 h')").await;
+        run(&db, &format!("begin; {statement}; commit")).await;
+        (_, client) = waiter.returned(Instant::now()).await;
+        let over = "select coalesce(state::text, 'gone') from jobs.results('{1}')";
+        let over = text(&client, over).await;
+        assert!(
+            ["completed", "cancelled", "discarded", "gone"].contains(&&*over),
+            "{statement}: {over}"
+        );
+        run(&db, "drop extension jobs; create extension jobs").await;
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_end_it_does_not() {
+    let cluster = only_commits();
+    let db = cluster.database("goes_on").await;
+    let other = cluster.database("another").await;
+    for db in [&db, &other] {
+        insert(db, "q", 1).await;
+        run(
+            db,
+            "select jobs.insert('k', queue => 'other'); select jobs.fetch('other')",
+        )
+        .await;
+    }
+    let held = "from jobs.jobs where state = 'running'";
+    let (begun, call) = (Instant::now(), "call jobs.wait_for('{1}', '2 s')");
+    let waiter = Waiter::start(&db, cluster.connect("goes_on").await, call).await;
+    run(&db, "begin; select jobs.cancel(1); rollback").await;
+    run(&db, "select count(*) from jobs.fetch('q')").await;
+    run(
+        &db,
+        &format!("select jobs.heartbeat(id, token) {held} and id = 1"),
+    )
+    .await;
+    run(&db, "select jobs.cancel(1)").await;
+    run(
+        &db,
+        &format!("select jobs.complete(id, token) {held} and id = 2"),
+    )
+    .await;
+    run(&db, "select jobs.delete(2)").await;
+    run(&other, "select jobs.cancel(1, force => true)").await;
+    let (waited, _) = waiter.returned(begun).await;
+    assert!(waited >= Duration::from_secs(2), "{waited:?}");
+}
+
+#[tokio::test]
+async fn many_wait_each_for_a_job_of_its_own() {
+    const WAITERS: i64 = 200;
+    let cluster = only_commits_with(WAITERS + 20);
+    let db = cluster.database("many").await;
+    let mut ids = insert(&db, "q", WAITERS).await;
+    let mut waiters = Vec::new();
+    for id in &ids {
+        let client = cluster.connect("many").await;
+        let call = format!("call jobs.wait_for('{{{id}}}', '1 h')");
+        let task = tokio::spawn(async move {
+            client.batch_execute(&call).await.unwrap();
+            client
+        });
+        waiters.push((*id, task));
+    }
+    let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
+    poll_until("all sleep", SOON, async || {
+        number(&db, asleep).await == WAITERS
+    })
+    .await;
+    run(
+        &db,
+        &format!("select count(*) from jobs.fetch('q', {WAITERS})"),
+    )
+    .await;
+    ids.shuffle(&mut rng());
+    // One by one, then many at once.
+    let (single, crowd) = ids.split_at(100);
+    for id in single {
+        run(
+            &db,
+            &format!("select jobs.complete(id, token) from jobs.jobs where id = {id}"),
+        )
+        .await;
+        let at = waiters.iter().position(|(other, _)| other == id).unwrap();
+        let (_, task) = waiters.swap_remove(at);
+        let woken = tokio::time::timeout(SOON, task).await;
+        woken.expect("its commit wakes it").unwrap();
+    }
+    assert_eq!(
+        number(&db, asleep).await,
+        WAITERS - 100,
+        "nobody else returns"
+    );
+    let crowd: Vec<String> = crowd.iter().map(i64::to_string).collect();
+    let crowd = crowd.join(",");
+    let sql = format!(
+        "select count(*) from jobs.complete_many('{{{crowd}}}', (select array_agg(j.token order by n) from unnest('{{{crowd}}}'::bigint[]) with ordinality u(id, n) join jobs.jobs j using (id))) where done"
+    );
+    assert_eq!(number(&db, &sql).await, 100);
+    for (id, task) in waiters {
+        let woken = tokio::time::timeout(SOON, task).await;
+        woken.unwrap_or_else(|_| panic!("job {id}")).unwrap();
+    }
+}
+
+/// As [`only_commits`], with so many connections.
+fn only_commits_with(connections: i64) -> Cluster {
+    Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.fault", "no_looks")
+        .set("jobs.enabled", "off")
+        .set("max_connections", connections)
+        .start()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_commit_is_missed_whenever_it_comes() {
+    let cluster = only_commits();
+    let db = cluster.database("races").await;
+    let mut rng = rng();
+    let mut pairs = Vec::new();
+    for _ in 0..4 {
+        let ids = insert(&db, "q", 200).await;
+        let worker = cluster.connect("races").await;
+        let waiter = cluster.connect("races").await;
+        let delays: Vec<[u64; 3]> = ids
+            .iter()
+            .map(|_| std::array::from_fn(|_| rng.random_range(0..1000)))
+            .collect();
+        pairs.push(tokio::spawn(async move {
+            for (id, [before, within, wait]) in ids.into_iter().zip(delays) {
+                // The call comes before the statement, between it and its commit, or afterwards.
+                let finish = async {
+                    spin(before).await;
+                    run(&worker, &format!("begin; select jobs.cancel({id})")).await;
+                    spin(within).await;
+                    run(&worker, "commit").await;
+                };
+                let wait = async {
+                    spin(wait).await;
+                    timed(&waiter, &format!("call jobs.wait_for('{{{id}}}', '1 h')")).await;
+                };
+                tokio::join!(finish, wait);
+            }
+        }));
+    }
+    for pair in pairs {
+        pair.await.unwrap();
+    }
+}
+
+/// Sleeps for so many microseconds.
+async fn spin(micros: u64) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_micros(micros) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_comes_between_the_statement_and_its_commit_is_woken() {
+    let cluster = only_commits();
+    let db = cluster.database("between").await;
+    let worker = cluster.connect("between").await;
+    let ids = insert(&db, "q", 3).await;
+    for (id, end) in ids.iter().zip(["commit", "prepare", "commit"]) {
+        run(&worker, &format!("begin; select jobs.cancel({id})")).await;
+        let waiting = waiter(&cluster, &db, "between", *id).await;
+        if end == "prepare" {
+            run(&worker, "prepare transaction 'p'").await;
+            run(&db, "commit prepared 'p'").await;
+        } else {
+            run(&worker, end).await;
+        }
+        waiting.returned(Instant::now()).await;
+    }
+}
+
+#[tokio::test]
+async fn all_and_any_of_many_in_whatever_order_they_end() {
+    let cluster = only_commits();
+    let db = cluster.database("sets").await;
+    let observer = cluster.connect("sets").await;
+    let mut rng = rng();
+    for count in [1, 2, 8, 9, 300] {
+        for order in ["ascending", "descending", "random"] {
+            println!("{count} {order}");
+            let mut ids = insert(&db, "q", count).await;
+            let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+            match order {
+                "descending" => ids.reverse(),
+                "random" => ids.shuffle(&mut rng),
+                _ => {}
+            }
+            let connect = || cluster.connect("sets");
+            let call = |want| format!("call jobs.wait_for('{{{list}}}', '1 h', '{want}')");
+            let all = Waiter::start(&observer, connect().await, &call("all")).await;
+            let any = Waiter::start(&observer, connect().await, &call("any")).await;
+            let (last, others) = ids.split_last().unwrap();
+            let cancel = |id: &i64| format!("select jobs.cancel({id})");
+            if let Some((first, rest)) = others.split_first() {
+                run(&db, &cancel(first)).await;
+                any.returned(Instant::now()).await;
+                for id in rest {
+                    run(&db, &cancel(id)).await;
+                }
+                poll_until("it waits for the last one", SOON, async || {
+                    all.sleeps(&observer).await
+                })
+                .await;
+                run(&db, &cancel(last)).await;
+            } else {
+                run(&db, &cancel(last)).await;
+                any.returned(Instant::now()).await;
+            }
+            all.returned(Instant::now()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn holds_nothing_while_it_waits_and_may_be_a_worker_of_the_queue() {
+    let cluster = without_worker();
+    let db = cluster.database("nothing").await;
+    insert(&db, "q", 2).await;
+    let worker = cluster.connect("nothing").await;
+    run(&worker, "select jobs.fetch('q')").await;
+    let waiter = Waiter::start(&db, worker, "call jobs.wait_for('{2}', '1 h')").await;
+    let mut held = 0;
+    for _ in 0..50 {
+        held += number(
+            &db,
+            &format!(
+                "select count(*) from pg_stat_activity a left join pg_locks l on l.pid = a.pid and l.locktype <> 'virtualxid'
+                  where a.pid = {} and (a.backend_xmin is not null or a.backend_xid is not null or l.pid is not null)",
+                waiter.pid
+            ),
+        )
+        .await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(held <= 2, "but for a look now and then: {held}");
+    run(&db, "select jobs.complete(id, token) from jobs.fetch('q')").await;
+    let (_, worker) = waiter.returned(Instant::now()).await;
+    let done = "select jobs.complete(id, token)::text from jobs.jobs where id = 1";
+    assert_eq!(text(&worker, done).await, "completed");
+}
+
+#[tokio::test]
+async fn without_preload_it_looks_now_and_then_and_not_on_a_standby() {
+    let cluster = Cluster::builder().without_preload().start();
+    let db = cluster.database("plain").await;
+    for id in insert(&db, "q", 3).await {
+        let waiting = waiter(&cluster, &db, "plain", id).await;
+        run(&db, &format!("select jobs.cancel({id})")).await;
+        waiting.returned(Instant::now()).await;
+    }
+    drop(db);
+    let standby = cluster.standby();
+    let replica = standby.connect("plain").await;
+    assert_eq!(
+        sqlstate(replica.batch_execute("call jobs.wait_for('{1}')").await),
+        "25006"
+    );
+    let state = "select state::text from jobs.results('{1}')";
+    assert_eq!(text(&replica, state).await, "cancelled");
+    cluster.stop(Mode::Fast);
+}
