@@ -88,13 +88,13 @@ build_for_units() {
 
 run_units() {
   local unit n=0 pid
-  declare -A UNIT_OF=() DIRECTORY_OF=()
+  declare -A UNIT_OF=() DIRECTORY_OF=() BEGUN=()
   for unit in "${UNITS[@]}"; do
     [[ ${#UNIT_OF[@]} -lt ${JOBS_TEST_UNITS:-4} ]] || end_unit
     n=$((n + 1))
     mkdir -p -m 755 "$ALL/$n"
     ( run_unit "$unit" "$ALL/$n" ) >"$ALL/$n/output" 2>&1 &
-    UNIT_OF[$!]=$unit DIRECTORY_OF[$!]=$ALL/$n
+    UNIT_OF[$!]=$unit DIRECTORY_OF[$!]=$ALL/$n BEGUN[$!]=$SECONDS
   done
   while [[ ${#UNIT_OF[@]} -gt 0 ]]; do end_unit; done
 }
@@ -105,7 +105,7 @@ end_unit() {
   local pid unit name
   wait -n -p pid "${!UNIT_OF[@]}" || true
   unit=${UNIT_OF[$pid]} name=${UNIT_OF[$pid]%%:*}
-  say "test $unit"
+  say "test $unit, $((SECONDS - BEGUN[$pid])) s"
   cat "${DIRECTORY_OF[$pid]}/output"
   [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
   record "$name" 0 0
@@ -273,7 +273,8 @@ suite_model() {
 }
 
 # pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a
-# test that failed.
+# test that failed. The linker flag that cargo-pgrx would add to the library is for schemas that it
+# generates, and there is none.
 suite_pgtest() {
   local data runas=()
   data=$TMP/pgtest
@@ -282,7 +283,7 @@ suite_pgtest() {
   if is_root; then runas=(--runas postgres); fi
   private_postgres "$PG_TEST"
   forget_library "$PG_TEST"
-  JOBS_PG_TREE=$PG_TEST PATH=$STATE/bin:$PATH \
+  JOBS_PG_TREE=$PG_TEST PATH=$STATE/bin:$PATH CARGO_PGRX_DISABLE_GC_SECTIONS_WORKAROUND=1 \
     libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
 }
 
