@@ -214,6 +214,7 @@ CREATE TABLE jobs.queue (
   concurrency         integer,
   rate                integer,
   rate_period         interval,
+  max_waiting         integer,
   retention_completed bigint,
   retention_cancelled bigint,
   retention_discarded bigint,
@@ -221,6 +222,7 @@ CREATE TABLE jobs.queue (
 );
 CREATE INDEX queue_retention ON jobs.queue (queue)
  WHERE COALESCE(retention_completed, retention_cancelled, retention_discarded) IS NOT NULL;
+CREATE INDEX queue_bounded ON jobs.queue (queue) WHERE max_waiting IS NOT NULL;
 COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
 COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
 

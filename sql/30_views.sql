@@ -114,7 +114,7 @@ SELECT COALESCE(c.queue, q.queue) AS queue,
        COALESCE(c.retryable, 0) AS retryable, COALESCE(c.completed, 0) AS completed,
        COALESCE(c.cancelled, 0) AS cancelled, COALESCE(c.discarded, 0) AS discarded,
        c.oldest_available_at,
-       q.paused_at IS NOT NULL AS paused, q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, q.rate_period,
+       q.paused_at IS NOT NULL AS paused, q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, q.rate_period, q.max_waiting,
        COALESCE(c.estimated, '{}') AS estimated, c.counted_at,
        q.retention_completed * interval '1 microsecond' AS retention_completed,
        q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
@@ -139,6 +139,7 @@ COMMENT ON COLUMN jobs.queues.pause_reason IS 'The reason given to jobs.pause_qu
 COMMENT ON COLUMN jobs.queues.concurrency IS 'The most of its jobs that run at a time; null: no limit.';
 COMMENT ON COLUMN jobs.queues.rate IS 'The most of its jobs that start within rate_period; null: no limit.';
 COMMENT ON COLUMN jobs.queues.rate_period IS 'The time that rate is for.';
+COMMENT ON COLUMN jobs.queues.max_waiting IS 'The most of its jobs that wait (available, scheduled, retryable, pending): an insert beyond that is refused; null: no bound.';
 COMMENT ON COLUMN jobs.queues.estimated IS 'States whose count was made before, by maintenance, at counted_at; empty: all are counted now.';
 COMMENT ON COLUMN jobs.queues.counted_at IS 'When the oldest of those counts was made.';
 COMMENT ON COLUMN jobs.queues.retention_completed IS 'How long completed jobs of the queue are kept, negative: for ever; null: jobs.retention_completed.';

@@ -37,12 +37,13 @@ $$Lets a paused queue go on; one that is not paused stays as it is. Errors: 2202
 CREATE FUNCTION jobs.configure_queue(
   queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
   retention_completed interval DEFAULT NULL, retention_cancelled interval DEFAULT NULL, retention_discarded interval DEFAULT NULL,
-  reason text DEFAULT NULL)
+  max_waiting integer DEFAULT NULL, reason text DEFAULT NULL)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
-COMMENT ON FUNCTION jobs.configure_queue(text, integer, integer, interval, interval, interval, interval, text) IS
+COMMENT ON FUNCTION jobs.configure_queue(text, integer, integer, interval, interval, interval, interval, integer, text) IS
 $$Sets the limits of a queue, all of them: null means no limit, or the system's retention. concurrency: the most jobs of it that run at a time, anywhere (1 to 10000). rate: the most that start within any time of rate_period's length (1 to 100000); both or neither. retention_..: how long final jobs are kept; -1 second: for ever.
+max_waiting: the bound of the queue: the most jobs of it that wait, which are the available, scheduled, retryable and pending ones. An insert that has no room is 54000, with DETAIL {"depth": how many wait, counted up to the bound, "bound": ..}, and writes nothing; a batch that has no room for all of its jobs is refused whole. Duplicates are answered as ever and count nothing. A periodic job whose queue is full is tried again every second. Whatever else makes a job wait (retry, fail, snooze, release, update) is never refused. What others have not committed yet does not count, so while transactions are open the queue can get more, by as many jobs as these have inserted. Counting takes about 1 ms for 10,000 jobs; a session does so where the bound may be near, and with its first insert.
 A fetch may get fewer than would fit. Jobs that run already count for concurrency, those that have started do not count for a new rate. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.reset_queue(

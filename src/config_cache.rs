@@ -16,8 +16,8 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::{invalidation, transaction, versions};
 use crate::settings::Retention;
+use crate::store::committed;
 use crate::store::config::{self, Kind, Queue};
-use crate::store::retention;
 use crate::store::workers::{self, Order};
 
 /// More names than this are not remembered: somebody makes them up.
@@ -100,7 +100,7 @@ fn look_up<T>(
 pub fn changed() {
     // Also for what comes later in the same statement.
     forget();
-    retention::forget();
+    committed::forget();
     for table in config::tables() {
         invalidation::changed(table);
     }

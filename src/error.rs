@@ -170,6 +170,18 @@ impl Error {
         ))
     }
 
+    /// 54000: a queue has no room for so many new jobs.
+    pub fn queue_full(queue: &str, new: i64, depth: i64, bound: i64) -> Error {
+        let queue = quoted(queue);
+        let message = match depth < bound {
+            true => format!("queue {queue} has no room for {new} more jobs"),
+            false => format!("queue {queue} is full"),
+        };
+        Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+            .detail(format!("{{\"depth\":{depth},\"bound\":{bound}}}"))
+            .hint("Insert again once workers have taken some of its jobs; max_waiting of jobs.configure_queue is the bound.")
+    }
+
     /// 25006: writing where it is not possible.
     pub fn read_only(recovery: bool) -> Error {
         let (message, hint) = if recovery {

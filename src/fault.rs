@@ -17,6 +17,8 @@ pub enum Fault {
     FoldBlindly,
     /// the floor of a lane is raised over what others are just inserting or deleting
     RaiseBlindly,
+    /// who counts what waits in a queue overlooks what others are just inserting
+    CountCommitted,
     /// who looks for claims overlooks rivals who are just inserting them: harmless, but only so a
     /// test can have the race that the look makes rare
     ClaimBlindly,
@@ -53,6 +55,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::ReapInOneStatement => "reap_in_one_statement",
         Fault::FoldBlindly => "fold_blindly",
         Fault::RaiseBlindly => "raise_blindly",
+        Fault::CountCommitted => "count_committed",
         Fault::ClaimBlindly => "claim_blindly",
         Fault::StopUnderLock => "stop_under_lock",
         Fault::StopAndTrust => "stop_and_trust",

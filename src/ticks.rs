@@ -144,7 +144,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
     match unique::no_wait(insert) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(told(&outcome)),
-        Err((code, message)) if subxact::is_passing(code) => Decided::Later(message),
+        Err((code, message)) if may_pass(code) => Decided::Later(message),
         Err((_, message)) => Decided::Done(Outcome {
             error: Some(message),
             ..Outcome::default()
@@ -160,6 +160,11 @@ pub fn insert_now(definition: Definition) -> Result<Outcome> {
         .checked(kind)?
         .candidate(definition.args)?;
     Ok(told(&unique::insert_one(&candidate)?))
+}
+
+/// Whether an error may not come the next time: a queue that is full has room again.
+fn may_pass(code: PgSqlErrorCode) -> bool {
+    subxact::is_passing(code) || code == PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED
 }
 
 fn told(outcome: &unique::Outcome) -> Outcome {

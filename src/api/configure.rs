@@ -119,6 +119,7 @@ fn configure_queue(
     retention_completed: Option<pgrx::datum::Interval>,
     retention_cancelled: Option<pgrx::datum::Interval>,
     retention_discarded: Option<pgrx::datum::Interval>,
+    max_waiting: Option<i32>,
     _reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) {
@@ -139,6 +140,9 @@ fn configure_queue(
                 (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
                 (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
             },
+            max_waiting: max_waiting
+                .map(|most| up_to("max_waiting", most, i32::MAX))
+                .transpose()?,
             retention: [
                 retention("retention_completed", retention_completed)?,
                 retention("retention_cancelled", retention_cancelled)?,
@@ -200,10 +204,9 @@ fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {
         format!("{parameter} {limit} is out of range"),
         format!("{parameter} is from 1 to {most}; null: no limit."),
     );
-    Err(if limit == 0 {
-        error.hint("To stop fetching use jobs.pause_queue.")
-    } else {
-        error
+    Err(match (limit, parameter) {
+        (0, "concurrency" | "rate") => error.hint("To stop fetching use jobs.pause_queue."),
+        _ => error,
     })
 }
 

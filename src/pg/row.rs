@@ -16,6 +16,8 @@ pub struct Row {
     pub(super) slot: *mut pg_sys::TupleTableSlot,
     /// somebody else is inserting or deleting it
     pub is_in_progress: bool,
+    /// somebody else is inserting it
+    pub is_new: bool,
 }
 
 impl Row {

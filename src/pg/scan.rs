@@ -170,18 +170,18 @@ impl Seen {
     /// The row that a scan has just found, and whether somebody else, still at it, is inserting or
     /// deleting it.
     fn row_in(&self, slot: *mut pg_sys::TupleTableSlot) -> Row {
-        let is_in_progress = match self {
-            Seen::Snapshot(_) => false,
+        let [is_new, is_going] = match self {
+            Seen::Snapshot(_) => [false; 2],
             Seen::Dirty(snapshot) => {
                 // SAFETY: the scan has written it, and does not now.
                 let snapshot = unsafe { &*snapshot.get() };
-                let others = [snapshot.xmin, snapshot.xmax];
-                others != [pg_sys::InvalidTransactionId; 2]
+                [snapshot.xmin, snapshot.xmax].map(|other| other != pg_sys::InvalidTransactionId)
             }
         };
         Row {
             slot,
-            is_in_progress,
+            is_in_progress: is_new || is_going,
+            is_new,
         }
     }
 }

@@ -505,6 +505,7 @@ fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
     Row {
         slot,
         is_in_progress: false,
+        is_new: false,
     }
 }
 

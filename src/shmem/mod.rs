@@ -12,6 +12,7 @@ pub mod floors;
 pub mod leases;
 pub mod outbox;
 mod prepared;
+pub mod puts;
 mod spinlock;
 pub mod things;
 pub mod waiters;
@@ -29,6 +30,7 @@ pub fn register() {
     waiters::register();
     floors::register();
     fetches::register();
+    puts::register();
     commit::register();
     prepared::register();
     PRELOADED.store(true, Ordering::Relaxed);

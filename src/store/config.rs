@@ -66,6 +66,8 @@ pub struct Queue {
     pub concurrency: Option<i32>,
     /// the most jobs that start in a period, and the period
     pub rate: Option<(i32, Interval)>,
+    /// the most jobs that wait
+    pub max_waiting: Option<i32>,
     /// how long final jobs are kept, in microseconds; the inner `None`: for ever
     pub retention: [Option<Option<i64>>; 3],
 }
@@ -102,7 +104,8 @@ pub fn queue(name: &str) -> Option<Queue> {
         is_paused: rows.bool(0, 1) == Some(true),
         concurrency: rows.int(0, 2),
         rate: rows.int(0, 3).zip(rows.span(0, 4)),
-        retention: [5, 6, 7].map(|n| kept(rows, n)),
+        max_waiting: rows.int(0, 5),
+        retention: [6, 7, 8].map(|n| kept(rows, n)),
     })
 }
 
@@ -164,6 +167,7 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
         settings
             .rate
             .map(|(_, period)| time::interval_datum(period)),
+        settings.max_waiting.map(Datum::from),
         completed,
         cancelled,
         discarded,
@@ -197,7 +201,8 @@ static KIND: Plan = Plan::new(
     &[TEXT],
 );
 static QUEUE: Plan = Plan::new(
-    "SELECT q.paused_at IS NOT NULL, q.concurrency, q.rate, q.rate_period, q.retention_completed, q.retention_cancelled, q.retention_discarded
+    "SELECT q.paused_at IS NOT NULL, q.concurrency, q.rate, q.rate_period, q.max_waiting, q.retention_completed, q.retention_cancelled,
+            q.retention_discarded
        FROM jobs.queue q WHERE q.queue = $1",
     &[TEXT],
 );
@@ -235,19 +240,19 @@ static LOCK_QUEUE: Plan = Plan::new(
 );
 static SET_QUEUE: Plan = Plan::new(
     "UPDATE jobs.queue
-        SET concurrency = $2, rate = $3, rate_period = $4,
-            retention_completed = $5, retention_cancelled = $6, retention_discarded = $7
+        SET concurrency = $2, rate = $3, rate_period = $4, max_waiting = $5,
+            retention_completed = $6, retention_cancelled = $7, retention_discarded = $8
       WHERE queue = $1
-        AND (concurrency, rate, rate_period, retention_completed, retention_cancelled, retention_discarded)
-            IS DISTINCT FROM ($2, $3, $4, $5, $6, $7)",
-    &[TEXT, INT4, INT4, SPAN, INT8, INT8, INT8],
+        AND (concurrency, rate, rate_period, max_waiting, retention_completed, retention_cancelled, retention_discarded)
+            IS DISTINCT FROM ($2, $3, $4, $5, $6, $7, $8)",
+    &[TEXT, INT4, INT4, SPAN, INT4, INT8, INT8, INT8],
 );
 static RESET_QUEUE: Plan = Plan::new(
     "UPDATE jobs.queue
-        SET concurrency = NULL, rate = NULL, rate_period = NULL,
+        SET concurrency = NULL, rate = NULL, rate_period = NULL, max_waiting = NULL,
             retention_completed = NULL, retention_cancelled = NULL, retention_discarded = NULL
       WHERE queue = $1
-        AND COALESCE(concurrency, rate, retention_completed, retention_cancelled, retention_discarded) IS NOT NULL",
+        AND COALESCE(concurrency, rate, max_waiting, retention_completed, retention_cancelled, retention_discarded) IS NOT NULL",
     &[TEXT],
 );
 static FORGET_QUEUE: Plan = Plan::new(

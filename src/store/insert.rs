@@ -4,11 +4,13 @@
 use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
+use super::bounds;
 use super::direct::{self, shapes};
 use super::job::{NewJob, job, row};
 use super::lanes;
 use super::spi::{Arg, Plan, big, text};
 use super::types::*;
+use crate::error::Result;
 use crate::pg::memory::Scratch;
 use crate::pg::name;
 
@@ -17,32 +19,41 @@ pub fn id() -> i64 {
     name::next_value(&shapes::JOB_SEQ)
 }
 
-/// Inserts one job; its id.
-pub fn one(job: &NewJob) -> i64 {
+/// Inserts one job, if its queue has room for it; its id.
+pub fn one(job: &NewJob) -> Result<i64> {
+    bounds::admit(std::iter::once(job))?;
     let id = id();
-    many(&[(id, job)]);
-    id
+    write(&[(id, job)]);
+    Ok(id)
 }
 
-/// Inserts jobs under ids that were taken for them.
-pub fn many(jobs: &[(i64, &NewJob)]) {
+/// Inserts jobs under ids that were taken for them, if their queues have room for all.
+pub fn many(jobs: &[(i64, &NewJob)]) -> Result<()> {
     // A batch of nothing but duplicates takes no lock of the tables.
     if jobs.is_empty() {
-        return;
+        return Ok(());
     }
+    bounds::admit(jobs.iter().map(|(_, job)| *job))?;
+    write(jobs);
+    Ok(())
+}
+
+fn write(jobs: &[(i64, &NewJob)]) {
     direct::insert::many(jobs).unwrap_or_else(|| many_by_statement(jobs));
     put(jobs);
 }
 
-/// Inserts one unique job together with its claim, if nobody has that key; its id.
-pub fn one_claiming(job: &NewJob) -> Option<i64> {
+/// Inserts one unique job together with its claim, if nobody has that key and its queue has room
+/// for it; its id.
+pub fn one_claiming(job: &NewJob) -> Result<Option<i64>> {
+    bounds::admit(std::iter::once(job))?;
     let id = id();
     let is_first =
         direct::insert::one_claiming(id, job).unwrap_or_else(|| one_claiming_by_statement(id, job));
-    is_first.then(|| {
+    Ok(is_first.then(|| {
         put(&[(id, job)]);
         id
-    })
+    }))
 }
 
 fn one_claiming_by_statement(id: i64, job: &NewJob) -> bool {
@@ -60,6 +71,7 @@ fn many_by_statement(jobs: &[(i64, &NewJob)]) {
 /// The jobs are in their lanes.
 fn put(jobs: &[(i64, &NewJob)]) {
     let mut last = None;
+    let are_counted = jobs.len() > 1 && bounds::are_set();
     for (id, job) in jobs {
         let (queue, priority) = (job.common.queue.as_str(), job.common.priority);
         let lane = (queue, priority);
@@ -69,6 +81,8 @@ fn put(jobs: &[(i64, &NewJob)]) {
             // Those that follow in the same lane are above it, mostly.
             lanes::put_ready(queue, priority, *id);
             last = Some((lane, *id));
+        } else if are_counted {
+            bounds::put(queue);
         }
     }
 }

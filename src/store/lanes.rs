@@ -1,14 +1,16 @@
 //! Where rows of `ready` and `scheduled` are looked for from: whoever puts one in says so,
-//! whichever way it was put in.
+//! whichever way it was put in. Then, when the floors show it, it counts for the queue's bound.
 
 use pgrx::pg_sys::Oid;
 
+use super::bounds;
 use super::direct::shapes;
 use crate::shmem::floors::{self, Lane};
 
 /// A job was put into a lane of `ready`.
 pub fn put_ready(queue: &str, priority: i16, seq: i64) {
     floors::inserted(shapes::READY.name.oid(), queue, Lane::Ready(priority), seq);
+    bounds::put(queue);
 }
 
 /// A job was put into `scheduled`.
@@ -17,6 +19,7 @@ pub fn put_scheduled(queue: &str, due_at: i64) {
         let (table, queue) = whose.floor();
         floors::inserted(table, queue, Lane::Scheduled, due_at);
     }
+    bounds::put(queue);
 }
 
 /// Whose scheduled jobs are meant. Both have a floor.

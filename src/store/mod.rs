@@ -5,9 +5,11 @@
 //! has the same answers, in files of the same names.
 
 pub mod audit;
+mod bounds;
 pub mod catalog;
 pub mod claims;
 mod columns;
+pub mod committed;
 pub mod config;
 pub mod count;
 mod direct;

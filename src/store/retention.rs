@@ -12,37 +12,15 @@
 //!   has said since that it changed. Sessions are told that before the locks of a change are
 //!   released.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-
 use jobs_core::state::State;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::Datum;
 
+use super::committed::{self, Rare};
 use super::config;
 use super::direct;
-use super::spi::{Arg, Plan, Snapshot, Tuples, big, bigs, text};
+use super::spi::{Arg, Plan, big, bigs};
 use super::types::*;
-use crate::pg::{array, invalidation, lock, time, transaction};
-
-/// More names than this are not remembered: somebody makes them up.
-const MOST: usize = 10_000;
-
-/// How long jobs of each final state are kept where the queue says so; the inner `None`: for ever.
-type Own = [Option<Option<i64>>; 3];
-
-#[derive(Default)]
-struct Known {
-    table: Option<Oid>,
-    /// some queue has a retention of its own
-    is_any: Option<bool>,
-    queues: HashMap<String, Own>,
-}
-
-thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::new(Known::default());
-    /// How often everything was forgotten.
-    static FORGOTTEN: Cell<u64> = const { Cell::new(0) };
-}
+use crate::pg::{array, lock, time};
 
 /// When a final job goes.
 pub struct Term {
@@ -70,96 +48,22 @@ impl Term {
     }
 }
 
-/// How long the system keeps jobs of a state, or the queue, if that has a retention of its own.
+/// How long the queue keeps jobs of a state, if it has a retention of its own.
 pub fn of_queue(queue: &str, state: State) -> Option<Option<i64>> {
-    if !is_any() {
+    if !committed::some(Rare::Retention) {
         return None;
     }
-    let own = look_up(
-        |known| known.queues.get(queue).copied(),
-        || ask(&OWN, &[text(queue)], read_own),
-        |known, own| {
-            if known.queues.len() >= MOST {
-                known.queues.clear();
-            }
-            known.queues.insert(queue.to_string(), own);
-        },
-    );
+    let own = committed::queue(queue).retention;
     config::final_index(state).and_then(|n| own[n])
-}
-
-fn read_own(rows: &Tuples) -> Own {
-    match rows.is_empty() {
-        true => [None; 3],
-        false => [1, 2, 3].map(|n| config::kept(rows, n)),
-    }
-}
-
-/// Whether some queue has a retention of its own.
-fn is_any() -> bool {
-    look_up(
-        |known| known.is_any,
-        || ask(&IS_ANY, &[], |rows| !rows.is_empty()),
-        |known, is_any| known.is_any = Some(is_any),
-    )
-}
-
-/// What is known, or else is read.
-fn look_up<T>(
-    known: impl Fn(&Known) -> Option<T>,
-    read: impl FnOnce() -> T,
-    remember: impl FnOnce(&mut Known, T),
-) -> T
-where
-    T: Copy,
-{
-    invalidation::listen(relation_changed);
-    invalidation::accept();
-    if let Some(known) = KNOWN.with_borrow(known) {
-        return known;
-    }
-    let before = FORGOTTEN.get();
-    let table = config::tables()[1];
-    let found = read();
-    if FORGOTTEN.get() == before {
-        KNOWN.with_borrow_mut(|known| {
-            known.table = Some(table);
-            remember(known, found);
-        });
-    }
-    found
-}
-
-/// What is committed now, whatever the transaction's level.
-fn ask<T>(plan: &Plan, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> T {
-    transaction::with_latest_snapshot(|| plan.run_as_of(Snapshot::Callers, args, read))
-}
-
-/// Forgets everything.
-pub fn forget() {
-    FORGOTTEN.set(FORGOTTEN.get() + 1);
-    KNOWN.with_borrow_mut(|known| *known = Known::default());
-}
-
-fn relation_changed(relation: Oid) {
-    // While something is read nothing is borrowed. But a session that has run out of memory may end
-    // anywhere.
-    let table = KNOWN.with(|known| Some(known.try_borrow().ok()?.table));
-    let Some(table) = table else {
-        return;
-    };
-    if relation == pg_sys::InvalidOid || table.is_none_or(|table| table == relation) {
-        forget();
-    }
 }
 
 /// What the row of a job is to say that becomes final then. The transaction has written something.
 pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
-    if !is_any() {
+    if !committed::some(Rare::Retention) {
         return None;
     }
     let queue = direct::prune::queue_of(id).unwrap_or_else(|| {
-        ask(&QUEUE, &[big(id)], |rows| {
+        committed::ask(&QUEUE, &[big(id)], |rows| {
             (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
         })
     })?;
@@ -169,7 +73,7 @@ pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
 
 /// Notes it of jobs that have just become final, by a statement.
 pub fn keep(ids: impl Iterator<Item = i64>, state: State, finalized_at: i64) {
-    if is_any() {
+    if committed::some(Rare::Retention) {
         let until = |id| Some((id, Some(kept_until(id, state, finalized_at)?)));
         set(&ids.filter_map(until).collect::<Vec<_>>());
     }
@@ -244,15 +148,6 @@ fn is_told_everywhere() -> bool {
     lock::nobody_writes(config::tables()[1])
 }
 
-static IS_ANY: Plan = Plan::new(
-    "SELECT FROM jobs.queue q
-      WHERE COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL LIMIT 1",
-    &[],
-);
-static OWN: Plan = Plan::new(
-    "SELECT q.retention_completed, q.retention_cancelled, q.retention_discarded FROM jobs.queue q WHERE q.queue = $1",
-    &[TEXT],
-);
 static QUEUE: Plan = Plan::new("SELECT j.queue FROM jobs.job j WHERE j.id = $1", &[INT8]);
 static FINALIZED_AT: Plan = Plan::new(
     "SELECT f.finalized_at FROM jobs.finished f WHERE f.job_id = $1",

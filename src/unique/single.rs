@@ -86,7 +86,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
 
 fn one(candidate: &Candidate) -> Result<Outcome> {
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
-        return Ok(Outcome::Inserted(insert::one(&candidate.job)));
+        return Ok(Outcome::Inserted(insert::one(&candidate.job)?));
     };
     let now = candidate.job.created_at;
     let mut holders = holders::look(key, policy);
@@ -105,7 +105,7 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
     if holders.is_none()
-        && let Some(id) = insert::one_claiming(&candidate.job)
+        && let Some(id) = insert::one_claiming(&candidate.job)?
     {
         return Ok(Outcome::Inserted(id));
     }

@@ -50,7 +50,7 @@ const CALLS: &[Call] = &[
     rare("check", "perform jobs.check()"),
     call("complete", "TAKE perform jobs.complete(f.id, f.token, '{\"a\": [1, 2]}'); CLEAR", "TAKE perform jobs.complete(f.id, f.token + 1)"),
     call("complete_many", "TAKE perform jobs.complete_many(array[f.id], array[f.token]); CLEAR", "perform jobs.complete_many('{1}', '{}')"),
-    call("configure_queue", "perform jobs.configure_queue('limited', 1 + (random() * 5)::int, 10, '1 minute')", "perform jobs.configure_queue('limited', -1)"),
+    call("configure_queue", "perform jobs.configure_queue('limited', 1 + (random() * 5)::int, 10, '1 minute', max_waiting => 5)", "perform jobs.configure_queue('limited', -1)"),
     rare("count_queues", "perform jobs.count_queues()"),
     call("define_kind", "perform jobs.define_kind('defined', priority => (random() * 9)::int)", "perform jobs.define_kind('defined', retry => '\"no such\"')"),
     call("delete", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.delete(i)", "perform jobs.delete(-1)"),

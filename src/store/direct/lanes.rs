@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
+use smallvec::SmallVec;
 
 use super::shapes::{self, ready};
 use crate::fault::{self, Fault};
@@ -72,6 +73,45 @@ pub fn seen() -> Seen {
     }
 }
 
+/// Priorities of a queue that are walked through at once.
+pub(super) enum Part {
+    /// one that has a floor, from there
+    Lane(i16),
+    /// those from the first to the last, which have none
+    Between(i16, i16),
+}
+
+/// All priorities, in their order.
+pub(super) fn parts(floors: &Floors) -> SmallVec<[Part; 17]> {
+    let mut parts = SmallVec::new();
+    let mut next = Some(i16::MIN);
+    for priority in floors.priorities() {
+        if let Some(first) = next.filter(|first| *first < priority) {
+            parts.push(Part::Between(first, priority - 1));
+        }
+        parts.push(Part::Lane(priority));
+        next = priority.checked_add(1);
+    }
+    parts.extend(next.map(|first| Part::Between(first, i16::MAX)));
+    parts
+}
+
+impl Part {
+    /// What its rows are found by along the key of `ready`.
+    pub(super) fn keys(&self, queue: Datum, floors: &Floors) -> [Key; 3] {
+        let queue = Key::text(1, queue);
+        match *self {
+            Part::Lane(priority) => {
+                let from = floors.of(Lane::Ready(priority));
+                [queue, Key::small(2, priority), Key::big_from(3, from)]
+            }
+            Part::Between(first, last) => {
+                [queue, Key::small_from(2, first), Key::small_to(2, last)]
+            }
+        }
+    }
+}
+
 struct Walk<'a> {
     table: &'a Table,
     queue: Datum,
@@ -97,29 +137,18 @@ impl Walk<'_> {
         self.walk(&[Key::text(1, self.queue)], None)
     }
 
-    /// Walks through the lanes that have floors from there, and through all that is between them.
     fn begin_at_floors(&mut self, floors: &Floors) {
-        let mut next = Some(i16::MIN);
-        for priority in floors.priorities() {
-            if let Some(first) = next.filter(|first| *first < priority) {
-                self.between(first, priority - 1, floors);
+        for part in parts(floors) {
+            let walked = self.walk(&part.keys(self.queue, floors), Some(floors));
+            match part {
+                Part::Lane(priority) => self.raise(priority, walked, floors),
+                Part::Between(..) => self.raise_first(walked, floors),
             }
-            self.lane(priority, floors);
-            next = priority.checked_add(1);
-        }
-        if let Some(first) = next {
-            self.between(first, i16::MAX, floors);
         }
     }
 
-    fn lane(&mut self, priority: i16, floors: &Floors) {
+    fn raise(&self, priority: i16, walked: Walked, floors: &Floors) {
         let lane = Lane::Ready(priority);
-        let keys = [
-            Key::text(1, self.queue),
-            Key::small(2, priority),
-            Key::big_from(3, floors.of(lane)),
-        ];
-        let walked = self.walk(&keys, Some(floors));
         if self.may_raise && walked.is_long {
             match walked.lowest.first() {
                 Some((_, position)) => floors.nothing_below(lane, *position),
@@ -129,13 +158,7 @@ impl Walk<'_> {
         }
     }
 
-    fn between(&mut self, first: i16, last: i16, floors: &Floors) {
-        let keys = [
-            Key::text(1, self.queue),
-            Key::small_from(2, first),
-            Key::small_to(2, last),
-        ];
-        let walked = self.walk(&keys, Some(floors));
+    fn raise_first(&self, walked: Walked, floors: &Floors) {
         for (priority, position) in walked.lowest {
             if self.may_raise && walked.is_long {
                 floors.nothing_below(Lane::Ready(priority), position);

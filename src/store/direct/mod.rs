@@ -14,6 +14,7 @@
 //! Both ways answer alike. The suites `regress_statements`, `isolation_statements` and
 //! `server_statements` run the tests of the first way once more with the second.
 
+pub mod bounds;
 pub mod claims;
 pub mod due;
 pub mod fetch;

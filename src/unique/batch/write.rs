@@ -78,8 +78,7 @@ impl Batch<'_> {
         let inserted = (0..self.candidates.len())
             .filter(|&index| matches!(self.decisions[index], Decision::Insert));
         rows.extend(inserted.map(|index| (self.id(index), &self.candidates[index].job)));
-        insert::many(&rows);
-        Ok(())
+        insert::many(&rows)
     }
 
     /// Inserts the candidates of keys that are locked, one after the other in their order.
@@ -145,14 +144,14 @@ impl Batch<'_> {
                     .clone()
                     .rescheduled(schedule.map(|job| job.scheduled_at));
                 Ok(Decision::Replaced(Box::new(Replacement {
-                    id: self.insert_alone(group, index, &job),
+                    id: self.insert_alone(group, index, &job)?,
                     replaced: *cancel.last().expect("there is one at least"),
                     state: job.state,
                     scheduled_at: job.scheduled_at(),
                 })))
             }
             Verdict::Insert => {
-                self.insert_alone(group, index, job);
+                self.insert_alone(group, index, job)?;
                 Ok(Decision::Insert)
             }
             Verdict::Skip(existing) => {
@@ -183,17 +182,17 @@ impl Batch<'_> {
     }
 
     /// Inserts one job under a key that is locked; its id.
-    fn insert_alone(&mut self, group: Group, index: usize, job: &NewJob) -> i64 {
+    fn insert_alone(&mut self, group: Group, index: usize, job: &NewJob) -> Result<i64> {
         // Also of what was replaced: it is final by now.
         self.look(&[group]);
         self.take_late_ids(group, &[index]);
         let id = self.id(index);
-        insert::many(&[(id, job)]);
+        insert::many(&[(id, job)])?;
         let (key, mut lists) = (self.key(group), Lists::default());
         self.holders[&group].fold_into(key, &mut lists);
         lists.list(listing(key, id, job));
         lists.write();
-        id
+        Ok(id)
     }
 }
 

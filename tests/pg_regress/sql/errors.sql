@@ -146,6 +146,7 @@ insert into cases (name, call) values
   ('rate_period', $$jobs.configure_queue('q', rate_period => '1 s')$$),
   ('rate_period', $$jobs.configure_queue('q', rate => 1, rate_period => '0')$$),
   ('retention_discarded', $$jobs.configure_queue('q', retention_discarded => '-2 s')$$),
+  ('max_waiting', $$jobs.configure_queue('q', max_waiting => 0)$$),
   ('kind', $$jobs.define_kind(null)$$),
   ('ids', $$jobs.results(null)$$),
   ('ids', $$jobs.results('{1,null}')$$),

@@ -8,6 +8,7 @@ select jobs.define_kind('defined by nothing');
 select jobs.pause_queue('paused', reason => 'held');
 select jobs.configure_queue('slots', concurrency => 2);
 select jobs.configure_queue('rate', rate => 2, rate_period => '30 days');
+select jobs.configure_queue('bounded', max_waiting => 100);
 select jobs.configure_queue('kept', retention_completed => '-1 second', retention_cancelled => '1 year', retention_discarded => '2 days');
 select jobs.quiet_worker('quiet', 'it runs hot');
 select jobs.stop_worker('stopped');

@@ -1,0 +1,56 @@
+//! How many jobs were put into the queues that have a bound, ever: so who has counted what waits in
+//! one knows how many more there can be by now.
+//!
+//! Who puts a job there notes it once the row is there, and before it commits. So who first asks
+//! here and then counts, also what others are just inserting, has missed none that was noted
+//! before. A job that is rolled back, or taken out again, stays noted. Queues may share a number:
+//! then there only seem to be more.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
+
+use crate::pg::server;
+
+const NUMBERS: usize = 1024;
+
+struct Shared([AtomicU64; NUMBERS]);
+
+// SAFETY: atomics only.
+unsafe impl PGRXSharedMemory for Shared {}
+
+// SAFETY: the name is this extension's own.
+static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs puts") };
+
+/// Whether there is shared memory.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Asks for the shared memory.
+pub fn register() {
+    pg_shmem_init!(SHARED = Shared([const { AtomicU64::new(0) }; NUMBERS]));
+    REGISTERED.store(true, Ordering::Relaxed);
+}
+
+/// A job was put into a queue of this database.
+pub fn note(queue: &str) {
+    if let Some(number) = number(queue) {
+        number.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// How many were, since the server was started; `None`: nobody counts.
+pub fn noted(queue: &str) -> Option<u64> {
+    number(queue).map(|number| number.load(Ordering::SeqCst))
+}
+
+fn number(queue: &str) -> Option<&'static AtomicU64> {
+    if !REGISTERED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    server::database().to_u32().hash(&mut hasher);
+    queue.hash(&mut hasher);
+    Some(&SHARED.get().0[hasher.finish() as usize % NUMBERS])
+}
