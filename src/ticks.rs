@@ -109,8 +109,7 @@ pub fn run(due: &Periodic, now: i64) -> bool {
             true
         }
         Decided::Busy => {
-            let error = "another transaction is inserting a job with the same unique key";
-            periodic_schedule::put_off(name, Some(now + AGAIN), Some(error));
+            periodic_schedule::put_off(name, Some(now + AGAIN), Some(periodic_schedule::BUSY));
             true
         }
         Decided::Later(error) => {

@@ -6,7 +6,7 @@
 //! planner's switches for as long as it plans. They run with the session's own, so that functions
 //! of triggers are planned as the session wants.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
@@ -16,22 +16,30 @@ use super::guc::{self, Setting};
 
 /// The option that a statement of ours is prepared with: a bit that Postgres gives no meaning.
 pub const PINNED: i32 = 1 << 29;
+/// With it: an index may be read as a bitmap as well. Some can be read in no other way.
+pub const BITMAPS: i32 = 1 << 28;
 
 /// The one plan that our statements are written for. Whether what is compiled pays off is decided
 /// by the plan as well.
-const SWITCHES: [Setting; 11] = [
-    (c"enable_indexscan", c"on"),
-    (c"enable_indexonlyscan", c"on"),
-    (c"enable_tidscan", c"on"),
-    (c"enable_nestloop", c"on"),
-    (c"enable_sort", c"on"),
-    (c"enable_seqscan", c"off"),
-    (c"enable_bitmapscan", c"off"),
-    (c"enable_hashjoin", c"off"),
-    (c"enable_mergejoin", c"off"),
-    (c"enable_memoize", c"off"),
-    (c"jit", c"off"),
-];
+const SWITCHES: [Setting; 11] = switches(c"off");
+/// And with bitmaps.
+const WITH_BITMAPS: [Setting; 11] = switches(c"on");
+
+const fn switches(bitmaps: &'static CStr) -> [Setting; 11] {
+    [
+        (c"enable_indexscan", c"on"),
+        (c"enable_indexonlyscan", c"on"),
+        (c"enable_tidscan", c"on"),
+        (c"enable_nestloop", c"on"),
+        (c"enable_sort", c"on"),
+        (c"enable_seqscan", c"off"),
+        (c"enable_bitmapscan", bitmaps),
+        (c"enable_hashjoin", c"off"),
+        (c"enable_mergejoin", c"off"),
+        (c"enable_memoize", c"off"),
+        (c"jit", c"off"),
+    ]
+}
 
 /// The hook that was there before, to be called in our place.
 static BEFORE: OnceLock<pg_sys::planner_hook_type> = OnceLock::new();
@@ -80,8 +88,12 @@ unsafe extern "C-unwind" fn plan_pinned(
     options: c_int,
 ) -> *mut pg_sys::PlannedStmt {
     let any = std::ptr::null_mut();
+    let switches = match options & BITMAPS {
+        0 => &SWITCHES,
+        _ => &WITH_BITMAPS,
+    };
     // SAFETY: as above.
-    guc::set_while(&SWITCHES, || unsafe {
+    guc::set_while(switches, || unsafe {
         plan_as_before(query, text, options, any)
     })
 }

@@ -84,6 +84,8 @@ pub struct Plan {
     types: &'static [Oid],
     /// it reads catalogs only
     is_of_catalogs: bool,
+    /// how it is planned
+    options: i32,
     handle: AtomicPtr<pg_sys::_SPI_plan>,
 }
 
@@ -103,6 +105,7 @@ impl Plan {
             sql,
             types,
             is_of_catalogs: false,
+            options: planner::PINNED,
             handle: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -111,6 +114,14 @@ impl Plan {
     pub const fn of_catalogs(sql: &'static str, types: &'static [Oid]) -> Plan {
         Plan {
             is_of_catalogs: true,
+            ..Plan::new(sql, types)
+        }
+    }
+
+    /// Declares a statement that reads along an index of ranges of pages (BRIN).
+    pub const fn of_ranges(sql: &'static str, types: &'static [Oid]) -> Plan {
+        Plan {
+            options: planner::PINNED | planner::BITMAPS,
             ..Plan::new(sql, types)
         }
     }
@@ -201,7 +212,7 @@ impl Plan {
                 sql.as_ptr(),
                 self.types.len() as i32,
                 self.types.as_ptr().cast_mut(),
-                planner::PINNED | pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+                self.options | pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
             );
             assert!(!plan.is_null(), "{} was not prepared", self.sql.text());
             pg_sys::SPI_keepplan(plan);

@@ -6,6 +6,7 @@ use pgrx::pg_sys::Datum;
 
 use super::count::heads;
 use super::direct::shapes;
+use super::health_work;
 use super::members::{granted, members};
 use super::run_log::is_being_restored;
 use super::spi::{Plan, Tuples, bigs, text, texts};
@@ -51,6 +52,7 @@ pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
     for plan in [&DISCARDED, &EXPIRED_LEASES] {
         plan.run(&[], &mut take);
     }
+    health_work::find(&mut take);
     BLOAT.run(&[from.dead_rows.map(Datum::from)], &mut take);
     find_changed(&mut take);
     LOCK_WAITS.run(&span(from.lock_wait), &mut take);
@@ -80,6 +82,8 @@ macro_rules! age {
         concat!("date_trunc('second', clock_timestamp() - ", $since, ")")
     };
 }
+
+pub(super) use age;
 
 macro_rules! who {
     ($of:literal) => {

@@ -4,6 +4,7 @@
 //! What decides how fast a queue is goes to the tables without a statement where it can: [`direct`]
 //! has the same answers, in files of the same names.
 
+mod activity;
 pub mod audit;
 mod bounds;
 pub mod catalog;
@@ -18,6 +19,7 @@ pub mod fetch;
 pub mod find;
 pub mod finish;
 pub mod health;
+mod health_work;
 pub mod insert;
 pub mod job;
 pub mod kept;

@@ -10,6 +10,9 @@ use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
+/// Why a tick is put off that has to wait for somebody: it says nothing about the job.
+pub const BUSY: &str = "another transaction is inserting a job with the same unique key";
+
 /// What is inserted when.
 pub struct Definition {
     /// what it is called

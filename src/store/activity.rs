@@ -1,0 +1,30 @@
+//! Who works on a queue, as far as its jobs tell.
+
+use super::spi::{Plan, Snapshot, big, text};
+use super::types::*;
+
+/// When somebody fetched a job of a queue last, by the jobs that run and those that ended last.
+pub fn last_fetched(queue: &str, seen: Snapshot) -> Option<i64> {
+    LAST_FETCHED.run_as_of(seen, &[text(queue)], |rows| rows.big(0, 1))
+}
+
+/// Whether somebody has a job of the queue, and its lease has not run out.
+pub fn is_at_work(queue: &str, now: i64, seen: Snapshot) -> bool {
+    IS_AT_WORK.run_as_of(seen, &[text(queue), big(now)], |rows| !rows.is_empty())
+}
+
+static LAST_FETCHED: Plan = Plan::new(
+    "SELECT max(a.at) FROM (
+       SELECT r.attempted_at AS at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id WHERE COALESCE(r.queue, j.queue) = $1
+       UNION ALL
+       SELECT f.attempted_at
+         FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
+                SELECT f.job_id, f.attempted_at FROM jobs.finished f
+                 WHERE f.state = s.state AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 1000) f
+         JOIN jobs.job j ON j.id = f.job_id WHERE j.queue = $1) a",
+    &[TEXT],
+);
+static IS_AT_WORK: Plan = Plan::new(
+    "SELECT FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id WHERE COALESCE(r.queue, j.queue) = $1 AND r.lease_expires_at > $2 LIMIT 1",
+    &[TEXT, AT],
+);

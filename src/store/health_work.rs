@@ -1,0 +1,183 @@
+//! Findings of `jobs.health()` about the work itself: what fails, what runs too long, what nobody
+//! fetches, what is paused.
+//!
+//! What fails and what is usual is told by the latest jobs, of which so many are looked at, and
+//! only where there is reason to.
+
+use super::count::heads;
+use super::health::age;
+use super::periodic_schedule::BUSY;
+use super::spi::{Arg, Plan, Snapshot, Tuples, big, text, texts};
+use super::types::*;
+use super::{activity, config};
+use crate::pg::{array, time};
+use crate::settings::Retention;
+
+/// How far back failed attempts are looked at, in microseconds. It is in texts as well.
+const LATELY: i64 = 600_000_000;
+/// A queue that nobody has fetched from for so long has no worker, in microseconds.
+const UNATTENDED: i64 = 300_000_000;
+
+/// Hands the findings to `take`, kind by kind.
+pub fn find(take: &mut impl FnMut(&Tuples)) {
+    let since = big(time::now() - LATELY);
+    let kept = big(Retention::current().completed.unwrap_or(-1));
+    MOSTLY_FAILING.run(&[since, kept, big(LATELY)], &mut *take);
+    for plan in [&RUNNING_LONG, &QUEUE_PAUSED] {
+        plan.run(&[], &mut *take);
+    }
+    find_unattended(take);
+    PERIODIC_FAILED.run(&[text(BUSY)], take);
+}
+
+/// Finds queues whose available jobs nobody fetches.
+fn find_unattended(take: &mut impl FnMut(&Tuples)) {
+    let now = time::now();
+    let waits_since = now - UNATTENDED;
+    let waiting = WAITING.list(&[big(waits_since)], |rows, row| rows.text(row, 1));
+    let unattended = waiting.into_iter().filter_map(|queue| {
+        let is_paused = config::queue(&queue).is_some_and(|set| set.is_paused);
+        let fetched_at = activity::last_fetched(&queue, Snapshot::Own);
+        let is_left = !is_paused && fetched_at.is_none_or(|at| at < waits_since);
+        (is_left && !activity::is_at_work(&queue, now, Snapshot::Own))
+            .then_some((queue, fetched_at))
+    });
+    let (queues, fetched_at): (Vec<String>, Vec<Option<i64>>) = unattended.unzip();
+    if !queues.is_empty() {
+        let fetched_at: Vec<Arg> = fetched_at.iter().map(|at| at.and_then(big)).collect();
+        let fetched_at = array::build(AT, &fetched_at);
+        UNATTENDED_QUEUES.run(&[texts(&queues), Some(fetched_at)], take);
+    }
+}
+
+// The latest completed jobs, at most 10,000, if there is something to compare them with.
+macro_rules! latest {
+    ($which:literal, $if:literal) => {
+        concat!(
+            "latest AS MATERIALIZED (
+               SELECT f.job_id, f.attempted_at, f.finalized_at
+                 FROM unnest('{false,true}'::boolean[]) AS k(is_kept), LATERAL (
+                        SELECT f.job_id, f.attempted_at, f.finalized_at FROM jobs.finished f
+                         WHERE f.state = 'completed' AND f.is_kept = k.is_kept",
+            $which,
+            "             ORDER BY f.finalized_at DESC LIMIT 10000) f
+                WHERE ",
+            $if,
+            " ORDER BY f.finalized_at DESC LIMIT 10000)"
+        )
+    };
+}
+
+// The first line of an error, for people.
+macro_rules! line {
+    ($error:literal) => {
+        concat!("left(split_part(", $error, r", E'\n', 1), 200)")
+    };
+}
+
+// Where more jobs were completed than are looked at, those before are reckoned by these, and so
+// that a kind of which chance shows too few is not a finding. Where completed jobs go at once,
+// nothing is known. A queue is told of where none of its kinds is.
+static MOSTLY_FAILING: Plan = Plan::of_ranges(
+    concat!(
+        "WITH failed AS MATERIALIZED (
+           SELECT j.kind, j.queue, e.at, e.error
+             FROM (SELECT e.job_id, e.at, e.error FROM jobs.error e
+                    WHERE e.at > $1 AND e.state <> 'cancelled' AND (e.details ->> 'type') IS DISTINCT FROM 'expired' LIMIT 10000) e
+             JOIN jobs.job j ON j.id = e.job_id LEFT JOIN jobs.queue q ON q.queue = j.queue
+            WHERE COALESCE(q.retention_completed, $2) NOT BETWEEN 0 AND $3 - 1),
+         suspect AS MATERIALIZED (
+           SELECT 'kind' AS what, f.kind AS name, count(*) AS failed, max(f.at) AS at FROM failed f GROUP BY f.kind HAVING count(*) >= 10
+           UNION ALL
+           SELECT 'queue', f.queue, count(*), max(f.at) FROM failed f GROUP BY f.queue HAVING count(*) >= 10), ",
+        latest!(" AND f.finalized_at > $1", "EXISTS (SELECT FROM suspect)"),
+        ", part AS (
+           SELECT CASE WHEN count(*) < 10000 THEN 0 ELSE 3 END AS unseen,
+                  CASE WHEN count(*) < 10000 THEN 1 ELSE GREATEST(600 / GREATEST(extract(epoch FROM clock_timestamp() - min(l.finalized_at)), 0.001), 1) END AS times
+             FROM latest l),
+         done AS MATERIALIZED (SELECT j.kind, j.queue FROM latest l JOIN jobs.job j ON j.id = l.job_id),
+         completed AS MATERIALIZED (
+           SELECT 'kind' AS what, d.kind AS name, count(*) AS n FROM done d GROUP BY d.kind
+           UNION ALL
+           SELECT 'queue', d.queue, count(*) FROM done d GROUP BY d.queue),
+         found AS MATERIALIZED (
+           SELECT s.*, COALESCE(c.n, 0) AS completed FROM suspect s CROSS JOIN part p LEFT JOIN completed c ON c.what = s.what AND c.name = s.name
+            WHERE s.failed > (COALESCE(c.n, 0) + p.unseen) * p.times)
+         SELECT 'warning', 'mostly_failing',
+                format('%s attempts of %s %s failed in the last 10 minutes and %s were completed: %s', f.failed, f.what, f.name, f.completed,
+                       (SELECT ",
+        line!("e.error"),
+        "          FROM failed e WHERE e.at = f.at AND f.name IN (e.kind, e.queue) LIMIT 1)),
+                format('SELECT e.* FROM jobs.errors e JOIN jobs.jobs j ON j.id = e.job_id WHERE j.%s = %L ORDER BY e.at DESC LIMIT 10; Until it is mended, jobs.pause_queue keeps the attempts.', f.what, f.name)
+           FROM found f
+          WHERE f.what = 'kind' OR NOT EXISTS (SELECT FROM failed e JOIN found k ON k.what = 'kind' AND k.name = e.kind WHERE e.queue = f.name)
+          ORDER BY f.failed DESC LIMIT 20"
+    ),
+    &[AT, INT8, INT8],
+);
+
+static RUNNING_LONG: Plan = Plan::new(
+    concat!(
+        "WITH long AS MATERIALIZED (
+           SELECT r.job_id, j.kind, r.attempted_at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+            WHERE r.attempted_at < clock_timestamp() - interval '1 minute'), ",
+        latest!("", "EXISTS (SELECT FROM long)"),
+        ", usual AS MATERIALIZED (
+           SELECT j.kind, percentile_disc(0.95) WITHIN GROUP (ORDER BY l.finalized_at - l.attempted_at) AS mostly, max(l.finalized_at - l.attempted_at) AS longest
+             FROM latest l JOIN jobs.job j ON j.id = l.job_id WHERE l.attempted_at IS NOT NULL GROUP BY j.kind HAVING count(*) >= 20)
+         SELECT 'warning', 'running_long',
+                format('%s jobs of kind %s run for more than ten times as long as jobs of it do (95 of 100 took up to %s): %s since %s',
+                       count(*), l.kind, date_trunc('milliseconds', min(u.mostly)), (array_agg(l.job_id ORDER BY l.attempted_at))[1], ",
+        age!("min(l.attempted_at)"),
+        "),     format('SELECT jobs.show(%s); To stop it: SELECT jobs.cancel(%1$s);', (array_agg(l.job_id ORDER BY l.attempted_at))[1])
+           FROM long l JOIN usual u ON u.kind = l.kind
+          WHERE l.attempted_at < clock_timestamp() - 10 * u.mostly AND l.attempted_at < clock_timestamp() - u.longest
+          GROUP BY l.kind ORDER BY min(l.attempted_at) LIMIT 20"
+    ),
+    &[],
+);
+
+static WAITING: Plan = Plan::new(
+    concat!(
+        heads!(),
+        "SELECT h.queue FROM head h GROUP BY h.queue HAVING min(h.since) < $1 ORDER BY min(h.since) LIMIT 20"
+    ),
+    &[AT],
+);
+static UNATTENDED_QUEUES: Plan = Plan::new(
+    concat!(
+        "SELECT 'warning', 'no_worker',
+                format('jobs of queue %s wait, and ', u.queue) || COALESCE('nobody has fetched from it for ' || ",
+        age!("u.fetched_at"),
+        ", 'nobody is known to have fetched from it'),
+                format('Start a worker that fetches from it, or see why none does. Its jobs: SELECT * FROM jobs.jobs WHERE queue = %L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue)
+           FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n"
+    ),
+    &[TEXTS, ATS],
+);
+
+static QUEUE_PAUSED: Plan = Plan::new(
+    concat!(
+        "SELECT CASE WHEN q.paused_at < clock_timestamp() - interval '1 hour' THEN 'warning' ELSE 'info' END, 'queue_paused',
+                format('queue %s was paused %s ago%s, and %s of its jobs wait', q.queue, ",
+        age!("q.paused_at"),
+        ", ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', ''), CASE WHEN w.n > 1000 THEN 'more than 1000' ELSE w.n::text END), format('SELECT jobs.resume_queue(%L);', q.queue)
+           FROM jobs.queue q, LATERAL (SELECT count(*) AS n FROM (
+                  SELECT 1 FROM jobs.ready r WHERE r.queue = q.queue
+                  UNION ALL
+                  SELECT 1 FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= clock_timestamp() LIMIT 1001) x) w
+          WHERE q.paused_at IS NOT NULL AND w.n > 0
+          ORDER BY q.paused_at LIMIT 20"
+    ),
+    &[],
+);
+
+static PERIODIC_FAILED: Plan = Plan::new(
+    concat!(
+        "SELECT 'warning', 'periodic_failed', format('the latest tick of periodic job %s has no job: %s', p.name, ",
+        line!("p.last_error"),
+        "), format('SELECT * FROM jobs.periodic WHERE name = %L; next_run_at is when it is tried again.', p.name)
+           FROM jobs.periodic_schedule p WHERE p.last_error IS NOT NULL AND p.last_error <> $1 ORDER BY p.name LIMIT 20"
+    ),
+    &[TEXT],
+);
