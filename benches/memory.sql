@@ -45,6 +45,7 @@ insert into calls values
   (2, 0.1, 'insert + results + delete', $$select id into i from jobs.insert('s', queue => 's'); perform jobs.results(array[i, i + 1]); perform jobs.delete(i);$$),
   (2, 0.1, 'insert + cancel + retry + delete', $$select id into i from jobs.insert('t', queue => 't'); perform jobs.cancel(i); perform jobs.retry(i, true); perform jobs.delete(i);$$),
   (2, 0.1, 'insert + show + delete', $$select id into i from jobs.insert('s', queue => 's'); perform jobs.show(i); perform jobs.delete(i);$$),
+  (1, 0.1, 'insert + explain + delete', $$select id into i from jobs.insert('s', queue => 's'); perform jobs.explain(i); perform jobs.delete(i);$$),
   (2, 0.1, 'define_kind + undefine_kind', $$perform jobs.define_kind('defined', priority => g % 10); perform jobs.undefine_kind('defined');$$),
   (2, 0.01, 'configure_queue + reset_queue', $$perform jobs.configure_queue('limited', 1 + g % 5, 10, '1 minute', max_waiting => 5); perform jobs.reset_queue('limited');$$),
   (2, 0.1, 'pause_queue + resume_queue', $$perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused');$$),

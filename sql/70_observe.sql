@@ -1,5 +1,5 @@
 -- What monitoring asks, and people at a prompt. Rust: src/api/observe.rs and
--- src/store/{health,metrics,show}.rs
+-- src/store/{health,metrics,show,explain}.rs
 
 CREATE FUNCTION jobs.health(
   old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
@@ -66,3 +66,14 @@ LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'show_wrapper';
 COMMENT ON FUNCTION jobs.show(bigint) IS
 $$The whole story of a job as text, to be read by people: what it is, what it carries, what happened to it and when, in the session's time zone, and what comes next. In psql best seen by \g (format=unaligned tuples_only). Shows what the caller may see in the views: a viewer sees no args, meta, progress and output. The form of the text may change; programs read jobs.jobs and jobs.errors. Errors: P0002 no such job, 22004 id is null.$$;
+
+-- Not SECURITY DEFINER: it looks whether the caller may see what jobs carry before it switches to
+-- the owner.
+CREATE FUNCTION jobs.explain(id bigint)
+RETURNS TABLE (reason text, detail text, until timestamptz, by_ids bigint[])
+LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'explain_wrapper';
+COMMENT ON FUNCTION jobs.explain(bigint) IS
+$$Why a job does not run now, or since when it does: a row for each reason that holds, the decisive one first. detail says it in words, until is when the reason is over by itself (null: not known), by_ids are jobs that it is about (10 of them at most). All of it is what one snapshot shows.
+reason: final, running (with worker, lease, deadline, a request to stop, and the progress for who may SELECT from jobs.job; until: the lease), expired; or of a job that waits those of pending, scheduled, retryable, queue paused, queue limit (as many run as may; by_ids: those), queue rate (until: the next start), no worker (nobody has fetched from its queue for 5 minutes), kind not asked for (jobs that came after it were fetched from its queue, and none of its kind: by_ids), behind n jobs (that a fetch from its queue takes before it; more than 10000 are not counted), next (the next fetch from its queue gets it).
+A job that is due but not yet available can be fetched: then the last two say so. What workers ask for is known by what they got, of the 100 newest jobs that run and of the latest that were completed. Costs the same however many jobs wait. Errors: P0002 no such job, 22004 id is null. Works on a standby.$$;

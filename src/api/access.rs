@@ -38,7 +38,8 @@ const WORKER: [&str; 15] = [
     "ojs_manifest",
 ];
 /// And those that the views call.
-const VIEWER: [&str; 10] = [
+const VIEWER: [&str; 11] = [
+    "explain",
     "health",
     "metrics",
     "top",

@@ -12,12 +12,14 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
+use crate::pg::role::{as_definer, called};
 use crate::pg::spi::Snapshot;
+use crate::pg::time;
 use crate::settings;
 use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, StateTable, TABLES};
 use crate::store::health::{Thresholds, Worker};
-use crate::store::{catalog, health, metrics, show};
+use crate::store::{catalog, explain, health, metrics, show};
 
 /// A queue's row of `jobs.queues`.
 #[derive(Default)]
@@ -194,6 +196,25 @@ fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         });
         Ok(rows)
     })
+}
+
+/// Why a job does not run now. See the COMMENT in sql/70_observe.sql.
+#[pg_extern(sql = false)]
+fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let run = || {
+        let id = check::given("id", id)?;
+        let mut rows = Rows::new(fcinfo);
+        // Asked before the rights are the owner's.
+        let sees_payload = explain::sees_payload();
+        let found = as_definer(called(fcinfo), || {
+            explain::reasons(id, time::now(), sees_payload, |found| {
+                (0..found.len()).for_each(|row| rows.push_datums(found.datums(row)));
+            })
+        });
+        found.ok_or_else(|| Error::unknown_job(id))?;
+        Ok(rows)
+    };
+    answer(run)
 }
 
 /// One job's story. See the COMMENT in sql/70_observe.sql.

@@ -1,11 +1,14 @@
-//! Who works on a queue, as far as its jobs tell.
+//! Who works on a queue, as far as that can be told.
 
 use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
+use super::workers;
 
-/// When somebody fetched a job of a queue last, by the jobs that run and those that ended last.
+/// When somebody fetched from a queue last. Where that is not known (the library is not preloaded,
+/// or the server was started anew), by the jobs that run and those that ended last.
 pub fn last_fetched(queue: &str, seen: Snapshot) -> Option<i64> {
-    LAST_FETCHED.run_as_of(seen, &[text(queue)], |rows| rows.big(0, 1))
+    let by_jobs = || LAST_FETCHED.run_as_of(seen, &[text(queue)], |rows| rows.big(0, 1));
+    workers::last_fetched(queue).or_else(by_jobs)
 }
 
 /// Whether somebody has a job of the queue, and its lease has not run out.

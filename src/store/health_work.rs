@@ -177,7 +177,7 @@ static PERIODIC_FAILED: Plan = Plan::new(
         "SELECT 'warning', 'periodic_failed', format('the latest tick of periodic job %s has no job: %s', p.name, ",
         line!("p.last_error"),
         "), format('SELECT * FROM jobs.periodic WHERE name = %L; next_run_at is when it is tried again.', p.name)
-           FROM jobs.periodic_schedule p WHERE p.last_error IS NOT NULL AND p.last_error <> $1 ORDER BY p.name LIMIT 20"
+           FROM jobs.periodic_schedule p WHERE p.last_error IS NOT NULL AND p.last_error <> $1 AND p.paused_at IS NULL ORDER BY p.name LIMIT 20"
     ),
     &[TEXT],
 );

@@ -15,6 +15,7 @@ pub mod config;
 pub mod count;
 mod direct;
 pub mod due;
+pub mod explain;
 pub mod fetch;
 pub mod find;
 pub mod finish;

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, big, text, texts};
+use super::spi::{Plan, Snapshot, big, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::shmem::fetches;
@@ -62,31 +62,29 @@ pub fn beat(beat: &Beat, now: i64) {
 }
 
 /// A worker that says that it is there.
-#[allow(dead_code)]
 pub struct Registered {
     /// its name
     pub worker: String,
-    /// when it said so last
-    pub last_seen_at: i64,
     /// it was told to fetch no more
     pub is_told: bool,
 }
 
 /// The workers that say that they fetch from a queue, but for those that are lost.
-#[allow(dead_code)]
-pub fn registered_for(queue: &str, now: i64) -> Vec<Registered> {
-    REGISTERED.list(&[text(queue), big(now - LOST_AFTER)], |rows, row| {
-        Some(Registered {
-            worker: rows.text(row, 1)?,
-            last_seen_at: rows.big(row, 2)?,
-            is_told: rows.bool(row, 3)?,
-        })
+pub fn registered_for(queue: &str, now: i64, seen: Snapshot) -> Vec<Registered> {
+    let args = [text(queue), big(now - LOST_AFTER)];
+    REGISTERED.run_as_of(seen, &args, |rows| {
+        let read = |row| {
+            Some(Registered {
+                worker: rows.text(row, 1)?,
+                is_told: rows.bool(row, 2)?,
+            })
+        };
+        (0..rows.len()).filter_map(read).collect()
     })
 }
 
 /// When somebody fetched from a queue last, whether there was a job or not; `None`: not since the
 /// server was started, as far as is known. Without preload nothing is.
-#[allow(dead_code)]
 pub fn last_fetched(queue: &str) -> Option<i64> {
     fetches::last(queue)
 }
@@ -150,7 +148,7 @@ static SAY: Plan = Plan::new(
     &[TEXT, TEXTS, INT4, JSONB, AT],
 );
 static REGISTERED: Plan = Plan::new(
-    "SELECT w.worker, w.last_seen_at, o.worker IS NOT NULL
+    "SELECT w.worker, o.worker IS NOT NULL
        FROM jobs.worker w LEFT JOIN jobs.worker_order o ON o.worker = w.worker
       WHERE $1 = ANY (w.queues) AND w.last_seen_at > $2 ORDER BY w.worker",
     &[TEXT, AT],

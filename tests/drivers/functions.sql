@@ -57,6 +57,7 @@ select (select count(*) from jobs.jobs), (select count(*) from jobs.queues), (se
 select (select count(*) from jobs.workers) >= 0, (select count(*) from jobs.maintenance) > 0, (select count(*) from jobs.settings) > 0;
 select count(*) from jobs.top() where queue = '(all)';
 select jobs.show(1) like 'Job 1, kind %';
+select reason, until > now() as later from jobs.explain(1);
 select count(*) from jobs.check();
 \echo grant
 select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_application('app'), jobs.grant_operator('app'), jobs.grant_admin('app'), jobs.revoke('app');

@@ -55,6 +55,7 @@ const CALLS: &[Call] = &[
     call("define_kind", "perform jobs.define_kind('defined', priority => (random() * 9)::int)", "perform jobs.define_kind('defined', retry => '\"no such\"')"),
     call("delete", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.delete(i)", "perform jobs.delete(-1)"),
     call("delete_many", "perform jobs.insert('leak', queue => 'leak'); perform jobs.delete_many(queue => 'leak')", "perform jobs.delete_many()"),
+    call("explain", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.explain(i); CLEAR", "perform jobs.explain(-1)"),
     call("explain_unique", "perform jobs.explain_unique('leak', '{\"a\": {\"b\": 1.50}}', '{\"by_args\": true, \"by_period\": 60}')", "perform jobs.explain_unique('leak', '{}', '{\"by_arg\": true}')"),
     call("fail", "TAKE perform jobs.fail(f.id, f.token, 'an error', details => '{\"type\": \"x\"}'); CLEAR", "TAKE perform jobs.fail(f.id, f.token, 'an error', retry_in => '-1 s')"),
     call("fetch", "TAKE perform jobs.release(f.id, f.token); CLEAR", "perform jobs.fetch('leak', 0)"),

@@ -10,6 +10,7 @@ mod direct;
 mod dump;
 mod durability;
 mod errors;
+mod explain;
 mod floors;
 mod histories;
 mod known_defects;

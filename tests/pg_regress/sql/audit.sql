@@ -71,7 +71,7 @@ select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 
 select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
 select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
 -- Every function that takes a reason has been called.
-select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames) and proname not in (select action from jobs.audit);
+select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and proname not in (select action from jobs.audit);
 -- Whatever the session's formats and path are, times are ISO 8601.
 set datestyle = 'German';
 set timezone = 'Asia/Kolkata';

@@ -173,7 +173,8 @@ insert into cases (name, call) values
   ('role', $$jobs.grant_application(null)$$),
   ('role', $$jobs.grant_operator(null)$$),
   ('old_snapshot', $$jobs.health(old_snapshot => '-1 s')$$),
-  ('id', $$jobs.show(null)$$);
+  ('id', $$jobs.show(null)$$),
+  ('id', $$jobs.explain(null)$$);
 select n, name, pg_temp.about('select ' || call) as answer, call from cases
  where pg_temp.about('select ' || call) not in ('22023 ' || name, '22004 ' || name) order by n;
 select count(*) from jobs.jobs;

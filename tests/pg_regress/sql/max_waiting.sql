@@ -119,7 +119,7 @@ select pg_temp.ask($$select count(*) from jobs.insert_batch('d', array_fill('1':
 -- A periodic job is tried again until there is room.
 select jobs.configure_queue('p', max_waiting => 1);
 select state from jobs.insert('k', queue => 'p');
-select jobs.schedule('tick', 'every 1 hour', 'tick', queue => 'p') > now() as later;
+select (jobs.schedule('tick', 'every 1 hour', 'tick', queue => 'p')).next_run_at > now() as later;
 select pg_temp.later('2 hours');
 select rows, error from jobs.maintain() where task = 'periodic';
 select last_run_at, last_job_id, last_error, next_run_at between now() - interval '1 minute' and now() + interval '1 minute' as soon from jobs.periodic;

@@ -1,0 +1,215 @@
+//! Why a job does not run now. Each branch of the statement is a reason, and says where it comes
+//! among the others (n), its name, what is behind it, until when it holds, and the jobs that it is
+//! about. All of it is what one snapshot shows.
+
+use pgrx::pg_sys::Datum;
+
+use super::spi::{Plan, Snapshot, Tuples, big, text};
+use super::types::*;
+use super::{activity, workers};
+
+/// A queue that nobody has fetched from for so long has no worker, in microseconds.
+const UNATTENDED: i64 = 300_000_000;
+
+/// Whether the caller may see what jobs carry.
+pub fn sees_payload() -> bool {
+    SEES_PAYLOAD.run(&[], |rows| rows.bool(0, 1)) == Some(true)
+}
+
+/// Hands the reasons to `take`, the decisive one first; `None`: there is no such job.
+pub fn reasons<T>(
+    id: i64,
+    now: i64,
+    sees_payload: bool,
+    take: impl FnOnce(&Tuples) -> T,
+) -> Option<T> {
+    let queue = QUEUE.run_as_of(Snapshot::Callers, &[big(id)], |rows| {
+        (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
+    })?;
+    let fetched_at = activity::last_fetched(&queue, Snapshot::Callers);
+    let is_left = fetched_at.is_none_or(|at| at < now - UNATTENDED)
+        && !activity::is_at_work(&queue, now, Snapshot::Callers);
+    let told = match is_left {
+        true => told(&queue, now),
+        false => None,
+    };
+    let args = [
+        big(id),
+        big(now),
+        Some(Datum::from(sees_payload)),
+        Some(Datum::from(is_left)),
+        fetched_at.map(Datum::from),
+        text(&queue),
+        told.as_deref().and_then(text),
+    ];
+    REASONS.run_as_of(Snapshot::Callers, &args, |rows| {
+        (!rows.is_empty()).then(|| take(rows))
+    })
+}
+
+/// The workers that say that they fetch from a queue, and were told not to.
+fn told(queue: &str, now: i64) -> Option<String> {
+    let registered = workers::registered_for(queue, now, Snapshot::Callers);
+    let told = registered.into_iter().filter(|worker| worker.is_told);
+    let names: Vec<String> = told.map(|worker| worker.worker).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+// A time as people read it, in the session's time zone.
+macro_rules! at {
+    ($time:literal) => {
+        concat!("to_char(", $time, ", 'YYYY-MM-DD HH24:MI:SS.MS OF')")
+    };
+}
+
+static SEES_PAYLOAD: Plan = Plan::new(
+    "SELECT pg_catalog.has_table_privilege('jobs.job'::pg_catalog.regclass, 'SELECT')",
+    &[],
+);
+
+static QUEUE: Plan = Plan::new(
+    "SELECT COALESCE(r.queue, j.queue) FROM jobs.job j LEFT JOIN jobs.running r ON r.job_id = j.id WHERE j.id = $1",
+    &[INT8],
+);
+
+// What is in front: the jobs of ready before this one, and of those that are due the ones that the
+// next fetch puts before it; a fetch makes 1000 of them available. A job that was fetched although
+// it came later, by its number, was preferred to this one. Few of each are looked at.
+static REASONS: Plan = Plan::new(
+    concat!(
+        "WITH j AS MATERIALIZED (
+           SELECT j.id, j.kind, j.priority, j.max_attempts, j.expires_at, j.queue AS job_queue,
+                  CASE WHEN r.job_id IS NOT NULL THEN 'running' ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
+                  COALESCE(a.seq, b.seq) AS seq, COALESCE(r.attempt, s.attempt, f.attempt) AS attempt, s.due_at,
+                  COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
+                  COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, r.progress, f.finalized_at,
+                  (SELECT left(split_part(e.error, E'\\n', 1), 200) FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
+                  CASE WHEN EXISTS (SELECT FROM jobs.maintenance_pause) THEN ', but maintenance is paused: jobs.resume_maintenance' ELSE '' END AS but_paused
+             FROM jobs.job j
+             LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+             LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
+             LEFT JOIN jobs.running r ON r.job_id = j.id
+             LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+             LEFT JOIN jobs.finished f ON f.job_id = j.id
+            WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL),
+         w AS MATERIALIZED (
+           SELECT j.*, $6 AS queue, j.state = 'available' OR j.due_at <= $2 AS is_due, COALESCE(j.seq, 9223372036854775807) AS position,
+                  q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period,
+                  CASE WHEN q.concurrency IS NOT NULL THEN (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $6 AND s.job_id IS NOT NULL) END AS taken,
+                  CASE WHEN q.rate IS NOT NULL THEN (SELECT s.free_at FROM jobs.queue_start s WHERE s.queue = $6 ORDER BY s.free_at LIMIT 1) END AS free_at
+             FROM j LEFT JOIN jobs.queue q ON q.queue = $6
+            WHERE j.state IN ('available', 'scheduled', 'retryable', 'pending') AND (j.expires_at IS NULL OR j.expires_at > $2)),
+         front AS MATERIALIZED (
+           SELECT r.job_id, r.priority, r.seq, NULL::timestamptz AS due_at
+             FROM w, LATERAL (
+               SELECT r.job_id, r.priority, r.seq FROM jobs.ready r
+                WHERE r.queue = $6 AND (r.priority, r.seq) < (w.priority, w.position) AND (r.expires_at IS NULL OR r.expires_at > $2)
+                ORDER BY r.priority, r.seq LIMIT 10001) r
+            WHERE w.is_due
+           UNION ALL
+           SELECT s.job_id, d.priority, NULL, s.due_at
+             FROM w, LATERAL (
+               SELECT s.job_id, s.due_at FROM jobs.scheduled s
+                WHERE s.queue = $6 AND s.due_at <= $2 AND (s.expires_at IS NULL OR s.expires_at > $2) ORDER BY s.due_at LIMIT 1000) s
+             JOIN jobs.job d ON d.id = s.job_id
+            WHERE w.is_due AND s.job_id <> w.id
+              AND (d.priority < w.priority OR d.priority = w.priority AND w.seq IS NULL AND (s.due_at, s.job_id) < (w.due_at, w.id))),
+         behind AS MATERIALIZED (SELECT count(*) AS n FROM front),
+         started AS MATERIALIZED (
+           SELECT s.job_id, d.kind, s.at, s.job_id > w.seq AND d.priority >= w.priority AS is_later
+             FROM w, LATERAL (
+               (SELECT r.job_id, r.attempted_at AS at, r.queue FROM jobs.running r WHERE r.job_id > w.seq ORDER BY r.job_id DESC LIMIT 100)
+               UNION ALL
+               SELECT f.job_id, f.attempted_at, NULL
+                 FROM unnest('{false,true}'::boolean[]) AS k(is_kept), LATERAL (
+                        SELECT f.job_id, f.attempted_at FROM jobs.finished f
+                         WHERE f.state = 'completed' AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 100) f) s
+             JOIN jobs.job d ON d.id = s.job_id
+            WHERE w.state = 'available' AND COALESCE(s.queue, d.queue) = $6),
+         preferred AS MATERIALIZED (
+           SELECT s.* FROM started s, w WHERE s.is_later AND NOT EXISTS (SELECT FROM started o WHERE o.kind = w.kind)),
+         reason(n, reason, detail, until, by_ids) AS (
+           SELECT 1, 'final', CASE j.state WHEN 'completed' THEN format('worker %s completed it at %s', j.worker, ",
+        at!("j.finalized_at"),
+        ")                         WHEN 'cancelled' THEN 'it was cancelled at ' || ",
+        at!("j.finalized_at"),
+        " || COALESCE(': ' || j.cancel_reason, '')
+                                   ELSE 'it was discarded at ' || ",
+        at!("j.finalized_at"),
+        " || COALESCE(': ' || j.last_error, '') END,
+                  NULL::timestamptz, NULL::bigint[]
+             FROM j WHERE j.finalized_at IS NOT NULL
+           UNION ALL
+           SELECT 2, 'running', format('worker %s has had it since %s, attempt %s of %s', j.worker, ",
+        at!("j.attempted_at"),
+        ", j.attempt, j.max_attempts)
+                  || CASE WHEN j.lease_expires_at <= $2 THEN '; its lease ran out at ' || ",
+        at!("j.lease_expires_at"),
+        " || ' and maintenance takes it away' || j.but_paused ELSE '; its lease ends at ' || ",
+        at!("j.lease_expires_at"),
+        " END
+                  || COALESCE('; its time ends at ' || ",
+        at!("j.deadline_at"),
+        ", '') || COALESCE('; it was asked to stop at ' || ",
+        at!("j.cancel_requested_at"),
+        " || COALESCE(': ' || j.cancel_reason, ''), '')
+                  || COALESCE('; progress ' || CASE WHEN $3 THEN j.progress::text END, ''),
+                  CASE WHEN j.lease_expires_at > $2 THEN j.lease_expires_at END, NULL
+             FROM j WHERE j.attempted_at IS NOT NULL
+           UNION ALL
+           SELECT 3, 'expired', 'it expired at ' || ",
+        at!("j.expires_at"),
+        " || ': no fetch returns it, and maintenance discards it' || j.but_paused, NULL, NULL
+             FROM j WHERE j.finalized_at IS NULL AND j.attempted_at IS NULL AND j.expires_at <= $2
+           UNION ALL
+           SELECT 4, 'pending', format('it waits for jobs.activate(%s)', w.id), NULL, NULL FROM w WHERE w.state = 'pending'
+           UNION ALL
+           SELECT 5, w.state, CASE w.state WHEN 'retryable' THEN format('attempt %s of %s failed%s; ', w.attempt, w.max_attempts, ': ' || w.last_error) ELSE '' END
+                  || 'it is due at ' || ",
+        at!("w.due_at"),
+        ", w.due_at, NULL
+             FROM w WHERE w.state IN ('scheduled', 'retryable') AND NOT w.is_due
+           UNION ALL
+           SELECT 6, 'queue paused', format('queue %s was paused at %s%s: jobs.resume_queue lets it go on', w.queue, ",
+        at!("w.paused_at"),
+        ", w.paused_by), NULL, NULL
+             FROM w WHERE w.paused_at IS NOT NULL
+           UNION ALL
+           SELECT 7, 'queue limit', format('%s jobs of queue %s run, and no more than %s may', w.taken, w.queue, w.concurrency), NULL,
+                  ARRAY(SELECT s.job_id FROM jobs.queue_slot s WHERE s.queue = $6 AND s.job_id IS NOT NULL ORDER BY s.n LIMIT 10)
+             FROM w WHERE w.taken >= w.concurrency
+           UNION ALL
+           SELECT 8, 'queue rate', format('%s jobs of queue %s have started within %s, and no more may', w.rate, w.queue, w.rate_period), w.free_at, NULL
+             FROM w WHERE w.free_at > $2
+           UNION ALL
+           SELECT 9, 'no worker', COALESCE(format('nobody has fetched from queue %s since ', w.queue) || ",
+        at!("$5"),
+        ", format('nobody is known to have fetched from queue %s', w.queue)) || COALESCE('; told to fetch no more: ' || $7, ''), NULL, NULL
+             FROM w WHERE w.is_due AND $4
+           UNION ALL
+           SELECT 10, 'kind not asked for',
+                  format('jobs behind it in queue %s were fetched, the latest at %s, of kinds %s and none of kind %s: no worker asks for that, or the job was committed only after them',
+                         w.queue, (SELECT ",
+        at!("max(p.at)"),
+        "    FROM preferred p), (SELECT string_agg(DISTINCT p.kind, ', ') FROM preferred p), w.kind),
+                  NULL, ARRAY(SELECT p.job_id FROM preferred p ORDER BY p.at DESC LIMIT 10)
+             FROM w WHERE EXISTS (SELECT FROM preferred)
+           UNION ALL
+           SELECT 11, CASE WHEN b.n > 10000 THEN 'behind more than 10000 jobs' ELSE format('behind %s jobs', b.n) END,
+                  format('they come before it in queue %s, by a lower priority number or for longer', w.queue), NULL,
+                  ARRAY(SELECT f.job_id FROM front f ORDER BY f.priority, f.seq, f.due_at, f.job_id LIMIT 10)
+             FROM w, behind b WHERE b.n > 0
+           UNION ALL
+           SELECT 12, 'next', format('the next fetch from queue %s gets it', w.queue), NULL, NULL
+             FROM w, behind b
+            WHERE w.is_due AND b.n = 0 AND w.paused_at IS NULL AND COALESCE(w.taken < w.concurrency, true) AND COALESCE(w.free_at <= $2, true)
+           )
+         SELECT r.reason,
+                r.detail || CASE WHEN r.n > 10 AND w.due_at <= $2 THEN format('; it was due at %s, and a fetch makes it available', ",
+        at!("w.due_at"),
+        ") ELSE '' END,
+                r.until, r.by_ids
+           FROM reason r LEFT JOIN w ON true ORDER BY r.n"
+    ),
+    &[INT8, AT, BOOL, BOOL, AT, TEXT, TEXT],
+);
