@@ -216,6 +216,51 @@ async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
     }
 }
 
+/// Settings are taken back, set, paused and resumed by several at once: the row of the queue comes
+/// and goes, nobody fails for that, and no limit is left of what was taken back last.
+#[tokio::test]
+async fn a_queue_is_set_and_reset_by_several_at_once() {
+    let cluster = quiet();
+    let db = cluster.database("reset").await;
+    fill(&db, "q", 400).await;
+    let mut programs = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        let program = cluster.connect("reset").await;
+        programs.spawn(async move {
+            for round in 0..60 {
+                let call = match (round + n) % 5 {
+                    0 => "select jobs.configure_queue('q', concurrency => 3, rate => 50, rate_period => '1 ms')",
+                    1 | 3 => "select jobs.reset_queue('q')",
+                    2 => "select jobs.pause_queue('q'); select jobs.resume_queue('q')",
+                    _ => "select jobs.complete(id, token) from jobs.fetch('q', 2)",
+                };
+                program.batch_execute(call).await.expect(call);
+            }
+        });
+    }
+    programs.join_all().await;
+    db.batch_execute("select jobs.resume_queue('q'); select jobs.reset_queue('q')")
+        .await
+        .unwrap();
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.queue").await,
+        0
+    );
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
+        0
+    );
+    let left: i64 = scalar(
+        &db,
+        "select count(*) from jobs.jobs where state = 'available'",
+    )
+    .await;
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.fetch('q', 1000)").await,
+        left
+    );
+}
+
 #[tokio::test]
 async fn a_pause_and_a_definition_are_known_to_every_session_from_its_next_call_on() {
     let cluster = quiet();
