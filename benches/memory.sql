@@ -18,6 +18,7 @@ insert into calls values
   (1, 0.01, 'insert + cancel_many + retry_many + delete_many', $$perform jobs.insert('y', queue => 'y'); perform jobs.cancel_many(queue => 'y'); perform jobs.retry_many(queue => 'y'); perform jobs.delete_many(queue => 'y');$$),
   (1, 0.01, 'check', $$perform jobs.check();$$),
   (2, 0.01, 'metrics', $$perform jobs.metrics();$$),
+  (1, 0.01, 'history', $$perform jobs.history();$$),
   (2, 0.01, 'health', $$perform jobs.health();$$),
   (1, 0.01, 'top', $$perform jobs.top();$$),
   (2, 0.01, 'count_queues', $$perform jobs.count_queues();$$),

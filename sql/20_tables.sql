@@ -92,6 +92,7 @@ CREATE TABLE jobs.running (
   cancel_requested_at timestamptz,
   slot                bigint,
   attempt             integer     NOT NULL,
+  history_key         integer,
   lease               interval,
   worker              text        NOT NULL,
   cancel_reason       text,
@@ -103,6 +104,7 @@ COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until whe
 COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job releases its key; else null.';
 COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';
 COMMENT ON COLUMN jobs.running.queue IS 'The queue that the job was fetched from, and counts for while it runs, where it was given another one meanwhile; null: as in job.';
+COMMENT ON COLUMN jobs.running.history_key IS 'A hash of the queue and kind that the job was fetched with. Sessions that know them need not read job to count the end of the attempt; null: it was fetched by a statement.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
 
 CREATE TABLE jobs.finished (
@@ -351,6 +353,40 @@ CREATE TABLE jobs.maintenance_pause (
 );
 COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
 
+-- Counts are places and numbers in turns: the events inserted, started, completed, failed,
+-- discarded and cancelled are 0 to 5, the sums of waits and runs in microseconds 6 and 7, and the
+-- buckets of both follow (core/src/history.rs).
+CREATE TABLE jobs.history_bucket (
+  at     timestamptz NOT NULL,
+  entry  bigint,
+  queue  text        COLLATE "C" NOT NULL,
+  kind   text        COLLATE "C" NOT NULL,
+  counts bigint[]    NOT NULL
+);
+CREATE INDEX history_bucket_at ON jobs.history_bucket (at);
+COMMENT ON TABLE jobs.history_bucket IS 'What jobs.history shows of minutes that are over: what was counted by queue and kind. A minute may have several rows, which are summed.';
+COMMENT ON COLUMN jobs.history_bucket.entry IS 'The entry of shared memory that it was, so that it does not count twice before that is freed; null: it was none.';
+
+-- Appended by transactions, and so without an index. Not dumped.
+CREATE TABLE jobs.history_delta (
+  at     timestamptz NOT NULL,
+  queue  text        COLLATE "C" NOT NULL,
+  kind   text        COLLATE "C" NOT NULL,
+  counts bigint[]    NOT NULL
+);
+COMMENT ON TABLE jobs.history_delta IS 'What single transactions have counted: prepared ones, and where shared memory has no room or is not there. Maintenance makes minutes of them.';
+
+CREATE TABLE jobs.history_total (
+  epoch  bigint      NOT NULL,
+  at     timestamptz NOT NULL,
+  queue  text        COLLATE "C" NOT NULL,
+  kind   text        COLLATE "C" NOT NULL,
+  counts bigint[]    NOT NULL,
+  CONSTRAINT history_total_pkey PRIMARY KEY (queue, kind)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. Not dumped: it tells of this server.';
+COMMENT ON COLUMN jobs.history_total.epoch IS 'When the shared memory was made that it goes with. Of another one it counts from 0, as counters of a server do that was started anew.';
+
 -- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted
 -- again.
 CREATE TABLE jobs.kept_count (
@@ -387,3 +423,5 @@ COMMENT ON COLUMN jobs.audit_record.role IS 'The role that the session acted as:
 -- deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
 ALTER TABLE jobs.audit_record REPLICA IDENTITY FULL;
+ALTER TABLE jobs.history_bucket REPLICA IDENTITY FULL;
+ALTER TABLE jobs.history_delta REPLICA IDENTITY FULL;

@@ -18,7 +18,20 @@ RETURNS TABLE (metric text, type text, labels jsonb, value double precision, hel
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
-$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters of rows are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset.$$;
+$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
+
+CREATE FUNCTION jobs.history(
+  queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')
+RETURNS TABLE (at timestamptz, queue text, kind text, inserted bigint, started bigint, completed bigint, failed bigint,
+               discarded bigint, cancelled bigint, wait_p50 interval, wait_p95 interval, wait_p99 interval,
+               run_p50 interval, run_p95 interval, run_p99 interval)
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'history_wrapper';
+COMMENT ON FUNCTION jobs.history(text, text, interval, interval) IS
+$$What happened to jobs, by steps of time, queue and kind, up to what has just committed. queue, kind: only that one; null: all, each with rows of its own. since: how far back; step: whole minutes, and at is a multiple of it in UTC. A step in which nothing happened has no row.
+inserted, completed, discarded and cancelled count jobs; started and failed count attempts, of the queue and kind with which they were fetched. Each counts at its own time, not at that of the commit; what is rolled back does not count. An attempt that is snoozed or released counts as started only.
+wait_p50, wait_p95, wait_p99: how long half, 95 and 99 % of the attempts that began waited at most, from when they were due. run_..: how long those ran at most that ended: completed, failed or cancelled. Both are off by less than a quarter, or by less than 256 microseconds. Null: there was none.
+Minutes are kept for jobs.retention_history. A crash or a restart of the server loses those that maintenance has not written yet, mostly the last one or two. Errors: 22023 a bad name, a since that is not positive, a step that is not of whole minutes; 22004 a null since or step. Works on a standby, for what was written.$$;
 
 CREATE FUNCTION jobs.top()
 RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, workers bigint, scheduled bigint, retryable bigint,

@@ -18,6 +18,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.worker_order', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.audit_record', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.history_bucket', '');
 
 -- Nobody but the owner may do anything with all this: not PUBLIC, who might call functions and use
 -- types, and nobody who was given something by ALTER DEFAULT PRIVILEGES.

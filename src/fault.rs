@@ -39,6 +39,8 @@ pub enum Fault {
     /// hardly any session that waits can be woken: harmless, but only so a test can have more than
     /// can
     FewSeats,
+    /// what is rolled back counts in the history
+    CountRolledBack,
 }
 
 /// Whether this fault is on.
@@ -64,6 +66,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::NoVisits => "no_visits",
         Fault::NoLooks => "no_looks",
         Fault::FewSeats => "few_seats",
+        Fault::CountRolledBack => "count_rolled_back",
     };
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.

@@ -28,6 +28,7 @@ static RETENTION_COMPLETED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
 static RETENTION_AUDIT: GucSetting<i32> = GucSetting::<i32>::new(90 * 24 * 3600);
+static RETENTION_HISTORY: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
 
 /// The values of `jobs.log_min_messages`, as those of `log_min_messages`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -102,6 +103,11 @@ impl Retention {
             discarded: kept(&RETENTION_DISCARDED),
         }
     }
+}
+
+/// How long the history is kept, in microseconds; `None`: for ever.
+pub fn retention_history() -> Option<i64> {
+    kept(&RETENTION_HISTORY)
 }
 
 /// Whether the background worker cares for a database of this name.
@@ -200,6 +206,11 @@ pub fn define() {
             c"jobs.retention_audit",
             c"How long rows of jobs.audit are kept; -1 keeps them for ever.",
             &RETENTION_AUDIT,
+        ),
+        (
+            c"jobs.retention_history",
+            c"How long the minutes of jobs.history are kept; -1 keeps them for ever.",
+            &RETENTION_HISTORY,
         ),
     ] {
         GucRegistry::define_int_guc(

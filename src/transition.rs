@@ -2,6 +2,7 @@
 //! complete (the worker's own calls and the rescue of expired leases must not differ),
 //! and how it is cancelled and changed by id.
 
+use jobs_core::history::Event;
 use jobs_core::interval::Interval;
 use jobs_core::policy::{Field, Fields};
 use jobs_core::retry::{Retry, Tried};
@@ -16,8 +17,8 @@ use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::job::NewJob;
 use crate::store::look::Holder;
-use crate::store::notes;
 use crate::store::place::{self, Changes, ErrorRow, Place, TakenRow};
+use crate::store::{history, notes};
 
 /// An attempt that failed, as whoever noticed says it.
 pub struct FailedAttempt<'a> {
@@ -42,6 +43,7 @@ pub fn failed(
     failed: &FailedAttempt,
     now: i64,
 ) -> (State, Option<i64>) {
+    history::attempt_ended(id, &row, Event::Failed, now);
     let tries = place::tries(id);
     let exhausted = row.attempt >= tries.max_attempts;
     let hopeless = !failed.retryable || is_given_up(&tries.retry, failed.details);
@@ -89,6 +91,11 @@ pub fn failed(
         _ => {
             row.token = failed.token;
             place::put_finished(id, state, now, &row);
+            let event = match state {
+                State::Cancelled => Event::Cancelled,
+                _ => Event::Discarded,
+            };
+            history::became(id, &row, event, now);
         }
     }
     (state, due_at)
@@ -116,6 +123,7 @@ pub fn given_back(
     if row.cancel_requested_at.is_some() {
         row.token = Some(token);
         place::put_finished(id, State::Cancelled, now, &row);
+        history::attempt_ended(id, &row, Event::Cancelled, now);
         // Its time tells a snooze from a release.
         place::note_answer(id, token, now, State::Cancelled, due_at);
         return (State::Cancelled, None);
@@ -148,6 +156,7 @@ pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
     row.cancel_requested_at.get_or_insert(now);
     row.cancel_reason = reason.map(str::to_string).or(row.cancel_reason);
     place::put_finished(place.id, State::Cancelled, now, &row);
+    history::attempt_ended(place.id, &row, Event::Cancelled, now);
     true
 }
 
@@ -274,6 +283,7 @@ pub fn expired(place: &Place, now: i64) -> bool {
         },
     );
     place::put_finished(place.id, State::Discarded, now, &row);
+    history::became(place.id, &row, Event::Discarded, now);
     true
 }
 

@@ -195,7 +195,7 @@ def alerts(directory):
 
 
 # What stands in an expression and is no name of a metric or label.
-PROMQL = {"sum", "max", "rate", "increase", "time", "absent", "by", "on", "unless", "or", "and"}
+PROMQL = {"sum", "max", "rate", "increase", "time", "absent", "by", "on", "unless", "or", "and", "histogram_quantile"}
 # The label that Prometheus adds to whatever it scrapes.
 INSTANCE = {"instance"}
 

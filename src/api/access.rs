@@ -38,10 +38,11 @@ const WORKER: [&str; 15] = [
     "ojs_manifest",
 ];
 /// And those that the views call.
-const VIEWER: [&str; 11] = [
+const VIEWER: [&str; 12] = [
     "explain",
     "health",
     "metrics",
+    "history",
     "top",
     "show",
     "check",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jobs_core::history::{Event, Time};
 use jobs_core::state::State;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -16,10 +17,11 @@ use crate::pg::role::{as_definer, called};
 use crate::pg::spi::Snapshot;
 use crate::pg::time;
 use crate::settings;
+use crate::shmem::history::MINUTE;
 use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, StateTable, TABLES};
 use crate::store::health::{Thresholds, Worker};
-use crate::store::{catalog, explain, health, metrics, show};
+use crate::store::{self, catalog, explain, health, metrics, show};
 
 /// A queue's row of `jobs.queues`.
 #[derive(Default)]
@@ -215,6 +217,56 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         Ok(rows)
     };
     answer(run)
+}
+
+/// What happened in the last minutes. See the COMMENT in sql/70_observe.sql.
+#[pg_extern(sql = false)]
+fn history(
+    queue: Option<&str>,
+    kind: Option<&str>,
+    since: Option<pgrx::datum::Interval>,
+    step: Option<pgrx::datum::Interval>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let name = |parameter, name: Option<_>| {
+            name.map(|name| check::name(parameter, Some(name)))
+                .transpose()
+        };
+        let (queue, kind) = (name("queue", queue)?, name("kind", kind)?);
+        let since = check::interval(check::given("since", since)?);
+        let since = check::positive("since", since)?;
+        let step = whole_minutes("step", check::interval(check::given("step", step)?))?;
+        let first = time::ago(time::now(), since).map_or(i64::MIN, |at| at.div_euclid(step) * step);
+        let mut rows = Rows::new(fcinfo);
+        for ((at, queue, kind), counts) in store::history::since(first, step, queue, kind) {
+            let mut cells = vec![Cell::At(at), Cell::Text(queue), Cell::Text(kind)];
+            cells.extend(Event::ALL.map(|event| Cell::Big(counts.of(event) as i64)));
+            for time in [Time::Wait, Time::Run] {
+                let percentile =
+                    |part| counts.percentile(time, part).map_or(Cell::Null, Cell::Span);
+                cells.extend([0.5, 0.95, 0.99].map(percentile));
+            }
+            rows.push(cells);
+        }
+        Ok(rows)
+    };
+    answer(run)
+}
+
+/// A duration of whole minutes, in microseconds.
+fn whole_minutes(parameter: &str, value: Interval) -> Result<i64> {
+    let value = check::positive(parameter, value)?;
+    let micros = value.approximate_micros();
+    if value.months == 0 && micros % i128::from(MINUTE) == 0 {
+        return Ok(micros as i64);
+    }
+    let message = format!(
+        "{parameter} {:?} is not a number of whole minutes",
+        time::show(value)
+    );
+    let rule = format!("{parameter} is one or more minutes, hours or days.");
+    Err(Error::invalid(parameter, message, rule))
 }
 
 /// One job's story. See the COMMENT in sql/70_observe.sql.

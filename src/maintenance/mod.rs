@@ -19,7 +19,7 @@ use jobs_core::key::Key;
 
 use crate::pg::memory::Scratch;
 use crate::pg::subxact;
-use crate::shmem::{databases, leases};
+use crate::shmem::{databases, history, leases};
 use crate::store::{self, due};
 use crate::unique;
 
@@ -183,8 +183,9 @@ pub type Wrap<'a, E> =
 
 /// When something will be due next.
 pub fn next_due() -> Option<i64> {
-    let final_jobs = store::prune::next_due();
-    due::next_due().into_iter().chain(final_jobs).min()
+    let others = [store::prune::next_due(), history::next_due()];
+    let others = others.into_iter().flatten();
+    due::next_due().into_iter().chain(others).min()
 }
 
 /// One turn of a task: a round over at most so many rows, and if that fails, one thing by thing.

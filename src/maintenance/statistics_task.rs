@@ -1,5 +1,6 @@
 //! Tables that are too long to be counted whenever somebody asks are counted now and then, a part a
-//! round, and what was counted is kept for `jobs.queues`.
+//! round, and what was counted is kept for `jobs.queues`. The minutes of `jobs.history` that are
+//! over are written, and old ones forgotten.
 
 use std::cell::RefCell;
 
@@ -8,13 +9,23 @@ use pgrx::pg_sys::Oid;
 use super::{Round, Task};
 use crate::pg::spi::Snapshot;
 use crate::pg::time;
+use crate::settings;
 use crate::shmem::{self, databases};
 use crate::store::catalog::{self, Extension};
 use crate::store::count::{Counts, Kept, Position, StateTable, TABLES};
+use crate::store::history;
 
 pub const TASK: Task = Task {
     name: "statistics",
-    run: |_limit, _but| run(),
+    run: |limit, _but| {
+        let (forgotten, more) = history::keep(time::now(), settings::retention_history(), limit);
+        let round = run();
+        Round {
+            rows: round.rows + forgotten,
+            more: round.more || more,
+            ..round
+        }
+    },
     singly: None,
 };
 

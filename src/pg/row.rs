@@ -62,6 +62,13 @@ impl Row {
             .and_then(|datum| unsafe { <&[u8]>::from_datum(datum, false) })
     }
 
+    /// A column that is text, in place where it can be.
+    pub fn str(&self, column: i32) -> Option<&str> {
+        // SAFETY: the column is text; it points into the row, or into the memory of the call.
+        self.datum(column)
+            .and_then(|datum| unsafe { <&str>::from_datum(datum, false) })
+    }
+
     /// A column that is text.
     pub fn text(&self, column: i32) -> Option<String> {
         // SAFETY: the column is text.

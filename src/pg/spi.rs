@@ -332,6 +332,13 @@ impl Tuples {
         self.datum(row, column).map(time::read_datum)
     }
 
+    /// A column that is bigint[] without nulls.
+    pub fn bigs(&self, row: usize, column: i32) -> Option<Vec<i64>> {
+        let datum = self.datum(row, column)?;
+        // SAFETY: the column is bigint[].
+        unsafe { Vec::<i64>::from_datum(datum, false) }
+    }
+
     /// A column that is text[] without nulls.
     pub fn texts(&self, row: usize, column: i32) -> Option<Vec<String>> {
         let datum = self.datum(row, column)?;

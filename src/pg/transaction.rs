@@ -43,6 +43,14 @@ pub fn make_visible() {
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
+/// The number of the subtransaction under way. It is higher than those of all that began before, in
+/// this transaction.
+#[inline]
+pub fn subtransaction() -> u32 {
+    // SAFETY: reads the state of the transaction.
+    unsafe { pg_sys::GetCurrentSubTransactionId() }
+}
+
 /// Runs `work` with a snapshot of now, whatever the transaction's level. What it sees may have come
 /// since the transaction began.
 pub fn with_latest_snapshot<T>(work: impl FnOnce() -> T) -> T {

@@ -1,7 +1,8 @@
 //! What sessions and background processes tell each other through shared memory.
 //!
 //! All of it is hints: what is lost, or is not there because the library was not preloaded, costs
-//! time and no jobs. Nothing in here reads or writes a table.
+//! time and no jobs. Only what is counted ([`history`]) is told to people. Nothing in here reads or
+//! writes a table.
 
 pub mod announce;
 mod bounded;
@@ -9,11 +10,13 @@ pub mod commit;
 pub mod databases;
 pub mod fetches;
 pub mod floors;
+pub mod history;
 pub mod leases;
 pub mod outbox;
 mod prepared;
 pub mod puts;
 mod spinlock;
+pub mod tally;
 pub mod things;
 pub mod waiters;
 
@@ -31,6 +34,7 @@ pub fn register() {
     floors::register();
     fetches::register();
     puts::register();
+    history::register();
     commit::register();
     prepared::register();
     PRELOADED.store(true, Ordering::Relaxed);

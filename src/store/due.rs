@@ -2,10 +2,12 @@
 //! ran out. Every statement takes a bounded number of rows, skips what somebody else has locked,
 //! and leaves rows alone whose job is not there: while a dump is being restored it may yet come.
 
+use jobs_core::history::Event;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::direct;
+use super::history::{self, Ended};
 use super::lanes::Reach;
 use super::retention;
 use super::spi::{Arg, Plan, big, bigs, text};
@@ -66,6 +68,13 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
         let gone = ids(plan, &[big(now), left, bigs(but), Some(details)]);
         let count = gone.len();
         gone.iter().for_each(|id| announce::over(*id));
+        let discarded = |id: &i64| Ended {
+            id: *id,
+            key: None,
+            queue: None,
+            began_at: None,
+        };
+        history::all_ended(gone.iter().map(discarded).collect(), Event::Discarded, now);
         retention::keep(gone.into_iter(), State::Discarded, now);
         expired + count
     })

@@ -6,7 +6,7 @@ use pgrx::pg_sys::{Datum, Oid};
 use super::columns::columns;
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
-use super::{direct, lanes, limits, notes};
+use super::{direct, history, lanes, limits, notes};
 use crate::pg::time;
 use crate::shmem::leases;
 
@@ -124,6 +124,11 @@ fn claim_by_statement(
     plan.list(&args, |rows, row| {
         let (values, nulls) = rows.datums(row);
         emit(values, nulls);
+        let (kind, due_at) = (
+            rows.text(row, fetched::KIND)?,
+            rows.big(row, fetched::SCHEDULED_AT)?,
+        );
+        history::started(queue, &kind, fetch.now, due_at);
         Some(Claimed {
             id: rows.big(row, fetched::ID)?,
             hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),

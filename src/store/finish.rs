@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jobs_core::history::Event;
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
 
 use super::fetch::DEFAULT_LEASE;
+use super::history::{self, Ended};
 use super::spi::{Arg, Plan, Tuples, big, bigs};
 use super::types::*;
 use super::{direct, limits, notes, retention};
@@ -33,6 +35,8 @@ pub(super) struct Completed {
     pub held: Vec<(i64, i64)>,
     /// slots of queues with limits
     pub slots: Vec<i64>,
+    /// what is counted of them
+    pub ended: Vec<Ended>,
 }
 
 fn completed(
@@ -48,6 +52,7 @@ fn completed(
         .for_each(|(id, _)| announce::over(*id));
     limits::free(&completed.slots);
     notes::release_holds(&completed.held);
+    history::all_ended(completed.ended, Event::Completed, now);
     completed.pairs
 }
 
@@ -69,6 +74,12 @@ fn complete_by_statement(
                 .held
                 .extend(rows.big(row, 3).map(|ends_at| (id, ends_at)));
             completed.slots.extend(rows.big(row, 4));
+            completed.ended.push(Ended {
+                id,
+                key: rows.int(row, 5),
+                queue: rows.text(row, 6),
+                began_at: rows.big(row, 7),
+            });
         }
         completed
     });
@@ -149,13 +160,13 @@ static COMPLETE_MANY: Plan = Plan::new(
     "WITH done AS (
        DELETE FROM jobs.running r USING unnest($1, $2) AS p(id, token) WHERE r.job_id = p.id AND r.token = p.token
        RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                 r.hold_ends_at, r.slot),
+                 r.hold_ends_at, r.slot, r.history_key, r.queue),
      finished AS (
        INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
                                   attempt, state, is_kept, worker, cancel_reason, output)
        SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
               attempt, 'completed', false, worker, cancel_reason, $4 FROM done)
-     SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot FROM done",
+     SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot, history_key, queue, attempted_at FROM done",
     &[INT8S, INT8S, AT, JSONB],
 );
 

@@ -7,9 +7,9 @@ use pgrx::pg_sys::Oid;
 use super::bounds;
 use super::direct::{self, shapes};
 use super::job::{NewJob, job, row};
-use super::lanes;
 use super::spi::{Arg, Plan, big, text};
 use super::types::*;
+use super::{history, lanes};
 use crate::error::Result;
 use crate::pg::memory::Scratch;
 use crate::pg::name;
@@ -68,8 +68,9 @@ fn many_by_statement(jobs: &[(i64, &NewJob)]) {
     }
 }
 
-/// The jobs are in their lanes.
+/// The jobs are in their lanes, and count.
 fn put(jobs: &[(i64, &NewJob)]) {
+    history::inserted(jobs);
     let mut last = None;
     let are_counted = jobs.len() > 1 && bounds::are_set();
     for (id, job) in jobs {

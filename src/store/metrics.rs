@@ -1,14 +1,81 @@
 //! Everything to be measured: each statement is one kind of thing, and says metric, type, labels,
 //! value and what it means.
 
-use super::spi::{Plan, Tuples};
+use jobs_core::history::{Event, Time};
+
+use super::history;
+use super::spi::{Plan, Tuples, bigs, texts};
+use super::types::*;
 
 /// Hands the metrics to `take`, kind by kind.
 pub fn measure(mut take: impl FnMut(&Tuples)) {
     for plan in [&QUEUES, &WORK, &TRAFFIC, &TABLES, &MAINTENANCE, &HEALTH] {
         plan.run(&[], &mut take);
     }
+    by_kind(&mut take);
 }
+
+/// Up to where times are counted, in microseconds: powers of 4, from a millisecond to 5 hours.
+const UP_TO: std::ops::RangeInclusive<u32> = 5..=17;
+
+/// What the history has counted, and times as the histograms of Prometheus.
+fn by_kind(take: &mut impl FnMut(&Tuples)) {
+    let (mut metrics, mut queues, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut up_to, mut values) = (Vec::new(), Vec::new());
+    for ((queue, kind), counts) in history::totals() {
+        let mut add = |metric: &str, micros: i64, value: u64| {
+            metrics.push(metric.to_owned());
+            queues.push(queue.clone());
+            kinds.push(kind.clone());
+            up_to.push(micros);
+            values.push(value as i64);
+        };
+        for event in Event::ALL {
+            add(&format!("{event:?}"), 0, counts.of(event));
+        }
+        for time in [Time::Wait, Time::Run] {
+            for power in UP_TO {
+                let micros = 1 << (2 * power);
+                add(&format!("{time:?}"), micros, counts.up_to(time, micros));
+            }
+            add(&format!("{time:?}"), -1, counts.measured(time));
+            add(&format!("{time:?}Sum"), 0, counts.sum(time));
+            add(&format!("{time:?}Count"), 0, counts.measured(time));
+        }
+    }
+    let args = [
+        texts(&metrics),
+        texts(&queues),
+        texts(&kinds),
+        bigs(&up_to),
+        bigs(&values),
+    ];
+    BY_KIND.run(&args, take);
+}
+
+static BY_KIND: Plan = Plan::new(
+    "SELECT m.metric, 'counter',
+            jsonb_build_object('queue', v.queue, 'kind', v.kind)
+              || CASE WHEN v.up_to = 0 THEN '{}'
+                      ELSE jsonb_build_object('le', CASE v.up_to WHEN -1 THEN '+Inf' ELSE trim_scale(v.up_to / 1e6)::text END) END,
+            v.value::double precision / m.unit, m.help
+       FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY v(name, queue, kind, up_to, value, n)
+       JOIN (VALUES
+         ('Inserted', 'jobs_kind_inserted_total', 1, 'Jobs inserted, by queue and kind'),
+         ('Started', 'jobs_kind_started_total', 1, 'Attempts begun, by queue and kind'),
+         ('Completed', 'jobs_kind_completed_total', 1, 'Jobs completed, by queue and kind'),
+         ('Failed', 'jobs_kind_failed_attempts_total', 1, 'Attempts that failed, by queue and kind'),
+         ('Discarded', 'jobs_kind_discarded_total', 1, 'Jobs discarded, by queue and kind'),
+         ('Cancelled', 'jobs_kind_cancelled_total', 1, 'Jobs cancelled, by queue and kind'),
+         ('Wait', 'jobs_wait_seconds_bucket', 1, 'Attempts that began at most so long after they were due'),
+         ('WaitSum', 'jobs_wait_seconds_sum', 1000000, 'How long all attempts waited together'),
+         ('WaitCount', 'jobs_wait_seconds_count', 1, 'Attempts whose wait was measured'),
+         ('Run', 'jobs_run_seconds_bucket', 1, 'Attempts that ran at most so long'),
+         ('RunSum', 'jobs_run_seconds_sum', 1000000, 'How long all attempts ran together'),
+         ('RunCount', 'jobs_run_seconds_count', 1, 'Attempts whose time was measured')) m(name, metric, unit, help) ON m.name = v.name
+      ORDER BY v.n",
+    &[TEXTS, TEXTS, TEXTS, INT8S, INT8S],
+);
 
 static QUEUES: Plan = Plan::new(
     "SELECT m.metric, 'gauge', m.labels, m.value, m.help

@@ -21,6 +21,7 @@ pub mod find;
 pub mod finish;
 pub mod health;
 mod health_work;
+pub mod history;
 pub mod insert;
 pub mod job;
 pub mod kept;

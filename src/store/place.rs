@@ -55,6 +55,10 @@ pub struct TakenRow {
     pub cancel_reason: Option<String>,
     /// the token that finished it
     pub token: Option<i64>,
+    /// running: the number in the history of its queue and kind, ..
+    pub history_key: Option<i32>,
+    /// .. and the queue, where the job has another one by now
+    pub queue: Option<String>,
 }
 
 /// What decides whether a job is tried again.
@@ -186,6 +190,8 @@ pub fn take_running(id: i64, token: i64) -> Option<TakenRow> {
             cancel_requested_at: rows.big(0, 5),
             cancel_reason: rows.text(0, 6),
             token: None,
+            history_key: rows.int(0, 8),
+            queue: rows.text(0, 9),
         };
         (row, rows.big(0, 7))
     })?;
@@ -491,7 +497,8 @@ static TAKE_SCHEDULED: Plan = Plan::new(
 );
 static TAKE_RUNNING: Plan = Plan::new(
     "DELETE FROM jobs.running r USING jobs.job j WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id
-     RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason, r.slot",
+     RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason, r.slot,
+               r.history_key, r.queue",
     &[INT8, INT8],
 );
 static TAKE_FINISHED: Plan = Plan::new(

@@ -54,6 +54,7 @@ select count(*) > 3, count(error) from jobs.maintain();
 \echo look
 select count(*) >= 0 from jobs.health();
 select count(*) > 0 from jobs.metrics();
+select sum(inserted) > 0 from jobs.history(queue => null, kind => null, since => '1 day', step => '1 minute');
 select (select count(*) from jobs.jobs), (select count(*) from jobs.queues), (select count(*) from jobs.errors), (select count(*) from jobs.unique_claims), (select count(*) from jobs.periodic);
 select (select count(*) from jobs.workers) >= 0, (select count(*) from jobs.maintenance) > 0, (select count(*) from jobs.settings) > 0;
 select count(*) from jobs.top() where queue = '(all)';

@@ -69,6 +69,7 @@ const CALLS: &[Call] = &[
     rare("health", "perform jobs.health()"),
     call("heartbeat", "TAKE perform jobs.heartbeat(f.id, f.token, '1 minute', '{\"done\": 0.5}'); CLEAR", "perform jobs.heartbeat(-1, 1)"),
     call("heartbeat_many", "TAKE perform jobs.heartbeat_many(array[f.id], array[f.token]); CLEAR", "perform jobs.heartbeat_many('{1}', '{null}')"),
+    call("history", "perform jobs.history('leak', 'leak', '1 day', '1 hour')", "perform jobs.history(step => '1 second')"),
     call("idle_runs", "perform jobs.idle_runs()", ""),
     call(
         "insert",

@@ -13,6 +13,7 @@ mod errors;
 mod explain;
 mod floors;
 mod histories;
+mod history;
 mod known_defects;
 mod leases;
 mod lifecycle;

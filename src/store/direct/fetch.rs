@@ -12,6 +12,7 @@ use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
 use crate::store::fetch::{ANSWERED, Claimed, DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Room};
+use crate::store::history;
 use crate::store::spi::{Arg, big, text};
 use crate::store::types::*;
 
@@ -73,6 +74,13 @@ pub fn claim(
         let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
         let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
         let attempt = Some(Datum::from(taken.attempts + 1));
+        let due_at = taken
+            .scheduled_at
+            .or(job.big(job::SCHEDULED_AT))
+            .or(job.big(job::CREATED_AT))
+            .expect("created_at is not null");
+        let kind = job.str(job::KIND).expect("it is not null");
+        let key = history::started(queue, kind, fetch.now, due_at);
         started.push(running.row_of(&[
             (running::JOB_ID, big(taken.job_id)),
             (running::TOKEN, big(tokens[n])),
@@ -83,13 +91,10 @@ pub fn claim(
             (running::HOLD_ENDS_AT, holds_until("success").and_then(big)),
             (running::SLOT, room.slots.and_then(|slots| big(slots[n]))),
             (running::ATTEMPT, attempt),
+            (running::HISTORY_KEY, Some(Datum::from(key))),
             (running::LEASE, lease),
             (running::WORKER, worker),
         ]));
-        let due_at = taken
-            .scheduled_at
-            .or(job.big(job::SCHEDULED_AT))
-            .or(job.big(job::CREATED_AT));
         let priority = job.small(job::PRIORITY).expect("it is not null");
         let answer: [Arg; ANSWERED] = [
             big(taken.job_id),
@@ -103,7 +108,7 @@ pub fn claim(
             job.datum(job::TAGS).or(Some(no_tags)),
             job.datum(job::MAX_ATTEMPTS),
             job.datum(job::CREATED_AT),
-            due_at.and_then(big),
+            big(due_at),
             big(fetch.now),
             big(lease_ends),
             deadline.and_then(big),

@@ -12,6 +12,7 @@ use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::store::finish::Completed;
+use crate::store::history::Ended;
 use crate::store::retention;
 use crate::store::spi::big;
 
@@ -53,6 +54,12 @@ pub fn complete(
         completed.pairs.insert((id, token));
         completed.held.extend(held.map(|ends_at| (id, ends_at)));
         completed.slots.extend(lease.big(running::SLOT));
+        completed.ended.push(Ended {
+            id,
+            key: lease.int(running::HISTORY_KEY),
+            queue: lease.text(running::QUEUE),
+            began_at: lease.big(running::ATTEMPTED_AT),
+        });
     };
     transaction::make_visible();
     let seen = Seen::now();

@@ -175,6 +175,7 @@ columns! {
         CANCEL_REQUESTED_AT: AT,
         SLOT: INT8,
         ATTEMPT: INT4 not null,
+        HISTORY_KEY: INT4,
         LEASE: SPAN,
         WORKER: TEXT not null,
         CANCEL_REASON: TEXT,

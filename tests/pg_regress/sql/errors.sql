@@ -173,6 +173,10 @@ insert into cases (name, call) values
   ('role', $$jobs.grant_application(null)$$),
   ('role', $$jobs.grant_operator(null)$$),
   ('old_snapshot', $$jobs.health(old_snapshot => '-1 s')$$),
+  ('queue', $$jobs.history(queue => '')$$),
+  ('kind', $$jobs.history(kind => repeat('k', 128))$$),
+  ('since', $$jobs.history(since => '0')$$),
+  ('step', $$jobs.history(step => null)$$),
   ('id', $$jobs.show(null)$$),
   ('id', $$jobs.explain(null)$$);
 select n, name, pg_temp.about('select ' || call) as answer, call from cases

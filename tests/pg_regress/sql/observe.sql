@@ -131,7 +131,7 @@ select severity, finding from jobs.health() where finding <> 'old_snapshot';
 
 -- Metrics: names and labels are those of Prometheus, each once; what they say is what the views
 -- say.
-select count(*) > 30 as some, count(*) = count(distinct (metric, labels)) as once, bool_and(metric ~ '^jobs_[a-z_]+$' and type in ('gauge', 'counter') and (type = 'counter') = (metric ~ '_total$')) as named,
+select count(*) > 30 as some, count(*) = count(distinct (metric, labels)) as once, bool_and(metric ~ '^jobs_[a-z_]+$' and type in ('gauge', 'counter') and (type = 'counter') = (metric ~ '_(total|bucket|sum|count)$')) as named,
        bool_and(value is not null and value >= 0) as valued, bool_and(length(help) > 0) as explained from jobs.metrics();
 select metric from jobs.metrics() group by 1 having count(distinct (type, help)) > 1;
 select distinct metric, type, (select array_agg(k order by k) from jsonb_object_keys(labels) k) as labels from jobs.metrics() order by 1;

@@ -102,6 +102,9 @@ select jobs.insert('held until success', unique_opts => '{"by_state": [], "hold_
 select jobs.complete(id, token) from jobs.fetch('give back');
 select jobs.cancel(id) from jobs.insert('held by a cancelled job', unique_opts => '{"by_state": [], "hold_for": "P10D"}');
 
+-- The history of minutes that are over.
+insert into jobs.history_bucket (at, queue, kind, counts) values (date_trunc('hour', now()) - interval '1 hour', 'mail', 'history', '{0,7}');
+
 -- Overdue: what the next maintenance acts on.
 select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + interval '20 ms');
 select jobs.insert('due retry', queue => 'give back');

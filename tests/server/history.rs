@@ -1,0 +1,284 @@
+//! What `jobs.history` says is what rows say, whatever sessions do at the same time, roll back and
+//! prepare; and nothing counts twice or is missed while it moves from memory into tables.
+
+use std::time::{Duration, Instant};
+
+use jobs_tests::{
+    Builder, Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, text, texts,
+    with_faults,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const LOAD: &str = include_str!("history/load.sql");
+
+/// A server on which nobody but the test works.
+fn server() -> Builder {
+    Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("max_prepared_transactions", 20)
+}
+
+async fn prepare(cluster: &Cluster) -> Client {
+    let db = cluster.database("counted").await;
+    run(&db, LOAD).await;
+    db
+}
+
+/// One session that works, takes back and prepares.
+async fn work(cluster: &Cluster, number: u64, seed: u64) {
+    let db = cluster.connect("counted").await;
+    let mut rng = StdRng::seed_from_u64(seed + number);
+    if number % 2 == 1 {
+        run(&db, "set jobs.direct_access = off").await;
+    }
+    run(&db, &format!("select setseed({})", rng.random::<f64>())).await;
+    for round in 0..60 {
+        let name = format!("p{number}_{round}");
+        let act = match rng.random_range(0..8) {
+            0 => "begin; select act(); select act_or_not(); rollback".to_owned(),
+            1 => "begin; select act(); savepoint s; select act_or_not(); rollback to s; select act(); release s; commit".to_owned(),
+            2 => format!("begin; select act_or_not(); prepare transaction '{name}'; select act(); commit prepared '{name}'"),
+            3 => format!("begin; select act_or_not(); prepare transaction '{name}'; select act(); rollback prepared '{name}'"),
+            4 => "begin; select act(); do $$ begin raise 'no' using errcode = 'P0001'; end $$".to_owned(),
+            _ => "select act_or_not()".to_owned(),
+        };
+        // Each of these is a transaction of its own, or a part of one.
+        for statement in split(&act) {
+            let done = db.batch_execute(statement).await;
+            if let Err(error) = done {
+                assert_eq!(
+                    error.code().map(|code| code.code()),
+                    Some("P0001"),
+                    "{error:?}"
+                );
+                run(&db, "rollback").await;
+            }
+        }
+    }
+}
+
+/// Statements, but for those in a body.
+fn split(statements: &str) -> Vec<&str> {
+    match statements.contains("$$") {
+        true => vec!["begin", "select act()", "do $$ begin raise 'no'; end $$"],
+        false => statements.split("; ").collect(),
+    }
+}
+
+/// Many sessions at once, and somebody who looks after what is over.
+async fn load(cluster: &Cluster, db: &Client) {
+    let seed = u64::from(rng().random::<u32>());
+    let work = |number| work(cluster, number, seed);
+    let look = async {
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            run(db, "select jobs.maintain()").await;
+        }
+    };
+    tokio::join!(work(0), work(1), work(2), work(3), work(4), work(5), look);
+    // What expires, and whatever else is due.
+    run(db, "select pg_sleep(0.01); select jobs.maintain()").await;
+}
+
+async fn assert_nothing_wrong(db: &Client) {
+    let wrong = texts(db, "select what from wrong()").await;
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn assert_right(db: &Client) {
+    assert_nothing_wrong(db).await;
+    let all = "select count(*) from jobs.history() where inserted > 0 and started > 0 and completed > 0 and failed > 0 and discarded > 0 and cancelled > 0";
+    assert!(number(db, all).await > 0, "all of it happened");
+}
+
+/// The sum of all counters, as jobs.metrics() has it.
+async fn counted(db: &Client) -> f64 {
+    scalar(
+        db,
+        "select coalesce(sum(value), 0) from jobs.metrics() where metric ~ '^jobs_(kind|wait|run)_'",
+    )
+    .await
+}
+
+/// Waits until the minute is over in which something was counted last.
+async fn minute_is_over(db: &Client) {
+    let left = "select extract(epoch from date_trunc('minute', clock_timestamp()) + interval '1 minute' - clock_timestamp())::float8";
+    let left: f64 = scalar(db, left).await;
+    tokio::time::sleep(Duration::from_secs_f64(left + 0.1)).await;
+}
+
+/// Everything that is counted, in one text.
+const ALL: &str = "select string_agg(h::text, E'\\n' order by h.at, h.queue, h.kind) from jobs.history(since => '1 day') h";
+
+#[tokio::test]
+async fn what_is_counted_is_what_rows_say() {
+    let cluster = server().start();
+    let db = prepare(&cluster).await;
+    load(&cluster, &db).await;
+    assert_right(&db).await;
+    let in_memory = "select count(*) from jobs.history_delta";
+    println!("{} rows of deltas", number(&db, in_memory).await);
+
+    // While it moves into tables it is as it was.
+    let (before, counters) = (text(&db, ALL).await, counted(&db).await);
+    minute_is_over(&db).await;
+    let (begun, reader) = (Instant::now(), cluster.connect("counted").await);
+    let read = async {
+        while begun.elapsed() < Duration::from_secs(3) {
+            assert_eq!(text(&reader, ALL).await, before);
+            assert_eq!(counted(&reader).await, counters);
+        }
+    };
+    let write = async {
+        for _ in 0..5 {
+            run(&db, "begin; select jobs.maintain(); rollback").await;
+            run(
+                &db,
+                "begin; savepoint s; select jobs.maintain(); rollback to s; commit",
+            )
+            .await;
+        }
+        run(&db, "select jobs.maintain()").await;
+    };
+    tokio::join!(read, write);
+    assert!(number(&db, "select count(*) from jobs.history_bucket").await > 0);
+    assert_eq!(number(&db, in_memory).await, 0);
+    assert_right(&db).await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(text(&db, ALL).await, before);
+
+    // Written, it outlives the server; its counters begin anew.
+    drop((db, reader));
+    cluster.restart(Mode::Immediate);
+    let db = cluster.connect("counted").await;
+    assert_eq!(text(&db, ALL).await, before);
+    assert_eq!(counted(&db).await, 0.0);
+    run(&db, "select jobs.insert('k', queue => 'new')").await;
+    assert_eq!(counted(&db).await, 1.0);
+    assert_nothing_wrong(&db).await;
+}
+
+#[tokio::test]
+async fn without_shared_memory_it_is_the_same() {
+    let cluster = server().without_preload().start();
+    let db = prepare(&cluster).await;
+    load(&cluster, &db).await;
+    assert_right(&db).await;
+    let (before, counters) = (text(&db, ALL).await, counted(&db).await);
+    assert!(number(&db, "select count(*) from jobs.history_delta").await > 0);
+    minute_is_over(&db).await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(
+        number(&db, "select count(*) from jobs.history_delta").await,
+        0
+    );
+    assert_eq!(text(&db, ALL).await, before);
+    assert_eq!(counted(&db).await, counters);
+    drop(db);
+    cluster.restart(Mode::Immediate);
+    let db = cluster.connect("counted").await;
+    assert_eq!(text(&db, ALL).await, before);
+    assert_eq!(counted(&db).await, counters);
+}
+
+/// Control: what was rolled back would be noticed.
+#[tokio::test]
+async fn what_is_rolled_back_would_be_noticed() {
+    let cluster = server()
+        .postgres(&with_faults())
+        .set("jobs.fault", "count_rolled_back")
+        .start();
+    let db = prepare(&cluster).await;
+    for back in [
+        "begin; select jobs.insert('k', queue => 'q'); rollback",
+        "begin; savepoint s; select jobs.insert('k', queue => 'q'); rollback to s; commit",
+    ] {
+        assert_eq!(number(&db, "select count(*) from wrong()").await, 0);
+        for statement in back.split("; ") {
+            run(&db, statement).await;
+        }
+        assert_eq!(
+            number(&db, "select count(*) from wrong()").await,
+            1,
+            "{back}"
+        );
+        run(&db, "drop extension jobs cascade; create extension jobs").await;
+        run(
+            &db,
+            &format!("drop table attempt; drop function act, act_or_not, wrong; {LOAD}"),
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_shared_memory_has_no_room_for_counts_as_well() {
+    let cluster = server().start();
+    let db = prepare(&cluster).await;
+    // More pairs than there are entries, and names that fit into none.
+    run(
+        &db,
+        "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n, 'queue', 'many')) from generate_series(1, 1500) n));
+         select jobs.insert(repeat(U&'\\+01F600', 127), queue => repeat(U&'\\+01F601', 127)) from generate_series(1, 3)",
+    )
+    .await;
+    assert!(number(&db, "select count(*) from jobs.history_delta").await > 400);
+    assert_nothing_wrong(&db).await;
+    assert_eq!(
+        number(
+            &db,
+            "select count(*) from jobs.history() where inserted = 3"
+        )
+        .await,
+        1
+    );
+    // What such a transaction takes back does not count.
+    let before = text(&db, ALL).await;
+    run(
+        &db,
+        "begin; select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'l' || n)) from generate_series(1, 1500) n)); rollback",
+    )
+    .await;
+    assert_eq!(text(&db, ALL).await, before);
+    // What is of an extension that is not there any more is of no other.
+    run(&db, "drop extension jobs cascade; create extension jobs").await;
+    assert_eq!(number(&db, "select count(*) from jobs.history()").await, 0);
+    run(
+        &db,
+        "select jobs.insert('k' || n, queue => 'many') from generate_series(1, 10) n",
+    )
+    .await;
+    assert_eq!(number(&db, "select count(*) from jobs.history()").await, 10);
+    assert_eq!(
+        number(&db, "select count(*) from jobs.history_delta").await,
+        0
+    );
+}
+
+/// The worker writes what is over by itself, and forgets what is old.
+#[tokio::test]
+async fn the_worker_writes_minutes_and_forgets_them() {
+    let cluster = Cluster::builder()
+        .set("jobs.retention_history", "1h")
+        .start();
+    let db = cluster.database("kept").await;
+    run(
+        &db,
+        "insert into jobs.history_bucket (at, queue, kind, counts)
+         select date_trunc('minute', now()) - n * interval '1 minute', 'q', 'k', '{0,1}' from generate_series(55, 70) n;
+         select jobs.insert('x', queue => 'r')",
+    )
+    .await;
+    let kept = "select count(*) from jobs.history_bucket where queue = 'r'";
+    poll_until("the minute is written", 4 * SOON, async || {
+        number(&db, kept).await == 1
+    })
+    .await;
+    let old = number(
+        &db,
+        "select count(*) from jobs.history_bucket where queue = 'q'",
+    )
+    .await;
+    assert!((3..=7).contains(&old), "{old} of 16 minutes are left");
+}
