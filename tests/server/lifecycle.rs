@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, becomes, flood, insert, number, poll_until, promptly,
+    Builder, Client, Cluster, Mode, SOON, becomes, flood, insert, is, number, poll_until, promptly,
     run, scalar, sqlstate, state, workers, workers_become,
 };
 use tokio_postgres::NoTls;
@@ -826,6 +826,11 @@ async fn idling_costs_next_to_nothing() {
     let db = cluster.database("quiet").await;
     insert(&db, "'x', scheduled_at => clock_timestamp() + '1 h'").await;
     workers_become(&db, "quiet", 1).await;
+    // The minute of that is written once it is over.
+    poll_until("its minute is written", 4 * SOON, async || {
+        is(&db, "count(*) > 0 from jobs.history_bucket").await
+    })
+    .await;
     all_workers_ended(&db).await;
     let launcher = process(&db, "jobs launcher").await as u32;
     let cpu = || cluster.cpu_of(launcher) + cluster.cpu_of_ended_children();
