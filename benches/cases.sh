@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes life storm notify wake waiters prune one_key held held_retries backlog peers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 finish_many yardstick_sizes life storm notify wake waiters prune one_key held held_retries backlog peers peak memory)
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"
@@ -71,6 +71,32 @@ SQL
 case_work100() { work 100 160000 ">= 2.2"; }
 case_work10() { work 10 80000 ">= 1.6"; }
 case_work1() { work 1 20000 ">= 1.2"; }
+
+# A hundred jobs fetched and finished, in several ways. What a program says of them is put together
+# by the fetch, the same for both.
+case_finish_many() {
+  local n
+  n=$(scaled 160000)
+  finishing() { # ours|yardstick
+    sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42}'::jsonb, array[$n]), queue => 'finish')" >/dev/null
+    load "$WORK/$1.sql" -t $((n / 100 / CLIENTS))
+  }
+  against() { # TITLE AIM OUTPUTS CALL OTHER-CALL
+    local output=null fetch
+    [[ $3 == none ]] || output="jsonb_build_object('result', repeat('x', 1000))"
+    fetch="select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens, coalesce(array_agg($output::jsonb), '{}') as outputs,
+       coalesce(jsonb_agg(jsonb_build_object('id', id, 'token', token) || (array['{\"do\": \"complete\"}', '{\"do\": \"fail\", \"error\": \"no route to host\"}', '{\"do\": \"snooze\", \"delay\": 3600}', '{\"do\": \"release\"}']::jsonb[])[case when id % 20 < 14 then 1 when id % 20 < 18 then 2 when id % 20 < 19 then 3 else 4 end]), '[]') as results
+       from jobs.fetch('finish', 100) \\gset"
+    renew
+    printf '%s\n' "$fetch" "select count(*) from jobs.$4;" | ours
+    printf '%s\n' "$fetch" "select count(*) from jobs.$5;" | yardstick
+    finishing ours >/dev/null
+    finishing yardstick >/dev/null
+    in_turns "$ROUNDS" finishing | ratio "$1" "$2" calls/s
+  }
+  against "finish_many, 100 mixed results, against complete_many" ">= 0.9" none "finish_many(:results::jsonb)" "complete_many(:ids::bigint[], :tokens::bigint[])"
+  against "complete_many with outputs of 1 kB, against without" ">= 0.9" some "complete_many(:ids::bigint[], :tokens::bigint[], :outputs::jsonb[])" "complete_many(:ids::bigint[], :tokens::bigint[])"
+}
 
 # Jobs from their insertion to their end, in batches of 100, and then all of them pruned, by one
 # session each time.

@@ -17,6 +17,7 @@ ticks
 options
 unique
 transition
+attempt
 config_cache
 check
 store

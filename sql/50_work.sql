@@ -1,6 +1,6 @@
 -- Claim jobs, finish them, move them about.
 -- Rust: src/api/work_fetch.rs, src/api/work_wait.rs, src/api/work_results.rs,
--- src/api/work_finish.rs, src/api/work_manage.rs
+-- src/api/work_finish.rs, src/api/work_finish_many.rs, src/api/work_manage.rs
 
 CREATE TYPE jobs.fetched_job AS (
   id               bigint,
@@ -23,25 +23,26 @@ COMMENT ON TYPE jobs.fetched_job IS
 
 CREATE FUNCTION jobs.fetch(
   queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
-  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL)
+  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL, min_jobs integer DEFAULT 1, linger interval DEFAULT NULL)
 RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_wrapper';
-COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[]) IS
+COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[], integer, interval) IS
 $$Claims up to max_jobs (1 to 10000) available jobs of a queue for this worker: lower priority number first, then in the order in which they became available. Never waits for another fetch.
 Each row has a new token: every later call about this attempt needs it. worker: null is application_name, else the process id. kinds: only these.
 lease: how long the server waits for a sign of life (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
+min_jobs (1 to max_jobs): nothing, unless so many may start now, or the one of them that is available for longest is so for linger (null: never fewer). Fetches with min_jobs above 1 of the same queue take turns.
 Jobs that are due but not yet moved by the background worker are taken too. Commit at once.
 Errors: 22023, 22004, 25006; 40001 under REPEATABLE READ and SERIALIZABLE.$$;
 
 CREATE FUNCTION jobs.fetch_any(
   queues text[], max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
-  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL)
+  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL, min_jobs integer DEFAULT 1, linger interval DEFAULT NULL)
 RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
-COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[]) IS
-$$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left.$$;
+COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[], integer, interval) IS
+$$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left. min_jobs counts the jobs of all of them together.$$;
 
 -- Ends transactions, so it can be neither SECURITY DEFINER nor have settings of its own: it looks
 -- at the tables as its owner.
@@ -111,13 +112,13 @@ COMMENT ON TYPE jobs.batch_complete_result IS
   'Whether one of many jobs was completed, and its state now.';
 
 CREATE FUNCTION jobs.complete_many(
-  ids bigint[], tokens bigint[])
+  ids bigint[], tokens bigint[], outputs jsonb[] DEFAULT NULL)
 RETURNS SETOF jobs.batch_complete_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'complete_many_wrapper';
-COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[]) IS
-$$Completes many jobs; a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete or complete_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
-Errors: 22023 arrays of different length, 22004 a null in them, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[], jsonb[]) IS
+$$Completes many jobs, each with its output (outputs, or one of them, null: none); a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete, complete_many or finish_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
+Errors: 22023 arrays of different length, 22004 a null in ids or tokens, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.finish_result AS (
   state        jobs.state,
@@ -134,6 +135,44 @@ COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
 $$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (see jobs.insert); available at once if that is 0.
 At max_attempts, with retryable => false, or when the policy's non_retryable has the type of the error (details: {"type": ..}): discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
 Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
+
+CREATE TYPE jobs.batch_fail_result AS (
+  id           bigint,
+  state        jobs.state,
+  scheduled_at timestamptz,
+  done         boolean);
+COMMENT ON TYPE jobs.batch_fail_result IS
+  'Whether a failed attempt of one of many jobs was recorded, its state, and when it can run again.';
+
+CREATE FUNCTION jobs.fail_many(
+  ids bigint[], tokens bigint[], errors text[], details jsonb[] DEFAULT NULL, retry_in interval DEFAULT NULL)
+RETURNS SETOF jobs.batch_fail_result
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'fail_many_wrapper';
+COMMENT ON FUNCTION jobs.fail_many(bigint[], bigint[], text[], jsonb[], interval) IS
+$$Records failed attempts of many jobs, each as jobs.fail does, with its error and its details (details, or one of them, null: none); a row per pair, in order, never all or nothing. retry_in counts for all of them.
+done: this token failed the job, now or by an earlier call of fail, fail_many or finish_many; state and scheduled_at are then those that it got, else state is the job's state now, null where there is no such job.
+At most 10000. Errors: 22023 arrays of different length, more than 10000, a negative retry_in; 22004 a null in ids, tokens or errors; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+
+CREATE TYPE jobs.batch_finish_result AS (
+  ord          integer,
+  id           bigint,
+  state        jobs.state,
+  scheduled_at timestamptz,
+  done         boolean,
+  reason       text);
+COMMENT ON TYPE jobs.batch_finish_result IS
+  'What became of one of many jobs whose attempts were to end, or the reason why its attempt could not.';
+
+CREATE FUNCTION jobs.finish_many(
+  results jsonb)
+RETURNS SETOF jobs.batch_finish_result
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'finish_many_wrapper';
+COMMENT ON FUNCTION jobs.finish_many(jsonb) IS
+$$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
+A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, and state is the job's state now, null where there is no such job. Of results with the same id and token the first one counts.
+At most 10000. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval)

@@ -240,6 +240,15 @@ pub fn max_jobs(value: Option<i32>) -> Result<usize> {
     refuse_if(!(1..=10_000).contains(&value), error).map(|()| value as usize)
 }
 
+/// How many jobs a fetch of up to so many is to get at least.
+pub fn min_jobs(value: Option<i32>, max_jobs: usize) -> Result<usize> {
+    let value = given("min_jobs", value)?;
+    let message = || format!("min_jobs {value} is out of range");
+    let rule = format!("min_jobs is from 1 to max_jobs, which is {max_jobs}.");
+    let is_wrong = value < 1 || value as usize > max_jobs;
+    refuse_if(is_wrong, || Error::invalid("min_jobs", message(), rule)).map(|()| value as usize)
+}
+
 /// The strings of a text array, none of them null.
 pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
     let elements = array::texts(value).into_iter();

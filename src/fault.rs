@@ -33,6 +33,8 @@ pub enum Fault {
     /// the launcher sends no worker to a database but those that somebody asks for: harmless, but
     /// only so a test can tell that it was the asking which did it
     NoVisits,
+    /// fetches that want several jobs or none take no turns
+    OutOfTurn,
     /// who waits for a job does not look by himself: harmless, but only so a test can tell that it
     /// was a commit which woke him
     NoLooks,
@@ -64,6 +66,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::AllocateUnderLock => "allocate_under_lock",
         Fault::AllocateAtCommit => "allocate_at_commit",
         Fault::NoVisits => "no_visits",
+        Fault::OutOfTurn => "out_of_turn",
         Fault::NoLooks => "no_looks",
         Fault::FewSeats => "few_seats",
         Fault::CountRolledBack => "count_rolled_back",

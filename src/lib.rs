@@ -3,6 +3,7 @@
 use pgrx::prelude::*;
 
 mod api;
+mod attempt;
 mod check;
 mod config_cache;
 mod error;

@@ -1,147 +1,21 @@
-//! Moves of a job that several callers make: what becomes of it when an attempt did not
-//! complete (the worker's own calls and the rescue of expired leases must not differ),
-//! and how it is cancelled and changed by id.
+//! Moves of a job that several callers make: how it is cancelled and changed by id, and how it
+//! becomes due. How attempts end is in [`attempt`](crate::attempt).
 
 use jobs_core::history::Event;
-use jobs_core::interval::Interval;
 use jobs_core::policy::{Field, Fields};
-use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;
 use jobs_core::verdict::Verdict;
 use pgrx::check_for_interrupts;
 
 use crate::error::{Error, Result};
-use crate::pg::jsonb::Jsonb;
-use crate::pg::{server, time, transaction};
+use crate::pg::{time, transaction};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::job::NewJob;
 use crate::store::look::Holder;
-use crate::store::place::{self, Changes, ErrorRow, Place, TakenRow};
+use crate::store::moves::{self, ErrorRow};
+use crate::store::place::{self, Changes, Place, TakenRow};
 use crate::store::{history, notes};
-
-/// An attempt that failed, as whoever noticed says it.
-pub struct FailedAttempt<'a> {
-    /// the caller's token; `None`: its worker did not say so itself
-    pub token: Option<i64>,
-    /// the error's text
-    pub error: &'a str,
-    /// its type, code, trace, ..
-    pub details: Option<Jsonb>,
-    /// `None`: the job's policy
-    pub retry_in: Option<Interval>,
-    /// nobody failed: the lease of its worker ran out
-    pub lease_lost: bool,
-    /// whether to try again at all
-    pub retryable: bool,
-}
-
-/// Puts a job whose attempt failed where it belongs; its state and when it is due again.
-pub fn failed(
-    id: i64,
-    mut row: TakenRow,
-    failed: &FailedAttempt,
-    now: i64,
-) -> (State, Option<i64>) {
-    history::attempt_ended(id, &row, Event::Failed, now);
-    let tries = place::tries(id);
-    let exhausted = row.attempt >= tries.max_attempts;
-    let hopeless = !failed.retryable || is_given_up(&tries.retry, failed.details);
-    let (state, due_at) = if row.cancel_requested_at.is_some() {
-        (State::Cancelled, None)
-    } else if exhausted || hopeless {
-        (State::Discarded, None)
-    } else {
-        let tried = Tried {
-            attempt: row.attempt.try_into().unwrap_or(1),
-            errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
-        };
-        let after_lease = tries.retry.after_lease.filter(|_| failed.lease_lost);
-        let by_policy =
-            || after_lease.unwrap_or_else(|| tries.retry.delay_micros(tried, unit_random()));
-        let due_at = match failed.retry_in {
-            Some(delay) => time::add(now, delay),
-            None => now.saturating_add(by_policy()),
-        };
-        if due_at <= now {
-            (State::Available, Some(now))
-        } else {
-            (State::Retryable, Some(due_at))
-        }
-    };
-    place::note_error(
-        id,
-        &ErrorRow {
-            at: now,
-            attempt: row.attempt,
-            token: failed.token,
-            state,
-            scheduled_at: due_at,
-            worker: row.worker.as_deref(),
-            error: failed.error,
-            details: failed.details.map(Jsonb::datum),
-        },
-    );
-    match (state, due_at) {
-        (State::Retryable, Some(due_at)) => put_scheduled(id, state, due_at, &row),
-        (State::Available, due_at) => {
-            row.scheduled_at = due_at;
-            put_ready(id, &row);
-        }
-        _ => {
-            row.token = failed.token;
-            place::put_finished(id, state, now, &row);
-            let event = match state {
-                State::Cancelled => Event::Cancelled,
-                _ => Event::Discarded,
-            };
-            history::became(id, &row, event, now);
-        }
-    }
-    (state, due_at)
-}
-
-/// Whether a policy does not try again after an error of the type that its details say.
-fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
-    // Details may be long: only who asks for their type has them taken apart.
-    let details = details.filter(|_| !policy.non_retryable.is_empty());
-    let Some(mut members) = details.and_then(Jsonb::members) else {
-        return false;
-    };
-    let error_type = members.find(|(name, _)| *name == "type");
-    policy.gives_up_on(error_type.and_then(|(_, value)| value.as_str()))
-}
-
-/// Puts back a job whose attempt does not count: until `due_at`, or available at once.
-pub fn given_back(
-    id: i64,
-    token: i64,
-    mut row: TakenRow,
-    now: i64,
-    due_at: Option<i64>,
-) -> (State, Option<i64>) {
-    if row.cancel_requested_at.is_some() {
-        row.token = Some(token);
-        place::put_finished(id, State::Cancelled, now, &row);
-        history::attempt_ended(id, &row, Event::Cancelled, now);
-        // Its time tells a snooze from a release.
-        place::note_answer(id, token, now, State::Cancelled, due_at);
-        return (State::Cancelled, None);
-    }
-    row.attempt -= 1;
-    let state = match due_at {
-        Some(due_at) => {
-            put_scheduled(id, State::Scheduled, due_at, &row);
-            State::Scheduled
-        }
-        None => {
-            put_ready(id, &row);
-            State::Available
-        }
-    };
-    place::note_answer(id, token, now, state, due_at);
-    (state, due_at)
-}
 
 /// Cancels a job where it was seen, a running one at once; whether it was still there.
 pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
@@ -230,13 +104,13 @@ pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
     let id = place.id;
     place::rewrite(id, changes);
     match (place.state, changes.scheduled_at) {
-        (State::Pending, _) => put_scheduled(id, State::Pending, i64::MAX, &row),
+        (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &row),
         (_, Some(at)) => return Some(put_due(id, at, row)),
-        (State::Available, None) if changes.lane() => put_ready(id, &row),
+        (State::Available, None) if changes.lane() => place::put_ready(id, &row),
         (State::Available, None) => place::put_back(place, &row),
         (state, None) => {
             let due_at = row.scheduled_at.unwrap_or_else(time::now);
-            put_scheduled(id, state, due_at, &row);
+            place::put_scheduled(id, state, due_at, &row);
         }
     }
     Some(place.state)
@@ -257,7 +131,7 @@ pub fn became_due(place: &Place) -> bool {
     let Some(row) = place.take() else {
         return false;
     };
-    put_ready(place.id, &row);
+    place::put_ready(place.id, &row);
     true
 }
 
@@ -269,19 +143,17 @@ pub fn expired(place: &Place, now: i64) -> bool {
     let Some(row) = place.take() else {
         return false;
     };
-    place::note_error(
-        place.id,
-        &ErrorRow {
-            at: now,
-            attempt: row.attempt,
-            token: None,
-            state: State::Discarded,
-            scheduled_at: None,
-            worker: None,
-            error: "expired",
-            details: Some(place::details_of_type("expired").datum()),
-        },
-    );
+    moves::note_errors(&[ErrorRow {
+        job_id: place.id,
+        at: now,
+        attempt: row.attempt,
+        token: None,
+        state: State::Discarded,
+        scheduled_at: None,
+        worker: None,
+        error: "expired",
+        details: Some(place::details_of_type("expired")),
+    }]);
     place::put_finished(place.id, State::Discarded, now, &row);
     history::became(place.id, &row, Event::Discarded, now);
     true
@@ -290,26 +162,12 @@ pub fn expired(place: &Place, now: i64) -> bool {
 /// Makes a job that was taken out wait until it is due, or available if it is.
 fn put_due(id: i64, due_at: i64, mut row: TakenRow) -> State {
     if due_at > time::now() {
-        put_scheduled(id, State::Scheduled, due_at, &row);
+        place::put_scheduled(id, State::Scheduled, due_at, &row);
         return State::Scheduled;
     }
     row.scheduled_at = Some(due_at);
-    put_ready(id, &row);
+    place::put_ready(id, &row);
     State::Available
-}
-
-/// Makes a job available, and remembers to tell who waits for it.
-pub fn put_ready(id: i64, row: &TakenRow) {
-    if let Some(queue) = place::put_ready(id, row) {
-        announce::available(&queue);
-    }
-}
-
-/// Makes a job wait, and remembers to tell who may have to get up earlier for it.
-fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) {
-    if let Some(queue) = place::put_scheduled(id, state, due_at, row) {
-        announce::waits(&queue);
-    }
 }
 
 /// Acts on a job where it is seen, and when it has moved meanwhile (`None`) looks again, until
@@ -328,12 +186,4 @@ pub fn chase<T>(id: i64, act: impl Fn(&Place) -> Option<T>) -> Result<Option<T>>
             return Err(Error::serialization(id));
         }
     }
-}
-
-/// A random number in [0, 1), for jitter.
-fn unit_random() -> f64 {
-    let mut bytes = [0u8; 8];
-    // Without random numbers there is no jitter, which is no harm.
-    server::random(&mut bytes);
-    (u64::from_ne_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64
 }

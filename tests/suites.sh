@@ -296,7 +296,7 @@ suite_server() { server_tests server "$1"; }
 # is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-1000} server_tests server_statements "${1:-histories:every_history}"; }
 
-WITH_FAULTS='histories|history|floors|bounds|concurrency|locks|lifecycle|notify|wait|wait_any|wait_for|worker'
+WITH_FAULTS='histories|history|floors|bounds|concurrency|locks|lifecycle|notify|together|wait|wait_any|wait_for|worker'
 SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)
 
 server_tests() { # SUITE FILTER

@@ -20,7 +20,7 @@ const PRODUCER: [&str; 7] = [
     "unique_key",
     "ojs_manifest",
 ];
-const WORKER: [&str; 15] = [
+const WORKER: [&str; 17] = [
     "fetch",
     "fetch_any",
     "wait",
@@ -31,7 +31,9 @@ const WORKER: [&str; 15] = [
     "heartbeat_many",
     "complete",
     "complete_many",
+    "finish_many",
     "fail",
+    "fail_many",
     "snooze",
     "release",
     "worker_beat",

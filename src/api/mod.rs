@@ -14,6 +14,7 @@ mod produce_insert;
 mod produce_unique;
 mod work_fetch;
 mod work_finish;
+mod work_finish_many;
 mod work_manage;
 mod work_results;
 mod work_wait;

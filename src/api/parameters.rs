@@ -2,8 +2,9 @@
 //! element of `jobs.insert_many`. However they come, `src/options.rs` checks them.
 
 use jobs_core::Invalid;
+use jobs_core::canonical::{Event, Events};
 use jobs_core::error::{quoted, shown};
-use jobs_core::interval;
+use jobs_core::interval::{self, Interval};
 use pgrx::datum::TimestampWithTimeZone;
 use serde_json::Value;
 
@@ -53,11 +54,15 @@ impl Parameters<'_> {
     }
 }
 
-/// The fields of an element of `insert_many`, as they are.
-pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
+/// The fields of an element of a JSON array that is a parameter, as they are.
+pub fn fields(
+    parameter: &str,
+    element: Jsonb,
+    rule: &str,
+) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
     element.members().ok_or_else(|| {
-        let rule = "Each element is an object with the parameters of jobs.insert.";
-        check::wrong_type("jobs", "an element of jobs", element, rule)
+        let what = format!("an element of {parameter}");
+        check::wrong_type(parameter, &what, element, rule)
     })
 }
 
@@ -87,53 +92,54 @@ impl Element {
         "pending",
     ];
 
+    /// Its fields, as they are.
+    pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
+        let rule = "Each element is an object with the parameters of jobs.insert.";
+        fields("jobs", element, rule)
+    }
+
     /// Reads its fields.
     pub fn parse(element: Jsonb) -> Result<Element> {
         let mut kind = None;
         let mut options = Options::default();
-        for (name, value) in fields(element)? {
+        for (name, value) in Element::fields(element)? {
             // JSON null is a value of args, and leaves every other field out.
             if name != "args" && value.is_null() {
                 if Self::FIELDS.contains(&name) {
                     continue;
                 }
-                return Err(unknown_field(name));
+                return Err(unknown_field("jobs", name, &Self::FIELDS));
             }
             match name {
                 "kind" => kind = Some(string(name, value)?),
                 "args" => {}
                 "unique_opts" => options.unique = Some(value),
-                "queue" => options.queue = Some(string(name, value)?),
+                "queue" => options.queue = Some(string(name, value)?.to_string()),
                 "priority" => options.priority = Some(check::priority(integer(name, value)?)?),
                 "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
                 "max_attempts" => options.max_attempts = Some(integer(name, value)?),
                 "tags" => options.tags = Some(strings(name, value)?),
                 "meta" => options.meta = Some(value),
-                "timeout" => {
-                    options.timeout = Some(interval::from_json(
-                        &value.to_value(name)?,
-                        name,
-                        &time::read_interval,
-                    )?);
-                }
+                "timeout" => options.timeout = Some(duration(name, value)?),
                 "retry" => options.retry = Some(value),
                 "expires_at" => options.expires_at = Some(timestamp(name, value)?),
                 "pending" => options.pending = boolean(name, value)?,
-                _ => return Err(unknown_field(name)),
+                _ => return Err(unknown_field("jobs", name, &Self::FIELDS)),
             }
         }
-        let kind = check::name("kind", kind.as_deref())?.to_string();
+        let kind = check::name("kind", kind)?.to_string();
         Ok(Element { kind, options })
     }
 }
 
-fn unknown_field(name: &str) -> Error {
+/// A field that an element of a parameter has not.
+pub fn unknown_field(parameter: &str, name: &str, fields: &[&str]) -> Error {
     Invalid::new(
-        "jobs",
-        format!("field {} of jobs is not known", quoted(name)),
-        format!("The fields are {}.", Element::FIELDS.join(", ")),
+        parameter,
+        format!("field {} of {parameter} is not known", quoted(name)),
+        format!("The fields are {}.", fields.join(", ")),
     )
-    .did_you_mean(name, &Element::FIELDS)
+    .did_you_mean(name, fields)
     .into()
 }
 
@@ -141,9 +147,40 @@ fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
     check::wrong_type(field, field, value, format!("{field} is {rule}."))
 }
 
-fn string(field: &str, value: Jsonb) -> Result<String> {
-    let text = value.as_str().map(str::to_string);
-    text.ok_or_else(|| wrong_type(field, value, "a string"))
+/// A string, as long as the document lives.
+pub fn string(field: &str, value: Jsonb) -> Result<&'static str> {
+    value
+        .as_str()
+        .ok_or_else(|| wrong_type(field, value, "a string"))
+}
+
+/// A duration, which may be negative.
+pub fn duration(field: &str, value: Jsonb) -> Result<Interval> {
+    let value = value.to_value(field)?;
+    Ok(interval::from_json(&value, field, &time::read_interval)?)
+}
+
+/// A whole number of 64 bits.
+pub fn big(field: &str, value: Jsonb) -> Result<i64> {
+    let mut events = value.events();
+    let Event::Number(digits) = events.next() else {
+        return Err(wrong_type(field, value, "a whole number"));
+    };
+    // 5 and 5.0 are one JSON number.
+    let whole: &str = match digits.split_once('.') {
+        Some((whole, part)) if part.bytes().all(|digit| digit == b'0') => whole,
+        _ => &digits,
+    };
+    whole.parse().map_err(|_| {
+        Error::invalid(
+            field,
+            format!(
+                "{field} {} is not a whole number of 64 bits",
+                shown(&digits)
+            ),
+            format!("{field} is a whole number of 64 bits."),
+        )
+    })
 }
 
 fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
@@ -185,7 +222,8 @@ fn integer(field: &str, value: Jsonb) -> Result<i32> {
     })
 }
 
-fn boolean(field: &str, value: Jsonb) -> Result<bool> {
+/// True or false.
+pub fn boolean(field: &str, value: Jsonb) -> Result<bool> {
     match value.to_value(field)? {
         Value::Bool(flag) => Ok(flag),
         _ => Err(wrong_type(field, value, "true or false")),

@@ -6,7 +6,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::parameters::{Element, Parameters, fields};
+use super::parameters::{Element, Parameters};
 use crate::check;
 use crate::error::{Result, answer};
 use crate::options::Checked;
@@ -210,7 +210,7 @@ impl Parser {
     fn candidate(&mut self, element: Jsonb) -> Result<Candidate> {
         let mut args = None;
         self.fields.clear();
-        for (name, value) in fields(element)? {
+        for (name, value) in Element::fields(element)? {
             if name == "args" {
                 args = Some(value);
                 continue;

@@ -1,18 +1,19 @@
 //! Claiming jobs.
 
+use jobs_core::interval::Interval;
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;
 
 use crate::check;
 use crate::config_cache;
 use crate::error::{Result, answer};
+use crate::fault::{self, Fault};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
-use crate::pg::{server, subxact, time};
-use crate::shmem::announce;
+use crate::pg::{lock, server, subxact, time};
 use crate::shmem::commit::{self, Work};
-use crate::shmem::fetches;
-use crate::store::fetch::{self, Fetch, Room};
+use crate::shmem::{announce, fetches, things};
+use crate::store::fetch::{self, Emit, Fetch, Room};
 use crate::store::lanes::{self, Reach};
 use crate::store::{due, limits, place};
 use crate::transition;
@@ -21,6 +22,7 @@ use crate::transition;
 const DUE_AT_LEAST: usize = 1000;
 
 /// Claims jobs of one queue. See the COMMENT in sql/50_work.sql.
+#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn fetch(
     queue: Option<&str>,
@@ -28,16 +30,20 @@ fn fetch(
     worker: Option<&str>,
     lease: Option<pgrx::datum::Interval>,
     kinds: Option<Array>,
+    min_jobs: Option<i32>,
+    linger: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
         let queue = check::name("queue", queue)?.to_string();
-        claim(&[queue], max_jobs, worker, lease, kinds, fcinfo)
+        let least = Least { min_jobs, linger };
+        claim(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
     };
     answer(run)
 }
 
 /// Claims jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
+#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn fetch_any(
     queues: Option<Array>,
@@ -45,11 +51,14 @@ fn fetch_any(
     worker: Option<&str>,
     lease: Option<pgrx::datum::Interval>,
     kinds: Option<Array>,
+    min_jobs: Option<i32>,
+    linger: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
         let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
-        claim(&queues, max_jobs, worker, lease, kinds, fcinfo)
+        let least = Least { min_jobs, linger };
+        claim(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
     };
     answer(run)
 }
@@ -60,6 +69,7 @@ fn claim(
     worker: Option<&str>,
     lease: Option<pgrx::datum::Interval>,
     kinds: Option<Array>,
+    least: Least,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<Rows> {
     check::writable()?;
@@ -68,6 +78,7 @@ fn claim(
     let kinds = kinds
         .map(|kinds| check::texts("kinds", kinds))
         .transpose()?;
+    let least = least.checked(wanted)?;
     let worker = worker.map_or_else(session_name, str::to_string);
     let fetch = Fetch {
         now: time::now(),
@@ -80,10 +91,23 @@ fn claim(
     if config_cache::order(&worker).is_some() {
         return Ok(rows);
     }
-    let mut left = wanted;
     for queue in queues {
         fetches::note(queue, fetch.now);
     }
+    let mut emit = |values, nulls| rows.push_datums((values, nulls));
+    let taken = match least {
+        None => take(queues, &fetch, wanted, &mut emit),
+        Some(least) => least.take(queues, &fetch, wanted, &mut rows),
+    };
+    if taken < wanted {
+        commit::wake_worker(Work::MayBeDue);
+    }
+    Ok(rows)
+}
+
+/// Claims up to so many jobs; how many.
+fn take(queues: &[String], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
+    let mut left = wanted;
     for queue in queues {
         let set = config_cache::queue(queue).unwrap_or_default();
         if set.is_paused {
@@ -112,8 +136,7 @@ fn claim(
         if due::has_due(queue, fetch.now) {
             due = promote(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
-        let mut emit = |values, nulls| rows.push_datums((values, nulls));
-        let claimed = fetch::claim(queue, &fetch, &tokens(most), &room, &mut emit);
+        let claimed = fetch::claim(queue, fetch, &tokens(most), &room, emit);
         if due > claimed {
             // The others are for others.
             announce::available(queue);
@@ -123,10 +146,94 @@ fn claim(
             break;
         }
     }
-    if left < wanted {
-        commit::wake_worker(Work::MayBeDue);
+    wanted - left
+}
+
+/// How many jobs a fetch is to get at least, as it was asked for.
+struct Least {
+    min_jobs: Option<i32>,
+    linger: Option<pgrx::datum::Interval>,
+}
+
+impl Least {
+    /// `None`: one is enough.
+    fn checked(self, max_jobs: usize) -> Result<Option<AtLeast>> {
+        let jobs = check::min_jobs(self.min_jobs, max_jobs)?;
+        let linger = self
+            .linger
+            .map(|linger| check::not_negative("linger", check::interval(linger)))
+            .transpose()?;
+        Ok((jobs > 1).then_some(AtLeast { jobs, linger }))
     }
-    Ok(rows)
+}
+
+/// How many jobs a fetch is to get at least.
+struct AtLeast {
+    jobs: usize,
+    /// once one is available for so long, there may be fewer; `None`: never
+    linger: Option<Interval>,
+}
+
+impl AtLeast {
+    /// Claims up to so many jobs, or none; how many.
+    ///
+    /// What turns out to be too little is given back, by a subtransaction that is rolled back.
+    /// Nobody else who asks for so many is to pass over those jobs meanwhile: for him they may be
+    /// enough. So fetches that want several jobs of a queue take turns. They wait for nobody else.
+    fn take(&self, queues: &[String], fetch: &Fetch, wanted: usize, rows: &mut Rows) -> usize {
+        let turns = queues.iter().map(|queue| things::queue(queue) as i64);
+        let turns = turns.filter(|_| !fault::is_on(Fault::OutOfTurn));
+        lock::in_turn(turns.collect(), || {
+            if !self.are_there(queues, fetch) {
+                return 0;
+            }
+            let is_enough = |taken: &(usize, i64)| self.is_met(taken.0, taken.1, fetch.now);
+            let taken = subxact::kept_if(is_enough, || {
+                let mut first = i64::MAX;
+                let mut emit = |values: Vec<_>, nulls| {
+                    first = first.min(fetch::since(&values));
+                    rows.push_datums((values, nulls));
+                };
+                let count = take(queues, fetch, wanted, &mut emit);
+                (count, first)
+            });
+            if is_enough(&taken) {
+                taken.0
+            } else {
+                rows.clear();
+                0
+            }
+        })
+    }
+
+    /// Whether there are enough jobs, as far as limits of queues are left aside. Due ones are made
+    /// available for that.
+    fn are_there(&self, queues: &[String], fetch: &Fetch) -> bool {
+        let (mut count, mut first) = (0, i64::MAX);
+        for queue in queues {
+            if config_cache::queue(queue).unwrap_or_default().is_paused {
+                continue;
+            }
+            if due::has_due(queue, fetch.now) {
+                promote(queue, fetch.now, self.jobs.max(DUE_AT_LEAST) as i64);
+                announce::available(queue);
+            }
+            for since in fetch::available_since(queue, fetch, self.jobs - count) {
+                count += 1;
+                first = first.min(since);
+            }
+            if count >= self.jobs {
+                break;
+            }
+        }
+        self.is_met(count, first, fetch.now)
+    }
+
+    /// Whether so many jobs are enough, of which the first is available since then.
+    fn is_met(&self, count: usize, first: i64, now: i64) -> bool {
+        let has_waited = |linger| count > 0 && time::add(first, linger) <= now;
+        count >= self.jobs || self.linger.is_some_and(has_waited)
+    }
 }
 
 /// Makes due jobs available; how many. Where that fails because of one of them, the others can be

@@ -78,7 +78,7 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
     }
     place::grant_attempt(place.id, row.attempt);
     row.scheduled_at = Some(now);
-    transition::put_ready(place.id, &row);
+    place::put_ready(place.id, &row);
     if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
         notes::returned(key, place.id, now);
     }

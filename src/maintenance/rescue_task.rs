@@ -1,10 +1,10 @@
 //! Attempts whose lease ran out are failed for their workers.
 
 use super::{Round, Singly, Task, Thing};
+use crate::attempt::{self, By, Ending, Failure, Said};
 use crate::pg::time;
 use crate::store::due::{self, Expired, Leases};
 use crate::store::place;
-use crate::transition::{self, FailedAttempt};
 
 pub const TASK: Task = Task {
     name: "rescue",
@@ -13,12 +13,8 @@ pub const TASK: Task = Task {
 };
 
 fn run(limit: i64, but: &[Thing]) -> Round {
-    let now = time::now();
-    let leases = due::expired_leases(now, limit, &Leases::But(&Thing::jobs(but)));
-    for lease in &leases {
-        pgrx::check_for_interrupts!();
-        rescue(lease, now);
-    }
+    let leases = due::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)));
+    rescue(&leases);
     Round::of(leases.len(), limit)
 }
 
@@ -33,33 +29,39 @@ fn handle(thing: &Thing) -> bool {
     let Thing::Job(id) = thing else {
         return false;
     };
-    let now = time::now();
-    let leases = due::expired_leases(now, 1, &Leases::Of(*id));
-    for lease in &leases {
-        rescue(lease, now);
-    }
+    let leases = due::expired_leases(time::now(), 1, &Leases::Of(*id));
+    rescue(&leases);
     !leases.is_empty()
 }
 
-/// The caller has locked it.
-fn rescue(lease: &Expired, now: i64) {
-    let (error, kind) = if lease.timed_out {
-        ("the attempt ran longer than its timeout", "timeout")
-    } else {
-        (
-            "the lease expired: no sign of life from the worker",
-            "lease_expired",
-        )
-    };
-    let failed = FailedAttempt {
-        token: None,
-        error,
-        details: Some(place::details_of_type(kind)),
-        retry_in: None,
-        lease_lost: !lease.timed_out,
-        retryable: true,
-    };
-    if let Some(row) = place::take_running(lease.id, lease.token) {
-        transition::failed(lease.id, row, &failed, now);
+/// The caller has locked them.
+fn rescue(leases: &[Expired]) {
+    if leases.is_empty() {
+        return;
     }
+    let details = ["timeout", "lease_expired"].map(|name| Some(place::details_of_type(name)));
+    let said = leases.iter().map(|lease| {
+        let (error, details, by) = match lease.timed_out {
+            true => (
+                "the attempt ran longer than its timeout",
+                details[0],
+                By::Timeout,
+            ),
+            false => (
+                "the lease expired: no sign of life from the worker",
+                details[1],
+                By::LostLease,
+            ),
+        };
+        let (id, token) = (lease.id, lease.token);
+        let ending = Ending::Fail(Failure {
+            error,
+            details,
+            retry_in: None,
+            retryable: true,
+            by,
+        });
+        Said { id, token, ending }
+    });
+    attempt::end(&said.collect::<Vec<_>>());
 }

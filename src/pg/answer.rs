@@ -227,6 +227,12 @@ impl Rows {
         }
     }
 
+    /// Takes all rows back.
+    pub fn clear(&mut self) {
+        // SAFETY: the store is the call's.
+        unsafe { pg_sys::tuplestore_clear(self.store) };
+    }
+
     /// An error unless the rows have columns of these types. Who appends datums asks it first.
     pub fn expect(&self, types: &[Oid]) {
         // SAFETY: the descriptor is the call's.

@@ -308,8 +308,11 @@ impl Jsonb {
 
     /// JSON null.
     pub fn is_null(self) -> bool {
-        let is_scalar = self.container().is_none() || self.header() & pg_sys::JB_FSCALAR != 0;
-        is_scalar && matches!(self.events().next(), Event::Null)
+        let is_scalar = self.header() & pg_sys::JB_FSCALAR != 0;
+        match self.0 {
+            Place::Whole(_) => is_scalar && matches!(self.events().next(), Event::Null),
+            other => matches!(other, Place::Null),
+        }
     }
 
     /// An object.

@@ -1,4 +1,4 @@
-//! Locks of tables and of numbers, kept until the end of the transaction.
+//! Locks of tables and of numbers, mostly kept until the end of the transaction.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -29,20 +29,53 @@ pub fn nobody_writes(table: Oid) -> bool {
     }
 }
 
+/// What kind of advisory lock has a number.
+#[repr(u16)]
+enum Advisory {
+    /// one of `pg_advisory_lock(bigint)`
+    OfUsers = 1,
+    /// one that no user can take
+    Own = 3,
+}
+
+fn tag(id: i64, kind: Advisory) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: reads a variable.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: (id as u64 >> 32) as u32,
+        locktag_field3: id as u32,
+        locktag_field4: kind as u16,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    }
+}
+
+/// Does some work while nobody else does some under one of these numbers.
+pub fn in_turn<T>(mut ids: Vec<i64>, work: impl FnOnce() -> T) -> T {
+    // In one order, so that nobody waits for who waits for him.
+    ids.sort_unstable();
+    ids.dedup();
+    let mode = pg_sys::ExclusiveLock as i32;
+    let tags: Vec<_> = ids.iter().map(|id| tag(*id, Advisory::Own)).collect();
+    // SAFETY: valid tags; after an error Postgres gives the locks back.
+    unsafe {
+        for tag in &tags {
+            pg_sys::LockAcquire(tag, mode, false, false);
+        }
+        let done = work();
+        for tag in &tags {
+            pg_sys::LockRelease(tag, mode, false);
+        }
+        done
+    }
+}
+
 /// Takes an advisory lock, as `pg_advisory_xact_lock(bigint)` does; whether it was free. Waits only
 /// with `wait`.
 pub fn advisory(id: i64, wait: bool) -> bool {
-    const OF_ONE_NUMBER: u16 = 1;
+    let tag = tag(id, Advisory::OfUsers);
     // SAFETY: a valid tag.
     unsafe {
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: (id as u64 >> 32) as u32,
-            locktag_field3: id as u32,
-            locktag_field4: OF_ONE_NUMBER,
-            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-        };
         let mode = pg_sys::ExclusiveLock as i32;
         let taken = pg_sys::LockAcquire(&tag, mode, false, true);
         let is_free = taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;

@@ -96,6 +96,26 @@ pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit
     claimed.len()
 }
 
+/// Since when a job is available, of which these are the columns of `jobs.fetched_job`.
+pub fn since(values: &[Datum]) -> i64 {
+    let at = |column: i32| values[column as usize - 1].value() as i64;
+    at(fetched::CREATED_AT).max(at(fetched::SCHEDULED_AT))
+}
+
+/// Since when each of up to so many jobs of a queue is available that a fetch could claim now, as
+/// far as limits are left aside.
+pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Vec<i64> {
+    direct::fetch::available_since(queue, fetch, most).unwrap_or_else(|| {
+        let args = [
+            text(queue),
+            big(fetch.now),
+            big(most as i64),
+            fetch.kinds.and_then(texts),
+        ];
+        AVAILABLE_SINCE.list(&args, |rows, row| rows.big(row, 1))
+    })
+}
+
 fn claim_by_statement(
     queue: &str,
     fetch: &Fetch,
@@ -206,6 +226,16 @@ static CLAIM: Plan = Plan::new(
 static CLAIM_KINDS: Plan = Plan::new(
     claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)"),
     &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, TEXTS],
+);
+
+static AVAILABLE_SINCE: Plan = Plan::new(
+    "SELECT GREATEST(COALESCE(r.scheduled_at, j.scheduled_at), j.created_at)
+       FROM (SELECT r.job_id, r.scheduled_at FROM jobs.ready r
+              WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)
+                AND ($4 IS NULL OR (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($4))
+              ORDER BY r.priority, r.seq LIMIT $3) r
+       JOIN jobs.job j ON j.id = r.job_id",
+    &[TEXT, AT, INT8, TEXTS],
 );
 
 static PROMOTE_DUE: Plan = Plan::new(

@@ -5,87 +5,127 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobs_core::history::Event;
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
-use super::history::{self, Ended};
+use super::place::{self, TakenRow};
 use super::spi::{Arg, Plan, Tuples, big, bigs};
 use super::types::*;
-use super::{direct, limits, notes, retention};
+use super::{direct, history, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{array, time};
 use crate::shmem::{announce, leases};
 
-/// Completes a job; whether the token was current.
-pub fn complete(id: i64, token: i64, now: i64, output: Option<Jsonb>) -> bool {
-    !completed(&BTreeSet::from([(id, token)]), now, output).is_empty()
+/// An attempt that is to end, if its token is current.
+#[derive(Clone, Copy)]
+pub struct Attempt {
+    /// of which job
+    pub id: i64,
+    /// of its holder
+    pub token: i64,
+    /// what becomes of the job
+    pub then: Then,
 }
 
-/// Completes the jobs whose tokens are current; their ids and tokens. Pairs come sorted
-/// by id, so that every session locks in that order.
-pub fn complete_many(pairs: &BTreeSet<(i64, i64)>, now: i64) -> BTreeSet<(i64, i64)> {
-    completed(pairs, now, None)
+/// What becomes of a job whose attempt ends.
+#[derive(Clone, Copy)]
+pub enum Then {
+    /// it is completed, with this output
+    Completed(Option<Jsonb>),
+    /// it is taken out of `running`, and the caller puts it where it goes
+    Taken,
 }
 
-/// What completing jobs gives back.
+/// The attempts that have ended, by their places among those that were to.
 #[derive(Default)]
-pub(super) struct Completed {
-    /// ids and tokens
-    pub pairs: BTreeSet<(i64, i64)>,
-    /// keys that jobs held until then, by the jobs and the ends of their holds
-    pub held: Vec<(i64, i64)>,
+pub struct Ended {
+    /// those whose jobs are completed
+    pub completed: Vec<usize>,
+    /// those whose jobs were taken
+    pub taken: Vec<(usize, TakenRow)>,
+    /// keys that completed jobs held until then, by the jobs and the ends of their holds
+    pub(super) held: Vec<(i64, i64)>,
     /// slots of queues with limits
-    pub slots: Vec<i64>,
-    /// what is counted of them
-    pub ended: Vec<Ended>,
+    pub(super) slots: Vec<i64>,
+    /// what is counted of completed jobs
+    pub(super) counted: Vec<history::Ended>,
 }
 
-fn completed(
-    pairs: &BTreeSet<(i64, i64)>,
-    now: i64,
-    output: Option<Jsonb>,
-) -> BTreeSet<(i64, i64)> {
-    let completed = direct::finish::complete(pairs, now, output)
-        .unwrap_or_else(|| complete_by_statement(pairs, now, output));
-    completed
-        .pairs
-        .iter()
-        .for_each(|(id, _)| announce::over(*id));
-    limits::free(&completed.slots);
-    notes::release_holds(&completed.held);
-    history::all_ended(completed.ended, Event::Completed, now);
-    completed.pairs
+/// Ends attempts whose tokens are current. They come sorted by id and token, so that every session
+/// locks in that order, and none comes twice.
+pub fn end(attempts: &[Attempt], now: i64) -> Ended {
+    let mut ended =
+        direct::finish::end(attempts, now).unwrap_or_else(|| end_by_statement(attempts, now));
+    if !ended.taken.is_empty() {
+        let taken = ended.taken.iter().map(|(n, _)| attempts[*n].id);
+        place::fail_if_changed(&taken.collect::<Vec<_>>());
+    }
+    for n in &ended.completed {
+        announce::over(attempts[*n].id);
+    }
+    limits::free(&ended.slots);
+    notes::release_holds(&ended.held);
+    history::all_ended(std::mem::take(&mut ended.counted), Event::Completed, now);
+    ended
 }
 
-fn complete_by_statement(
-    pairs: &BTreeSet<(i64, i64)>,
-    now: i64,
-    output: Option<Jsonb>,
-) -> Completed {
-    let (ids, tokens) = columns(pairs);
-    let args = [ids, tokens, big(now), output.map(Jsonb::datum)];
-    let completed = COMPLETE_MANY.run(&args, |rows| {
-        let mut completed = Completed::default();
+fn end_by_statement(attempts: &[Attempt], now: i64) -> Ended {
+    let column = |of, value: &dyn Fn(&Attempt) -> Arg| {
+        let values: Vec<Arg> = attempts.iter().map(value).collect();
+        Some(array::build(of, &values))
+    };
+    let args = [
+        column(INT8, &|attempt| big(attempt.id)),
+        column(INT8, &|attempt| big(attempt.token)),
+        big(now),
+        column(JSONB, &|attempt| match attempt.then {
+            Then::Completed(output) => output.map(Jsonb::datum),
+            Then::Taken => None,
+        }),
+        column(BOOL, &|attempt| {
+            Some(Datum::from(matches!(attempt.then, Then::Completed(_))))
+        }),
+    ];
+    let ended = END.run(&args, |rows| {
+        let mut ended = Ended::default();
         for row in 0..rows.len() {
-            let id = rows.big(row, 1).expect("id");
-            completed
-                .pairs
-                .insert((id, rows.big(row, 2).expect("token")));
-            completed
+            let n = rows.big(row, 1).expect("a number") as usize - 1;
+            ended.slots.extend(rows.big(row, 2));
+            if matches!(attempts[n].then, Then::Taken) {
+                ended.taken.push((n, read_taken(rows, row)));
+                continue;
+            }
+            ended.completed.push(n);
+            let held = rows.big(row, 3).filter(|ends_at| *ends_at > now);
+            ended
                 .held
-                .extend(rows.big(row, 3).map(|ends_at| (id, ends_at)));
-            completed.slots.extend(rows.big(row, 4));
-            completed.ended.push(Ended {
-                id,
-                key: rows.int(row, 5),
-                queue: rows.text(row, 6),
-                began_at: rows.big(row, 7),
+                .extend(held.map(|ends_at| (attempts[n].id, ends_at)));
+            ended.counted.push(history::Ended {
+                id: attempts[n].id,
+                key: rows.int(row, 10),
+                queue: rows.text(row, 11),
+                began_at: rows.big(row, 6),
             });
         }
-        completed
+        ended
     });
-    let ids = completed.pairs.iter().map(|(id, _)| *id);
-    retention::keep(ids, State::Completed, now);
-    completed
+    let completed = ended.completed.iter().map(|n| attempts[*n].id);
+    retention::keep(completed, State::Completed, now);
+    ended
+}
+
+fn read_taken(rows: &Tuples, row: usize) -> TakenRow {
+    TakenRow {
+        attempt: rows.int(row, 4).expect("attempt"),
+        scheduled_at: rows.big(row, 5),
+        attempted_at: rows.big(row, 6),
+        worker: rows.text(row, 7),
+        cancel_requested_at: rows.big(row, 8),
+        cancel_reason: rows.text(row, 9),
+        token: None,
+        history_key: rows.int(row, 10),
+        queue: rows.text(row, 11),
+    }
 }
 
 /// A lease after a heartbeat.
@@ -156,18 +196,22 @@ fn columns(pairs: &BTreeSet<(i64, i64)>) -> (Arg, Arg) {
     (bigs(&ids), bigs(&tokens))
 }
 
-static COMPLETE_MANY: Plan = Plan::new(
+static END: Plan = Plan::new(
     "WITH done AS (
-       DELETE FROM jobs.running r USING unnest($1, $2) AS p(id, token) WHERE r.job_id = p.id AND r.token = p.token
+       DELETE FROM jobs.running r
+        USING unnest($1, $2, $4, $5) WITH ORDINALITY AS p(id, token, output, completes, n)
+        WHERE r.job_id = p.id AND r.token = p.token
+          AND (p.completes OR EXISTS (SELECT FROM jobs.job j WHERE j.id = p.id))
        RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                 r.hold_ends_at, r.slot, r.history_key, r.queue),
+                 r.hold_ends_at, r.slot, r.history_key, r.queue, p.output, p.completes, p.n),
      finished AS (
        INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
                                   attempt, state, is_kept, worker, cancel_reason, output)
        SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
-              attempt, 'completed', false, worker, cancel_reason, $4 FROM done)
-     SELECT job_id, token, CASE WHEN hold_ends_at > $3 THEN hold_ends_at END, slot, history_key, queue, attempted_at FROM done",
-    &[INT8S, INT8S, AT, JSONB],
+              attempt, 'completed', false, worker, cancel_reason, output FROM done WHERE completes)
+     SELECT n, slot, hold_ends_at, attempt, scheduled_at, attempted_at, worker, cancel_requested_at, cancel_reason,
+            history_key, queue FROM done",
+    &[INT8S, INT8S, AT, JSONBS, BOOLS],
 );
 
 // $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody

@@ -30,6 +30,7 @@ pub mod limits;
 pub mod look;
 pub mod members;
 pub mod metrics;
+pub mod moves;
 pub mod notes;
 pub mod notifications;
 pub mod periodic_schedule;
@@ -62,6 +63,9 @@ pub(crate) mod types {
     pub const SPAN: Oid = pg_sys::INTERVALOID;
     pub const TEXTS: Oid = pg_sys::TEXTARRAYOID;
     pub const INT8S: Oid = pg_sys::INT8ARRAYOID;
+    pub const INT4S: Oid = pg_sys::INT4ARRAYOID;
+    pub const BOOLS: Oid = pg_sys::BOOLARRAYOID;
+    pub const JSONBS: Oid = pg_sys::JSONBARRAYOID;
     pub const CHARS: Oid = pg_sys::CHARARRAYOID;
     pub const BYTEAS: Oid = pg_sys::BYTEAARRAYOID;
     pub const ATS: Oid = pg_sys::TIMESTAMPTZARRAYOID;

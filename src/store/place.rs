@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
-use jobs_core::retry::{self, Retry};
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
@@ -61,16 +60,6 @@ pub struct TakenRow {
     pub queue: Option<String>,
 }
 
-/// What decides whether a job is tried again.
-pub struct Tries {
-    /// all tries
-    pub max_attempts: i32,
-    /// how many errors it has
-    pub errors: i64,
-    /// how it is retried
-    pub retry: Retry,
-}
-
 /// Finds a job; `None` if there is none of this id.
 pub fn locate(id: i64) -> Option<Place> {
     let found = LOCATE.first(&[big(id)], |rows| Place {
@@ -108,7 +97,7 @@ impl Place {
             ..TakenRow::default()
         })?;
         if self.state.is_final() {
-            fail_if_changed(self.id);
+            fail_if_changed(&[self.id]);
         }
         Some(row)
     }
@@ -195,7 +184,7 @@ pub fn take_running(id: i64, token: i64) -> Option<TakenRow> {
         };
         (row, rows.big(0, 7))
     })?;
-    fail_if_changed(id);
+    fail_if_changed(&[id]);
     limits::free(slot.as_slice());
     Some(row)
 }
@@ -203,9 +192,9 @@ pub fn take_running(id: i64, token: i64) -> Option<TakenRow> {
 /// What runs or is final may have got other values where it is, by an insert that updates it. Who
 /// takes it waits for that, and then has to go by the new values: a snapshot that does not show
 /// them fails to serialize.
-fn fail_if_changed(id: i64) {
+pub(super) fn fail_if_changed(ids: &[i64]) {
     if !transaction::is_read_committed() {
-        LOCK_JOB.execute(&[big(id)]);
+        LOCK_JOBS.execute(&[bigs(ids)]);
     }
 }
 
@@ -215,16 +204,6 @@ pub fn scheduled_at(id: i64) -> Option<i64> {
     SCHEDULED_AT
         .first(&[big(id)], |rows| rows.big(0, 1))
         .flatten()
-}
-
-/// How often a job that was taken is tried. Read after it was: the statement that takes it may have
-/// waited for an update.
-pub fn tries(id: i64) -> Tries {
-    TRIES.run(&[big(id)], |rows| Tries {
-        max_attempts: rows.int(0, 1).expect("max_attempts"),
-        errors: rows.big(0, 2).expect("count"),
-        retry: rows.datum(0, 3).map(read_retry).unwrap_or_default(),
-    })
 }
 
 /// Locks those of these jobs that wait, so that nobody fetches them.
@@ -243,25 +222,18 @@ pub fn lock_running(ids: &BTreeSet<i64>) {
     }
 }
 
-/// A stored policy was valid when it was stored.
-fn read_retry(stored: Datum) -> Retry {
-    let value = Jsonb::from_datum(stored).to_value("retry").ok();
-    value
-        .and_then(|value| retry::parse(&value, &time::read_interval).ok())
-        .unwrap_or_default()
-}
-
-/// Makes a job available, at the end of its lane; its queue.
-pub fn put_ready(id: i64, row: &TakenRow) -> Option<String> {
+/// Makes a job available, at the end of its lane, and remembers to tell who waits for it.
+pub fn put_ready(id: i64, row: &TakenRow) {
     let args = [
         big(id),
         Some(Datum::from(row.attempt)),
         row.scheduled_at.map(Datum::from),
     ];
     let put = |rows: &Tuples| Some((rows.text(0, 1)?, rows.small(0, 2)?, rows.big(0, 3)?));
-    let (queue, priority, seq) = PUT_READY.first(&args, put).flatten()?;
-    lanes::put_ready(&queue, priority, seq);
-    Some(queue)
+    if let Some((queue, priority, seq)) = PUT_READY.first(&args, put).flatten() {
+        lanes::put_ready(&queue, priority, seq);
+        announce::available(&queue);
+    }
 }
 
 /// Puts a job that was taken out of `ready` back where it was.
@@ -279,19 +251,19 @@ pub fn put_back(place: &Place, row: &TakenRow) {
     }
 }
 
-/// Makes a job wait until `due_at`, as scheduled or retryable; its queue.
-pub fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) -> Option<String> {
+/// Makes a job wait until `due_at`, as scheduled or retryable, and remembers to tell who may have
+/// to get up earlier for it.
+pub fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) {
     let args = [
         big(id),
         text(state.as_str()),
         big(due_at),
         Some(Datum::from(row.attempt)),
     ];
-    let queue = PUT_SCHEDULED
-        .first(&args, |rows| rows.text(0, 1))
-        .flatten()?;
-    lanes::put_scheduled(&queue, due_at);
-    Some(queue)
+    if let Some(queue) = PUT_SCHEDULED.first(&args, |rows| rows.text(0, 1)).flatten() {
+        lanes::put_scheduled(&queue, due_at);
+        announce::waits(&queue);
+    }
 }
 
 /// Makes a job final, and remembers to tell who waits for it.
@@ -310,41 +282,6 @@ pub fn put_finished(id: i64, state: State, at: i64, row: &TakenRow) {
         row.worker.as_deref().and_then(text),
         row.cancel_reason.as_deref().and_then(text),
         kept_until.map(Datum::from),
-    ]);
-}
-
-/// A row of `error`: one failed attempt.
-pub struct ErrorRow<'a> {
-    /// when
-    pub at: i64,
-    /// which attempt
-    pub attempt: i32,
-    /// the fail call's token; `None`: its worker did not say so itself
-    pub token: Option<i64>,
-    /// what became of the job
-    pub state: State,
-    /// and when it is due again
-    pub scheduled_at: Option<i64>,
-    /// whose attempt it was; `None`: nobody's
-    pub worker: Option<&'a str>,
-    /// the error's text
-    pub error: &'a str,
-    /// type, code, trace, ..
-    pub details: Option<Datum>,
-}
-
-/// Appends a failed attempt to the job's errors.
-pub fn note_error(id: i64, row: &ErrorRow) {
-    NOTE_ERROR.execute(&[
-        big(id),
-        big(row.at),
-        row.token.map(Datum::from),
-        row.scheduled_at.map(Datum::from),
-        Some(Datum::from(row.attempt)),
-        text(row.state.as_str()),
-        row.worker.and_then(text),
-        text(row.error),
-        row.details,
     ]);
 }
 
@@ -509,12 +446,11 @@ static HOLDER: Plan = Plan::new(
     "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1",
     &[INT8],
 );
-static LOCK_JOB: Plan = Plan::new("SELECT FROM jobs.job WHERE id = $1 FOR SHARE", &[INT8]);
-static SCHEDULED_AT: Plan = Plan::new("SELECT scheduled_at FROM jobs.job WHERE id = $1", &[INT8]);
-static TRIES: Plan = Plan::new(
-    "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id), j.retry FROM jobs.job j WHERE j.id = $1",
-    &[INT8],
+static LOCK_JOBS: Plan = Plan::new(
+    "SELECT FROM jobs.job WHERE id = ANY ($1) FOR SHARE",
+    &[INT8S],
 );
+static SCHEDULED_AT: Plan = Plan::new("SELECT scheduled_at FROM jobs.job WHERE id = $1", &[INT8]);
 static LOCK_RUNNING_SHARED: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
     &[INT8, INT8],
@@ -599,11 +535,6 @@ static PUT_FINISHED: Plan = Plan::new(
     &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT],
 );
 
-static NOTE_ERROR: Plan = Plan::new(
-    "INSERT INTO jobs.error (job_id, at, token, scheduled_at, attempt, state, worker, error, details)
-     VALUES ($1, $2, $3, $4, $5, $6::jobs.state, $7, $8, $9)",
-    &[INT8, AT, INT8, AT, INT4, TEXT, TEXT, TEXT, JSONB],
-);
 static DETAILS_OF_TYPE: Plan = Plan::new("SELECT jsonb_build_object('type', $1)", &[TEXT]);
 static NOTE_ANSWER: Plan = Plan::new(
     "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)

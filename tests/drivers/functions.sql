@@ -23,6 +23,8 @@ select jobs.retry(:id2);
 select token as token2 from jobs.fetch() \gset
 select jobs.complete(:id2, :token2, '{"ok": true}');
 select id, state, done from jobs.complete_many(array[:id2], array[:token2]);
+select id, state, done from jobs.fail_many(array[:id2], array[:token2], array['late']);
+select ord, id, state, done, reason from jobs.finish_many(jsonb_build_array(jsonb_build_object('id', :id2, 'token', :token2, 'do', 'complete')));
 call jobs.wait('nothing', timeout => '50 ms');
 call jobs.wait_any(array['nothing', 'none'], timeout => '50 ms', worker => 'pooled');
 call jobs.wait_for(array[:id2], want => 'any');

@@ -177,6 +177,17 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
                     r#"'[[]]'"#,
                     r#"(select jsonb_agg(jsonb_build_object('kind', 'a', 'args', n, 'unique_opts', '{"by_args": true}'::jsonb)) from generate_series(1, 300) n)"#,
                 ],
+                "results" => vec![
+                    r#"(select jsonb_agg(jsonb_build_object('id', id, 'token', token) || '{"do": "complete", "output": null}') from public.held)"#,
+                    r#"(select jsonb_agg(jsonb_build_object('id', id, 'token', token) || '{"do": "fail", "error": "e", "retry_in": "PT1S"}') from (select * from public.held order by random() limit 2) held)"#,
+                    r#"(select jsonb_agg(jsonb_build_object('id', id, 'token', token) || '{"do": "release"}') from (select * from public.held order by random() limit 2) held)"#,
+                    r#"(select jsonb_agg(jsonb_build_object('id', id, 'token', token) || '{"do": "snooze", "delay": 1e-300}') from public.held)"#,
+                    r#"'[{"id": 1e400, "token": 1, "do": "release"}]'"#,
+                    r#"'[{"id": 1, "token": -9223372036854775809, "do": "release"}]'"#,
+                    r#"'[{"id": 1, "token": 1, "do": "snooze", "delay": 1e300}]'"#,
+                    r#"'[{"id": 1, "token": 1, "do": {"fail": []}}]'"#,
+                    r#"'[[{"id": 1}]]'"#,
+                ],
                 _ => vec![
                     r#"'{"a": 1}'"#,
                     r#"'{"a": {"b": "x"}}'"#,

@@ -29,6 +29,7 @@ mod rights;
 mod security;
 mod session;
 mod smoke;
+mod together;
 mod transactions;
 mod unique;
 mod upgrade;

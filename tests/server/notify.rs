@@ -118,6 +118,11 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
         (running, finish("jobs.fail(id, token, 'x', '0')"), &q),
         (
             running,
+            finish("jobs.fail_many(array[id], array[token], '{x}', retry_in => '0')"),
+            &q,
+        ),
+        (
+            running,
             finish("jobs.fail(id, token, 'x', '1 h')"),
             &nothing,
         ),

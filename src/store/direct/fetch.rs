@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use pgrx::pg_sys::Datum;
 
-use super::lanes::{self, seen};
+use super::lanes::{self, How, Taken, seen};
 use super::shapes::{self, job, running};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::scan::{Key, Seen};
@@ -26,22 +26,7 @@ pub fn claim(
 ) -> Option<Vec<Claimed>> {
     let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let running = Table::open(&shapes::RUNNING)?;
-    let taken = match fetch.kinds {
-        None => lanes::take(queue, fetch.now, tokens.len(), &|_| true)?,
-        Some(kinds) => {
-            transaction::make_visible();
-            // As new as the walk: a job that was given another kind has another row in its lane.
-            let seen = seen();
-            let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
-            let wants = |id| {
-                let mut scan = scan.borrow_mut();
-                scan.find(&[Key::big(1, id)]);
-                let kind = scan.next().and_then(|job| job.text(job::KIND));
-                kind.is_some_and(|kind| kinds.contains(&kind))
-            };
-            lanes::take(queue, fetch.now, tokens.len(), &wants)?
-        }
-    };
+    let taken = take(How::Take, &jobs, queue, fetch, tokens.len())?;
     // Taken after the rows were: it shows their jobs.
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
@@ -129,4 +114,39 @@ pub fn claim(
     drop(seen);
     transaction::make_visible();
     Some(claimed)
+}
+
+/// Takes jobs of a queue that a fetch wants, or looks at them; `None`: use a statement.
+fn take(how: How, jobs: &Table, queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<Taken>> {
+    let Some(kinds) = fetch.kinds else {
+        return lanes::take(how, queue, fetch.now, most, &|_| true);
+    };
+    transaction::make_visible();
+    // As new as the walk: a job that was given another kind has another row in its lane.
+    let seen = seen();
+    let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
+    let wants = |id| {
+        let mut scan = scan.borrow_mut();
+        scan.find(&[Key::big(1, id)]);
+        let kind = scan.next().and_then(|job| job.text(job::KIND));
+        kind.is_some_and(|kind| kinds.contains(&kind))
+    };
+    lanes::take(how, queue, fetch.now, most, &wants)
+}
+
+/// Since when each of up to so many jobs is available that a fetch could claim now; `None`: use a
+/// statement.
+pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<i64>> {
+    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
+    let found = take(How::Look, &jobs, queue, fetch, most)?;
+    let seen = Seen::now();
+    let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let since = found.iter().filter_map(|found| {
+        scan.find(&[Key::big(1, found.job_id)]);
+        let job = scan.next()?;
+        let created_at = job.big(job::CREATED_AT)?;
+        let due_at = found.scheduled_at.or(job.big(job::SCHEDULED_AT));
+        Some(due_at.map_or(created_at, |due_at| due_at.max(created_at)))
+    });
+    Some(since.collect())
 }

@@ -1,39 +1,97 @@
-//! Completing jobs without statements: out of `running`, into `finished`.
-
-use std::collections::BTreeSet;
+//! Ending attempts without statements: out of `running`, those that are completed into `finished`.
 
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
+use super::open_if;
 use super::shapes::{self, finished, running};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::row::Row;
+use crate::pg::row::{NewRow, Row};
 use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
-use crate::store::finish::Completed;
-use crate::store::history::Ended;
+use crate::store::finish::{Attempt, Ended, Then};
+use crate::store::history;
+use crate::store::place::TakenRow;
 use crate::store::retention;
 use crate::store::spi::big;
 
-/// Completes the jobs whose tokens are current; `None`: use a statement.
-pub fn complete(
-    pairs: &BTreeSet<(i64, i64)>,
-    now: i64,
-    output: Option<Jsonb>,
-) -> Option<Completed> {
+/// Ends attempts whose tokens are current; `None`: use a statement.
+pub fn end(attempts: &[Attempt], now: i64) -> Option<Ended> {
+    let completes = |attempt: &Attempt| matches!(attempt.then, Then::Completed(_));
     let running = Table::open(&shapes::RUNNING)?;
-    let finished = Table::open(&shapes::FINISHED)?;
-    let state = finished.label(finished::STATE, State::Completed.as_str());
-    let mut completed = Completed::default();
-    let mut rows = Vec::with_capacity(pairs.len());
-    let mut complete = |lease: &Row, id: i64, token: i64| {
-        // The lease is deleted, so the transaction has an id.
-        let kept_until = retention::kept_until(id, State::Completed, now);
-        rows.push(finished.row_of(&[
-            (finished::JOB_ID, big(id)),
-            (finished::FINALIZED_AT, big(now)),
-            (finished::TOKEN, big(token)),
+    let finished = open_if(attempts.iter().any(completes), &shapes::FINISHED)?;
+    let completion = finished.as_ref().map(|table| Completion {
+        table,
+        state: table.label(finished::STATE, State::Completed.as_str()),
+        now,
+    });
+    let mut ended = Ended::default();
+    let mut rows = Vec::with_capacity(attempts.len());
+    let mut end = |lease: &Row, n: usize| {
+        ended.slots.extend(lease.big(running::SLOT));
+        match (attempts[n].then, &completion) {
+            (Then::Completed(output), Some(completion)) => {
+                rows.push(completion.row(&attempts[n], lease, output));
+                let held = lease
+                    .big(running::HOLD_ENDS_AT)
+                    .filter(|ends_at| *ends_at > now);
+                ended
+                    .held
+                    .extend(held.map(|ends_at| (attempts[n].id, ends_at)));
+                ended.completed.push(n);
+                ended.counted.push(history::Ended {
+                    id: attempts[n].id,
+                    key: lease.int(running::HISTORY_KEY),
+                    queue: lease.text(running::QUEUE),
+                    began_at: lease.big(running::ATTEMPTED_AT),
+                });
+            }
+            _ => ended.taken.push((n, taken(lease))),
+        }
+    };
+    transaction::make_visible();
+    let seen = Seen::now();
+    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
+    for (n, attempt) in attempts.iter().enumerate() {
+        pgrx::check_for_interrupts!();
+        let mut take = |lease: &Row| end(lease, n);
+        if take_lease(&running, &mut scan, attempt, &mut take) == Deleted::Moved {
+            // A heartbeat has renewed it meanwhile: look at what is there now.
+            loop {
+                let seen = Seen::now();
+                let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
+                if take_lease(&running, &mut scan, attempt, &mut take) != Deleted::Moved {
+                    break;
+                }
+            }
+        }
+    }
+    drop(scan);
+    drop(seen);
+    if let Some(finished) = &finished {
+        finished.insert(rows);
+    }
+    transaction::make_visible();
+    Some(ended)
+}
+
+/// What makes jobs completed.
+struct Completion<'a> {
+    table: &'a Table,
+    /// as the column has it
+    state: Datum,
+    now: i64,
+}
+
+impl Completion<'_> {
+    /// The row of a job that had this lease. That is deleted, so the transaction has an id.
+    fn row(&self, attempt: &Attempt, lease: &Row, output: Option<Jsonb>) -> NewRow {
+        let kept_until = retention::kept_until(attempt.id, State::Completed, self.now);
+        self.table.row_of(&[
+            (finished::JOB_ID, big(attempt.id)),
+            (finished::FINALIZED_AT, big(self.now)),
+            (finished::TOKEN, big(attempt.token)),
             (finished::ATTEMPTED_AT, lease.datum(running::ATTEMPTED_AT)),
             (finished::SCHEDULED_AT, lease.datum(running::SCHEDULED_AT)),
             (
@@ -43,45 +101,27 @@ pub fn complete(
             (finished::KEPT_UNTIL, kept_until.and_then(big)),
             (finished::IS_KEPT, Some(Datum::from(kept_until.is_some()))),
             (finished::ATTEMPT, lease.datum(running::ATTEMPT)),
-            (finished::STATE, Some(state)),
+            (finished::STATE, Some(self.state)),
             (finished::WORKER, lease.datum(running::WORKER)),
             (finished::CANCEL_REASON, lease.datum(running::CANCEL_REASON)),
             (finished::OUTPUT, output.map(Jsonb::datum)),
-        ]));
-        let held = lease
-            .big(running::HOLD_ENDS_AT)
-            .filter(|ends_at| *ends_at > now);
-        completed.pairs.insert((id, token));
-        completed.held.extend(held.map(|ends_at| (id, ends_at)));
-        completed.slots.extend(lease.big(running::SLOT));
-        completed.ended.push(Ended {
-            id,
-            key: lease.int(running::HISTORY_KEY),
-            queue: lease.text(running::QUEUE),
-            began_at: lease.big(running::ATTEMPTED_AT),
-        });
-    };
-    transaction::make_visible();
-    let seen = Seen::now();
-    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-    for (id, token) in pairs {
-        pgrx::check_for_interrupts!();
-        if take_lease(&running, &mut scan, *id, *token, &mut complete) == Deleted::Moved {
-            // A heartbeat has renewed it meanwhile: look at what is there now.
-            loop {
-                let seen = Seen::now();
-                let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-                if take_lease(&running, &mut scan, *id, *token, &mut complete) != Deleted::Moved {
-                    break;
-                }
-            }
-        }
+        ])
     }
-    drop(scan);
-    drop(seen);
-    finished.insert(rows);
-    transaction::make_visible();
-    Some(completed)
+}
+
+/// What the lease of a job says that goes elsewhere.
+fn taken(lease: &Row) -> TakenRow {
+    TakenRow {
+        attempt: lease.int(running::ATTEMPT).expect("it is not null"),
+        scheduled_at: lease.big(running::SCHEDULED_AT),
+        attempted_at: lease.big(running::ATTEMPTED_AT),
+        worker: lease.text(running::WORKER),
+        cancel_requested_at: lease.big(running::CANCEL_REQUESTED_AT),
+        cancel_reason: lease.text(running::CANCEL_REASON),
+        token: None,
+        history_key: lease.int(running::HISTORY_KEY),
+        queue: lease.text(running::QUEUE),
+    }
 }
 
 /// Deletes the lease of a job if the token is current, after it was shown to `take`. Waits for who
@@ -89,21 +129,20 @@ pub fn complete(
 fn take_lease(
     running: &Table,
     scan: &mut Scan,
-    id: i64,
-    token: i64,
-    take: &mut impl FnMut(&Row, i64, i64),
+    attempt: &Attempt,
+    take: &mut impl FnMut(&Row),
 ) -> Deleted {
-    scan.find(&[Key::big(1, id)]);
+    scan.find(&[Key::big(1, attempt.id)]);
     let Some(lease) = scan
         .next()
-        .filter(|lease| lease.big(running::TOKEN) == Some(token))
+        .filter(|lease| lease.big(running::TOKEN) == Some(attempt.token))
     else {
         return Deleted::Gone;
     };
     let deleted = running.delete(lease.tid(), true);
     deleted.fail_to_serialize();
     if deleted == Deleted::Done {
-        take(&lease, id, token);
+        take(&lease);
     }
     deleted
 }

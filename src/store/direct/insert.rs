@@ -3,6 +3,7 @@
 use jobs_core::state::State;
 
 use super::claims;
+use super::open_if;
 use super::shapes::{self, ready, scheduled};
 use crate::pg::table::Table;
 use crate::pg::transaction;
@@ -43,13 +44,9 @@ struct Tables {
 impl Tables {
     /// Those that these jobs need.
     fn open(jobs: &[(i64, &NewJob)]) -> Option<Tables> {
-        let open = |is_needed: bool, shape| match is_needed {
-            true => Table::open(shape).map(Some),
-            false => Some(None),
-        };
         Some(Tables {
-            ready: open(jobs.iter().any(is_ready), &shapes::READY)?,
-            scheduled: open(!jobs.iter().all(is_ready), &shapes::SCHEDULED)?,
+            ready: open_if(jobs.iter().any(is_ready), &shapes::READY)?,
+            scheduled: open_if(!jobs.iter().all(is_ready), &shapes::SCHEDULED)?,
             jobs: Table::open(&shapes::JOB)?,
         })
     }

@@ -28,12 +28,31 @@ pub struct Taken {
     pub attempts: i32,
 }
 
-/// Takes up to so many jobs of a queue, those first that come first, passing over what others have
-/// locked and what `wants` does not want; `None`: use a statement.
-pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> Option<Vec<Taken>> {
-    let table = Table::open(&shapes::READY)?;
+/// What a walk does with jobs that could be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// it takes them
+    Take,
+    /// it leaves them where they are
+    Look,
+}
+
+/// Takes up to so many jobs of a queue, or looks at them, those first that come first, passing over
+/// what others have locked and what `wants` does not want; `None`: use a statement.
+pub fn take(
+    how: How,
+    queue: &str,
+    now: i64,
+    most: usize,
+    wants: &dyn Fn(i64) -> bool,
+) -> Option<Vec<Taken>> {
+    let table = match how {
+        How::Take => Table::open(&shapes::READY)?,
+        How::Look => Table::open_to_read(&shapes::READY, &shapes::READY.key)?,
+    };
     let floors = floors::of(shapes::READY.name.oid(), queue);
     let mut walk = Walk {
+        how,
         table: &table,
         queue: queue.into_datum().expect("names are not null"),
         now,
@@ -51,6 +70,10 @@ pub fn take(queue: &str, now: i64, most: usize, wants: &dyn Fn(i64) -> bool) -> 
         Some(floors) => {
             walk.begin_at_floors(floors);
             if walk.taken.len() < most && floors.may_look_at_all() {
+                if how == How::Look {
+                    // They are met once more.
+                    walk.taken.clear();
+                }
                 let begun = Instant::now();
                 let walked = walk.everything();
                 floors.looked_at_all(begun.elapsed());
@@ -113,6 +136,7 @@ impl Part {
 }
 
 struct Walk<'a> {
+    how: How,
     table: &'a Table,
     queue: Datum,
     now: i64,
@@ -194,9 +218,10 @@ impl Walk<'_> {
             let job_id = row.big(ready::JOB_ID).expect("it is not null");
             // Who is just inserting or deleting it has it locked.
             let is_free = !row.is_in_progress && !is_expired && (self.wants)(job_id);
-            let deleted = match is_free {
-                true => self.table.delete(row.tid(), false),
-                false => Deleted::Locked,
+            let deleted = match (is_free, self.how) {
+                (true, How::Take) => self.table.delete(row.tid(), false),
+                (true, How::Look) => Deleted::Done,
+                (false, _) => Deleted::Locked,
             };
             // As a statement says it that locks the row first.
             match deleted {
@@ -218,7 +243,7 @@ impl Walk<'_> {
             {
                 floors.taken(Lane::Ready(done), highest);
             }
-            last = Some((priority, seq));
+            last = Some((priority, seq)).filter(|_| self.how == How::Take);
             if self.taken.len() < self.most {
                 next = scan.next();
             }

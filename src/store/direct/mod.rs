@@ -22,6 +22,7 @@ pub mod finish;
 pub mod insert;
 mod lanes;
 pub mod look;
+pub mod moves;
 pub mod prune;
 pub mod reap;
 pub mod shapes;
@@ -32,6 +33,14 @@ use crate::pg::table::{Shape, Table};
 pub fn is_empty(shape: &'static Shape) -> bool {
     let table = Table::open_to_read(shape, &shape.key);
     table.is_some_and(|table| table.is_empty(&shape.key))
+}
+
+/// Opens a table to be written to, if rows are to be; `None`: use a statement.
+fn open_if(is_needed: bool, shape: &'static Shape) -> Option<Option<Table>> {
+    match is_needed {
+        true => Table::open(shape).map(Some),
+        false => Some(None),
+    }
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -231,12 +231,13 @@ pub static FINISHED_KEPT: IndexShape = IndexShape::on(
 );
 
 /// Those that calls go to. Of the others it is only asked whether they are empty.
-pub static ALL: [&Shape; 7] = [
+pub static ALL: [&Shape; 8] = [
     &JOB,
     &READY,
     &SCHEDULED,
     &RUNNING,
     &FINISHED,
+    &ANSWER,
     &UNIQUE_CLAIM,
     &UNIQUE_NOTE,
 ];

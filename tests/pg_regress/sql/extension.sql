@@ -30,7 +30,7 @@ select proname as overloaded from pg_proc where pronamespace = 'jobs'::regnamesp
 select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and prokind <> 'p' and (prosecdef <> (proname not in ('insert', 'show', 'explain', 'results', 'revoke', 'installed') and proname !~ '^grant_') or proconfig is distinct from case when proname <> 'insert' then '{"search_path=pg_catalog, pg_temp"}'::text[] end);
 -- Names and defaults of parameters, and the columns of the types that they return.
 select proname, pg_get_function_arguments(oid), pg_get_function_result(oid) from pg_proc where pronamespace = 'jobs'::regnamespace and proname in
-  ('insert', 'insert_many', 'insert_batch', 'unique_key', 'fetch', 'fetch_any', 'complete', 'complete_many', 'fail', 'snooze', 'release', 'heartbeat', 'heartbeat_many', 'cancel', 'retry', 'delete', 'maintain', 'schedule', 'unschedule', 'explain_unique') order by 1;
+  ('insert', 'insert_many', 'insert_batch', 'unique_key', 'fetch', 'fetch_any', 'complete', 'complete_many', 'finish_many', 'fail', 'fail_many', 'snooze', 'release', 'heartbeat', 'heartbeat_many', 'cancel', 'retry', 'delete', 'maintain', 'schedule', 'unschedule', 'explain_unique') order by 1;
 select t.oid::regtype as type, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attnum) as columns
   from pg_type t join pg_class c on c.oid = t.typrelid and c.relkind = 'c' join pg_attribute a on a.attrelid = c.oid where t.typnamespace = 'jobs'::regnamespace group by t.oid order by t.oid::regtype::text;
 

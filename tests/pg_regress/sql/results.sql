@@ -14,6 +14,7 @@ select pg_typeof(jobs.heartbeat(1, pg_temp.token(1))), pg_typeof(jobs.heartbeat_
 select pg_typeof(jobs.snooze(1, pg_temp.token(1), '1 hour')), pg_typeof(jobs.fail(2, pg_temp.token(2), 'e', '1 hour'));
 select pg_typeof(jobs.schedule('n', '@daily', 'k')), pg_typeof(s) from jobs.schedule('n', '@daily', 'k') s;
 select pg_typeof(jobs.complete_many('{3}', '{1}'));
+select pg_typeof(jobs.fail_many('{3}', '{1}', '{e}')), pg_typeof(jobs.finish_many('[{"id": 3, "token": 1, "do": "release"}]'));
 select pg_typeof(jobs.results('{3}')), pg_typeof(r) from jobs.results('{3}') r;
 
 -- A program in PL/pgSQL, as somebody who may insert and work: it declares, assigns, passes on and

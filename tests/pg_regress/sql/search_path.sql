@@ -82,6 +82,11 @@ begin
   step := 'beat'; answer := jobs.worker_beat('w', '{q}', 1, '{"n": 1}'); return next;
   perform jobs.resume_worker('w');
   step := 'key'; answer := jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'); return next;
+  perform from jobs.insert_batch('m', array['1', '2']::pg_catalog.jsonb[], queue => 'm');
+  select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('id', m.id, 'token', m.token, 'do', 'fail', 'error', 'x')) as results into f from jobs.fetch('m', 2, min_jobs => 2) m;
+  for i in select * from jobs.finish_many(f.results) loop
+    step := 'finish_many'; answer := pg_catalog.concat_ws(' ', i.ord, i.state, i.done); return next;
+  end loop;
   -- What a single insert runs statements for: it has no path of its own, they have.
   for n in 1 .. 2 loop
     select * into i from jobs.insert('r', '{"n": 1}', '{"by_args": true, "on_conflict": "replace"}', 'r');

@@ -77,17 +77,21 @@ pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
                 told: answer(),
             }]
         }
-        Say::CompleteMany(leases) => {
+        Say::CompleteMany(_) | Say::FailMany(..) | Say::FinishMany(_) => {
             let told = |row: &Vec<Option<String>>| match row[2].as_deref() {
-                Some("t") => Ok(Completed),
+                // complete_many tells the state that the job has by now.
+                Some("t") if matches!(say, Say::CompleteMany(_)) => Ok(Completed),
+                Some("t") => Ok(state(&row[1]).expect("a state")),
                 _ => Err(Refusal::NotDone),
             };
-            let pairs = leases.iter().zip(rows);
+            let ends = say.ends();
+            assert_eq!(rows.len(), ends.len());
+            let pairs = ends.into_iter().zip(rows);
             pairs
-                .map(|((job, token), row)| Fact::Finish {
-                    job: *job,
-                    token: *token,
-                    what: Finish::Complete,
+                .map(|(((job, token), what), row)| Fact::Finish {
+                    job,
+                    token,
+                    what,
                     told: told(row),
                 })
                 .collect()

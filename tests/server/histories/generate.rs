@@ -76,6 +76,9 @@ pub enum Say {
     Fetch(usize),
     Finish(Lease, Finish),
     CompleteMany(Vec<Lease>),
+    /// the state that they are to be in then, as of [`Finish::Fail`]
+    FailMany(Vec<Lease>, State),
+    FinishMany(Vec<(Lease, Finish)>),
     Manage(i64, Manage),
     Look,
     Maintain,
@@ -115,21 +118,9 @@ impl Say {
             }
             44..58 => Say::Fetch(rng.random_range(1..=3)),
             58..72 if !pool.leases.is_empty() => {
-                let what = *[
-                    Finish::Complete,
-                    Finish::Complete,
-                    Finish::Fail(Retryable),
-                    Finish::Fail(Available),
-                    Finish::Fail(Discarded),
-                    Finish::Snooze,
-                    Finish::Release,
-                ]
-                .choose(rng)
-                .expect("some");
-                let count = match what {
-                    Finish::Complete => rng.random_range(1..=2.min(pool.leases.len())),
-                    _ => 1,
-                };
+                let what = random_finish(rng);
+                let count = rng.random_range(1..=3.min(pool.leases.len()));
+                let many = rng.random_range(0..3);
                 // Some are used again, as by a client that lost an answer, or has lost its mind.
                 let mut take = || {
                     let n = rng.random_range(0..pool.leases.len());
@@ -139,10 +130,18 @@ impl Say {
                     }
                 };
                 let mut leases: Vec<Lease> = (0..count).map(|_| take()).collect();
-                leases.sort();
-                match leases[..] {
-                    [lease] => Say::Finish(lease, what),
-                    _ => Say::CompleteMany(leases),
+                match (&leases[..], many, what) {
+                    ([lease], ..) => Say::Finish(*lease, what),
+                    (_, 0, _) => {
+                        leases.sort();
+                        Say::CompleteMany(leases)
+                    }
+                    (_, 1, Finish::Fail(Available)) => Say::FailMany(leases, Available),
+                    (_, 1, _) => Say::FailMany(leases, Retryable),
+                    _ => {
+                        let ends = leases.into_iter().map(|lease| (lease, random_finish(rng)));
+                        Say::FinishMany(ends.collect())
+                    }
                 }
             }
             58..90 if !pool.jobs.is_empty() => {
@@ -175,9 +174,22 @@ impl Say {
     pub fn leases(&self) -> Vec<Lease> {
         match self {
             Say::Finish(lease, _) => vec![*lease],
-            Say::CompleteMany(leases) => leases.clone(),
+            Say::CompleteMany(leases) | Say::FailMany(leases, _) => leases.clone(),
+            Say::FinishMany(ends) => ends.iter().map(|(lease, _)| *lease).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// What it says of leases, each with how its attempt ends.
+    pub fn ends(&self) -> Vec<(Lease, Finish)> {
+        let what = match self {
+            Say::Finish(_, what) => *what,
+            Say::FailMany(_, state) => Finish::Fail(*state),
+            Say::FinishMany(ends) => return ends.clone(),
+            _ => Finish::Complete,
+        };
+        let leases = self.leases().into_iter();
+        leases.map(|lease| (lease, what)).collect()
     }
 
     /// The jobs that it inserts, with their keys.
@@ -241,18 +253,43 @@ impl Say {
                 Finish::Release => format!("select jobs.release({id}, {token})"),
             },
             Say::CompleteMany(leases) => {
-                let list = |column: fn(&Lease) -> i64| {
-                    let list: Vec<String> = leases
-                        .iter()
-                        .map(|lease| column(lease).to_string())
-                        .collect();
-                    list.join(", ")
+                format!(
+                    "select id, state, done from jobs.complete_many({})",
+                    arrays(leases)
+                )
+            }
+            Say::FailMany(leases, state) => {
+                let errors = vec!["'e'"; leases.len()].join(", ");
+                let delay = match state {
+                    Available => "0",
+                    _ => "1 hour",
                 };
                 format!(
-                    "select id, state, done from jobs.complete_many(array[{}], array[{}])",
-                    list(|lease| lease.0),
-                    list(|lease| lease.1)
+                    "select id, state, done from jobs.fail_many({}, array[{errors}], retry_in => '{delay}')",
+                    arrays(leases)
                 )
+            }
+            Say::FinishMany(ends) => {
+                let results = ends.iter().map(|((id, token), what)| {
+                    let mut result = match what {
+                        Finish::Complete => json!({"do": "complete"}),
+                        Finish::Fail(Retryable) => {
+                            json!({"do": "fail", "error": "e", "retry_in": "1 hour"})
+                        }
+                        Finish::Fail(Available) => {
+                            json!({"do": "fail", "error": "e", "retry_in": 0})
+                        }
+                        Finish::Fail(_) => {
+                            json!({"do": "fail", "error": "e", "retryable": false})
+                        }
+                        Finish::Snooze => json!({"do": "snooze", "delay": "1 hour"}),
+                        Finish::Release => json!({"do": "release"}),
+                    };
+                    (result["id"], result["token"]) = (json!(id), json!(token));
+                    result
+                });
+                let results = Value::Array(results.collect());
+                format!("select id, state, done from jobs.finish_many('{results}') order by ord")
             }
             Say::Manage(id, what) => match what {
                 Manage::Cancel { force } => format!("select jobs.cancel({id}, force => {force})"),
@@ -265,6 +302,22 @@ impl Say {
             }
         }
     }
+}
+
+/// Ids and tokens, an array each.
+fn arrays(leases: &[Lease]) -> String {
+    let list = |column: fn(&Lease) -> i64| {
+        let list: Vec<String> = leases
+            .iter()
+            .map(|lease| column(lease).to_string())
+            .collect();
+        list.join(", ")
+    };
+    format!(
+        "array[{}], array[{}]",
+        list(|lease| lease.0),
+        list(|lease| lease.1)
+    )
 }
 
 const LATER: &str = "2900-01-01T00:00:00Z";
@@ -308,6 +361,20 @@ impl New {
             _ => "priority => 1".into(),
         }
     }
+}
+
+fn random_finish(rng: &mut StdRng) -> Finish {
+    *[
+        Finish::Complete,
+        Finish::Complete,
+        Finish::Fail(Retryable),
+        Finish::Fail(Available),
+        Finish::Fail(Discarded),
+        Finish::Snooze,
+        Finish::Release,
+    ]
+    .choose(rng)
+    .expect("some")
 }
 
 fn random_elements(plan: &Plan, rng: &mut StdRng) -> Vec<(usize, New)> {

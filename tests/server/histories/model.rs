@@ -153,7 +153,7 @@ pub enum Refusal {
     Unknown,
     /// 55000
     WrongState,
-    /// an element of complete_many that was not done
+    /// an element of a call for many jobs that was not done
     NotDone,
 }
 

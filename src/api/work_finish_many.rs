@@ -1,0 +1,335 @@
+//! What a worker says of many jobs that it holds, in one call: never all or nothing.
+
+use jobs_core::Invalid;
+use jobs_core::error::quoted;
+use pgrx::pg_sys::{self, Datum};
+use pgrx::prelude::*;
+
+use super::parameters::{big, boolean, duration, fields, string, unknown_field};
+use crate::attempt::{self, By, Ending, Failure, Outcome, Said};
+use crate::check;
+use crate::error::{Error, Result, answer};
+use crate::pg::answer::{Cell, Rows};
+use crate::pg::array::{self, Array};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::{memory, time};
+use crate::shmem::commit::{self, Work};
+use crate::store::{finish, place};
+
+/// As many results as one call takes.
+const MOST: usize = 10_000;
+
+/// Completes many jobs. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn complete_many(
+    ids: Option<Array>,
+    tokens: Option<Array>,
+    outputs: Option<Array>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let pairs = pairs(ids, tokens)?;
+        let outputs = jsonbs("outputs", "an output or null", outputs, pairs.len())?;
+        let said = pairs
+            .iter()
+            .enumerate()
+            .map(|(n, &(id, token))| Said {
+                id,
+                token,
+                ending: Ending::Complete(outputs.get(n).copied().flatten()),
+            })
+            .collect::<Vec<_>>();
+        end_all(&said, fcinfo, |_, said, outcome| {
+            let (state, done) = match outcome {
+                Outcome::Ended(became) => (Some(became.state), true),
+                // What has become of the job since.
+                Outcome::Before(_) => (place::locate(said.id).map(|place| place.state), true),
+                Outcome::Stale { place, .. } => (place.map(|place| place.state), false),
+            };
+            vec![Cell::Big(said.id), state.into(), Cell::Bool(done)]
+        })
+    };
+    answer(run)
+}
+
+/// Records many failed attempts. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn fail_many(
+    ids: Option<Array>,
+    tokens: Option<Array>,
+    errors: Option<Array>,
+    details: Option<Array>,
+    retry_in: Option<pgrx::datum::Interval>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let pairs = pairs(ids, tokens)?;
+        at_most("ids", pairs.len())?;
+        let errors = check::texts("errors", check::given("errors", errors)?)?;
+        same_length("errors", "an error", errors.len(), pairs.len())?;
+        let details = jsonbs("details", "details or null", details, pairs.len())?;
+        let retry_in = retry_in
+            .map(|delay| check::not_negative("retry_in", check::interval(delay)))
+            .transpose()?;
+        let said = pairs
+            .iter()
+            .zip(&errors)
+            .enumerate()
+            .map(|(n, (&(id, token), error))| Said {
+                id,
+                token,
+                ending: Ending::Fail(Failure {
+                    error,
+                    details: details.get(n).copied().flatten(),
+                    retry_in,
+                    retryable: true,
+                    by: By::Worker,
+                }),
+            })
+            .collect::<Vec<_>>();
+        end_all(&said, fcinfo, |_, said, outcome| {
+            let [state, scheduled_at, done, _] = told(outcome);
+            vec![Cell::Big(said.id), state, scheduled_at, done]
+        })
+    };
+    answer(run)
+}
+
+/// Ends many attempts, each in its own way. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+    let run = || {
+        check::writable()?;
+        let results = check::given("results", results)?;
+        let (count, elements) = results.elements().ok_or_else(|| {
+            let rule = "results is an array of objects, one a job.";
+            check::wrong_type("results", "results", results, rule)
+        })?;
+        at_most("results", count)?;
+        let mut said = memory::room(count)?;
+        for (index, element) in elements.enumerate() {
+            said.push(read(element).map_err(|error| error.at(index + 1))?);
+        }
+        end_all(&said, fcinfo, |n, said, outcome| {
+            let mut cells = vec![Cell::Int(n as i32 + 1), Cell::Big(said.id)];
+            cells.extend(told(outcome));
+            cells
+        })
+    };
+    answer(run)
+}
+
+/// Signs of life of many jobs. See the COMMENT in sql/50_work.sql.
+#[pg_extern(sql = false)]
+fn heartbeat_many(
+    ids: Option<Array>,
+    tokens: Option<Array>,
+    lease: Option<pgrx::datum::Interval>,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Rows {
+    let run = || {
+        let pairs = pairs(ids, tokens)?;
+        let lease = check::lease(lease)?;
+        let renewed = finish::heartbeat_many(&pairs.iter().copied().collect(), time::now(), lease);
+        let mut rows = Rows::new(fcinfo);
+        for pair in pairs {
+            let mut cells = vec![Cell::Big(pair.0), Cell::Null, Cell::Null, Cell::Null];
+            if let Some(lease) = renewed.get(&pair) {
+                cells[1] = Cell::At(lease.expires_at);
+                cells[2] = lease.deadline_at.map_or(Cell::Null, Cell::At);
+                cells[3] = Cell::Bool(lease.cancel_requested);
+            }
+            rows.push(cells);
+        }
+        Ok(rows)
+    };
+    answer(run)
+}
+
+/// Ends attempts; a row for each, by its number from 0.
+fn end_all(
+    said: &[Said],
+    fcinfo: pg_sys::FunctionCallInfo,
+    row: impl Fn(usize, &Said, Outcome) -> Vec<Cell>,
+) -> Result<Rows> {
+    commit::wake_worker(Work::MayBeDue);
+    let mut rows = Rows::new(fcinfo);
+    for (n, (said, outcome)) in said.iter().zip(attempt::end_each(said)).enumerate() {
+        rows.push(row(n, said, outcome));
+    }
+    Ok(rows)
+}
+
+/// Of an attempt that was to end: the job's state, when it can run again, whether this call has
+/// ended it, now or before, and why not.
+fn told(outcome: Outcome) -> [Cell; 4] {
+    match outcome {
+        Outcome::Ended(became) | Outcome::Before(became) => [
+            Cell::State(became.state),
+            became.scheduled_at.map_or(Cell::Null, Cell::At),
+            Cell::Bool(true),
+            Cell::Null,
+        ],
+        Outcome::Stale { used, place } => {
+            let reason = match (&used, &place) {
+                (Some(_), _) => "already_finished",
+                (None, Some(_)) => "lease_lost",
+                (None, None) => "unknown",
+            };
+            let state = place.map(|place| place.state);
+            let reason = Cell::Text(reason.into());
+            [state.into(), Cell::Null, Cell::Bool(false), reason]
+        }
+    }
+}
+
+/// What every call for many jobs begins with: their ids and tokens.
+fn pairs(ids: Option<Array>, tokens: Option<Array>) -> Result<Vec<(i64, i64)>> {
+    check::writable()?;
+    let ids = check::bigs("ids", ids)?;
+    let tokens = check::bigs("tokens", tokens)?;
+    same_length("tokens", "a token", tokens.len(), ids.len())?;
+    Ok(ids.into_iter().zip(tokens).collect())
+}
+
+/// The elements of a jsonb array that may be null, as may be the array, which is as long as `ids`;
+/// of a null one none.
+fn jsonbs(
+    parameter: &str,
+    what: &str,
+    array: Option<Array>,
+    ids: usize,
+) -> Result<Vec<Option<Jsonb>>> {
+    let Some(array) = array else {
+        return Ok(Vec::new());
+    };
+    let elements = array::elements(array, pg_sys::JSONBOID);
+    same_length(parameter, what, elements.len(), ids)?;
+    let value = |element: Option<Datum>| element.map(Jsonb::from_datum);
+    Ok(elements.into_iter().map(value).collect())
+}
+
+/// Refuses an array that is not as long as `ids`; `what` is what it has for each of them.
+fn same_length(parameter: &str, what: &str, length: usize, ids: usize) -> Result<()> {
+    if length == ids {
+        return Ok(());
+    }
+    // Of two that must be there either may be wrong.
+    let about = match parameter {
+        "tokens" => "ids",
+        other => other,
+    };
+    Err(Error::invalid(
+        about,
+        format!("ids has {ids} elements, but {parameter} has {length}"),
+        format!("ids and {parameter} are arrays of one length: {what} for each id."),
+    ))
+}
+
+fn at_most(parameter: &str, count: usize) -> Result<()> {
+    if count <= MOST {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        parameter,
+        format!("{parameter} has {count} elements"),
+        format!("{parameter} has at most {MOST} elements."),
+    ))
+}
+
+/// What each call that ends an attempt has beside id and token.
+const CALLS: [(&str, &[&str]); 4] = [
+    ("complete", &["output"]),
+    ("fail", &["error", "details", "retry_in", "retryable"]),
+    ("snooze", &["delay"]),
+    ("release", &[]),
+];
+
+/// Reads a result.
+fn read(element: Jsonb) -> Result<Said<'static>> {
+    const FIELDS: [&str; 9] = [
+        "id",
+        "token",
+        "do",
+        "output",
+        "error",
+        "details",
+        "retry_in",
+        "retryable",
+        "delay",
+    ];
+    pgrx::check_for_interrupts!();
+    let mut values = [None; FIELDS.len()];
+    let rule = "Each element is an object: id, token, what to do, and what goes with that.";
+    for (name, value) in fields("results", element, rule)? {
+        let Some(n) = FIELDS.iter().position(|field| *field == name) else {
+            return Err(unknown_field("results", name, &FIELDS));
+        };
+        // JSON null is a value of an output, and leaves every other field out.
+        values[n] = Some(value).filter(|value| name == "output" || !value.is_null());
+    }
+    let [
+        id,
+        token,
+        call,
+        output,
+        error,
+        details,
+        retry_in,
+        retryable,
+        delay,
+    ] = values;
+    let call = check::given("do", call.map(|call| string("do", call)).transpose()?)?;
+    let takes = takes(call)?;
+    for (name, value) in FIELDS[3..].iter().zip(&values[3..]) {
+        if value.is_some() && !takes.contains(name) {
+            return Err(misplaced(name, call, takes));
+        }
+    }
+    let number = |name, value: Option<Jsonb>| {
+        let number = value.map(|value| big(name, value)).transpose()?;
+        check::given(name, number)
+    };
+    let (id, token) = (number("id", id)?, number("token", token)?);
+    let span = |name, value: Option<Jsonb>| {
+        let read = |value| check::not_negative(name, duration(name, value)?);
+        value.map(read).transpose()
+    };
+    let ending = match call {
+        "complete" => Ending::Complete(output),
+        "fail" => Ending::Fail(Failure {
+            error: check::given(
+                "error",
+                error.map(|error| string("error", error)).transpose()?,
+            )?,
+            details,
+            retry_in: span("retry_in", retry_in)?,
+            retryable: retryable.map_or(Ok(true), |flag| boolean("retryable", flag))?,
+            by: By::Worker,
+        }),
+        "snooze" => Ending::Snooze(check::given("delay", span("delay", delay)?)?),
+        _ => Ending::Release,
+    };
+    Ok(Said { id, token, ending })
+}
+
+/// What a call that ends an attempt has beside id and token.
+fn takes(call: &str) -> Result<&'static [&'static str]> {
+    if let Some((_, takes)) = CALLS.iter().find(|(known, _)| *known == call) {
+        return Ok(takes);
+    }
+    let known = CALLS.map(|(known, _)| known);
+    let rule = "do is complete, fail, snooze or release.";
+    let invalid = Invalid::new("do", format!("do {} is not known", quoted(call)), rule);
+    Err(invalid.did_you_mean(call, &known).into())
+}
+
+/// Something that goes with another call.
+fn misplaced(name: &str, call: &str, takes: &[&str]) -> Error {
+    let rule = match takes {
+        [] => format!("{call} takes nothing beside id, token and do."),
+        _ => format!("Beside id, token and do {call} takes {}.", takes.join(", ")),
+    };
+    let message = format!("{name} does not go with do {}", quoted(call));
+    Error::invalid(name, message, rule)
+}

@@ -1,0 +1,345 @@
+//! How attempts end, whoever says so: their workers, of one or of many at once, or the rescue of
+//! those whose leases ran out.
+
+use jobs_core::history::Event;
+use jobs_core::interval::Interval;
+use jobs_core::retry::{Retry, Tried};
+use jobs_core::state::State;
+use smallvec::SmallVec;
+
+use crate::pg::jsonb::Jsonb;
+use crate::pg::{server, time};
+use crate::store::finish::{self, Attempt, Then};
+use crate::store::history;
+use crate::store::moves::{self, Answer, ErrorRow, Move, To, Tries};
+use crate::store::place::{self, Place, TakenRow, Used};
+
+/// An attempt, and how it ended.
+#[derive(Clone, Copy)]
+pub struct Said<'a> {
+    /// of which job
+    pub id: i64,
+    /// of its holder
+    pub token: i64,
+    /// how
+    pub ending: Ending<'a>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy)]
+pub enum Ending<'a> {
+    /// well, with this output
+    Complete(Option<Jsonb>),
+    /// it failed
+    Fail(Failure<'a>),
+    /// it does not count: the job is put off
+    Snooze(Interval),
+    /// it does not count: the job is given back
+    Release,
+}
+
+impl Ending<'_> {
+    /// The call that says so of one job.
+    pub fn call(&self) -> &'static str {
+        match self {
+            Ending::Complete(_) => "complete",
+            Ending::Fail(_) => "fail",
+            Ending::Snooze(_) => "snooze",
+            Ending::Release => "release",
+        }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Copy)]
+pub struct Failure<'a> {
+    /// the error's text
+    pub error: &'a str,
+    /// its type, code, trace, ..
+    pub details: Option<Jsonb>,
+    /// `None`: the job's policy
+    pub retry_in: Option<Interval>,
+    /// whether to try again at all
+    pub retryable: bool,
+    /// who says so
+    pub by: By,
+}
+
+/// Who says that an attempt failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// its worker
+    Worker,
+    /// the server: nobody failed, the lease of its worker ran out
+    LostLease,
+    /// the server: its time was over
+    Timeout,
+}
+
+/// What became of a job.
+#[derive(Clone, Copy)]
+pub struct Became {
+    /// its state
+    pub state: State,
+    /// when it can run again
+    pub scheduled_at: Option<i64>,
+}
+
+/// What came of an attempt that was to end.
+pub enum Outcome {
+    /// it has ended
+    Ended(Became),
+    /// the same call has ended it before
+    Before(Became),
+    /// the token is not current
+    Stale {
+        /// what has used it, if anything has
+        used: Option<Used>,
+        /// where the job is, if there is one
+        place: Option<Place>,
+    },
+}
+
+/// Ends an attempt.
+pub fn end_one(said: &Said) -> Outcome {
+    match end(std::slice::from_ref(said)).pop().flatten() {
+        Some(became) => Outcome::Ended(became),
+        None => look_up(said),
+    }
+}
+
+/// Ends attempts; what came of each, in order. A token that is not current spoils nothing else.
+pub fn end_each<'a>(said: &'a [Said<'a>]) -> impl Iterator<Item = Outcome> {
+    let ended = end(said);
+    let pairs = said.iter().zip(ended);
+    pairs.map(|(said, became)| became.map_or_else(|| look_up(said), Outcome::Ended))
+}
+
+/// What is to be said of an attempt that was not among those that ended at first: that of the first
+/// time, if it is the same call, whatever its other arguments are: who has lost an answer may not
+/// know them any more.
+///
+/// The token may be current by now: its fetch may have committed while others of the jobs were
+/// waited for.
+fn look_up(said: &Said) -> Outcome {
+    loop {
+        pgrx::check_for_interrupts!();
+        let used = place::used(said.id, said.token);
+        if let Some(used) = &used
+            && used.may_be(said.ending.call())
+        {
+            return Outcome::Before(Became {
+                state: used.state,
+                scheduled_at: used.scheduled_at,
+            });
+        }
+        let place = place::locate(said.id);
+        let is_held = |place: &Place| place.is_held_with(said.token);
+        if !place.as_ref().is_some_and(is_held) {
+            return Outcome::Stale { used, place };
+        }
+        if let Some(became) = end(std::slice::from_ref(said)).pop().flatten() {
+            return Outcome::Ended(became);
+        }
+    }
+}
+
+/// Mostly there is one.
+type Each<T> = SmallVec<[T; 1]>;
+
+/// Ends the attempts whose tokens are current; what became of each of their jobs. Of those that are
+/// said twice the first one counts.
+pub fn end(said: &[Said]) -> Each<Option<Became>> {
+    let mut order: Each<usize> = (0..said.len()).collect();
+    let pair = |n: &usize| (said[*n].id, said[*n].token);
+    order.sort_by_key(pair);
+    order.dedup_by_key(|n| pair(&*n));
+    let attempts: Each<Attempt> = order
+        .iter()
+        .map(|n| Attempt {
+            id: said[*n].id,
+            token: said[*n].token,
+            then: match said[*n].ending {
+                Ending::Complete(output) => Then::Completed(output),
+                _ => Then::Taken,
+            },
+        })
+        .collect();
+    let ended = finish::end(&attempts, time::now());
+    let mut became: Each<Option<Became>> = smallvec::smallvec![None; said.len()];
+    for n in ended.completed {
+        became[order[n]] = Some(Became {
+            state: State::Completed,
+            scheduled_at: None,
+        });
+    }
+    let taken = ended.taken.into_iter().map(|(n, row)| (order[n], row));
+    put(said, taken.collect(), &mut became);
+    became
+}
+
+/// Puts jobs where they go that were taken, in the order in which their attempts were said.
+fn put(said: &[Said], mut taken: Vec<(usize, TakenRow)>, became: &mut [Option<Became>]) {
+    if taken.is_empty() {
+        return;
+    }
+    taken.sort_unstable_by_key(|(n, _)| *n);
+    // Not before: somebody may have been waited for who asked to cancel a job.
+    let now = time::now();
+    let ids: Vec<i64> = taken.iter().map(|(n, _)| said[*n].id).collect();
+    let tries = moves::tries(&ids);
+    let (mut moves, mut errors) = (Vec::with_capacity(taken.len()), Vec::new());
+    for ((n, row), tries) in taken.into_iter().zip(tries) {
+        // A lease without a job was left from something that went wrong.
+        let Some(tries) = tries else {
+            continue;
+        };
+        let (one, scheduled_at) = match said[n].ending {
+            Ending::Fail(failure) => {
+                let (one, error) = failed(&said[n], &failure, row, &tries, now);
+                let scheduled_at = error.scheduled_at;
+                errors.push(error);
+                (one, scheduled_at)
+            }
+            Ending::Snooze(delay) => given_back(&said[n], row, Some(time::add(now, delay))),
+            Ending::Release => given_back(&said[n], row, None),
+            Ending::Complete(_) => unreachable!("its job is completed where it is taken"),
+        };
+        count(&said[n].ending, &one, now);
+        let state = one.to.state();
+        became[n] = Some(Became {
+            state,
+            scheduled_at,
+        });
+        moves.push(one);
+    }
+    moves::note_errors(&errors);
+    moves::put(&moves, now);
+}
+
+/// Counts an attempt that ended, and a job that is final, for the history.
+fn count(ending: &Ending, one: &Move, now: i64) {
+    let failed = matches!(ending, Ending::Fail(_));
+    if failed {
+        history::attempt_ended(one.id, &one.row, Event::Failed, now);
+    }
+    match one.to {
+        To::Finished(State::Discarded) => {
+            history::became(one.id, &one.row, Event::Discarded, now);
+        }
+        To::Finished(_) if failed => {
+            history::became(one.id, &one.row, Event::Cancelled, now);
+        }
+        To::Finished(_) => history::attempt_ended(one.id, &one.row, Event::Cancelled, now),
+        _ => {}
+    }
+}
+
+/// Where a job goes whose attempt failed, and its error.
+fn failed<'a>(
+    said: &Said,
+    failure: &Failure<'a>,
+    mut row: TakenRow,
+    tries: &Tries,
+    now: i64,
+) -> (Move, ErrorRow<'a>) {
+    let is_over = row.attempt >= tries.max_attempts
+        || !failure.retryable
+        || is_given_up(&tries.retry, failure.details);
+    let (to, scheduled_at) = if row.cancel_requested_at.is_some() {
+        (To::Finished(State::Cancelled), None)
+    } else if is_over {
+        (To::Finished(State::Discarded), None)
+    } else {
+        match due_at(failure, row.attempt, tries, now) {
+            due_at if due_at <= now => (To::Ready, Some(now)),
+            due_at => (To::Scheduled(State::Retryable, due_at), Some(due_at)),
+        }
+    };
+    let token = (failure.by == By::Worker).then_some(said.token);
+    let error = ErrorRow {
+        job_id: said.id,
+        at: now,
+        attempt: row.attempt,
+        token,
+        state: to.state(),
+        scheduled_at,
+        worker: row.worker.clone(),
+        error: failure.error,
+        details: failure.details,
+    };
+    match to {
+        To::Ready => row.scheduled_at = scheduled_at,
+        _ => row.token = token,
+    }
+    let (id, answer) = (said.id, None);
+    let one = Move {
+        id,
+        row,
+        to,
+        answer,
+    };
+    (one, error)
+}
+
+/// When a job is tried again.
+fn due_at(failure: &Failure, attempt: i32, tries: &Tries, now: i64) -> i64 {
+    if let Some(delay) = failure.retry_in {
+        return time::add(now, delay);
+    }
+    let is_lost = failure.by == By::LostLease;
+    let delay = tries.retry.after_lease.filter(|_| is_lost);
+    let delay = delay.unwrap_or_else(|| {
+        let tried = Tried {
+            attempt: attempt.try_into().unwrap_or(1),
+            errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
+        };
+        tries.retry.delay_micros(tried, unit_random())
+    });
+    now.saturating_add(delay)
+}
+
+/// Whether a policy does not try again after an error of the type that its details say.
+fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
+    // Details may be long: only who asks for their type has them taken apart.
+    let details = details.filter(|_| !policy.non_retryable.is_empty());
+    let Some(mut members) = details.and_then(Jsonb::members) else {
+        return false;
+    };
+    let error_type = members.find(|(name, _)| *name == "type");
+    policy.gives_up_on(error_type.and_then(|(_, value)| value.as_str()))
+}
+
+/// Where a job goes whose attempt does not count, and when it can run again: put off until then, or
+/// available at once.
+fn given_back(said: &Said, mut row: TakenRow, until: Option<i64>) -> (Move, Option<i64>) {
+    let (to, scheduled_at) = if row.cancel_requested_at.is_some() {
+        row.token = Some(said.token);
+        (To::Finished(State::Cancelled), None)
+    } else {
+        row.attempt -= 1;
+        let to = until.map_or(To::Ready, |due_at| To::Scheduled(State::Scheduled, due_at));
+        (to, until)
+    };
+    let (id, token, state) = (said.id, said.token, to.state());
+    let answer = Some(Answer {
+        token,
+        state,
+        scheduled_at: until,
+    });
+    let one = Move {
+        id,
+        row,
+        to,
+        answer,
+    };
+    (one, scheduled_at)
+}
+
+/// A random number in [0, 1), for jitter.
+fn unit_random() -> f64 {
+    let mut bytes = [0u8; 8];
+    // Without random numbers there is no jitter, which is no harm.
+    server::random(&mut bytes);
+    (u64::from_ne_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64
+}

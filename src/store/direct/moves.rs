@@ -1,0 +1,203 @@
+//! Putting jobs where they go without statements.
+
+use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
+
+use super::open_if;
+use super::shapes::{self, answer, finished, job, ready, scheduled};
+use crate::pg::name;
+use crate::pg::row::{NewRow, Row};
+use crate::pg::scan::{Key, Seen};
+use crate::pg::table::Table;
+use crate::pg::transaction;
+use crate::shmem::announce;
+use crate::store::moves::{Answer, Move, To, Tries, read_retry};
+use crate::store::place::TakenRow;
+use crate::store::spi::{big, text};
+use crate::store::{lanes, retention};
+
+/// How often jobs are tried; `None`: use a statement.
+pub fn tries(ids: &[i64]) -> Option<Vec<Option<Tries>>> {
+    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
+    let errors = Table::open_to_read(&shapes::ERROR, &shapes::ERROR.key)?;
+    transaction::make_visible();
+    let seen = Seen::now();
+    let mut of_jobs = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let mut of_errors = errors.scan(&shapes::ERROR.key, &seen, 1);
+    let read = |id: &i64| {
+        pgrx::check_for_interrupts!();
+        of_jobs.find(&[Key::big(1, *id)]);
+        let job = of_jobs.next()?;
+        let (max_attempts, retry) = (job.int(job::MAX_ATTEMPTS), job.datum(job::RETRY));
+        let mut errors = 0;
+        of_errors.find(&[Key::big(1, *id)]);
+        while of_errors.next().is_some() {
+            errors += 1;
+        }
+        Some(Tries {
+            max_attempts: max_attempts.expect("it is not null"),
+            errors,
+            retry: read_retry(retry),
+        })
+    };
+    Some(ids.iter().map(read).collect())
+}
+
+/// Puts jobs where they go; `None`: use statements.
+pub fn put(moves: &[Move], at: i64) -> Option<()> {
+    let any = |is: &dyn Fn(&Move) -> bool| moves.iter().any(is);
+    let is_final = |one: &Move| matches!(one.to, To::Finished(_));
+    let is_ready = |one: &Move| matches!(one.to, To::Ready);
+    let waits = |one: &Move| matches!(one.to, To::Scheduled(..));
+    let finished = open_if(any(&is_final), &shapes::FINISHED)?;
+    let ready = open_if(any(&is_ready), &shapes::READY)?;
+    let scheduled = open_if(any(&waits), &shapes::SCHEDULED)?;
+    let answers = open_if(any(&|one| one.answer.is_some()), &shapes::ANSWER)?;
+    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
+    let mut put = Put::default();
+    transaction::make_visible();
+    let seen = Seen::now();
+    let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let mut job_of = |id| {
+        scan.find(&[Key::big(1, id)]);
+        scan.next()
+    };
+    for one in moves {
+        pgrx::check_for_interrupts!();
+        match (one.to, &finished, &ready, &scheduled) {
+            (To::Finished(state), Some(table), _, _) => {
+                let row = finished_row(table, one.id, state, at, &one.row);
+                put.finished.push(row);
+                announce::over(one.id);
+            }
+            (To::Ready, _, Some(table), _) => {
+                let Some(job) = job_of(one.id) else {
+                    continue;
+                };
+                let seq = name::next_value(&shapes::JOB_SEQ);
+                put.ready.push(ready_row(table, &job, seq, one));
+                let priority = job.small(job::PRIORITY).expect("it is not null");
+                put.lanes.push((queue_of(&job), priority, seq));
+            }
+            (To::Scheduled(state, due_at), _, _, Some(table)) => {
+                let Some(job) = job_of(one.id) else {
+                    continue;
+                };
+                put.scheduled
+                    .push(scheduled_row(table, &job, state, due_at, &one.row));
+                put.waits.push((queue_of(&job), due_at));
+            }
+            _ => unreachable!("it is open"),
+        }
+        if let (Some(table), Some(answer)) = (&answers, one.answer) {
+            put.answers.push(answer_row(table, one.id, at, answer));
+        }
+    }
+    drop(scan);
+    drop(seen);
+    for (table, rows) in [
+        (&finished, put.finished),
+        (&ready, put.ready),
+        (&scheduled, put.scheduled),
+        (&answers, put.answers),
+    ] {
+        if let Some(table) = table {
+            table.insert(rows);
+        }
+    }
+    transaction::make_visible();
+    for (queue, priority, seq) in &put.lanes {
+        lanes::put_ready(queue, *priority, *seq);
+        announce::available(queue);
+    }
+    for (queue, due_at) in &put.waits {
+        lanes::put_scheduled(queue, *due_at);
+        announce::waits(queue);
+    }
+    Some(())
+}
+
+/// Rows of each table, and where those who look for jobs find them.
+#[derive(Default)]
+struct Put {
+    finished: Vec<NewRow>,
+    ready: Vec<NewRow>,
+    scheduled: Vec<NewRow>,
+    answers: Vec<NewRow>,
+    /// queues, priorities and positions
+    lanes: Vec<(String, i16, i64)>,
+    /// queues, and when their jobs are due
+    waits: Vec<(String, i64)>,
+}
+
+fn queue_of(job: &Row) -> String {
+    job.text(job::QUEUE).expect("it is not null")
+}
+
+fn ready_row(table: &Table, job: &Row, seq: i64, one: &Move) -> NewRow {
+    let first = job.big(job::SCHEDULED_AT).or(job.big(job::CREATED_AT));
+    let scheduled_at = one.row.scheduled_at.filter(|at| Some(*at) != first);
+    table.row_of(&[
+        (ready::SEQ, big(seq)),
+        (ready::JOB_ID, big(one.id)),
+        (ready::SCHEDULED_AT, scheduled_at.and_then(big)),
+        (ready::EXPIRES_AT, job.datum(job::EXPIRES_AT)),
+        (ready::ATTEMPT, Some(Datum::from(one.row.attempt))),
+        (ready::PRIORITY, job.datum(job::PRIORITY)),
+        (ready::QUEUE, job.datum(job::QUEUE)),
+    ])
+}
+
+fn scheduled_row(table: &Table, job: &Row, state: State, due_at: i64, row: &TakenRow) -> NewRow {
+    table.row_of(&[
+        (scheduled::JOB_ID, job.datum(job::ID)),
+        (scheduled::DUE_AT, big(due_at)),
+        (scheduled::EXPIRES_AT, job.datum(job::EXPIRES_AT)),
+        (scheduled::ATTEMPT, Some(Datum::from(row.attempt))),
+        (
+            scheduled::STATE,
+            Some(table.label(scheduled::STATE, state.as_str())),
+        ),
+        (scheduled::QUEUE, job.datum(job::QUEUE)),
+    ])
+}
+
+fn finished_row(table: &Table, id: i64, state: State, at: i64, row: &TakenRow) -> NewRow {
+    let kept_until = retention::kept_until(id, state, at);
+    table.row_of(&[
+        (finished::JOB_ID, big(id)),
+        (finished::FINALIZED_AT, big(at)),
+        (finished::TOKEN, row.token.and_then(big)),
+        (finished::ATTEMPTED_AT, row.attempted_at.and_then(big)),
+        (finished::SCHEDULED_AT, row.scheduled_at.and_then(big)),
+        (
+            finished::CANCEL_REQUESTED_AT,
+            row.cancel_requested_at.and_then(big),
+        ),
+        (finished::KEPT_UNTIL, kept_until.and_then(big)),
+        (finished::ATTEMPT, Some(Datum::from(row.attempt))),
+        (
+            finished::STATE,
+            Some(table.label(finished::STATE, state.as_str())),
+        ),
+        (finished::IS_KEPT, Some(Datum::from(kept_until.is_some()))),
+        (finished::WORKER, row.worker.as_deref().and_then(text)),
+        (
+            finished::CANCEL_REASON,
+            row.cancel_reason.as_deref().and_then(text),
+        ),
+    ])
+}
+
+fn answer_row(table: &Table, id: i64, at: i64, answer: Answer) -> NewRow {
+    table.row_of(&[
+        (answer::JOB_ID, big(id)),
+        (answer::TOKEN, big(answer.token)),
+        (answer::AT, big(at)),
+        (answer::SCHEDULED_AT, answer.scheduled_at.and_then(big)),
+        (
+            answer::STATE,
+            Some(table.label(answer::STATE, answer.state.as_str())),
+        ),
+    ])
+}

@@ -1,0 +1,164 @@
+-- jobs.finish_many: the attempts of many jobs end, each in its own way. jobs.complete_many and
+-- jobs.fail_many, where all end alike, with outputs and errors.
+\getenv dir PG_ABS_SRCDIR
+\set setup :dir '/sql/setup.psql'
+\i :setup
+
+-- Jobs that run, by numbers; and what is said of one.
+create temp table held (n int generated always as identity, id bigint, token bigint);
+create function pg_temp.hold(count int, queue text, options text default 'pending => false') returns void language plpgsql as $$ begin
+  execute format('select from generate_series(1, %s) n, lateral jobs.insert(''k'', to_jsonb(n), queue => %L, %s)', count, queue, options);
+  truncate held restart identity;
+  insert into held (id, token) select id, token from jobs.fetch(queue, count) order by id;
+end $$;
+create function pg_temp.result(number int, more jsonb) returns jsonb language sql as $$ select jsonb_build_object('id', id, 'token', token) || more from held where n = number $$;
+create function pg_temp.results(variadic more jsonb[]) returns jsonb language sql as $$ select jsonb_agg(pg_temp.result(n::int, m) order by n) from unnest(more) with ordinality u(m, n) $$;
+create function pg_temp.of(job bigint) returns int language sql as $$ select n from held where id = job $$;
+
+-- Each way to end, with all that may go with it, in the order of the results.
+select pg_temp.hold(9, 'ways', 'max_attempts => 2');
+create temp table said as select pg_temp.results(
+  '{"do": "complete"}', '{"do": "complete", "output": {"a": [1, 2.50]}}', '{"do": "complete", "output": null}',
+  '{"do": "fail", "error": "e4", "retry_in": "PT1H"}', '{"do": "fail", "error": "", "details": {"type": "t"}, "retryable": true}',
+  '{"do": "fail", "error": "e6", "retryable": false, "details": [1]}', '{"do": "fail", "error": "e7", "retry_in": 0}',
+  '{"do": "snooze", "delay": 7200}', '{"do": "release"}') as results;
+create temp table told as select f.* from said, jobs.finish_many((select jsonb_agg(r order by (r->>'id')::bigint desc) from jsonb_array_elements(results) r)) f;
+select ord, pg_temp.of(id) as n, state, scheduled_at > now() + interval '59 minutes' as in_an_hour, done, reason from told order by ord;
+select pg_temp.of(id) as n, state, attempt, output, finalized_at is not null as finalized, worker is not null as worker, last.error, last.details
+  from jobs.jobs left join lateral (select error, details from jobs.errors e where e.job_id = jobs.id) last on true where queue = 'ways' order by id;
+select bool_and(j.scheduled_at = t.scheduled_at) as as_told from told t join jobs.jobs j using (id) where t.scheduled_at is not null;
+-- The same call again answers as the first time, in whatever order, and nothing changes.
+create function pg_temp.all_of(what text) returns text language sql as $$
+  select jsonb_agg(to_jsonb(j) order by id)::text || coalesce((select jsonb_agg(to_jsonb(e) order by job_id, at)::text from jobs.errors e), '') from jobs.jobs j where j.queue = what $$;
+select pg_temp.all_of('ways') as before \gset
+select bool_and(f.done and f.state = t.state and f.scheduled_at is not distinct from t.scheduled_at) as the_same, count(*) from said, jobs.finish_many(results) f join told t using (id);
+select pg_temp.all_of('ways') = :'before' as unchanged;
+-- Whatever else goes with it.
+select pg_temp.of(id) as n, state, done from said, jobs.finish_many((select jsonb_agg(r - 'output' - 'details' - 'retryable' - 'retry_in' || case r->>'do' when 'complete' then '{"output": 7}' when 'snooze' then '{"delay": 1}' else '{}' end::jsonb order by n) from jsonb_array_elements(results) with ordinality as u(r, n))) f;
+select pg_temp.all_of('ways') = :'before' as unchanged;
+
+-- A lost token spoils only its own row; the reason is the DETAIL of the call for one job.
+select pg_temp.hold(6, 'lost');
+select jobs.fail(id, token, 'x', '0') is not null as failed from held where n = 2;
+select count(*) from jobs.fetch('lost');
+select jobs.cancel(id, force => true) from held where n = 3;
+select jobs.cancel(id, force => true), jobs.delete(id) from held where n = 4;
+select f.ord, pg_temp.of(f.id) as n, f.state, f.scheduled_at is not null as scheduled, f.done, f.reason from jobs.finish_many(
+  pg_temp.results('{"do": "complete"}', '{"do": "complete"}', '{"do": "snooze", "delay": 1}', '{"do": "release"}', '{"do": "fail", "error": "e", "token": 5}', '{"do": "fail", "error": "e", "retry_in": "1 hour"}')
+  || '[{"id": 999, "token": 1, "do": "release"}, {"id": -1, "token": -1, "do": "complete"}]') f order by ord;
+select pg_temp.of(id) as n, state from jobs.jobs where queue = 'lost' order by id;
+
+-- Twice in one call: the first one counts, and the second one is answered as a later call.
+select pg_temp.hold(3, 'twice');
+select f.ord, pg_temp.of(f.id) as n, f.state, f.done, f.reason from jobs.finish_many(jsonb_build_array(
+  pg_temp.result(2, '{"do": "complete", "output": 1}'), pg_temp.result(1, '{"do": "fail", "error": "first", "retry_in": 60}'), pg_temp.result(2, '{"do": "complete", "output": 2}'),
+  pg_temp.result(1, '{"do": "release"}'), pg_temp.result(1, '{"do": "fail", "error": "second", "retry_in": 0}'), pg_temp.result(3, '{"do": "release", "token": 1}'), pg_temp.result(3, '{"do": "release"}'))) f order by ord;
+select pg_temp.of(id) as n, state, output, (select string_agg(error, ', ') from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'twice' order by id;
+
+-- Everything else is as with one job: the end of the attempts, policies, cancel requests, limits,
+-- holds, the lane.
+select pg_temp.hold(2, 'last', 'max_attempts => 1');
+select f.state, f.scheduled_at is not null as scheduled from jobs.finish_many(pg_temp.results('{"do": "fail", "error": "e"}', '{"do": "snooze", "delay": 1}')) f;
+select pg_temp.hold(3, 'policy', $$retry => '{"strategy": "constant", "initial": 600, "max": 600, "jitter": false, "non_retryable": ["bad.*"]}'$$);
+select f.state, f.scheduled_at between now() + interval '9 minutes 59 seconds' and now() + interval '10 minutes 1 second' as in_ten_minutes
+  from jobs.finish_many(pg_temp.results('{"do": "fail", "error": "e", "details": {"type": "good"}}', '{"do": "fail", "error": "e", "details": {"type": "bad.one"}}', '{"do": "fail", "error": "e", "details": "bad.one"}')) f;
+select pg_temp.hold(5, 'cancelled');
+select count(jobs.cancel(id, 'not wanted')) from held;
+select f.state, f.scheduled_at, f.done from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}', '{"do": "fail", "error": "e", "retry_in": 0}', '{"do": "snooze", "delay": 1}', '{"do": "release"}')) f;
+select pg_temp.of(id) as n, state, attempt, cancel_reason, (select count(*) from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'cancelled' order by id;
+select jobs.configure_queue('limited', concurrency => 4);
+select pg_temp.hold(8, 'limited');
+select count(*) from held;
+select count(*) from jobs.fetch('limited', 10);
+select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}', '{"do": "snooze", "delay": 1000}', '{"do": "release"}')) f where done;
+select count(*) from jobs.fetch('limited', 10);
+-- Only completion gives a hold back.
+select count(*) from (values ('a'), ('b')) v(kind), lateral jobs.insert(v.kind, unique_opts => '{"by_kind": true, "by_state": [], "hold_for": "1 hour"}', queue => 'holds') i;
+truncate held restart identity;
+insert into held (id, token) select id, token from jobs.fetch('holds', 2);
+select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e", "retryable": false}')) f where done;
+select v.kind, i.unique_skipped_as_duplicate from (values ('a'), ('b')) v(kind), lateral jobs.insert(v.kind, unique_opts => '{"by_kind": true, "by_state": [], "hold_for": "1 hour"}', queue => 'holds') i;
+-- What is given back goes to the end of its lane, in the order of the results.
+select pg_temp.hold(3, 'lane');
+select count(*) from jobs.insert('before', queue => 'lane');
+select count(*) from jobs.finish_many(jsonb_build_array(pg_temp.result(2, '{"do": "release"}'), pg_temp.result(3, '{"do": "fail", "error": "e", "retry_in": 0}'), pg_temp.result(1, '{"do": "release"}'))) f where done;
+select coalesce(pg_temp.of(id)::text, kind) as n from jobs.fetch('lane', 10);
+-- Retention of the queue.
+select jobs.configure_queue('kept', retention_completed => '1 hour', retention_discarded => '2 hours', retention_cancelled => '3 hours');
+select pg_temp.hold(3, 'kept');
+select jobs.cancel(id) from held where n = 3;
+select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e", "retryable": false}', '{"do": "release"}')) f where done;
+select state, kept_until - finalized_at as kept from jobs.finished f where job_id in (select id from held) order by job_id;
+-- It is part of the transaction.
+select pg_temp.hold(2, 'tx');
+begin;
+select f.state from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}')) f;
+rollback;
+select state, count(*) from jobs.jobs where queue = 'tx' group by state;
+
+-- What each call says after each other one has used the token.
+create temp table calls (ord int generated always as identity, name text, call text);
+insert into calls (name, call) values
+  ('complete', 'select jobs.complete(%1$s, %2$s)'), ('fail', $$select state from jobs.fail(%1$s, %2$s, 'e', '1 hour')$$), ('snooze', $$select state from jobs.snooze(%1$s, %2$s, '1 hour')$$), ('release', 'select jobs.release(%1$s, %2$s)'),
+  ('many: complete', $$select concat_ws(' ', state, done) from jobs.complete_many(array[%1$s], array[%2$s], '{1}')$$), ('many: fail', $$select concat_ws(' ', state, done) from jobs.fail_many(array[%1$s], array[%2$s], '{e}', retry_in => '1 hour')$$);
+insert into calls (name, call) select 'in many: ' || u.name, format($$select concat_ws(' ', state, done, reason) from jobs.finish_many('[{"id": %%1$s, "token": %%2$s, "do": %s}]')$$, u.more)
+  from (values (1, 'complete', '"complete", "output": 1'), (2, 'fail', '"fail", "error": "e", "retry_in": "1 hour"'), (3, 'snooze', '"snooze", "delay": 3600'), (4, 'release', '"release"')) u(n, name, more) order by n;
+create temp table answers (first int, again int, answer text);
+do $$
+declare f record; a record; j record; told text;
+begin
+  for f in select * from calls order by ord loop
+    for a in select * from calls order by ord loop
+      perform jobs.insert('k', queue => 'used');
+      select id, token into j from jobs.fetch('used');
+      execute format(f.call, j.id, j.token) into told;
+      insert into answers values (f.ord, a.ord, pg_temp.ask(format(a.call, j.id, j.token)));
+      perform jobs.cancel(j.id), jobs.delete(j.id);
+    end loop;
+  end loop;
+end $$;
+select c.name as first, max(answer) filter (where again = 1) as complete, max(answer) filter (where again = 2) as fail, max(answer) filter (where again = 3) as snooze, max(answer) filter (where again = 4) as release
+  from answers join calls c on c.ord = first group by c.ord, c.name order by c.ord;
+select c.name as first, max(answer) filter (where again = 5) as many_complete, max(answer) filter (where again = 6) as many_fail,
+       max(answer) filter (where again = 7) as in_many_complete, max(answer) filter (where again = 8) as in_many_fail, max(answer) filter (where again = 9) as in_many_snooze, max(answer) filter (where again = 10) as in_many_release
+  from answers join calls c on c.ord = first group by c.ord, c.name order by c.ord;
+
+-- complete_many and fail_many: outputs, errors and details, one for each.
+select pg_temp.hold(5, 'arrays');
+select array_agg(id order by n desc) as ids, array_agg(token order by n desc) as tokens from held \gset
+select row_number() over () as ord, pg_temp.of(id) as n, state, done from jobs.complete_many((:'ids'::bigint[])[1:3], (:'tokens'::bigint[])[1:3], array['{"n": 5}', null, 'null']::jsonb[]);
+select row_number() over () as ord, pg_temp.of(id) as n, state, scheduled_at > now() + interval '4 minutes' as later, done from jobs.fail_many(:'ids', :'tokens', '{a,b,c,d,e}', array[null, null, null, '{"type": "x"}', null]::jsonb[], '5 minutes');
+select pg_temp.of(id) as n, state, output, (select string_agg(concat_ws(' ', error, details), ', ') from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'arrays' order by id;
+select * from jobs.complete_many('{}', '{}', '{}');
+select * from jobs.fail_many('{}', '{}', '{}');
+select * from jobs.finish_many('[]');
+select id, done from jobs.fail_many('{999}', '{1}', '{e}', null, null);
+
+-- What is malformed is refused as a whole, with the element that it is about.
+select pg_temp.hold(1, 'refused');
+create function pg_temp.refused(more text) returns text language sql as $$
+  select pg_temp.try(format('select jobs.finish_many(%L)', '[' || pg_temp.result(1, '{"do": "complete"}')::text || ', ' || more || ']')) $$;
+select more, pg_temp.refused(more) as answer from (values
+  ('7'), ('null'), ('[]'), ('{}'), ('{"id": 1, "token": 1, "do": "complete", "outptu": 1}'), ('{"id": 1, "token": 1, "do": "complete", "state": "completed"}'),
+  ('{"id": 1, "token": 1}'), ('{"id": 1, "token": 1, "do": null}'), ('{"id": 1, "token": 1, "do": 1}'), ('{"id": 1, "token": 1, "do": "completed"}'), ('{"id": 1, "token": 1, "do": "heartbeat"}'),
+  ('{"token": 1, "do": "release"}'), ('{"id": null, "token": 1, "do": "release"}'), ('{"id": 1, "do": "release"}'), ('{"id": "1", "token": 1, "do": "release"}'), ('{"id": 1, "token": 1.5, "do": "release"}'), ('{"id": 1e30, "token": 1, "do": "release"}'), ('{"id": [1], "token": 1, "do": "release"}'),
+  ('{"id": 1, "token": 1, "do": "fail"}'), ('{"id": 1, "token": 1, "do": "fail", "error": null}'), ('{"id": 1, "token": 1, "do": "fail", "error": {}}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retry_in": -1}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retry_in": "soon"}'),
+  ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retry_in": true}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retryable": "no"}'), ('{"id": 1, "token": 1, "do": "snooze"}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": "-1 s"}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": "2000 years"}'),
+  ('{"id": 1, "token": 1, "do": "complete", "error": "e"}'), ('{"id": 1, "token": 1, "do": "release", "output": null}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "delay": 1}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": 1, "retry_in": 1}')) v(more);
+select call, pg_temp.try('select jobs.' || call) as answer from (values
+  ($$finish_many(null)$$), ($$finish_many('null')$$), ($$finish_many('{"id": 1}')$$), ($$finish_many('"x"')$$),
+  ($$finish_many((select jsonb_agg(1) from generate_series(1, 10001)))$$),
+  ($$complete_many('{1}', '{1}', '{}')$$), ($$complete_many('{1}', '{1}', '{1,2}')$$),
+  ($$fail_many('{1}', '{1}', null)$$), ($$fail_many('{1}', '{1}', '{null}')$$), ($$fail_many('{1}', '{1}', '{a,b}')$$), ($$fail_many('{1}', '{1,2}', '{a}')$$), ($$fail_many('{1}', '{1}', '{a}', '{1,2}')$$), ($$fail_many('{1}', '{1}', '{a}', null, '-1 s')$$),
+  ($$fail_many(array_fill(1::bigint, array[10001]), array_fill(1::bigint, array[10001]), array_fill('e'::text, array[10001]))$$)) v(call);
+-- Members that say nothing, numbers in other forms.
+select state from jobs.jobs where queue = 'refused';
+select f.state, f.done from jobs.finish_many(jsonb_build_array(pg_temp.result(1, '{"do": "snooze", "delay": "PT0S", "error": null, "retryable": null}') || jsonb_build_object('token', ((select token from held where n = 1)::text || '.0')::numeric))) f;
+
+-- 10,000 of them, of all kinds.
+select count(*) from jobs.insert_batch('many', array_fill('1'::jsonb, array[10000]), queue => 'many');
+create temp table many as select row_number() over (order by id) as n, id, token from jobs.fetch('many', 10000);
+select state, done, reason, count(*), count(distinct id) as ids, min(ord) between 1 and 4 as in_order from jobs.finish_many((select jsonb_agg(jsonb_build_object('id', id, 'token', token)
+  || (array['{"do": "complete", "output": 1}', '{"do": "fail", "error": "e", "retry_in": 60}', '{"do": "snooze", "delay": 60}', '{"do": "release"}']::jsonb[])[n % 4 + 1] order by n desc) from many)) group by 1, 2, 3 order by 1;
+select state, count(*) from jobs.jobs where queue = 'many' group by state order by state;
+select count(*) as wrong from jobs.check();

@@ -1,0 +1,348 @@
+//! Many jobs in one call: their attempts end together, whoever else is at them, and fetches want
+//! several jobs or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jobs_tests::{Client, Cluster, blocked, is, number, rng, run, sqlstate, with_faults};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+/// What a worker holds of a job.
+type Lease = (i64, i64);
+
+async fn fetch(db: &Client, more: &str) -> Vec<Lease> {
+    let sql = format!("select id, token from jobs.fetch({more})");
+    let rows = db.query(&sql, &[]).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// A result, which has this beside id and token.
+fn result((id, token): Lease, more: Value) -> Value {
+    let mut result = more;
+    (result["id"], result["token"]) = (json!(id), json!(token));
+    result
+}
+
+/// What a call says of each job: its state, whether that is done, and why not.
+async fn finish_many(
+    db: &Client,
+    results: &[Value],
+) -> Result<Vec<(i64, String)>, tokio_postgres::Error> {
+    let sql = "select id, concat_ws(' ', state, done, reason) from jobs.finish_many($1::text::jsonb) order by ord";
+    let rows = db.query(sql, &[&json!(results).to_string()]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// The calls go to the tables themselves, then by statements, since something is attached to them.
+async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str)) {
+    check("directly").await;
+    run(
+        db,
+        "create function public.nothing() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;
+         create trigger nothing before insert or update or delete on jobs.running for each row execute function public.nothing();
+         create trigger nothing before insert or update or delete on jobs.scheduled for each row execute function public.nothing()",
+    )
+    .await;
+    check("by statements").await;
+}
+
+/// The token is of a fetch that commits while another one of the jobs is waited for.
+#[tokio::test]
+async fn attempts_end_whose_tokens_are_current_when_the_call_answers() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("late").await;
+    let (worker, other) = (cluster.connect("late").await, cluster.connect("late").await);
+    directly_and_by_statements(&db, async |way| {
+        for (what, became) in [
+            (json!({"do": "complete"}), "completed t"),
+            (
+                json!({"do": "fail", "error": "e", "retry_in": 3600}),
+                "retryable t",
+            ),
+            (json!({"do": "snooze", "delay": 3600}), "scheduled t"),
+        ] {
+            run(&db, "select jobs.insert_batch('k', '{1,2}')").await;
+            let first = fetch(&worker, "").await[0];
+            run(
+                &worker,
+                &format!("begin; select jobs.complete({}, {})", first.0, first.1),
+            )
+            .await;
+            let second = fetch(&worker, "").await[0];
+            let results = [
+                result(second, what.clone()),
+                result(first, json!({"do": "complete"})),
+            ];
+            let (told, ()) = tokio::join!(finish_many(&other, &results), async {
+                blocked(&db, 1).await;
+                run(&worker, "commit").await;
+            });
+            let expected = [
+                (second.0, became.to_string()),
+                (first.0, "completed t".to_string()),
+            ];
+            assert_eq!(told.unwrap(), expected, "{way}");
+        }
+    })
+    .await;
+}
+
+/// What a worker says of a job, and whether it is final then.
+fn random_result(lease: Lease, rng: &mut StdRng) -> (Value, bool) {
+    let (more, is_final) = match rng.random_range(0..8) {
+        0..3 => (json!({"do": "complete", "output": {"of": lease.0}}), true),
+        3 => (
+            json!({"do": "fail", "error": "e", "retryable": false}),
+            true,
+        ),
+        4 => (json!({"do": "fail", "error": "e", "retry_in": 0}), false),
+        5 => (
+            json!({"do": "fail", "error": "e", "retry_in": "1 ms"}),
+            false,
+        ),
+        6 => (json!({"do": "snooze", "delay": 0.001}), false),
+        _ => (json!({"do": "release"}), false),
+    };
+    (result(lease, more), is_final)
+}
+
+/// Ends attempts until no job is left, saying now and then what it has said before; what it has
+/// finally said of which job.
+async fn work(client: Client, mut rng: StdRng, over: Arc<AtomicBool>) -> BTreeMap<i64, String> {
+    let mut said = BTreeMap::new();
+    let mut before: Vec<Value> = Vec::new();
+    let mut known = BTreeSet::new();
+    while !over.load(Ordering::Relaxed) {
+        let held = fetch(&client, "max_jobs => 10, lease => '1 hour'").await;
+        let mut ends: BTreeMap<i64, bool> = BTreeMap::new();
+        let mut results = Vec::new();
+        for lease in held {
+            let (result, is_final) = random_result(lease, &mut rng);
+            results.push(result);
+            ends.insert(lease.0, is_final);
+        }
+        let old = before.len().min(rng.random_range(0..3));
+        let latest: Vec<Value> = before[before.len() - old..].to_vec();
+        for result in latest {
+            results.insert(rng.random_range(0..=results.len()), result);
+        }
+        let told = loop {
+            // A heartbeat of them all, or a cancel request, may be in the way.
+            match finish_many(&client, &results).await {
+                Ok(told) => break told,
+                Err(error) => assert_eq!(sqlstate::<()>(Err(error)), "40P01"),
+            }
+        };
+        assert_eq!(told.len(), results.len());
+        for ((id, told), result) in told.iter().zip(&results) {
+            assert_eq!(result["id"], json!(id), "in order");
+            // What was said before is answered as the first time.
+            assert!(told.ends_with(" t"), "{result}: {told}");
+            if !known.insert(result.to_string()) {
+                continue;
+            }
+            let state = told.strip_suffix(" t").unwrap().to_string();
+            let is_final = matches!(state.as_str(), "completed" | "discarded" | "cancelled");
+            assert_eq!(
+                is_final,
+                ends[id] || state == "cancelled",
+                "{result}: {told}"
+            );
+            if is_final {
+                assert_eq!(said.insert(*id, state), None, "twice: {result}");
+            }
+        }
+        before.extend(results);
+    }
+    said
+}
+
+/// Eight workers end whatever they get in whichever way, while others send heartbeats for all jobs
+/// and ask to cancel some. Each job ends once, as its worker was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_job_ends_once_as_its_worker_was_told() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("workers").await;
+    let mut rng = rng();
+    run(
+        &db,
+        "select jobs.configure_queue('default', concurrency => 60);
+         select from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 1500) n), max_attempts => 1000)",
+    )
+    .await;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let client = cluster.connect("workers").await;
+        let rng = StdRng::seed_from_u64(rng.random());
+        sessions.push(tokio::spawn(work(client, rng, over.clone())));
+    }
+    let left = "not exists (select from jobs.jobs where state not in ('completed', 'discarded', 'cancelled'))";
+    let mut rounds = 0;
+    while !is(&db, left).await {
+        rounds += 1;
+        for sql in [
+            "select from (select array_agg(id order by id) as ids, array_agg(token order by id) as tokens from jobs.jobs where state = 'running') r, jobs.heartbeat_many(coalesce(ids, '{}'), coalesce(tokens, '{}'))",
+            "select jobs.cancel(max(id)) from jobs.jobs where state = 'running' having count(*) > 0",
+        ] {
+            if sql.contains("cancel") && rounds % 10 > 0 {
+                continue;
+            }
+            let told = db.batch_execute(sql).await;
+            assert!(
+                matches!(sqlstate(told).as_str(), "00000" | "40P01"),
+                "{sql}"
+            );
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut said = BTreeMap::new();
+    for session in sessions {
+        for (id, state) in session.await.expect("every call was told the truth") {
+            assert_eq!(said.insert(id, state), None, "{id} ended twice");
+        }
+    }
+    // Who asks may be the one that cancels a job, where that has just been given back.
+    let rows = db
+        .query("select id, state::text from jobs.jobs", &[])
+        .await
+        .unwrap();
+    assert_eq!(rows.len(), 1500);
+    for row in rows {
+        let (id, state): (i64, String) = (row.get(0), row.get(1));
+        match said.get(&id) {
+            Some(told) => assert_eq!(*told, state, "{id}"),
+            None => assert_eq!(state, "cancelled", "{id}"),
+        }
+    }
+    assert!(said.len() > 1000);
+    let wrong = "select count(*) from jobs.jobs where state = 'completed' and (output ->> 'of')::bigint is distinct from id";
+    assert_eq!(
+        number(&db, wrong).await,
+        0,
+        "outputs are those of their jobs"
+    );
+    assert_eq!(number(&db, "select count(*) from jobs.check()").await, 0);
+    let slots = "select count(*) from jobs.queue_slot where job_id is not null";
+    assert_eq!(number(&db, slots).await, 0, "every slot is free");
+}
+
+/// Sixteen workers that want ten jobs or none, and never get fewer; all jobs are fetched.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("fewer").await;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut workers = Vec::new();
+    for n in 0..16 {
+        let client = cluster.connect("fewer").await;
+        let over = over.clone();
+        workers.push(tokio::spawn(async move {
+            let mut got = 0;
+            // Some want more than they need.
+            let most = if n % 4 == 0 { 25 } else { 10 };
+            let more = match n % 2 {
+                0 => "",
+                _ => ", linger => '1 hour'",
+            };
+            while !over.load(Ordering::Relaxed) {
+                let held = fetch(
+                    &client,
+                    &format!("max_jobs => {most}, min_jobs => 10{more}"),
+                )
+                .await;
+                let count = held.len();
+                assert!(count == 0 || (10..=most).contains(&count), "{count} jobs");
+                got += count as i64;
+                let results: Vec<Value> = held
+                    .into_iter()
+                    .map(|lease| result(lease, json!({"do": "complete"})))
+                    .collect();
+                finish_many(&client, &results).await.unwrap();
+            }
+            got
+        }));
+    }
+    // Few at a time, some of them only due.
+    for n in 0..200 {
+        let when = if n % 3 == 0 {
+            "clock_timestamp() + '1 ms'"
+        } else {
+            "null"
+        };
+        let sql = format!(
+            "select from jobs.insert_batch('k', array_fill('{{}}'::jsonb, array[7]), scheduled_at => {when})"
+        );
+        run(&db, &sql).await;
+    }
+    let left = "select count(*) from jobs.jobs where state <> 'completed'";
+    while number(&db, left).await >= 10 {}
+    over.store(true, Ordering::Relaxed);
+    let mut got = 0;
+    for worker in workers {
+        got += worker.await.expect("nobody got fewer");
+    }
+    let left = fetch(&db, "max_jobs => 10, min_jobs => 10, linger => '0'")
+        .await
+        .len() as i64;
+    assert!(left < 10, "{left}");
+    assert_eq!(got + left, 1400);
+    assert_eq!(number(&db, "select count(*) from jobs.check()").await, 0);
+}
+
+/// How often a fetch whose time has come got fewer jobs than may start, while others beside it take
+/// what turns out to be too little for them: their queue may run seven jobs, and they want ten.
+async fn late_fetches(fault: &str) -> i32 {
+    let cluster = Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.enabled", "off")
+        .set("jobs.fault", fault)
+        .start();
+    let db = cluster.database("late").await;
+    run(
+        &db,
+        "select jobs.configure_queue('default', concurrency => 7);
+         select from jobs.insert_batch('k', array_fill('{}'::jsonb, array[100]))",
+    )
+    .await;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut others = Vec::new();
+    for _ in 0..15 {
+        let client = cluster.connect("late").await;
+        let over = over.clone();
+        others.push(tokio::spawn(async move {
+            let fetch_more = "max_jobs => 20, min_jobs => 10, linger => '1 hour'";
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(fetch(&client, fetch_more).await, []);
+            }
+        }));
+    }
+    let mut late = 0;
+    for _ in 0..300 {
+        let held = fetch(&db, "max_jobs => 20, min_jobs => 10, linger => '0'").await;
+        late += i32::from(held.len() < 7);
+        let results: Vec<Value> = held
+            .into_iter()
+            .map(|lease| result(lease, json!({"do": "release"})))
+            .collect();
+        finish_many(&db, &results).await.unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    for other in others {
+        other.await.expect("nobody got fewer than ten");
+    }
+    late
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whose_time_has_come_gets_what_may_start() {
+    assert_eq!(late_fetches("").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn control_out_of_turn_somebody_is_late() {
+    assert!(late_fetches("out_of_turn").await > 0);
+}
