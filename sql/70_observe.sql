@@ -15,7 +15,7 @@ Works on a standby, for what can be seen there.$$;
 
 CREATE FUNCTION jobs.metrics()
 RETURNS TABLE (metric text, type text, labels jsonb, value double precision, help text)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
 $$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
@@ -25,7 +25,7 @@ CREATE FUNCTION jobs.history(
 RETURNS TABLE (at timestamptz, queue text, kind text, inserted bigint, started bigint, completed bigint, failed bigint,
                discarded bigint, cancelled bigint, wait_p50 interval, wait_p95 interval, wait_p99 interval,
                run_p50 interval, run_p95 interval, run_p99 interval)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'history_wrapper';
 COMMENT ON FUNCTION jobs.history(text, text, interval, interval) IS
 $$What happened to jobs, by steps of time, queue and kind, up to what has just committed. queue, kind: only that one; null: all, each with rows of its own. since: how far back; step: whole minutes, and at is a multiple of it in UTC. A step in which nothing happened has no row.

@@ -102,8 +102,12 @@ pub fn all_ended(mut ended: Vec<Ended>, event: Event, now: i64) {
 }
 
 /// Writes what the transaction that is about to end has counted and shared memory has no room for.
-/// Nobody is called as the extension's owner any more.
+/// Nobody is called as the extension's owner any more. A transaction that has been made read-only
+/// since is not to fail because of counts.
 pub fn write(deltas: Vec<Delta>) {
+    if transaction::is_read_only() {
+        return;
+    }
     let append = || {
         for delta in &deltas {
             let (queue, kind) = (text(&delta.queue), text(&delta.kind));
@@ -172,8 +176,11 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
         FORGET_TOTALS.execute(&horizon);
         FORGET.execute(&horizon)
     });
-    let most = taken.len().max(folded).max(forgotten);
-    (forgotten, most >= limit as usize)
+    let is_more = taken.len().max(folded).max(forgotten) >= limit as usize;
+    if is_more {
+        WRITTEN_BEFORE.store(i64::MIN, Ordering::Relaxed);
+    }
+    (forgotten, is_more)
 }
 
 /// Counters of earlier runs of the server begin anew: what was lost with its memory would look like
