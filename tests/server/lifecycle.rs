@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, becomes, flood, insert, is, number, poll_until, promptly,
-    run, scalar, sqlstate, state, workers, workers_become,
+    Builder, Client, Cluster, Mode, SOON, becomes, flood, history_is_written, insert, number,
+    poll_until, promptly, run, scalar, sqlstate, state, workers, workers_become,
 };
 use tokio_postgres::NoTls;
 
@@ -770,6 +770,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
     seen_to(&db, "leased 2", fourth, "discarded").await;
 
     // Once there are none any more, others' prepared transactions start no worker.
+    history_is_written(&db).await;
     workers_become(&db, "prepared", 0).await;
     run(&db, "create table public.t (n int)").await;
     run(
@@ -826,11 +827,7 @@ async fn idling_costs_next_to_nothing() {
     let db = cluster.database("quiet").await;
     insert(&db, "'x', scheduled_at => clock_timestamp() + '1 h'").await;
     workers_become(&db, "quiet", 1).await;
-    // The minute of that is written once it is over.
-    poll_until("its minute is written", 4 * SOON, async || {
-        is(&db, "count(*) > 0 from jobs.history_bucket").await
-    })
-    .await;
+    history_is_written(&db).await;
     all_workers_ended(&db).await;
     let launcher = process(&db, "jobs launcher").await as u32;
     let cpu = || cluster.cpu_of(launcher) + cluster.cpu_of_ended_children();

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, SOON, blocked, comes_true, insert, is, number, poll_until, promptly, run,
-    scalar, seconds, sqlstate, state, workers_become,
+    Client, Cluster, SOON, blocked, comes_true, history_is_written, insert, is, number, poll_until,
+    promptly, run, scalar, seconds, sqlstate, state, workers_become,
 };
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
@@ -515,6 +515,7 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
     let left =
         |queues: &str| format!("array_agg(queue order by queue) = '{{{queues}}}' from jobs.jobs");
     comes_true(&db, &left("audit,hour")).await;
+    history_is_written(&db).await;
     // With nothing left to do the worker goes, and nobody sends for another one.
     poll_until("the worker goes", SOON, async || {
         !workers_come(&db, Duration::ZERO).await

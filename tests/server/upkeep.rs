@@ -1,8 +1,8 @@
 //! What a pass of maintenance costs, however many queues there are, and that it ends when it is to.
 
 use jobs_tests::{
-    Client, Cluster, SOON, blocked, comes_true, insert, is, number, poll_until, run, seconds,
-    state, workers,
+    Client, Cluster, SOON, blocked, comes_true, history_is_written, insert, is, number, poll_until,
+    run, seconds, state, workers,
 };
 
 /// One transaction, also where it is several statements.
@@ -186,6 +186,7 @@ async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() 
     )
     .await;
     comes_true(&db, "count(*) = 100 from jobs.jobs").await;
+    history_is_written(&db).await;
     // It is there for five seconds without work, and then goes, and nobody sends for another one.
     poll_until("the worker goes", SOON, async || {
         workers(&db, "rests").await == 0

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, becomes, flood, insert, number, poll_until, promptly, state,
-    workers, workers_become,
+    Client, Cluster, Mode, SOON, becomes, flood, history_is_written, insert, number, poll_until,
+    promptly, state, workers, workers_become,
 };
 
 #[tokio::test]
@@ -244,6 +244,7 @@ async fn a_duplicate_wakes_nobody() {
     let unique = "'x', unique_opts => '{\"by_kind\": true}'";
     let id = insert(&db, unique).await;
     workers_become(&db, "twice", 1).await;
+    history_is_written(&db).await;
     workers_become(&db, "twice", 0).await;
     assert_eq!(insert(&db, unique).await, id);
     tokio::time::sleep(Duration::from_secs(1)).await;

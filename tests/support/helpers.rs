@@ -116,6 +116,17 @@ pub async fn comes_true(db: &Client, condition: &str) {
     poll_until(condition, SOON, async || is(db, condition).await).await;
 }
 
+/// Waits until the worker has written the minutes in which something happened: it comes back for
+/// that when they are over, whatever else it has to do.
+pub async fn history_is_written(db: &Client) {
+    const MINUTES: &str = "count(*) > 0 and count(*) = (select count(distinct (at, queue, kind)) from jobs.history_bucket)
+       from jobs.history()";
+    poll_until("its minutes are written", 4 * SOON, async || {
+        is(db, MINUTES).await
+    })
+    .await;
+}
+
 /// Sleeps.
 pub async fn seconds(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
