@@ -190,6 +190,8 @@ pub struct Rows {
     desc: pg_sys::TupleDesc,
     /// what one row takes, once there are many
     scratch: Option<Scratch>,
+    /// what that is in: rows may be appended while a statement runs, whose memory goes before
+    memory: pg_sys::MemoryContext,
     pushed: usize,
 }
 
@@ -207,6 +209,7 @@ impl Rows {
                 store: (*info).setResult,
                 desc: (*info).setDesc,
                 scratch: None,
+                memory: pg_sys::CurrentMemoryContext,
                 pushed: 0,
             }
         }
@@ -215,14 +218,18 @@ impl Rows {
     /// Appends a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
         pgrx::check_for_interrupts!();
-        let (store, desc) = (self.store, self.desc);
+        let (store, desc, memory) = (self.store, self.desc, self.memory);
         let push = || {
             // SAFETY: the store copies the tuple.
             unsafe { pg_sys::tuplestore_puttuple(store, tuple(desc, cells)) };
         };
         self.pushed += 1;
         match self.pushed > FEW {
-            true => self.scratch.get_or_insert_with(Scratch::new).within(push),
+            true => {
+                // SAFETY: it is the call's.
+                let scratch = || unsafe { Scratch::new_in(memory) };
+                self.scratch.get_or_insert_with(scratch).within(push)
+            }
             false => push(),
         }
     }

@@ -64,10 +64,16 @@ pub struct Scratch(pg_sys::MemoryContext);
 impl Scratch {
     /// None yet; it goes with the call.
     pub fn new() -> Scratch {
+        // SAFETY: whatever is current outlives the caller's work.
+        unsafe { Scratch::new_in(pg_sys::CurrentMemoryContext) }
+    }
+
+    /// None yet, in a context that is to outlive it.
+    pub unsafe fn new_in(context: pg_sys::MemoryContext) -> Scratch {
         // SAFETY: as any context is made; after an error it goes with the one that it is in.
         Scratch(unsafe {
             pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
+                context,
                 c"jobs scratch".as_ptr(),
                 pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
                 pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,

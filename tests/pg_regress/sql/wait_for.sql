@@ -62,3 +62,5 @@ call jobs.wait_for('{5,6,7}', '100 ms', 'any');
 select clock_timestamp() - :'begun' >= interval '100 ms' as waited;
 -- Nothing changed.
 select state, count(*) from jobs.jobs group by 1 order by 1;
+-- Many at once, of which few are there.
+select count(*) from jobs.results(array(select g::bigint from generate_series(1, 1000) g));
