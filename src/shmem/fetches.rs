@@ -1,13 +1,12 @@
 //! When queues were last fetched from, in shared memory: who sees jobs wait wants to know whether
 //! anybody takes some. Hints, as all of it: a server that was started anew knows of none.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use crate::pg::server;
+use super::things;
 
 /// Queues that can be told apart.
 const PLACES: usize = 2048;
@@ -47,7 +46,7 @@ pub fn note(queue: &str, now: i64) {
     if !super::is_preloaded() {
         return;
     }
-    let key = key(queue);
+    let key = things::queue_here(queue);
     let place = find(key).unwrap_or_else(|| settle(key));
     // Also where the clock was put back.
     if (now - place.at.load(Ordering::Relaxed)).abs() >= COARSE {
@@ -61,14 +60,8 @@ pub fn last(queue: &str) -> Option<i64> {
     if !super::is_preloaded() {
         return None;
     }
-    let at = find(key(queue))?.at.load(Ordering::Relaxed);
+    let at = find(things::queue_here(queue))?.at.load(Ordering::Relaxed);
     (at != 0).then_some(at)
-}
-
-fn key(queue: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (server::database().to_u32(), queue).hash(&mut hasher);
-    hasher.finish().max(1)
 }
 
 fn places(key: u64) -> &'static [Place] {

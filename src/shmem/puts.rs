@@ -6,13 +6,12 @@
 //! before. A job that is rolled back, or taken out again, stays noted. Queues may share a number:
 //! then there only seem to be more.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use crate::pg::server;
+use super::things;
 
 const NUMBERS: usize = 1024;
 
@@ -24,13 +23,9 @@ unsafe impl PGRXSharedMemory for Shared {}
 // SAFETY: the name is this extension's own.
 static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs puts") };
 
-/// Whether there is shared memory.
-static REGISTERED: AtomicBool = AtomicBool::new(false);
-
 /// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(SHARED = Shared([const { AtomicU64::new(0) }; NUMBERS]));
-    REGISTERED.store(true, Ordering::Relaxed);
 }
 
 /// A job was put into a queue of this database.
@@ -46,11 +41,5 @@ pub fn noted(queue: &str) -> Option<u64> {
 }
 
 fn number(queue: &str) -> Option<&'static AtomicU64> {
-    if !REGISTERED.load(Ordering::Relaxed) {
-        return None;
-    }
-    let mut hasher = DefaultHasher::new();
-    server::database().to_u32().hash(&mut hasher);
-    queue.hash(&mut hasher);
-    Some(&SHARED.get().0[hasher.finish() as usize % NUMBERS])
+    super::is_preloaded().then(|| &SHARED.get().0[things::queue_here(queue) as usize % NUMBERS])
 }

@@ -1,7 +1,16 @@
-//! What sessions wait for, as numbers that are the same in all processes. Two things with one
-//! number only wake somebody for nothing.
+//! What sessions wait for, and what is kept of queues, as numbers that are the same in all
+//! processes. Two things with one number only wake somebody for nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::pg::server;
+
+/// A queue of this database among those of all. Never 0.
+pub fn queue_here(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (server::database().to_u32(), name).hash(&mut hasher);
+    hasher.finish().max(1)
+}
 
 /// A queue: a job of it may be ready.
 pub fn queue(name: &str) -> u64 {
