@@ -44,11 +44,27 @@ pub struct Ended {
     /// those whose jobs were taken
     pub taken: Vec<(usize, TakenRow)>,
     /// keys that completed jobs held until then, by the jobs and the ends of their holds
-    pub(super) held: Vec<(i64, i64)>,
+    held: Vec<(i64, i64)>,
     /// slots of queues with limits
     pub(super) slots: Vec<i64>,
     /// what is counted of completed jobs
-    pub(super) counted: Vec<history::Ended>,
+    counted: Vec<history::Ended>,
+}
+
+impl Ended {
+    /// The job of an attempt is completed, and held its key by itself until then.
+    pub(super) fn complete(
+        &mut self,
+        n: usize,
+        hold_ends_at: Option<i64>,
+        now: i64,
+        counted: history::Ended,
+    ) {
+        let held = hold_ends_at.filter(|ends_at| *ends_at > now);
+        self.held.extend(held.map(|ends_at| (counted.id, ends_at)));
+        self.completed.push(n);
+        self.counted.push(counted);
+    }
 }
 
 /// Ends attempts whose tokens are current. They come sorted by id and token, so that every session
@@ -95,17 +111,13 @@ fn end_by_statement(attempts: &[Attempt], now: i64) -> Ended {
                 ended.taken.push((n, read_taken(rows, row)));
                 continue;
             }
-            ended.completed.push(n);
-            let held = rows.big(row, 3).filter(|ends_at| *ends_at > now);
-            ended
-                .held
-                .extend(held.map(|ends_at| (attempts[n].id, ends_at)));
-            ended.counted.push(history::Ended {
+            let counted = history::Ended {
                 id: attempts[n].id,
                 key: rows.int(row, 10),
                 queue: rows.text(row, 11),
                 began_at: rows.big(row, 6),
-            });
+            };
+            ended.complete(n, rows.big(row, 3), now, counted);
         }
         ended
     });

@@ -33,19 +33,13 @@ pub fn end(attempts: &[Attempt], now: i64) -> Option<Ended> {
         match (attempts[n].then, &completion) {
             (Then::Completed(output), Some(completion)) => {
                 rows.push(completion.row(&attempts[n], lease, output));
-                let held = lease
-                    .big(running::HOLD_ENDS_AT)
-                    .filter(|ends_at| *ends_at > now);
-                ended
-                    .held
-                    .extend(held.map(|ends_at| (attempts[n].id, ends_at)));
-                ended.completed.push(n);
-                ended.counted.push(history::Ended {
+                let counted = history::Ended {
                     id: attempts[n].id,
                     key: lease.int(running::HISTORY_KEY),
                     queue: lease.text(running::QUEUE),
                     began_at: lease.big(running::ATTEMPTED_AT),
-                });
+                };
+                ended.complete(n, lease.big(running::HOLD_ENDS_AT), now, counted);
             }
             _ => ended.taken.push((n, taken(lease))),
         }
