@@ -2,17 +2,25 @@
 
 use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
-use super::workers;
+use crate::shmem::fetches;
+
+/// A queue that nobody has fetched from for so long has no worker, in microseconds.
+pub const UNATTENDED: i64 = 300_000_000;
 
 /// When somebody fetched from a queue last. Where that is not known (the library is not preloaded,
 /// or the server was started anew), by the jobs that run and those that ended last.
 pub fn last_fetched(queue: &str, seen: Snapshot) -> Option<i64> {
     let by_jobs = || LAST_FETCHED.run_as_of(seen, &[text(queue)], |rows| rows.big(0, 1));
-    workers::last_fetched(queue).or_else(by_jobs)
+    fetches::last(queue).or_else(by_jobs)
+}
+
+/// Whether a queue that was last fetched from then has no worker.
+pub fn is_unattended(queue: &str, fetched_at: Option<i64>, now: i64, seen: Snapshot) -> bool {
+    fetched_at.is_none_or(|at| at < now - UNATTENDED) && !is_at_work(queue, now, seen)
 }
 
 /// Whether somebody has a job of the queue, and its lease has not run out.
-pub fn is_at_work(queue: &str, now: i64, seen: Snapshot) -> bool {
+fn is_at_work(queue: &str, now: i64, seen: Snapshot) -> bool {
     IS_AT_WORK.run_as_of(seen, &[text(queue), big(now)], |rows| !rows.is_empty())
 }
 

@@ -4,12 +4,11 @@
 
 use pgrx::pg_sys::Datum;
 
+use super::health::line;
+use super::place::joined_to_its_row;
 use super::spi::{Plan, Snapshot, Tuples, big, text};
 use super::types::*;
 use super::{activity, workers};
-
-/// A queue that nobody has fetched from for so long has no worker, in microseconds.
-const UNATTENDED: i64 = 300_000_000;
 
 /// Whether the caller may see what jobs carry.
 pub fn sees_payload() -> bool {
@@ -27,8 +26,7 @@ pub fn reasons<T>(
         (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
     })?;
     let fetched_at = activity::last_fetched(&queue, Snapshot::Callers);
-    let is_left = fetched_at.is_none_or(|at| at < now - UNATTENDED)
-        && !activity::is_at_work(&queue, now, Snapshot::Callers);
+    let is_left = activity::is_unattended(&queue, fetched_at, now, Snapshot::Callers);
     let told = match is_left {
         true => told(&queue, now),
         false => None,
@@ -83,15 +81,13 @@ static REASONS: Plan = Plan::new(
                   COALESCE(a.seq, b.seq) AS seq, COALESCE(r.attempt, s.attempt, f.attempt) AS attempt, s.due_at,
                   COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
                   COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, r.progress, f.finalized_at,
-                  (SELECT left(split_part(e.error, E'\\n', 1), 200) FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
+                  (SELECT ",
+        line!("e.error"),
+        " FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
                   CASE WHEN EXISTS (SELECT FROM jobs.maintenance_pause) THEN ', but maintenance is paused: jobs.resume_maintenance' ELSE '' END AS but_paused
-             FROM jobs.job j
-             LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
-             LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
-             LEFT JOIN jobs.running r ON r.job_id = j.id
-             LEFT JOIN jobs.scheduled s ON s.job_id = j.id
-             LEFT JOIN jobs.finished f ON f.job_id = j.id
-            WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL),
+             FROM jobs.job j ",
+        joined_to_its_row!(),
+        " WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL),
          w AS MATERIALIZED (
            SELECT j.*, $6 AS queue, j.state = 'available' OR j.due_at <= $2 AS is_due, COALESCE(j.seq, 9223372036854775807) AS position,
                   q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period,

@@ -83,7 +83,14 @@ macro_rules! age {
     };
 }
 
-pub(super) use age;
+// The first line of an error, for people.
+macro_rules! line {
+    ($error:literal) => {
+        concat!("left(split_part(", $error, r", E'\n', 1), 200)")
+    };
+}
+
+pub(super) use {age, line};
 
 macro_rules! who {
     ($of:literal) => {

@@ -5,7 +5,7 @@
 //! only where there is reason to.
 
 use super::count::heads;
-use super::health::age;
+use super::health::{age, line};
 use super::periodic_schedule::BUSY;
 use super::spi::{Arg, Plan, Snapshot, Tuples, big, text, texts};
 use super::types::*;
@@ -15,8 +15,6 @@ use crate::settings::Retention;
 
 /// How far back failed attempts are looked at, in microseconds. It is in texts as well.
 const LATELY: i64 = 600_000_000;
-/// A queue that nobody has fetched from for so long has no worker, in microseconds.
-const UNATTENDED: i64 = 300_000_000;
 
 /// Hands the findings to `take`, kind by kind.
 pub fn find(take: &mut impl FnMut(&Tuples)) {
@@ -33,14 +31,14 @@ pub fn find(take: &mut impl FnMut(&Tuples)) {
 /// Finds queues whose available jobs nobody fetches.
 fn find_unattended(take: &mut impl FnMut(&Tuples)) {
     let now = time::now();
-    let waits_since = now - UNATTENDED;
-    let waiting = WAITING.list(&[big(waits_since)], |rows, row| rows.text(row, 1));
+    let waiting = WAITING.list(&[big(now - activity::UNATTENDED)], |rows, row| {
+        rows.text(row, 1)
+    });
     let unattended = waiting.into_iter().filter_map(|queue| {
         let is_paused = config::queue(&queue).is_some_and(|set| set.is_paused);
         let fetched_at = activity::last_fetched(&queue, Snapshot::Own);
-        let is_left = !is_paused && fetched_at.is_none_or(|at| at < waits_since);
-        (is_left && !activity::is_at_work(&queue, now, Snapshot::Own))
-            .then_some((queue, fetched_at))
+        let is_left = !is_paused && activity::is_unattended(&queue, fetched_at, now, Snapshot::Own);
+        is_left.then_some((queue, fetched_at))
     });
     let (queues, fetched_at): (Vec<String>, Vec<Option<i64>>) = unattended.unzip();
     if !queues.is_empty() {
@@ -65,13 +63,6 @@ macro_rules! latest {
             $if,
             " ORDER BY f.finalized_at DESC LIMIT 10000)"
         )
-    };
-}
-
-// The first line of an error, for people.
-macro_rules! line {
-    ($error:literal) => {
-        concat!("left(split_part(", $error, r", E'\n', 1), 200)")
     };
 }
 

@@ -12,6 +12,7 @@ use super::claims::key_array;
 use super::direct;
 use super::kept::Kept;
 use super::notes::Kind;
+use super::place::joined_to_its_row;
 use super::spi::{Plan, Tuples};
 use super::types::*;
 use crate::fault;
@@ -204,7 +205,8 @@ fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, Found> {
 // that is gone by now, and one that this transaction has put in its place. A plain join on a unique
 // column would stop at the first.
 static LOOK: Plan = Plan::new(
-    "SELECT k.ord, h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at,
+    concat!(
+        "SELECT k.ord, h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at,
             h.released, h.returned, h.unique_until, h.unique_window, h.unique_final
        FROM unnest($1) WITH ORDINALITY AS k(key, ord)
        CROSS JOIN LATERAL (SELECT u.* FROM jobs.unique_claim u WHERE u.key = k.key OFFSET 0) c
@@ -230,10 +232,9 @@ static LOOK: Plan = Plan::new(
                  SELECT n.job_id, NULL, NULL FROM jobs.unique_note n
                   WHERE n.key = c.key AND n.kind = 'f' AND $2) u
            LEFT JOIN jobs.job j ON j.id = u.id
-           LEFT JOIN jobs.running r ON r.job_id = j.id
-           LEFT JOIN jobs.scheduled s ON s.job_id = j.id
-           LEFT JOIN jobs.finished f ON f.job_id = j.id
-           LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
-           LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id) h ON true",
+           ",
+        joined_to_its_row!(),
+        ") h ON true"
+    ),
     &[BYTEAS, BOOL],
 );

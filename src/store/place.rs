@@ -407,18 +407,29 @@ pub fn erase(id: i64) {
     }
 }
 
+// The row of a job j that says where it is: a or b of ready, r of running, s of scheduled, f of
+// finished.
+macro_rules! joined_to_its_row {
+    () => {
+        "LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+         LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
+         LEFT JOIN jobs.running r ON r.job_id = j.id
+         LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+         LEFT JOIN jobs.finished f ON f.job_id = j.id"
+    };
+}
+pub(super) use joined_to_its_row;
+
 static LOCATE: Plan = Plan::new(
-    "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
+    concat!(
+        "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END,
             COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority), COALESCE(r.token, f.token),
             j.unique_key
-       FROM jobs.job j
-       LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
-       LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
-       LEFT JOIN jobs.running r ON r.job_id = j.id
-       LEFT JOIN jobs.scheduled s ON s.job_id = j.id
-       LEFT JOIN jobs.finished f ON f.job_id = j.id
-      WHERE j.id = $1",
+       FROM jobs.job j ",
+        joined_to_its_row!(),
+        " WHERE j.id = $1"
+    ),
     &[INT8],
 );
 

@@ -1,5 +1,4 @@
-//! Workers: which ones say that they are there, what operators tell them, and which queues somebody
-//! takes jobs from.
+//! Workers: which ones say that they are there, and what operators tell them.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +8,6 @@ use pgrx::pg_sys::Datum;
 use super::spi::{Plan, Snapshot, big, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
-use crate::shmem::fetches;
 
 /// A worker that was not seen for so long is lost, in microseconds. `jobs.workers` says so as well.
 const LOST_AFTER: i64 = 60 * 1_000_000;
@@ -81,12 +79,6 @@ pub fn registered_for(queue: &str, now: i64, seen: Snapshot) -> Vec<Registered> 
         };
         (0..rows.len()).filter_map(read).collect()
     })
-}
-
-/// When somebody fetched from a queue last, whether there was a job or not; `None`: not since the
-/// server was started, as far as is known. Without preload nothing is.
-pub fn last_fetched(queue: &str) -> Option<i64> {
-    fetches::last(queue)
 }
 
 /// Everything that workers were told.
