@@ -120,6 +120,8 @@ impl Builder {
         cluster.set("lc_messages", "C");
         cluster.set("timezone", "UTC");
         cluster.set("fsync", "off");
+        // Compiling a test's own look at a view takes a second. What a session sets counts.
+        cluster.set("jit_above_cost", -1);
         cluster.set("listen_addresses", "");
         cluster.set("unix_socket_directories", cluster.directory().display());
         cluster.set("max_prepared_transactions", 10);
