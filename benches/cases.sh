@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 finish_many yardstick_sizes life storm notify wake waiters prune one_key held held_retries backlog peers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many life storm notify wake waiters prune one_key held held_retries backlog peers peak memory)
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes docs/performance.md and its plots from the results of a full run: report.py RESULTS DOCS.
+"""Writes docs/performance.md and its plots from the results of a run: report.py RESULTS DOCS.
 
-The words are in performance.in.md, beside this; the figures come from the run alone.
+The words are in performance.in.md, beside this. The figures come from the run, and those of cases
+that it did not have from the page as it is. Each row says in which run it was measured.
 """
 
 import html
 import pathlib
+import re
 import sys
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 260, 70, 36
@@ -55,10 +57,17 @@ def plot(title, lines):
     return "\n".join(parts + ["</svg>", ""])
 
 
-def table(lines):
-    rows = [line.split("\t") for line in lines]
-    head = "| case | wanted | measured | spread | that is |\n|---|---|---|---|---|\n"
-    return head + "".join(f"| {title} | {aim} | **{figure}** | {spread} | {of} |\n" for title, aim, figure, spread, of in rows)
+ROW = "| {} | {} | {} | **{}** | {} | {} | {} |\n"
+HEAD = "| case | what is compared | wanted | measured | spread | that is | run |\n|---|---|---|---|---|---|---|\n"
+MEMORY = "| what was called | times | kB | of that in the second half |\n|---|---|---|---|\n"
+
+
+def rows_of(page):
+    """The rows that the page has, each with its case first and the description of its run last."""
+    runs = dict(re.findall(r"^(\d+)\. (.*(?:\n   \* .*)*)", page.partition("## What is compared")[0], re.M))
+    results = page.partition(HEAD)[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in results.splitlines()]
+    return [[case, title, aim, figure.strip("*"), spread, of, runs[run]] for case, title, aim, figure, spread, of, run in rows]
 
 
 def main(results, docs):
@@ -66,26 +75,41 @@ def main(results, docs):
         file = results / name
         return file.read_text() if file.exists() else ""
 
+    def found(pattern, nothing):
+        """What another run has written to the page."""
+        match = re.search(pattern, page, re.S)
+        return match[1] if match else nothing
+
+    page = (docs / "performance.md").read_text()
+    cases, measured = read("cases").split(), read("measured").split()
+    run = "\n   * ".join(read("machine").splitlines())
+    rows = [row for row in rows_of(page) if row[0] in cases and row[0] not in measured]
+    rows += [[*line.split("\t"), run] for line in read("table").splitlines() if line.split("\t")[0] in measured]
+    rows.sort(key=lambda row: cases.index(row[0]))
+    runs = list(dict.fromkeys(row[-1] for row in rows))
+    missing = [case for case in cases if case not in [row[0] for row in rows] and case != "yardstick_sizes"]
+
     figures = []
     for name, (title, series) in PLOTS.items():
-        lines = []
+        # A plot is of one run: of one that had its first line.
+        lines, file = [], docs / f"performance-{name}.svg"
         for key, label in series:
             points = [tuple(map(float, line.split()[:2])) for line in read(f"series.{key}").splitlines()]
             if points:
                 lines.append((label, points))
-        if lines:
-            (docs / f"performance-{name}.svg").write_text(plot(title, lines))
-            figures.append(f"![{title}](performance-{name}.svg)\n")
+        if read(f"series.{series[0][0]}"):
+            file.write_text(plot(title, lines))
+        if file.exists():
+            figures.append(f"![{title}]({file.name})\n")
     memory = "".join("| {} | {} | {} | {} |\n".format(*line.split("|")) for line in read("memory").splitlines())
-    missing = read("missing").split()
     words = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     (docs / "performance.md").write_text(
-        words.replace("@MACHINE@", "".join(f"* {line}\n" for line in read("machine").splitlines()))
-        .replace("@TABLE@", table(read("table").splitlines()))
-        .replace("@MISSING@", f"Not measured in this run: {', '.join(missing)}.\n" if missing else "")
+        words.replace("@RUNS@", "\n".join(f"{number}. {run}" for number, run in enumerate(runs, 1)))
+        .replace("@TABLE@", HEAD + "".join(ROW.format(*row[:-1], runs.index(row[-1]) + 1) for row in rows))
+        .replace("@MISSING@", f"Not measured: {', '.join(missing)}.\n" if missing else "")
         .replace("@PLOTS@", "\n".join(figures))
-        .replace("@MEMORY@", "| what was called | times | kB | of that in the second half |\n|---|---|---|---|\n" + memory if memory else "Not measured in this run.\n")
-        .replace("@PLANS@", f"```\n{read('plans').rstrip()}\n```\n")
+        .replace("@MEMORY@", MEMORY + memory if memory else found(rf"({re.escape(MEMORY)}.*?\n)\n", "Not measured.\n"))
+        .replace("@PLANS@", f"```\n{read('plans').rstrip()}\n```\n" if read("plans") else found(r"(```\nplans .*?\n```\n)", "Not measured.\n"))
     )
 
 

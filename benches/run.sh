@@ -3,13 +3,14 @@
 # under worse conditions: ratios within one run, in turns, so that what the machine does meanwhile
 # hits both. It judges nothing.
 #
-# Run by ./dev bench [CASE..], which starts a fresh server and sets PGHOST. At full scale (SCALE=1)
-# all cases together write docs/performance.md; SCALE=20 is a twentieth of the time and the jobs,
-# for looking whether it works. The cases are in cases.sh.
+# Run by ./dev bench, which starts a fresh server, sets PGHOST, and says by PAGE whether
+# the results go into docs/performance.md. SCALE=20 is a twentieth of the time and the jobs, for
+# looking whether it works. The cases are in cases.sh.
 set -euo pipefail
 shopt -s inherit_errexit
 
 SCALE=${SCALE:-1}
+[[ ! ${PAGE:-} || $SCALE == 1 ]] || { echo "the page has results of full scale only: SCALE=1" >&2; exit 1; }
 ROUNDS=5
 # Of what runs for a time: the shorter the turns, the more alike is what the machine does meanwhile.
 TURNS=$((ROUNDS * 3))
@@ -38,9 +39,9 @@ renew() {
 }
 
 describe() {
+  say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(commit_of "$HERE")"
   machine_line
   say "server: $(sql -c 'select version()')"
-  say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(commit_of "$HERE")"
   say "settings: $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
     where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_level', 'shared_buffers', 'max_wal_size', 'shared_preload_libraries', 'wal_compression')")"
   say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, in turns: $TURNS rounds, mostly of $SECONDS_EACH s each, $ROUNDS of fetching and completing, $RUNS runs of what is compared with itself or with the clock; scale 1/$SCALE"
@@ -124,8 +125,8 @@ middle() { # TITLE AIM OF-WHAT
     END { sorted(v, NR); print title, aim, sprintf("%.1f", median(v, NR)), sprintf("%.1f to %.1f", v[1], v[NR]), of }' | keep
 }
 
-# A result: title, aim, figure, spread, what it is of; separated by tabs.
-keep() { tee -a "$RESULTS/table" | awk -F '\t' '{ printf "%-60s %8s (%s)   at least/most %s   %s\n", $1, $3, $4, $2, $5 }'; }
+# A result: title, aim, figure, spread, what it is of; separated by tabs. It is kept with its case.
+keep() { sed "s/^/$NAME\t/" | tee -a "$RESULTS/table" | awk -F '\t' '{ printf "%-60s %8s (%s)   at least/most %s   %s\n", $2, $4, $5, $3, $6 }'; }
 result() { local IFS=$'\t'; say "$*" | keep; }
 
 scaled() { echo $(($1 / SCALE > 0 ? $1 / SCALE : 1)); }
@@ -168,19 +169,16 @@ sizes() {
 renew
 describe | tee "$RESULTS/machine"
 say ""
+echo "${CASES[*]}" >"$RESULTS/cases"
 cases=("$@")
 [[ $# -gt 0 ]] || cases=("${CASES[@]}")
-missing=" ${CASES[*]} "
-for name in "${cases[@]}"; do
-  declare -F "case_$name" >/dev/null || { say "there is no case $name; there are: ${CASES[*]}" >&2; exit 1; }
+for NAME in "${cases[@]}"; do
+  declare -F "case_$NAME" >/dev/null || { say "there is no case $NAME; there are: ${CASES[*]}" >&2; exit 1; }
   FILL='' EACH=1 CLIENTS=8 R2=r2
-  "case_$name"
+  "case_$NAME"
   say "" && sizes
-  missing=${missing/ $name / }
+  echo "$NAME" >>"$RESULTS/measured"
   # After each case, so that what was measured is not lost with what comes after it.
-  if [[ $SCALE == 1 && $# == 0 ]]; then
-    echo "$missing" >"$RESULTS/missing"
-    python3 "$HERE/report.py" "$RESULTS" "$HERE/../docs"
-  fi
+  [[ ! ${PAGE:-} ]] || python3 "$HERE/report.py" "$RESULTS" "$HERE/../docs"
 done
 plans
