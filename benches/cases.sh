@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many life storm notify wake waiters prune one_key held held_retries backlog peers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers peak memory)
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"
@@ -52,10 +52,7 @@ SQL
 
 work() { # BATCH JOBS AIM
   EACH=$1 FILL=$(scaled "$2")
-  ours <<SQL
-select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens from jobs.fetch('bench', $1) \gset
-select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);
-SQL
+  fetch_and_complete bench "$1" | ours
   for R2 in r2 r2_tuned; do
     yardstick <<SQL
 select coalesce(array_agg(id), '{}') as ids from ${R2}_fetch('bench', $1) \gset
@@ -72,30 +69,62 @@ case_work100() { work 100 160000 ">= 2.2"; }
 case_work10() { work 10 80000 ">= 1.6"; }
 case_work1() { work 1 20000 ">= 1.2"; }
 
-# A hundred jobs fetched and finished, in several ways. What a program says of them is put together
-# by the fetch, the same for both.
+# Calls that finish a hundred jobs, without the fetch, which puts together what is said of them. It
+# does so for both, whatever they take of it.
 case_finish_many() {
   local n
-  n=$(scaled 160000)
-  finishing() { # ours|yardstick
+  n=$(scaled 32000)
+  finishing() { # ours|yardstick: calls a second of a session
     sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42}'::jsonb, array[$n]), queue => 'finish')" >/dev/null
-    load "$WORK/$1.sql" -t $((n / 100 / CLIENTS))
+    load "$WORK/$1.sql" -t $((n / 100 / CLIENTS)) -r >/dev/null
+    awk 'END { print 1000 / $1 }' "$WORK/out"
   }
-  against() { # TITLE AIM OUTPUTS CALL OTHER-CALL
-    local output=null fetch
-    [[ $3 == none ]] || output="jsonb_build_object('result', repeat('x', 1000))"
-    fetch="select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens, coalesce(array_agg($output::jsonb), '{}') as outputs,
-       coalesce(jsonb_agg(jsonb_build_object('id', id, 'token', token) || (array['{\"do\": \"complete\"}', '{\"do\": \"fail\", \"error\": \"no route to host\"}', '{\"do\": \"snooze\", \"delay\": 3600}', '{\"do\": \"release\"}']::jsonb[])[case when id % 20 < 14 then 1 when id % 20 < 18 then 2 when id % 20 < 19 then 3 else 4 end]), '[]') as results
-       from jobs.fetch('finish', 100) \\gset"
+  against() { # TITLE AIM RESULT-OF-A-JOB CALL OTHER-CALL
+    local fetch
+    fetch="select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens,
+       coalesce(array_agg(result -> 'output'), '{}') as outputs, coalesce(jsonb_agg(jsonb_build_object('id', id, 'token', token) || result), '[]') as results
+       from (select id, token, $3 as result from jobs.fetch('finish', 100)) as fetched \\gset"
     renew
     printf '%s\n' "$fetch" "select count(*) from jobs.$4;" | ours
     printf '%s\n' "$fetch" "select count(*) from jobs.$5;" | yardstick
     finishing ours >/dev/null
     finishing yardstick >/dev/null
-    in_turns "$ROUNDS" finishing | ratio "$1" "$2" calls/s
+    in_turns "$TURNS" finishing | ratio "$1" "$2" "calls/s"
   }
-  against "finish_many, 100 mixed results, against complete_many" ">= 0.9" none "finish_many(:results::jsonb)" "complete_many(:ids::bigint[], :tokens::bigint[])"
-  against "complete_many with outputs of 1 kB, against without" ">= 0.9" some "complete_many(:ids::bigint[], :tokens::bigint[], :outputs::jsonb[])" "complete_many(:ids::bigint[], :tokens::bigint[])"
+  local finish="finish_many(:results::jsonb)" complete="complete_many(:ids::bigint[], :tokens::bigint[])" outputs="complete_many(:ids::bigint[], :tokens::bigint[], :outputs::jsonb[])"
+  local plain="'{\"do\": \"complete\"}'::jsonb" large="jsonb_build_object('do', 'complete', 'output', repeat('x', 1000))"
+  # Of twenty jobs 16 are completed, two fail, one is snoozed and one released.
+  local mixed="case when id % 20 < 16 then $large when id % 20 < 18 then '{\"do\": \"fail\", \"error\": \"no route to host\"}' when id % 20 < 19 then '{\"do\": \"snooze\", \"delay\": 3600}' else '{\"do\": \"release\"}' end"
+  against "finish_many, 100 completed, against complete_many" ">= 0.9" "$plain" "$finish" "$complete"
+  against "finish_many, 100 mixed results, outputs of 1 kB, against complete_many without" "-" "$mixed" "$finish" "$complete"
+  against "finish_many, 100 completed with outputs of 1 kB, against complete_many with them" "-" "$large" "$finish" "$outputs"
+  against "complete_many with outputs of 1 kB, against without" "-" "$large" "$outputs" "$complete"
+}
+
+# The same calls on two servers, this one and that of another commit: what is there beside them now,
+# and is not used, is to cost nothing. Without waiting for the disk, which would hide the rest.
+case_before() {
+  local SECONDS_EACH=1 PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
+  on_both() { # ours|yardstick
+    local -x PGPORT=$PGPORT
+    [[ $1 == ours ]] || PGPORT=$AGAINST_PORT
+    measure ours
+  }
+  before() { # TITLE JOBS-EACH [JOBS-TO-BE-THERE]; the script comes in
+    EACH=$2 FILL=${3:+$(scaled "$3")}
+    ours
+    renew
+    PGPORT=$AGAINST_PORT renew
+    on_both ours >/dev/null
+    on_both yardstick >/dev/null
+    in_turns "$TURNS" on_both | awk '{ print $1, $3 }' | ratio "$1, against commit $AGAINST" ">= 0.98" jobs/s
+  }
+  before "insert" 1 <<<"select id from jobs.insert('bench', '{\"user_id\": 42, \"template\": \"welcome\"}');"
+  before "unique insert, distinct keys" 1 <<<"$ANY_KEY"$'\n'"$UNIQUE_OURS"
+  before "insert_batch of 100" 100 <<<"select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[100]));"
+  before "fetch + complete, batches of 100" 100 80000 <<<"$(fetch_and_complete bench 100)"
+  before "fetch + complete, batches of 10" 10 40000 <<<"$(fetch_and_complete bench 10)"
+  before "fetch + complete, batches of 1" 1 10000 <<<"$(fetch_and_complete bench 1)"
 }
 
 # Jobs from their insertion to their end, in batches of 100, and then all of them pruned, by one
@@ -107,8 +136,7 @@ case_life() {
   sql -c "alter system set jobs.enabled = off" -c "alter system set jobs.retention_completed = 0" -c "select pg_reload_conf()" >/dev/null
   printf '%s\n' '\set n random(1, 9000000000000)' \
     "select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('user_id', :n::bigint * 100 + i) from generate_series(1, 100) i), '{\"by_args\": true}', queue => 'life');" \
-    "select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens from jobs.fetch('life', 100) \\gset" \
-    "select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);" | ours
+    "$(fetch_and_complete life 100)" | ours
   printf '%s\n' '\set n random(1, 9000000000000)' \
     "insert into r2 (kind, queue, args, unique_key) select 'bench', 'life', args, sha256(convert_to('bench' || args::text, 'UTF8')) from unnest(array(select jsonb_build_object('user_id', :n::bigint * 100 + i) from generate_series(1, 100) i)) args on conflict (unique_key) where unique_key is not null do nothing;" \
     "select coalesce(array_agg(id), '{}') as ids from r2_fetch('life', 100) \\gset" \
@@ -199,6 +227,23 @@ case_backlog() {
   PGDATABASE=postgres sql -c "drop database bench_few (force)"
 }
 
+# Why a job of many that wait does not run.
+case_explain() {
+  local many place id run
+  many=$(scaled 10000000)
+  renew
+  wait_in "$many"
+  # Somebody works on them, so that it is for those in front that one waits.
+  sql -c "select count(*) from jobs.fetch('backlog')" >/dev/null
+  for place in "first 2" "middle $((many / 2))" "last $many"; do
+    read -r place id <<<"$place"
+    echo "select count(*) from jobs.explain($id);" >"$WORK/explain.sql"
+    for ((run = 0; run < RUNS; run++)); do
+      CLIENTS=1 THREADS=1 load "$WORK/explain.sql" -T "$SECONDS_EACH" | awk '{ print 1000 / $1 }'
+    done | middle "jobs.explain of the $place of $many jobs waiting" "< 5 ms" "ms"
+  done
+}
+
 # Fills the queue that the cycles work on.
 wait_in() { # JOBS
   local left=$1 n
@@ -212,9 +257,14 @@ wait_in() { # JOBS
 
 # A transaction that inserts, one that fetches and one that completes as many jobs.
 cycle() { # QUEUE JOBS
-  printf '%s\n' "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42}'::jsonb, array[$2]), queue => '$1');" \
-    "select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens from jobs.fetch('$1', $2) \\gset" \
-    "select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);"
+  say "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42}'::jsonb, array[$2]), queue => '$1');"
+  fetch_and_complete "$1" "$2"
+}
+
+# The latter two.
+fetch_and_complete() { # QUEUE JOBS [WORKER]
+  say "select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(token), '{}') as tokens from jobs.fetch('$1', $2${3:+, '$3'}) \\gset"
+  say "select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);"
 }
 
 # Somebody listens, so that what is notified has somewhere to go: idle, since a session that is busy
@@ -274,10 +324,9 @@ waking() { # SYNCHRONOUS-COMMIT TITLE AIM-OF-MEDIAN AIM-OF-P99
 }
 
 # Sessions that each wait for a job of their own, from the call that completes it to the return of
-# jobs.wait_for; and what it costs workers that as many others beat. As many as the server has room
-# for.
-case_waiters() {
-  local room n p50 p99 waiters=1000 seconds
+# jobs.wait_for. As many as the server has room for.
+case_wait_for() {
+  local room n p50 p99 waiters=1000 seconds rate=50
   local PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
   room=$(($(sql -c "show max_connections") - 20))
   ((waiters <= room)) || waiters=$room
@@ -286,35 +335,51 @@ case_waiters() {
   sql -c "create unlogged table woken (ms double precision)"
   cat >"$WORK/waiter.sql" <<'SQL'
 select id from jobs.insert('bench', queue => 'waiters') \gset
-call jobs.wait_for(array[:id], '30 s');
+call jobs.wait_for(array[:id], '60 s');
 insert into woken select extract(epoch from clock_timestamp() - finalized_at) * 1000 from jobs.results(array[:id]);
 SQL
   echo "select jobs.complete(id, token) from jobs.fetch('waiters');" >"$WORK/worker.sql"
-  pgbench -n -M simple -c "$waiters" -j "$THREADS" -T "$seconds" -f "$WORK/waiter.sql" >/dev/null 2>&1 &
+  pgbench -n -M simple -c "$waiters" -j "$THREADS" -T $((seconds + 30)) -f "$WORK/waiter.sql" >/dev/null 2>&1 &
   n=$!
-  sleep 5
-  CLIENTS=2 load "$WORK/worker.sql" -T $((seconds - 5)) -R 300 >/dev/null
+  while (($(sql -c "select count(*) from jobs.ready") < waiters)); do
+    kill -0 "$n"
+    sleep 0.2
+  done
+  CLIENTS=1 THREADS=1 load "$WORK/worker.sql" -T "$seconds" -R "$rate" >/dev/null
   # The last ones have nobody to complete their jobs.
   kill "$n"
   wait "$n" 2>/dev/null || true
   IFS='|' read -r n p50 p99 <<<"$(sql -c "select count(*), round(percentile_cont(0.5) within group (order by ms)::numeric, 2), round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from woken")"
-  result "complete to the return of jobs.wait_for, $waiters waiters, 300 jobs/s: median" "-" "$p50" "$n jobs" "ms"
+  result "complete to the return of jobs.wait_for, $waiters waiters, $rate jobs/s: median" "-" "$p50" "$n jobs" "ms"
   result "the same: 99th percentile" "< 20 ms" "$p99" "$n jobs" "ms"
+}
 
-  local beats
+# What it costs who works that workers are known, of whom one is quiet: fetching under a name that
+# is known against one that is not, and working while they say that they are there.
+case_quiet() {
+  local beats known=1000 SECONDS_EACH=1 TURNS=$((2 * TURNS)) # it is near what is wanted
+  local PGOPTIONS="$PGOPTIONS -c synchronous_commit=off" beat="'{beats,other}', 10, '{\"version\": \"1.0\", \"host\": \"bench\"}'"
+  renew
+  sql -c "select count(jobs.worker_beat('worker ' || n, $beat)) from generate_series(1, $known) n" -c "select jobs.quiet_worker('worker $known')" >/dev/null
+  R2='' EACH=10 FILL=$(scaled 40000)
+  fetch_and_complete bench 10 "worker 1" | ours
+  fetch_and_complete bench 10 "nobody" | yardstick
+  measure ours >/dev/null
+  measure yardstick >/dev/null
+  in_turns "$TURNS" measure | awk '{ print $1, $3 }' | ratio "fetch + complete, batches of 10, by one of $known workers that are known, against an unknown one" ">= 0.99" jobs/s
+
   cycle beats 10 >"$WORK/beats.sql"
-  printf '%s\n' '\set n random(1, 1000)' \
-    "select jobs.worker_beat('worker ' || :n, '{beats,other}', 10, '{\"version\": \"1.0\", \"host\": \"bench\"}');" >"$WORK/beat.sql"
+  printf '%s\n' "\\set n random(1, $known)" "select jobs.worker_beat('worker ' || :n, $beat);" >"$WORK/beat.sql"
   beside() { # ours|yardstick
     if [[ $1 == ours ]]; then
-      pgbench -n -M prepared -c 2 -j 1 -T $((SECONDS_EACH + 1)) -R 100 -f "$WORK/beat.sql" >/dev/null 2>&1 &
+      pgbench -n -M prepared -c 1 -j 1 -T 100 -R $((known / 10)) -f "$WORK/beat.sql" >/dev/null 2>&1 &
       beats=$!
     fi
     load "$WORK/beats.sql" -T "$SECONDS_EACH" | awk '{ print $1 * 10 }'
-    [[ $1 != ours ]] || wait "$beats"
+    [[ $1 != ours ]] || { kill "$beats" && wait "$beats" 2>/dev/null || true; }
   }
   beside yardstick >/dev/null
-  in_turns "$TURNS" beside | ratio "insert, fetch and complete beside 1,000 workers that beat each 10 s, against none" ">= 0.98" jobs/s
+  in_turns "$TURNS" beside | ratio "insert, fetch and complete beside $known workers that beat each 10 s, against none" ">= 0.99" jobs/s
 }
 
 # One key over and over, all its jobs within their retention. Without waiting for the disk, which

@@ -3,9 +3,10 @@
 # under worse conditions: ratios within one run, in turns, so that what the machine does meanwhile
 # hits both. It judges nothing.
 #
-# Run by ./dev bench, which starts a fresh server, sets PGHOST, and says by PAGE whether
+# Run by ./dev bench, which starts a fresh server, sets PGHOST and PGPORT, and says by PAGE whether
 # the results go into docs/performance.md. SCALE=20 is a twentieth of the time and the jobs, for
-# looking whether it works. The cases are in cases.sh.
+# looking whether it works. AGAINST is another commit, whose server has the port AGAINST_PORT. The
+# cases are in cases.sh.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -71,7 +72,13 @@ measure() { # ours|yardstick
 }
 
 fill_ours() { [[ ! $FILL ]] || sql -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[$FILL]), queue => 'bench')" >/dev/null; }
-fill_yardstick() { [[ ! $FILL ]] || sql -c "insert into $R2 (kind, queue, args) select 'bench', 'bench', '{\"user_id\": 42, \"template\": \"welcome\"}' from generate_series(1, $FILL)"; }
+fill_yardstick() { # without R2 the other side is of jobs, too
+  if [[ ! $R2 ]]; then
+    fill_ours
+  elif [[ $FILL ]]; then
+    sql -c "insert into $R2 (kind, queue, args) select 'bench', 'bench', '{\"user_id\": 42, \"template\": \"welcome\"}' from generate_series(1, $FILL)"
+  fi
+}
 
 # What runs in each transaction, ours and the other.
 ours() { cat >"$WORK/ours.sql"; }
@@ -174,6 +181,7 @@ cases=("$@")
 [[ $# -gt 0 ]] || cases=("${CASES[@]}")
 for NAME in "${cases[@]}"; do
   declare -F "case_$NAME" >/dev/null || { say "there is no case $NAME; there are: ${CASES[*]}" >&2; exit 1; }
+  [[ $NAME != before || ${AGAINST:-} ]] || { say "before: not without --against COMMIT"; continue; }
   FILL='' EACH=1 CLIENTS=8 R2=r2
   "case_$NAME"
   say "" && sizes
