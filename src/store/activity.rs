@@ -14,12 +14,18 @@ pub fn last_fetched(queue: &str, seen: Snapshot) -> Option<i64> {
     fetches::last(queue).or_else(by_jobs)
 }
 
-/// Whether a queue that was last fetched from then has no worker.
-pub fn is_unattended(queue: &str, fetched_at: Option<i64>, now: i64, seen: Snapshot) -> bool {
-    fetched_at.is_none_or(|at| at < now - UNATTENDED) && !is_at_work(queue, now, seen)
+/// Whether a queue that was last fetched from then has had no worker since.
+pub fn is_unattended(
+    queue: &str,
+    fetched_at: Option<i64>,
+    since: i64,
+    now: i64,
+    seen: Snapshot,
+) -> bool {
+    fetched_at.is_none_or(|at| at < since) && !is_at_work(queue, now, seen)
 }
 
-/// Whether somebody has a job of the queue, and its lease has not run out.
+/// Whether somebody who may fetch has a job of the queue, and its lease has not run out.
 fn is_at_work(queue: &str, now: i64, seen: Snapshot) -> bool {
     IS_AT_WORK.run_as_of(seen, &[text(queue), big(now)], |rows| !rows.is_empty())
 }
@@ -36,6 +42,8 @@ static LAST_FETCHED: Plan = Plan::new(
     &[TEXT],
 );
 static IS_AT_WORK: Plan = Plan::new(
-    "SELECT FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id WHERE COALESCE(r.queue, j.queue) = $1 AND r.lease_expires_at > $2 LIMIT 1",
+    "SELECT FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+      WHERE COALESCE(r.queue, j.queue) = $1 AND r.lease_expires_at > $2
+        AND NOT EXISTS (SELECT FROM jobs.worker_order o WHERE o.worker = r.worker) LIMIT 1",
     &[TEXT, AT],
 );

@@ -26,11 +26,11 @@ pub fn reasons<T>(
         (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
     })?;
     let fetched_at = activity::last_fetched(&queue, Snapshot::Callers);
-    let is_left = activity::is_unattended(&queue, fetched_at, now, Snapshot::Callers);
-    let told = match is_left {
-        true => told(&queue, now),
-        false => None,
-    };
+    let is_left_since =
+        |since| activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Callers);
+    let is_left = is_left_since(now - activity::UNATTENDED);
+    let quiet = workers::quiet_for(&queue, now, Snapshot::Callers)
+        .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.told_at));
     let args = [
         big(id),
         big(now),
@@ -38,19 +38,11 @@ pub fn reasons<T>(
         Some(Datum::from(is_left)),
         fetched_at.map(Datum::from),
         text(&queue),
-        told.as_deref().and_then(text),
+        quiet.and_then(|quiet| text(&quiet.names)),
     ];
     REASONS.run_as_of(Snapshot::Callers, &args, |rows| {
         (!rows.is_empty()).then(|| take(rows))
     })
-}
-
-/// The workers that say that they fetch from a queue, and were told not to.
-fn told(queue: &str, now: i64) -> Option<String> {
-    let registered = workers::registered_for(queue, now, Snapshot::Callers);
-    let told = registered.into_iter().filter(|worker| worker.is_told);
-    let names: Vec<String> = told.map(|worker| worker.worker).collect();
-    (!names.is_empty()).then(|| names.join(", "))
 }
 
 // A time as people read it, in the session's time zone.
@@ -78,7 +70,8 @@ static REASONS: Plan = Plan::new(
         "WITH j AS MATERIALIZED (
            SELECT j.id, j.kind, j.priority, j.max_attempts, j.expires_at, j.queue AS job_queue,
                   CASE WHEN r.job_id IS NOT NULL THEN 'running' ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
-                  COALESCE(a.seq, b.seq) AS seq, COALESCE(r.attempt, s.attempt, f.attempt) AS attempt, s.due_at,
+                  COALESCE(a.seq, b.seq) AS seq, COALESCE(r.attempt, s.attempt, f.attempt) AS attempt,
+                  CASE WHEN s.state = 'pending' THEN j.scheduled_at ELSE s.due_at END AS due_at,
                   COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
                   COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, r.progress, f.finalized_at,
                   (SELECT ",
@@ -89,7 +82,7 @@ static REASONS: Plan = Plan::new(
         joined_to_its_row!(),
         " WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL),
          w AS MATERIALIZED (
-           SELECT j.*, $6 AS queue, j.state = 'available' OR j.due_at <= $2 AS is_due, COALESCE(j.seq, 9223372036854775807) AS position,
+           SELECT j.*, $6 AS queue, j.state = 'available' OR j.state <> 'pending' AND j.due_at <= $2 AS is_due, COALESCE(j.seq, 9223372036854775807) AS position,
                   q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period,
                   CASE WHEN q.concurrency IS NOT NULL THEN (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $6 AND s.job_id IS NOT NULL) END AS taken,
                   CASE WHEN q.rate IS NOT NULL THEN (SELECT s.free_at FROM jobs.queue_start s WHERE s.queue = $6 ORDER BY s.free_at LIMIT 1) END AS free_at
@@ -160,11 +153,11 @@ static REASONS: Plan = Plan::new(
            UNION ALL
            SELECT 4, 'pending', format('it waits for jobs.activate(%s)', w.id), NULL, NULL FROM w WHERE w.state = 'pending'
            UNION ALL
-           SELECT 5, w.state, CASE w.state WHEN 'retryable' THEN format('attempt %s of %s failed%s; ', w.attempt, w.max_attempts, ': ' || w.last_error) ELSE '' END
+           SELECT 5, CASE w.state WHEN 'pending' THEN 'scheduled' ELSE w.state END, CASE w.state WHEN 'retryable' THEN format('attempt %s of %s failed%s; ', w.attempt, w.max_attempts, ': ' || w.last_error) ELSE '' END
                   || 'it is due at ' || ",
         at!("w.due_at"),
         ", w.due_at, NULL
-             FROM w WHERE w.state IN ('scheduled', 'retryable') AND NOT w.is_due
+             FROM w WHERE w.due_at > $2
            UNION ALL
            SELECT 6, 'queue paused', format('queue %s was paused at %s%s: jobs.resume_queue lets it go on', w.queue, ",
         at!("w.paused_at"),
@@ -178,10 +171,12 @@ static REASONS: Plan = Plan::new(
            SELECT 8, 'queue rate', format('%s jobs of queue %s have started within %s, and no more may', w.rate, w.queue, w.rate_period), w.free_at, NULL
              FROM w WHERE w.free_at > $2
            UNION ALL
-           SELECT 9, 'no worker', COALESCE(format('nobody has fetched from queue %s since ', w.queue) || ",
+           SELECT 9, 'no worker',
+                  concat_ws('; ', CASE WHEN $4 THEN COALESCE(format('nobody has fetched from queue %s since ', w.queue) || ",
         at!("$5"),
-        ", format('nobody is known to have fetched from queue %s', w.queue)) || COALESCE('; told to fetch no more: ' || $7, ''), NULL, NULL
-             FROM w WHERE w.is_due AND $4
+        ",         format('nobody is known to have fetched from queue %s', w.queue)) END,
+                    format('workers of queue %s are quiet until jobs.resume_worker: ', w.queue) || $7), NULL, NULL
+             FROM w WHERE w.is_due AND ($4 OR $7 IS NOT NULL)
            UNION ALL
            SELECT 10, 'kind not asked for',
                   format('jobs behind it in queue %s were fetched, the latest at %s, of kinds %s and none of kind %s: no worker asks for that, or the job was committed only after them',

@@ -37,7 +37,9 @@ fn find_unattended(take: &mut impl FnMut(&Tuples)) {
     let unattended = waiting.into_iter().filter_map(|queue| {
         let is_paused = config::queue(&queue).is_some_and(|set| set.is_paused);
         let fetched_at = activity::last_fetched(&queue, Snapshot::Own);
-        let is_left = !is_paused && activity::is_unattended(&queue, fetched_at, now, Snapshot::Own);
+        let since = now - activity::UNATTENDED;
+        let is_left =
+            !is_paused && activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Own);
         is_left.then_some((queue, fetched_at))
     });
     let (queues, fetched_at): (Vec<String>, Vec<Option<i64>>) = unattended.unzip();

@@ -59,25 +59,24 @@ pub fn beat(beat: &Beat, now: i64) {
     }
 }
 
-/// A worker that says that it is there.
-pub struct Registered {
-    /// its name
-    pub worker: String,
-    /// it was told to fetch no more
-    pub is_told: bool,
+/// Workers that say that they fetch from a queue, and were told not to.
+pub struct Quiet {
+    /// their names
+    pub names: String,
+    /// when the last of them was told
+    pub told_at: i64,
+    /// no other one says that it fetches from that queue
+    pub are_all: bool,
 }
 
-/// The workers that say that they fetch from a queue, but for those that are lost.
-pub fn registered_for(queue: &str, now: i64, seen: Snapshot) -> Vec<Registered> {
-    let args = [text(queue), big(now - LOST_AFTER)];
-    REGISTERED.run_as_of(seen, &args, |rows| {
-        let read = |row| {
-            Some(Registered {
-                worker: rows.text(row, 1)?,
-                is_told: rows.bool(row, 2)?,
-            })
-        };
-        (0..rows.len()).filter_map(read).collect()
+/// The quiet workers of a queue, if there are any; those that are lost do not count.
+pub fn quiet_for(queue: &str, now: i64, seen: Snapshot) -> Option<Quiet> {
+    QUIET.run_as_of(seen, &[text(queue), big(now - LOST_AFTER)], |rows| {
+        Some(Quiet {
+            names: rows.text(0, 1)?,
+            told_at: rows.big(0, 2)?,
+            are_all: rows.bool(0, 3)?,
+        })
     })
 }
 
@@ -139,10 +138,10 @@ static SAY: Plan = Plan::new(
         SET queues = excluded.queues, concurrency = excluded.concurrency, info = excluded.info, last_seen_at = excluded.last_seen_at",
     &[TEXT, TEXTS, INT4, JSONB, AT],
 );
-static REGISTERED: Plan = Plan::new(
-    "SELECT w.worker, o.worker IS NOT NULL
+static QUIET: Plan = Plan::new(
+    "SELECT string_agg(o.worker, ', ' ORDER BY o.worker), max(o.told_at), bool_and(o.worker IS NOT NULL)
        FROM jobs.worker w LEFT JOIN jobs.worker_order o ON o.worker = w.worker
-      WHERE $1 = ANY (w.queues) AND w.last_seen_at > $2 ORDER BY w.worker",
+      WHERE $1 = ANY (w.queues) AND w.last_seen_at > $2",
     &[TEXT, AT],
 );
 static ORDERS: Plan = Plan::new("SELECT o.worker, o.told FROM jobs.worker_order o", &[]);

@@ -46,9 +46,11 @@ select * from pg_temp.why('urgent');
 select kind from jobs.fetch('q', worker => 'w1', lease => '1 day');
 select * from pg_temp.why('due');
 
--- pending, retryable.
+-- pending, and due later than that; retryable.
 select state from jobs.insert('pending', queue => 'q', pending => true);
 select * from pg_temp.why('pending');
+select state from jobs.insert('pending later', queue => 'q', pending => true, scheduled_at => now() + interval '1 hour');
+select * from pg_temp.why('pending later');
 select state from jobs.insert('retryable', queue => 'r');
 select (jobs.fail(id, token, e'no route to host\nor none at all', '1 hour')).state from jobs.fetch('r');
 select * from pg_temp.why('retryable');
@@ -60,6 +62,21 @@ select jobs.worker_beat('w9', '{n}', 1);
 select * from pg_temp.why('alone');
 select jobs.quiet_worker('w9');
 select * from pg_temp.why('alone');
+-- Nor has it one when all that are known are quiet, however lately they fetched. Who holds a job is
+-- one, whether it beats or not, unless it is quiet.
+select count(*) from unnest('{h1,h2}'::text[]) k, lateral jobs.insert(k, queue => 'h', timeout => '-1 second');
+select jobs.worker_beat('w8', '{h}', 1);
+select kind from jobs.fetch('h', worker => 'w7', lease => '1 day');
+select jobs.stop_worker('w8');
+select * from pg_temp.why('h2');
+select jobs.quiet_worker('w7');
+select * from pg_temp.why('h2');
+select jobs.worker_beat('w6', '{other,h}', 1);
+select * from pg_temp.why('h2');
+select jobs.quiet_worker('w6');
+select * from pg_temp.why('h2');
+select jobs.resume_worker('w8');
+select * from pg_temp.why('h2');
 
 -- queue paused, limit, rate: each has a row, whatever else the job waits for.
 select jobs.configure_queue('c', concurrency => 1, rate => 1, rate_period => '1 hour');
