@@ -8,8 +8,26 @@ RETURNS TABLE (severity text, finding text, message text, hint text)
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
-$$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity: critical, warning or info. finding, a word to filter by:
-worker_not_running (of the background worker), maintenance_paused, restoring, maintenance_failing, old_snapshot (what keeps vacuum from clearing away dead rows, and whose it is), oldest_available (a queue that is not paused, and how long its oldest available job has waited), discarded (jobs discarded in the last hour), mostly_failing (a kind or queue of which 10 attempts at least failed in the last 10 minutes, and more than were completed: with the newest error; not where completed jobs are kept for less than 10 minutes), running_long (jobs that have run for a minute at least, ten times as long as 95 of 100 of the latest jobs of their kind, and longer than any of them), queue_paused (a paused queue with jobs that could be fetched: info, from an hour on a warning), no_worker (a queue that is not paused, whose jobs have waited for 5 minutes, and from which nobody has fetched for as long), periodic_failed (a periodic job whose latest tick has no job because of an error), expired_leases (not rescued for a minute), bloat (a table with more dead rows than live ones), lock_wait (sessions that wait for a unique key, and for whom), table_changed (what somebody has changed about a table that makes calls slower, and an index that was left behind unfinished), foreign_right (what others may do with the extension's objects that is the owner's alone: write, TRIGGER, REFERENCES, CREATE), foreign_trigger (a trigger or rule that somebody has attached, which makes calls slower, too), foreign_owner (an object that another role owns than the extension).
+$$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity is critical, warning or info. finding is one of the words below, to filter by. hint has a command that shows what is behind it or mends it, as it stands.
+worker_not_running: the background worker does not run here, and nobody calls jobs.maintain().
+maintenance_paused: by whom, and since when.
+restoring: maintenance waits for pg_restore.
+maintenance_failing: a task has failed at least the last time, with the error.
+old_snapshot: what keeps vacuum from clearing away dead rows, and whose it is.
+oldest_available: how long the oldest available job of a queue that is not paused has waited.
+discarded: jobs that were discarded in the last hour.
+mostly_failing: a kind or queue of which more attempts failed in the last 10 minutes than jobs were completed, and 10 at least; with the newest error. Not where completed jobs are kept for less than 10 minutes.
+running_long: jobs that have run for a minute at least, ten times as long as 95 of 100 of the latest jobs of their kind, and longer than any of them.
+queue_paused: a paused queue with jobs that could be fetched; info, from an hour on a warning.
+no_worker: a queue that is not paused, whose jobs have waited for 5 minutes, and from which nobody has fetched for as long.
+periodic_failed: a periodic job whose latest tick has no job because of an error.
+expired_leases: running jobs that nobody has rescued a minute after their lease ran out.
+bloat: a table with more dead rows than live ones.
+lock_wait: a session that waits for a unique key, and for whom.
+table_changed: what somebody has changed about a table that makes calls slower, or an index that was left behind unfinished.
+foreign_right: what others may do with the extension's objects that is the owner's alone: write, TRIGGER, REFERENCES, CREATE.
+foreign_trigger: a trigger or rule that somebody has attached; it makes calls slower, too.
+foreign_owner: an object that another role owns than the extension.
 Parameters: from when on a snapshot, an available job or a wait for a key is a finding (critical from 12 times that on, a wait from 60 times), and how many dead rows; null: never. Errors: 22023 where one is negative.
 Works on a standby, for what can be seen there.$$;
 

@@ -122,6 +122,14 @@ pub fn covers(database: &str) -> bool {
     names.peek().is_none() || names.any(|name| name == database)
 }
 
+/// What has it maintain this database as well.
+pub fn hint_to_cover(database: &str) -> String {
+    let list = DATABASES.get().unwrap_or_default();
+    let list = format!("{}, {database}", list.to_string_lossy());
+    let list = list.replace('\'', "''");
+    format!("ALTER SYSTEM SET jobs.databases = '{list}'; SELECT pg_reload_conf();")
+}
+
 /// Defines the settings, whether preloaded or not.
 pub fn define() {
     GucRegistry::define_bool_guc(

@@ -161,27 +161,28 @@ fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
 }
 
 fn worker() -> Worker {
+    let database = catalog::database();
     let (is_off, hint) = if !shmem::is_preloaded() {
         (
             Some(
                 "there is no background worker: the library is not preloaded, and nobody has called jobs.maintain() for 10 minutes",
             ),
-            "Add jobs to shared_preload_libraries and restart the server, or have jobs.maintain() called every few seconds.",
+            "Add jobs to shared_preload_libraries and restart the server, or have this called every few seconds: SELECT * FROM jobs.maintain();".into(),
         )
     } else if !settings::ENABLED.get() {
         (
             Some("the background worker is switched off: jobs.enabled"),
-            "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();",
+            "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();".into(),
         )
-    } else if !settings::covers(&catalog::database()) {
+    } else if !settings::covers(&database) {
         (
             Some(
                 "the background worker leaves this database alone: jobs.databases does not name it",
             ),
-            "Add it to jobs.databases and reload the settings.",
+            settings::hint_to_cover(&database),
         )
     } else {
-        (None, "")
+        (None, String::new())
     };
     Worker { is_off, hint }
 }

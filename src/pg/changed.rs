@@ -28,6 +28,14 @@ impl Difference {
     }
 }
 
+/// What is left to do where something of the extension's own is gone.
+const ANEW: &str = "Restore a backup; or, without any of its jobs: DROP EXTENSION jobs CASCADE; CREATE EXTENSION jobs;";
+
+/// What shows the columns of a table, also those that were dropped.
+fn to_see(name: &str) -> String {
+    format!("To see it: SELECT * FROM pg_attribute WHERE attrelid = 'jobs.{name}'::regclass;")
+}
+
 /// What is different about a table. It is only read.
 pub fn differences(shape: &'static Shape) -> Vec<Difference> {
     let name = shape.name.as_str();
@@ -36,7 +44,7 @@ pub fn differences(shape: &'static Shape) -> Vec<Difference> {
     unsafe {
         let Some(table) = Table::open_as_it_is(shape, lock) else {
             let what = format!("table jobs.{name} is not there");
-            return vec![Difference::new(what, "Create the extension anew.".into())];
+            return vec![Difference::new(what, ANEW.into())];
         };
         let mut found = Vec::new();
         let mut add = |what: String, mend: String| {
@@ -58,7 +66,7 @@ pub fn differences(shape: &'static Shape) -> Vec<Difference> {
             let what = format!(
                 "table jobs.{name} is not as it was made, so that calls take a slower way, by statements"
             );
-            found.push(Difference::new(what, format!("To see it: \\d jobs.{name}")));
+            found.push(Difference::new(what, to_see(name)));
         }
         found.extend(invalid);
         found
@@ -82,7 +90,7 @@ unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String
             add(
                 "inherits, or others inherit from it".into(),
                 format!(
-                    "ALTER TABLE .. NO INHERIT, or DETACH PARTITION; then ANALYZE jobs.{name};"
+                    "Undo it with ALTER TABLE, by NO INHERIT or DETACH PARTITION. Which it is: SELECT inhrelid::regclass AS child, inhparent::regclass AS parent FROM pg_inherits WHERE 'jobs.{name}'::regclass IN (inhrelid, inhparent); None any more: ANALYZE jobs.{name};"
                 ),
             );
         }
@@ -98,16 +106,15 @@ unsafe fn columns(table: &Table, shape: &Shape, add: &mut dyn FnMut(String, Stri
         if columns.len() > MOST_COLUMNS {
             add(
                 "has had too many columns added".into(),
-                "Dump and restore the database.".into(),
+                "Dump and restore the database. ".to_string() + &to_see(name),
             );
         }
         for (n, column) in columns.iter().enumerate() {
             let named = quoted(column.attname.data.as_ptr());
             match shape.columns.get(n) {
-                Some(_) if column.attisdropped => add(
-                    format!("lacks its column {}", n + 1),
-                    "Create the extension anew.".into(),
-                ),
+                Some(_) if column.attisdropped => {
+                    add(format!("lacks its column {}", n + 1), ANEW.into())
+                }
                 Some(wanted) if *wanted != pg_sys::InvalidOid && column.atttypid != *wanted => {
                     let wanted = CStr::from_ptr(pg_sys::format_type_be(*wanted));
                     let wanted = wanted.to_string_lossy();

@@ -192,7 +192,7 @@ macro_rules! heads {
              FROM lane l, LATERAL (
                SELECT r.queue, r.priority, r.job_id, r.scheduled_at FROM jobs.ready r
                 WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
-         head AS (SELECT l.queue, COALESCE(l.scheduled_at, j.scheduled_at, j.created_at) AS since
+         head AS (SELECT l.queue, l.job_id AS id, COALESCE(l.scheduled_at, j.scheduled_at, j.created_at) AS since
                     FROM lane l JOIN jobs.job j ON j.id = l.job_id) "
     };
 }

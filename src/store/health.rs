@@ -19,7 +19,7 @@ pub struct Worker {
     /// `None`: it is to run; else why it does not
     pub is_off: Option<&'static str>,
     /// what to do about that
-    pub hint: &'static str,
+    pub hint: String,
 }
 
 /// From when on something is a finding; `None`: never.
@@ -38,7 +38,7 @@ pub struct Thresholds {
 pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
     let span = |threshold: Option<Interval>| [threshold.map(time::interval_datum)];
     WORKER.run(
-        &[worker.is_off.and_then(text), text(worker.hint)],
+        &[worker.is_off.and_then(text), text(&worker.hint)],
         &mut take,
     );
     for plan in [&PAUSED, &RESTORING, &FAILING] {
@@ -120,9 +120,10 @@ static WORKER: Plan = Plan::new(
                 LATERAL (VALUES
                   ($1 IS NOT NULL, timestamptz '-infinity', interval '10 minutes', $1, $2),
                   ($1 IS NULL AND NOT l.runs, '-infinity', '10 minutes', 'the launcher of the background worker does not run',
-                   'The server''s log says why it ended; it is started again after 5 seconds.'),
+                   'The server''s log says why it ended; it is started again after 5 seconds. Until then: SELECT * FROM jobs.maintain();'),
                   ($1 IS NULL AND l.runs AND pg_catalog.pg_postmaster_start_time() < clock_timestamp() - interval '5 minutes', 'infinity', '5 minutes',
-                   'no background worker has come to this database for 5 minutes', 'Perhaps there is no process left for it: raise max_worker_processes.')
+                   'no background worker has come to this database for 5 minutes', format('Perhaps there is no process left for it: ALTER SYSTEM SET max_worker_processes = %s; and restart the server. Until then: SELECT * FROM jobs.maintain();',
+                          pg_catalog.current_setting('max_worker_processes')::integer + 8))
                 ) w(applies, never, tolerated, message, hint)
           WHERE w.applies AND COALESCE(m.last_run_at, w.never) < clock_timestamp() - w.tolerated
             AND NOT pg_catalog.pg_is_in_recovery() AND NOT EXISTS (SELECT FROM jobs.maintenance_pause) AND NOT ",
@@ -142,7 +143,8 @@ static PAUSED: Plan = Plan::new(
 
 static RESTORING: Plan = Plan::new(
     concat!(
-        "SELECT 'info', 'restoring', 'maintenance waits while pg_restore is connected to this database', 'It goes on by itself when that is done.' WHERE ",
+        "SELECT 'info', 'restoring', 'maintenance waits while pg_restore is connected to this database', 
+                'It goes on by itself when that is done. Who it is: SELECT * FROM pg_stat_activity WHERE application_name = ''pg_restore'' AND datname = current_database();' WHERE ",
         is_being_restored!()
     ),
     &[],
@@ -153,7 +155,7 @@ static FAILING: Plan = Plan::new(
         "SELECT CASE WHEN t.failures < 10 THEN 'warning' ELSE 'critical' END, 'maintenance_failing',
                 format('task %s has failed %s times in a row, the last time %s ago: %s', t.task, t.failures, ",
         age!("t.last_error_at"),
-        ", t.last_error), 'What stops it has to be cleared away; the other tasks and jobs go on.'
+        ", t.last_error), format('What stops it has to be cleared away; the other tasks and jobs go on. SELECT * FROM jobs.maintenance WHERE task = %L;', t.task)
            FROM jobs.maintenance_task t WHERE t.failures > 0 ORDER BY t.task"
     ),
     &[],
@@ -182,7 +184,7 @@ static PREPARED: Plan = Plan::new(
         "SELECT CASE WHEN p.prepared < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'old_snapshot',
                 format('transaction %L of user %s has been prepared for %s', p.gid, (SELECT u.rolname FROM pg_catalog.pg_roles u WHERE u.oid = p.ownerid), ",
         age!("p.prepared"),
-        "), format('It holds its locks and keeps dead rows until it ends: COMMIT PREPARED %L or ROLLBACK PREPARED.', p.gid)
+        "), format('It holds its locks and keeps dead rows until it ends: COMMIT PREPARED %L; or ROLLBACK PREPARED %1$L;', p.gid)
            FROM pg_catalog.pg_prepared_xact() p
           WHERE p.dbid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
             AND p.prepared < clock_timestamp() - $1
@@ -196,11 +198,11 @@ static SLOTS: Plan = Plan::new(
     "SELECT CASE WHEN o.transactions < 10000000 THEN 'warning' ELSE 'critical' END, 'old_snapshot',
             format('%s keeps dead rows of the last %s transactions', o.whose, o.transactions), o.hint
        FROM (SELECT format('replication slot %L', s.slot_name) AS whose, age(s.xmin) AS transactions,
-                    'A slot that nobody uses any more: SELECT pg_drop_replication_slot(..).' AS hint
+                    format('If nobody uses it any more: SELECT pg_drop_replication_slot(%L);', s.slot_name) AS hint
                FROM pg_catalog.pg_get_replication_slots() s WHERE s.xmin IS NOT NULL
              UNION ALL
              SELECT format('the standby of process %s (%s)', a.pid, a.application_name), age(a.backend_xmin),
-                    'A long query there, by hot_standby_feedback.'
+                    format('A long query there, by hot_standby_feedback. Which standby: SELECT * FROM pg_stat_replication WHERE pid = %s;', a.pid)
                FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL) o
       WHERE o.transactions > 1000000",
     &[],
@@ -212,8 +214,8 @@ static OLDEST_AVAILABLE: Plan = Plan::new(
         "SELECT CASE WHEN o.since < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'oldest_available',
                 format('the oldest available job of queue %s has waited %s', o.queue, ",
         age!("o.since"),
-        "), 'Are there workers for this queue, and enough of them? jobs.workers shows who works; a job that nobody wants can be cancelled.'
-           FROM (SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue) o
+        "), format('Why: SELECT * FROM jobs.explain(%s); Who works: SELECT * FROM jobs.workers; If nobody wants it: SELECT jobs.cancel(%1$s);', o.id)
+           FROM (SELECT h.queue, min(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id FROM head h GROUP BY h.queue) o
           WHERE o.since < clock_timestamp() - $1
             AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = o.queue AND q.paused_at IS NOT NULL)
           ORDER BY o.since LIMIT 20"
@@ -223,7 +225,7 @@ static OLDEST_AVAILABLE: Plan = Plan::new(
 
 static DISCARDED: Plan = Plan::new(
     "SELECT 'warning', 'discarded', format('%s jobs were discarded in the last hour', CASE WHEN d.n > 10000 THEN 'more than 10000' ELSE d.n::text END),
-            'Why: SELECT job_id, error FROM jobs.errors WHERE at > now() - interval ''1 hour'' ORDER BY at DESC LIMIT 10; To try them again: jobs.retry_many.'
+            'Why: SELECT job_id, error FROM jobs.errors WHERE at > now() - interval ''1 hour'' ORDER BY at DESC LIMIT 10; To try them again: SELECT jobs.retry_many(states => ''{discarded}'', failed_after => now() - interval ''1 hour'');'
        FROM (SELECT count(*) AS n
                FROM (SELECT FROM jobs.finished f
                       WHERE f.state = 'discarded' AND f.is_kept IN (false, true) AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) x) d
@@ -233,7 +235,7 @@ static DISCARDED: Plan = Plan::new(
 
 static EXPIRED_LEASES: Plan = Plan::new(
     "SELECT 'warning', 'expired_leases', format('%s running jobs have had no lease for more than a minute and were not rescued', e.n),
-            'Maintenance does that: look at jobs.maintenance.'
+            'Maintenance does that: SELECT * FROM jobs.maintenance; By hand: SELECT * FROM jobs.maintain();'
        FROM (SELECT count(*) AS n FROM jobs.running r WHERE r.lease_expires_at < clock_timestamp() - interval '1 minute') e
       WHERE e.n > 0 AND NOT pg_catalog.pg_is_in_recovery()",
     &[],
@@ -260,7 +262,7 @@ static LOCK_WAITS: Plan = Plan::new(
         ", COALESCE((SELECT string_agg(",
         who!("b"),
         ", ', ') FROM pg_catalog.pg_stat_get_activity(NULL) b WHERE b.pid = ANY (pg_catalog.pg_blocking_pids(l.pid))), 'a prepared transaction')),
-                'It goes on when that transaction ends. Insert at the end of transactions, or with \"wait\": false.'
+                format('It goes on when that transaction ends. Insert at the end of transactions, or with \"wait\": false. What it does: SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%s));', l.pid)
            FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_get_activity(NULL) a ON a.pid = l.pid
           WHERE NOT l.granted AND (l.locktype IN ('advisory', 'transactionid') OR l.locktype = 'tuple' AND l.relation = 'jobs.unique_claim'::pg_catalog.regclass)
             AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())

@@ -101,7 +101,8 @@ static MOSTLY_FAILING: Plan = Plan::of_ranges(
                        (SELECT ",
         line!("e.error"),
         "          FROM failed e WHERE e.at = f.at AND f.name IN (e.kind, e.queue) LIMIT 1)),
-                format('SELECT e.* FROM jobs.errors e JOIN jobs.jobs j ON j.id = e.job_id WHERE j.%s = %L ORDER BY e.at DESC LIMIT 10; Until it is mended, jobs.pause_queue keeps the attempts.', f.what, f.name)
+                format('SELECT e.* FROM jobs.errors e JOIN jobs.jobs j ON j.id = e.job_id WHERE j.%s = %L ORDER BY e.at DESC LIMIT 10; So that attempts are kept until it is mended: SELECT jobs.pause_queue(%L);', f.what, f.name,
+                       (SELECT e.queue FROM failed e WHERE e.at = f.at AND f.name IN (e.kind, e.queue) LIMIT 1))
            FROM found f
           WHERE f.what = 'kind' OR NOT EXISTS (SELECT FROM failed e JOIN found k ON k.what = 'kind' AND k.name = e.kind WHERE e.queue = f.name)
           ORDER BY f.failed DESC LIMIT 20"
@@ -143,7 +144,7 @@ static UNATTENDED_QUEUES: Plan = Plan::new(
                 format('jobs of queue %s wait, and ', u.queue) || COALESCE('nobody has fetched from it for ' || ",
         age!("u.fetched_at"),
         ", 'nobody is known to have fetched from it'),
-                format('Start a worker that fetches from it, or see why none does. Its jobs: SELECT * FROM jobs.jobs WHERE queue = %L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue)
+                format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (registered_queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue)
            FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n"
     ),
     &[TEXTS, ATS],

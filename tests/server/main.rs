@@ -12,6 +12,7 @@ mod durability;
 mod errors;
 mod explain;
 mod floors;
+mod hints;
 mod histories;
 mod history;
 mod known_defects;
