@@ -36,7 +36,7 @@ RETURNS TABLE (metric text, type text, labels jsonb, value double precision, hel
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
-$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
+$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues, jobs.workers and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
 
 CREATE FUNCTION jobs.history(
   queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')

@@ -5,6 +5,7 @@ monitoring.py complete DIR        both exporters have every metric, with its typ
 monitoring.py scraped PAGE        the page of metrics has the values of jobs.metrics()
 monitoring.py get URL PAGE        fetches a page as soon as somebody answers
 monitoring.py names DIR           dashboard and alerts use only names that exist
+monitoring.py annotations DIR     the SQL of the alerts' descriptions runs, as the test of the alerts expects them
 monitoring.py rules DIR           the expressions of the dashboard, as rules for promtool
 
 Where the database is: PGHOST, PGDATABASE and so on, for psql.
@@ -228,6 +229,16 @@ def names(directory):
         sys.exit(f"nobody looks at {sorted(unseen)}")
 
 
+def annotations(directory):
+    tests = [test for group in load(f"{directory}/alerts.test.yml")["tests"] for test in group["alert_rule_test"]]
+    said = [alert["exp_annotations"]["description"] for test in tests for alert in test["exp_alerts"]]
+    statements = [statement for text in said for statement in re.findall(r"\bSELECT [^;]*;", text)]
+    if len(statements) < 10:
+        sys.exit(f"these are too few: {statements}")
+    for statement in statements:
+        psql(f"BEGIN; {statement} ROLLBACK;")
+
+
 def rules(directory):
     found = [{"record": f"dashboard:{n}", "expr": expr.replace("$__rate_interval", "5m")} for n, expr in enumerate(dashboard(directory))]
     if not found:
@@ -236,4 +247,4 @@ def rules(directory):
 
 
 if __name__ == "__main__":
-    {"queries": queries, "complete": complete, "scraped": scraped, "get": get, "names": names, "rules": rules}[sys.argv[1]](*sys.argv[2:])
+    {"queries": queries, "complete": complete, "scraped": scraped, "get": get, "names": names, "annotations": annotations, "rules": rules}[sys.argv[1]](*sys.argv[2:])

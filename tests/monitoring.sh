@@ -20,6 +20,7 @@ suite_monitoring() {
   check monitoring "dashboard and alerts use what there is, and all of it" monitored names "$MONITORED"
   check monitoring "the dashboard's expressions are PromQL" monitoring_dashboard
   check monitoring "the alerts fire when they should" monitoring_alerts
+  check monitoring "what the alerts say runs" monitored annotations "$MONITORED"
   check monitoring "postgres_exporter gives what jobs.metrics() says" monitoring_exporter viewer
   check monitoring "control: who was granted nothing sees nothing" finds 'permission denied' monitored queries "$MONITORED" stranger
   check monitoring "control: nor does the exporter" finds 'the page does not have' monitoring_exporter stranger
@@ -57,7 +58,7 @@ monitoring_exporter() { # ROLE
 # Each thing that is checked is made wrong in a copy.
 monitoring_controls() {
   monitoring_copy forgotten
-  sed -i '/- workers:/d' "$MONITORED/postgres_exporter.yml"
+  sed -i '/- workers: .* hold jobs/d' "$MONITORED/postgres_exporter.yml"
   check monitoring "control: a metric that an exporter lacks" finds 'yml, jobs_workers: None' monitored complete "$MONITORED"
   check monitoring "control: a column that nobody declared" finds "'workers.* not in both" monitored queries "$MONITORED" viewer
   monitoring_copy wrong
@@ -68,6 +69,8 @@ monitoring_controls() {
   check monitoring "control: another value on the exporter's page" finds 'jobs_fetched_total.* by jobs.metrics' monitoring_exporter viewer
   check monitoring "control: a name that does not exist" finds 'jobs_worker has no label' monitored names "$MONITORED"
   check monitoring "control: what is no PromQL" finds 'unknown function' monitoring_dashboard
+  sed -i 's/FROM jobs.queues WHERE/FROM jobs.queue_s WHERE/' "$MONITORED/alerts.test.yml"
+  check monitoring "control: an alert that says what does not run" finds 'queue_s" does not exist' monitored annotations "$MONITORED"
   check monitoring "control: an alert that does not fire" finds 'JobsLeasesExpired' monitoring_alerts
 }
 

@@ -9,7 +9,15 @@ use super::types::*;
 
 /// Hands the metrics to `take`, kind by kind.
 pub fn measure(mut take: impl FnMut(&Tuples)) {
-    for plan in [&QUEUES, &WORK, &TRAFFIC, &TABLES, &MAINTENANCE, &HEALTH] {
+    for plan in [
+        &QUEUES,
+        &WORK,
+        &WORKERS,
+        &TRAFFIC,
+        &TABLES,
+        &MAINTENANCE,
+        &HEALTH,
+    ] {
         plan.run(&[], &mut take);
     }
     by_kind(&mut take);
@@ -94,6 +102,9 @@ static QUEUES: Plan = Plan::new(
          SELECT 'jobs_queue_concurrency_limit', jsonb_build_object('queue', q.queue), q.concurrency::double precision, 'The most jobs of the queue that run at a time'
           WHERE q.concurrency IS NOT NULL
          UNION ALL
+         SELECT 'jobs_queue_waiting_limit', jsonb_build_object('queue', q.queue), q.max_waiting::double precision, 'The most jobs of the queue that may wait'
+          WHERE q.max_waiting IS NOT NULL
+         UNION ALL
          SELECT 'jobs_queue_counted_age_seconds', jsonb_build_object('queue', q.queue),
                 EXTRACT(epoch FROM clock_timestamp() - q.counted_at)::double precision, 'How long ago the kept counts of the queue were made'
           WHERE q.counted_at IS NOT NULL) m(metric, labels, value, help)
@@ -110,6 +121,16 @@ static WORK: Plan = Plan::new(
               ('jobs_unique_claims', (SELECT greatest(c.reltuples, 0)::bigint FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.unique_claim'::pg_catalog.regclass),
                'Unique keys that are claimed, as of the last ANALYZE')
             ) m(metric, value, help)",
+    &[],
+);
+
+static WORKERS: Plan = Plan::new(
+    "SELECT 'jobs_known_workers', 'gauge', jsonb_build_object('status', s.status), count(w.worker)::double precision,
+            'Workers that jobs.workers shows: at work, idle, told to be quiet or to stop, or lost'
+       FROM (VALUES ('busy'), ('idle'), ('lost'), ('quiet'), ('stop')) s(status)
+       LEFT JOIN (SELECT w.worker, CASE WHEN w.status <> 'run' THEN w.status WHEN w.running > 0 THEN 'busy' ELSE 'idle' END AS status
+                    FROM jobs.workers w) w ON w.status = s.status
+      GROUP BY s.status ORDER BY s.status",
     &[],
 );
 

@@ -9,7 +9,7 @@ SELECT jobs.grant_viewer('viewer');
 -- More jobs than are counted at once, so that counts are kept.
 SELECT count(*) FROM jobs.insert_batch('bulk', ARRAY(SELECT to_jsonb(n) FROM generate_series(1, 10001) n), queue => 'long');
 SELECT count(*) FROM jobs.insert_batch('mail', ARRAY(SELECT to_jsonb(n) FROM generate_series(1, 6) n), '{"by_args": true}', queue => 'mail');
-SELECT jobs.configure_queue('mail', concurrency => 4);
+SELECT jobs.configure_queue('mail', concurrency => 4, max_waiting => 100);
 SELECT jobs.complete(id, token) FROM jobs.fetch('mail', worker => 'a');
 SELECT (jobs.fail(id, token, 'no route to host')).state FROM jobs.fetch('mail', worker => 'a');
 SELECT (jobs.fail(id, token, 'no such address', retryable => false)).state FROM jobs.fetch('mail', worker => 'a');
@@ -26,10 +26,13 @@ SELECT count(*) FROM jobs.maintain();
 SELECT count(*) FROM jobs.fetch('mail', worker => 'c', lease => '1 millisecond');
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no pruning today'; END $$;
 CREATE TRIGGER refuse BEFORE DELETE ON jobs.finished FOR EACH ROW EXECUTE FUNCTION refuse();
-SELECT jobs.configure_queue('mail', concurrency => 4, retention_completed => '0', retention_discarded => '0');
+SELECT jobs.configure_queue('mail', concurrency => 4, max_waiting => 100, retention_completed => '0', retention_discarded => '0');
 SELECT count(*) FROM jobs.maintain();
 SELECT jobs.pause_maintenance();
 SELECT count(*) FROM jobs.fetch('late', worker => 'd', lease => '1 millisecond');
--- No lease runs out between two looks.
+SELECT jobs.worker_beat(worker, '{mail}', 1) FROM unnest('{a,idle,quiet,stop,lost}'::text[]) worker;
+SELECT jobs.quiet_worker('quiet'), jobs.stop_worker('stop');
+-- No lease runs out between two looks, and no worker is lost.
+UPDATE jobs.worker SET last_seen_at = now() + CASE worker WHEN 'lost' THEN interval '-1 hour' ELSE interval '1 day' END;
 UPDATE jobs.running SET deadline_at = NULL, lease_expires_at = now() + CASE worker WHEN 'a' THEN interval '1 day' ELSE interval '-1 day' END;
 ANALYZE;

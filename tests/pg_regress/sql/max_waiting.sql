@@ -131,3 +131,4 @@ select last_run_at is not null as ran, (select kind from jobs.jobs where id = la
 -- Bad values.
 select call, pg_temp.try('select jobs.' || call) from unnest(array['configure_queue(''n'', max_waiting => 0)', 'configure_queue(''n'', max_waiting => -1)']) call;
 select queue, max_waiting from jobs.queues where max_waiting is not null order by queue;
+select labels, value from jobs.metrics() where metric = 'jobs_queue_waiting_limit' order by labels ->> 'queue';

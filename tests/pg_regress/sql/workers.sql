@@ -100,8 +100,10 @@ select jobs.resume_worker('w1');
 select jobs.quiet_worker('w2', 'gone');
 select pg_temp.later('30 seconds');
 select worker, status, told from jobs.workers order by worker;
+select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
 select pg_temp.later('31 seconds');
 select worker, status, told from jobs.workers order by worker;
+select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
 -- A day later it is forgotten, unless it was seen meanwhile; what it was told stays.
 select jobs.worker_beat('w1', '{mail}', 10);
 select pg_temp.later('23 hours');
