@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Client, Cluster, SOON, blocked, comes_true, history_is_written, insert, is, number, poll_until,
-    promptly, run, scalar, seconds, sqlstate, state, workers_become,
+    promptly, run, scalar, seconds, sqlstate, state, texts, workers_become,
 };
 
 /// One transaction, also where it is several statements: none of them is seen before all are done.
@@ -475,6 +475,48 @@ async fn a_viewer_sees_everything_but_payload_on_a_standby() {
     let seen: String = scalar(&replica, shown).await;
     assert!(!seen.contains("secret"), "{seen}");
     assert!(is(&replica, "count(*) = 3 from jobs.jobs where args is null").await);
+}
+
+#[tokio::test]
+async fn what_operators_look_at_is_the_same_on_a_standby() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("looked").await;
+    run(
+        &db,
+        "select jobs.define_kind('k', queue => 'q'), jobs.worker_beat('w', '{q}', 1), jobs.quiet_worker('w', 'deploy');
+         insert into jobs.history_bucket (at, queue, kind, counts) select date_trunc('minute', now()) - interval '5 minutes', 'past', 'k', '{0,1}'",
+    )
+    .await;
+    let id = insert(&db, "'k'").await;
+    let standby = cluster.standby();
+    let replica = standby.connect("looked").await;
+    comes_true(&replica, "count(*) = 1 from jobs.jobs").await;
+    for look in [
+        format!("jobs.explain({id})"),
+        format!("jobs.results('{{{id}}}')"),
+        format!("jobs.show({id})"),
+        "jobs.history('past')".into(),
+        "jobs.audit".into(),
+        "jobs.kinds".into(),
+        "(select worker, told, told_by, told_reason, told_at, last_seen_at, registered_queues from jobs.workers)"
+            .into(),
+    ] {
+        let look = format!("select to_json(t)::text from {look} t order by 1");
+        let there = texts(&db, &look).await;
+        assert!(!there.is_empty(), "{look}");
+        assert_eq!(texts(&replica, &look).await, there, "{look}");
+    }
+    for call in [
+        "select jobs.worker_beat('w', '{q}', 1)",
+        "select jobs.quiet_worker('v')",
+        "select jobs.define_kind('l')",
+    ] {
+        assert_eq!(
+            sqlstate(replica.batch_execute(call).await),
+            "25006",
+            "{call}"
+        );
+    }
 }
 
 /// Workers that came to a database within a while.
