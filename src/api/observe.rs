@@ -240,7 +240,7 @@ fn history(
         let step = whole_minutes("step", check::interval(check::given("step", step)?))?;
         let first = time::ago(time::now(), since).map_or(i64::MIN, |at| at.div_euclid(step) * step);
         let mut rows = Rows::new(fcinfo);
-        for ((at, queue, kind), counts) in store::history::since(first, step, queue, kind) {
+        store::history::since(first, step, [queue, kind], |at, queue, kind, counts| {
             let mut cells = vec![Cell::At(at), Cell::Text(queue), Cell::Text(kind)];
             cells.extend(Event::ALL.map(|event| Cell::Big(counts.of(event) as i64)));
             for time in [Time::Wait, Time::Run] {
@@ -249,7 +249,7 @@ fn history(
                 cells.extend([0.5, 0.95, 0.99].map(percentile));
             }
             rows.push(cells);
-        }
+        });
         Ok(rows)
     };
     answer(run)

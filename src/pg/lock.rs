@@ -36,6 +36,8 @@ enum Advisory {
     OfUsers = 1,
     /// one that no user can take
     Own = 3,
+    /// the same, for who does alone what he does
+    Turn = 4,
 }
 
 fn tag(id: i64, kind: Advisory) -> pg_sys::LOCKTAG {
@@ -73,14 +75,23 @@ pub fn in_turn<T>(mut ids: Vec<i64>, work: impl FnOnce() -> T) -> T {
 /// Takes an advisory lock, as `pg_advisory_xact_lock(bigint)` does; whether it was free. Waits only
 /// with `wait`.
 pub fn advisory(id: i64, wait: bool) -> bool {
-    let tag = tag(id, Advisory::OfUsers);
+    take(&tag(id, Advisory::OfUsers), wait)
+}
+
+/// Whether it is this transaction's turn to do what has this number, until it ends. It is nobody
+/// else's then.
+pub fn is_our_turn(id: i64) -> bool {
+    take(&tag(id, Advisory::Turn), false)
+}
+
+fn take(tag: &pg_sys::LOCKTAG, wait: bool) -> bool {
     // SAFETY: a valid tag.
     unsafe {
         let mode = pg_sys::ExclusiveLock as i32;
-        let taken = pg_sys::LockAcquire(&tag, mode, false, true);
+        let taken = pg_sys::LockAcquire(tag, mode, false, true);
         let is_free = taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
         if !is_free && wait {
-            pg_sys::LockAcquire(&tag, mode, false, false);
+            pg_sys::LockAcquire(tag, mode, false, false);
         }
         is_free
     }

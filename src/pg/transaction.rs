@@ -43,12 +43,16 @@ pub fn make_visible() {
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
-/// The number of the subtransaction under way. It is higher than those of all that began before, in
-/// this transaction.
+/// The number of the subtransaction under way, or 1. It is higher than those of all that began
+/// before, in this transaction.
 #[inline]
 pub fn subtransaction() -> u32 {
+    // Not by pgrx' bindings: what they do for errors takes longer than this, which raises none.
+    unsafe extern "C" {
+        fn GetCurrentSubTransactionId() -> u32;
+    }
     // SAFETY: reads the state of the transaction.
-    unsafe { pg_sys::GetCurrentSubTransactionId() }
+    unsafe { GetCurrentSubTransactionId() }
 }
 
 /// Runs `work` with a snapshot of now, whatever the transaction's level. What it sees may have come

@@ -8,7 +8,6 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::commit::Work;
-use super::history;
 use super::is_preloaded;
 use super::leases::Leases;
 use super::outbox::Outbox;
@@ -165,7 +164,6 @@ pub fn idle_runs() -> Vec<IdleRun> {
 
 /// Frees the slots of databases that are gone: nobody is connected to those.
 pub fn keep_only(databases: &[Oid]) {
-    history::keep_only(databases);
     for slot in &SHARED.get().slots {
         let oid = slot.oid.load(Ordering::Acquire);
         if oid != 0 && !databases.contains(&Oid::from(oid)) {

@@ -1,16 +1,15 @@
 //! What is counted of jobs, in shared memory: an entry for each minute of a queue and kind, until
-//! the worker has written it into `history_bucket`.
+//! maintenance has written it into `history_bucket`.
 //!
-//! An entry is free, or somebody fills it, or it is counted in, or the worker is writing it. Who
-//! counts pins it before the commit and lets go of it behind it, so nobody waits for anybody: where
-//! an entry cannot be had there is another one for the same minute, and they are summed. Where
-//! there is none at all, the transaction writes what it has counted into `history_delta`.
+//! An entry is free, or somebody fills it, or it is counted in, or closed. Who counts pins it
+//! before the commit and lets go of it behind it, so nobody waits for anybody. Where one cannot
+//! be had there is another one for the same minute, and they are summed. Where there is none at
+//! all, the transaction writes what it has counted into `history_delta`.
 //!
-//! An entry that is being written stays until that is committed. Who reads takes the entries first
-//! and the rows after, with a newer snapshot. A row says which entry it was, so none counts twice.
+//! Maintenance closes an entry, writes it, and frees it the next time, if that was committed. Who
+//! reads takes the entries first and the rows after, with a newer snapshot. A row says which entry
+//! it was, so none counts twice.
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{
     AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
@@ -24,9 +23,9 @@ use crate::pg::name::Name;
 use crate::pg::{server, time};
 
 /// Minutes of queues and kinds, of all databases.
-const ENTRIES: usize = 1024;
-/// Where one may be.
-const WAYS: usize = 16;
+const ENTRIES: usize = 2048;
+/// Where one may be: so many that there is a free one among them, if an eighth of all are free.
+const WAYS: usize = 64;
 /// The bytes of a queue's and a kind's names; longer ones have no entry.
 const ROOM: usize = 248;
 
@@ -37,32 +36,38 @@ pub const MINUTE: i64 = 60_000_000;
 const FREE: i32 = 0;
 const IDLE: i32 = 1;
 const FILLING: i32 = -1;
-const WRITING: i32 = -2;
+const CLOSED: i32 = -2;
 
-struct Entry {
+/// What an entry is of; apart from the rest, so that many are looked through at once.
+struct Head {
     users: AtomicI32,
     /// the table that it is to go to: a database may have had the extension before
     table: AtomicU32,
-    /// the pair's number
-    key: AtomicI32,
+    /// the database and the minute; 0: free
+    place: AtomicU64,
+    /// of the queue and the kind
+    hash: AtomicU64,
+}
+
+struct Body {
+    /// no two entries have the same, also of different runs of the server; its remainder by
+    /// [`ENTRIES`] is where the entry is
+    serial: AtomicI64,
     /// of the names, in two bytes each
     lengths: AtomicU32,
-    /// no two entries have the same, also of different runs of the server
-    serial: AtomicI64,
     names: [AtomicU8; ROOM],
     counts: [AtomicU64; PLACES],
 }
 
 struct Shared {
     /// when this memory was made
-    epoch: AtomicI64,
+    begun: AtomicI64,
     serial: AtomicI64,
-    /// the database and the minute of each entry, side by side to be looked through; 0: free
-    heads: [AtomicU64; ENTRIES],
-    entries: [Entry; ENTRIES],
+    heads: [Head; ENTRIES],
+    bodies: [Body; ENTRIES],
 }
 
-/// Where it is: too large to be made somewhere else first. All of it is numbers, and 0 is free.
+/// Where it is: too large to be made somewhere else first.
 struct Place(AtomicPtr<Shared>);
 
 static SHARED: Place = Place(AtomicPtr::new(std::ptr::null_mut()));
@@ -77,7 +82,7 @@ impl PgSharedMemoryInitialization for Place {
 
     unsafe fn on_shmem_startup(&'static self, (): ()) {
         const ADDIN_SHMEM_INIT_LOCK: usize = 21;
-        // SAFETY: in the hook for that, and under its lock.
+        // SAFETY: in the hook for that, and under its lock. All of it is numbers.
         unsafe {
             let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
             pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -85,9 +90,10 @@ impl PgSharedMemoryInitialization for Place {
             let memory = pg_sys::ShmemInitStruct(name, size_of::<Shared>(), &mut found);
             let memory = memory.cast::<Shared>();
             if !found {
-                memory.write_bytes(0, 1);
-                (*memory).epoch.store(time::now(), Ordering::SeqCst);
-                (*memory).serial.store(time::now(), Ordering::SeqCst);
+                (&raw mut (*memory).heads).write_bytes(0, 1);
+                let (now, step) = (time::now(), ENTRIES as i64);
+                (*memory).begun.store(now, Ordering::SeqCst);
+                (*memory).serial.store(now / step * step, Ordering::SeqCst);
             }
             self.0.store(memory, Ordering::SeqCst);
             pg_sys::LWLockRelease(lock);
@@ -105,9 +111,11 @@ fn shared() -> Option<&'static Shared> {
     unsafe { SHARED.0.load(Ordering::Relaxed).as_ref() }
 }
 
-/// When the counts began that are lost with this shared memory; 0: there is none, and none are.
+/// Which counters go on: those of this database, of a copy of which they are not, since this shared
+/// memory was made, with which counts are lost.
 pub fn epoch() -> i64 {
-    shared().map_or(0, |shared| shared.epoch.load(Ordering::SeqCst))
+    let begun = shared().map_or(0, |shared| shared.begun.load(Ordering::SeqCst));
+    begun ^ i64::from(server::database().to_u32()) << 32
 }
 
 /// A queue and a kind.
@@ -118,70 +126,81 @@ pub struct Names<'a> {
     pub queue: &'a str,
     /// the kind
     pub kind: &'a str,
-    /// their number: others may have the same
-    pub key: i32,
+    /// of both
+    pub hash: u64,
+}
+
+/// What was counted of a queue and kind in a minute.
+pub struct Counted {
+    /// the entry that had it, if one did
+    pub serial: Option<i64>,
+    /// when its minute began
+    pub minute: i64,
+    /// the queue
+    pub queue: String,
+    /// the kind
+    pub kind: String,
+    /// how often what happened
+    pub counts: Counts,
 }
 
 /// An entry that nobody frees or writes until it is let go of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Pinned(u32);
 
-/// Pins the entry of a minute, maybe the one that it was before; `None`: there is no room. Neither
-/// fails nor allocates.
-pub fn pin(names: &Names, minute: i64, before: Option<Pinned>) -> Option<Pinned> {
+/// Pins the entry of a minute; `None`: there is no room. Neither fails nor allocates.
+pub fn pin(names: &Names, minute: i64) -> Option<Pinned> {
     let shared = shared()?;
-    let head = head(server::database(), minute);
-    let is_it = |place: usize| {
-        let entry = &shared.entries[place];
-        shared.heads[place].load(Ordering::SeqCst) == head
-            && entry.key.load(Ordering::SeqCst) == names.key
-            && entry.pin()
-            && (shared.heads[place].load(Ordering::SeqCst) == head && entry.is_of(names)
-                || entry.let_go())
+    let place = place(server::database(), minute);
+    let mixed = (place ^ names.hash).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize;
+    let (first, step) = (mixed >> 32, mixed >> 8 | 1);
+    let ways = (0..WAYS).map(|way| first.wrapping_add(way.wrapping_mul(step)) % ENTRIES);
+    let is_it = |number: &usize| shared.heads[*number].pin(place, Some(names.hash), names.table);
+    let fill = || {
+        let has_room = names.queue.len() + names.kind.len() <= ROOM && has_room(names.table);
+        let is_free = |number: &usize| shared.heads[*number].change(FREE, FILLING);
+        let number = has_room.then(|| ways.clone().find(is_free))??;
+        let serial = shared.serial.fetch_add(ENTRIES as i64, Ordering::SeqCst);
+        shared.bodies[number].fill(names, serial + number as i64);
+        shared.heads[number].fill(names, place);
+        Some(number)
     };
-    let pinned = |place: usize| Pinned(place as u32);
-    if let Some(before) = before.filter(|before| is_it(before.0 as usize)) {
-        return Some(before);
+    let pinned = ways.clone().find(is_it).or_else(fill);
+    pinned.map(|number| Pinned(number as u32))
+}
+
+/// Whether this database may have one more: it never has more than are free. So one that nobody
+/// maintains has half of all at most, another one a quarter, and there are always some for the
+/// next.
+fn has_room(table: u32) -> bool {
+    let (database, mut own, mut free) = (u64::from(server::database().to_u32()), 0, 0);
+    for head in shared().iter().flat_map(|shared| &shared.heads) {
+        match head.place.load(Ordering::Relaxed) {
+            0 => free += 1,
+            place if place >> 32 == database => {
+                own += usize::from(head.table.load(Ordering::Relaxed) == table);
+            }
+            _ => {}
+        }
     }
-    let first = (head ^ names.key as u32 as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    let mut ways = (0..WAYS).map(|way| (first as usize + way) % ENTRIES);
-    if let Some(place) = ways.clone().find(|place| is_it(*place)) {
-        return Some(pinned(place));
-    }
-    if names.queue.len() + names.kind.len() > ROOM {
-        return None;
-    }
-    let is_left_behind = |place: usize| {
-        shared.heads[place].load(Ordering::SeqCst) >> 32 == head >> 32
-            && shared.entries[place].table.load(Ordering::SeqCst) != names.table
-            && shared.entries[place].change(IDLE, FILLING)
-    };
-    let free = ways
-        .clone()
-        .find(|place| shared.entries[*place].change(FREE, FILLING));
-    let place = free.or_else(|| ways.find(|place| is_left_behind(*place)))?;
-    shared.entries[place].fill(names, shared.serial.fetch_add(1, Ordering::SeqCst));
-    shared.heads[place].store(head, Ordering::SeqCst);
-    shared.entries[place]
-        .users
-        .store(IDLE + 1, Ordering::SeqCst);
-    Some(pinned(place))
+    own < free
 }
 
 impl Pinned {
     /// Adds to places, and lets go of the entry.
-    pub fn add_and_let_go(self, counts: impl Iterator<Item = (u16, u64)>) {
+    pub fn add_and_let_go(self, counts: &[(u16, u64)]) {
         if let Some(shared) = shared() {
-            let entry = &shared.entries[self.0 as usize];
+            let number = self.0 as usize;
             for (place, count) in counts {
-                entry.counts[usize::from(place)].fetch_add(count, Ordering::Relaxed);
+                let counter = &shared.bodies[number].counts[usize::from(*place)];
+                counter.fetch_add(*count, Ordering::Relaxed);
             }
-            entry.let_go();
+            shared.heads[number].let_go();
         }
     }
 }
 
-impl Entry {
+impl Head {
     fn change(&self, from: i32, to: i32) -> bool {
         let change = self
             .users
@@ -189,27 +208,58 @@ impl Entry {
         change.is_ok()
     }
 
-    fn pin(&self) -> bool {
+    fn is_of(&self, place: u64, hash: Option<u64>, table: u32) -> bool {
+        self.place.load(Ordering::SeqCst) == place
+            && hash.is_none_or(|hash| self.hash.load(Ordering::SeqCst) == hash)
+            && self.table.load(Ordering::SeqCst) == table
+    }
+
+    /// Whether it is of these, and now pinned.
+    fn pin(&self, place: u64, hash: Option<u64>, table: u32) -> bool {
         let more = |users| (users >= IDLE).then_some(users + 1);
-        let pinned = self
-            .users
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
-        pinned.is_ok()
+        let is_pinned = self.is_of(place, hash, table)
+            && self
+                .users
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+                .is_ok();
+        // It may have become another one before it was pinned.
+        let is_it = is_pinned && self.is_of(place, hash, table);
+        if is_pinned && !is_it {
+            self.let_go();
+        }
+        is_it
     }
 
-    /// Nobody has it; for who looks for another one.
-    fn let_go(&self) -> bool {
+    fn let_go(&self) {
         self.users.fetch_sub(1, Ordering::SeqCst);
-        false
     }
 
+    /// Says what it is of, and pins it.
+    fn fill(&self, names: &Names, place: u64) {
+        self.table.store(names.table, Ordering::SeqCst);
+        self.hash.store(names.hash, Ordering::SeqCst);
+        self.place.store(place, Ordering::SeqCst);
+        self.users.store(IDLE + 1, Ordering::SeqCst);
+    }
+
+    /// Whether nobody counts in it any more.
+    fn close(&self) -> bool {
+        self.change(IDLE, CLOSED) || self.users.load(Ordering::SeqCst) == CLOSED
+    }
+
+    fn free(&self) {
+        self.place.store(0, Ordering::SeqCst);
+        self.users.store(FREE, Ordering::SeqCst);
+    }
+}
+
+impl Body {
     fn fill(&self, names: &Names, serial: i64) {
         self.serial.store(serial, Ordering::SeqCst);
-        self.table.store(names.table, Ordering::SeqCst);
-        self.key.store(names.key, Ordering::SeqCst);
         let lengths = (names.queue.len() << 16 | names.kind.len()) as u32;
         self.lengths.store(lengths, Ordering::SeqCst);
-        for (to, byte) in self.names.iter().zip(names.bytes()) {
+        let bytes = names.queue.bytes().chain(names.kind.bytes());
+        for (to, byte) in self.names.iter().zip(bytes) {
             to.store(byte, Ordering::Relaxed);
         }
         for count in &self.counts {
@@ -217,18 +267,7 @@ impl Entry {
         }
     }
 
-    fn is_of(&self, names: &Names) -> bool {
-        let lengths = (names.queue.len() << 16 | names.kind.len()) as u32;
-        self.table.load(Ordering::SeqCst) == names.table
-            && self.lengths.load(Ordering::SeqCst) == lengths
-            && self
-                .names
-                .iter()
-                .zip(names.bytes())
-                .all(|(mine, byte)| mine.load(Ordering::Relaxed) == byte)
-    }
-
-    fn copy(&self, minute: i64) -> Copied {
+    fn copy(&self, minute: i64) -> Counted {
         let serial = self.serial.load(Ordering::SeqCst);
         let lengths = self.lengths.load(Ordering::SeqCst);
         let (queue, kind) = ((lengths >> 16) as usize, (lengths & 0xFFFF) as usize);
@@ -239,8 +278,8 @@ impl Entry {
         for (place, count) in self.counts.iter().enumerate() {
             counts.add(place, count.load(Ordering::Relaxed));
         }
-        Copied {
-            serial,
+        Counted {
+            serial: Some(serial),
             minute,
             queue: String::from_utf8_lossy(queue).into_owned(),
             kind: String::from_utf8_lossy(kind).into_owned(),
@@ -249,13 +288,7 @@ impl Entry {
     }
 }
 
-impl Names<'_> {
-    fn bytes(&self) -> impl Iterator<Item = u8> {
-        self.queue.bytes().chain(self.kind.bytes())
-    }
-}
-
-fn head(database: Oid, minute: i64) -> u64 {
+fn place(database: Oid, minute: i64) -> u64 {
     u64::from(database.to_u32()) << 32 | (minute / MINUTE) as u32 as u64
 }
 
@@ -267,47 +300,46 @@ pub fn table() -> u32 {
     TABLE.oid().to_u32()
 }
 
-/// The entries of this session's database, and the minutes that they are of.
-fn own() -> impl Iterator<Item = (usize, &'static Entry, i64)> {
+/// An entry of this session's database.
+struct Own {
+    head: &'static Head,
+    body: &'static Body,
+    place: u64,
+    minute: i64,
+}
+
+fn own() -> impl Iterator<Item = Own> {
     let database = u64::from(server::database().to_u32());
-    let (shared, table) = (shared(), table());
-    shared.into_iter().flat_map(move |shared| {
-        let entries = shared.heads.iter().zip(&shared.entries).enumerate();
-        entries.filter_map(move |(place, (head, entry))| {
-            let head = head.load(Ordering::SeqCst);
-            let is_own = head >> 32 == database && entry.table.load(Ordering::SeqCst) == table;
-            is_own.then_some((place, entry, i64::from(head as u32) * MINUTE))
+    shared().into_iter().flat_map(move |shared| {
+        let entries = shared.heads.iter().zip(&shared.bodies);
+        entries.filter_map(move |(head, body)| {
+            let place = head.place.load(Ordering::SeqCst);
+            (place >> 32 == database).then_some(Own {
+                head,
+                body,
+                place,
+                minute: i64::from(place as u32) * MINUTE,
+            })
         })
     })
 }
 
-/// What an entry had.
-pub struct Copied {
-    /// which it was
-    pub serial: i64,
-    /// when its minute began
-    pub minute: i64,
-    /// the queue
-    pub queue: String,
-    /// the kind
-    pub kind: String,
-    /// what was counted
-    pub counts: Counts,
-}
-
-/// What the entries of this database have now; also those that are being written.
-pub fn copies() -> Vec<Copied> {
-    let copied = own().filter_map(|(_, entry, minute)| {
-        let is_pinned = entry.pin();
-        if !is_pinned && entry.users.load(Ordering::SeqCst) != WRITING {
+/// What the entries of this database have now; also those that are closed.
+pub fn copies() -> Vec<Counted> {
+    let table = table();
+    let copied = own().filter_map(|own| {
+        let is_pinned = own.head.pin(own.place, None, table);
+        if !is_pinned && own.head.users.load(Ordering::SeqCst) != CLOSED {
             return None;
         }
-        let copied = entry.copy(minute);
+        let copied = own.body.copy(own.minute);
+        // A closed one may be another one by now, since its row is committed.
+        let is_it = Some(own.body.serial.load(Ordering::SeqCst)) == copied.serial
+            && own.head.is_of(own.place, None, table);
         if is_pinned {
-            entry.let_go();
+            own.head.let_go();
         }
-        // Else it may have become another one meanwhile, once its row was committed.
-        (entry.serial.load(Ordering::SeqCst) == copied.serial).then_some(copied)
+        is_it.then_some(copied)
     });
     copied.collect()
 }
@@ -315,60 +347,40 @@ pub fn copies() -> Vec<Copied> {
 /// When the first minute of this database is over that is to be written. What a commit under way
 /// has pinned is left to a later visit: it may wait for a standby.
 pub fn next_due() -> Option<i64> {
-    let is_idle = |entry: &Entry| entry.users.load(Ordering::SeqCst) == IDLE;
-    let due = own().filter(|(_, entry, _)| is_idle(entry));
-    due.map(|(_, _, minute)| minute + MINUTE).min()
+    let due = own().filter(|own| own.head.users.load(Ordering::SeqCst) == IDLE);
+    due.map(|own| own.minute + MINUTE).min()
 }
 
-thread_local! {
-    /// The entries that this transaction writes, each with the subtransaction that does.
-    static WRITTEN: RefCell<ManuallyDrop<Vec<(usize, u32)>>> = const {
-        RefCell::new(ManuallyDrop::new(Vec::new()))
-    };
-}
-
-/// Takes entries of minutes before this one, at most so many, to be written by this subtransaction.
-/// If it commits they are freed, else they are as they were.
-pub fn take(before: i64, most: usize, subtransaction: u32) -> Vec<Copied> {
-    let taken = own().filter(|(_, entry, minute)| *minute < before && entry.change(IDLE, WRITING));
-    let taken = taken.take(most).map(|(place, entry, minute)| {
-        WRITTEN.with_borrow_mut(|written| written.push((place, subtransaction)));
-        entry.copy(minute)
+/// Closes the entries of minutes before this one; what those have that are closed. An extension
+/// that is not there any more may have left some: they are freed. Called by one at a time.
+pub fn close(before: i64) -> Vec<Counted> {
+    let table = table();
+    let closed = own().filter_map(|own| {
+        let is_left = own.head.table.load(Ordering::SeqCst) != table;
+        if is_left && own.head.close() {
+            own.head.free();
+        } else if !is_left && own.minute < before && own.head.close() {
+            return Some(own.body.copy(own.minute));
+        }
+        None
     });
-    taken.collect()
+    closed.collect()
 }
 
-/// The transaction is over, or a subtransaction that began with this one is rolled back. Where it
-/// is prepared, its entries stay as they are: nobody knows what becomes of it, and a row that comes
-/// says which entry it was.
-pub fn end_writing(from: u32, is_committed: Option<bool>) {
-    WRITTEN.with(|written| {
-        // SAFETY: nobody has it borrowed, but for who gets no more memory: that ends the session,
-        // and does not come back.
-        let written = unsafe { &mut *written.as_ptr() };
-        written.retain(|(place, subtransaction)| {
-            let is_over = *subtransaction >= from;
-            if let (true, Some(shared), Some(is_committed)) = (is_over, shared(), is_committed) {
-                if is_committed {
-                    shared.heads[*place].store(0, Ordering::SeqCst);
-                }
-                let users = if is_committed { FREE } else { IDLE };
-                shared.entries[*place].users.store(users, Ordering::SeqCst);
-            }
-            !is_over
-        });
-    });
+/// Frees a closed entry, whose row is committed.
+pub fn free(serial: i64) {
+    if let Some(shared) = shared() {
+        shared.heads[serial as usize % ENTRIES].free();
+    }
 }
 
 /// Frees the entries of databases that are gone: nobody is connected to those.
 pub fn keep_only(databases: &[Oid]) {
-    let Some(shared) = shared() else { return };
-    for (head, entry) in shared.heads.iter().zip(&shared.entries) {
-        let database = Oid::from((head.load(Ordering::SeqCst) >> 32) as u32);
+    for head in shared().iter().flat_map(|shared| &shared.heads) {
+        let database = Oid::from((head.place.load(Ordering::SeqCst) >> 32) as u32);
         let is_gone = database != pg_sys::InvalidOid && !databases.contains(&database);
-        if is_gone && (entry.change(IDLE, FILLING) || entry.change(WRITING, FILLING)) {
-            head.store(0, Ordering::SeqCst);
-            entry.users.store(FREE, Ordering::SeqCst);
+        if is_gone && head.close() {
+            head.free();
         }
     }
 }

@@ -2,247 +2,223 @@
 //! memory, or it is written before, where that cannot be; what is rolled back does not count.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, replace};
 use std::sync::OnceLock;
 
-use jobs_core::history::{self as places, Event, Time};
+use jobs_core::history::{self as places, Counts, Event, Time};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
+use smallvec::SmallVec;
 
-use super::history::{self, MINUTE, Names, Pinned};
+use super::history::{self, Counted, MINUTE, Names, Pinned};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
 use crate::pg::transaction;
 
 /// A queue and a kind, as this session has numbered them. Good until the transaction ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair(u32);
+#[derive(Clone, Copy)]
+pub struct Pair {
+    number: u32,
+    /// by which this session finds it again, and others that know it
+    pub key: i32,
+}
 
 struct Known {
     queue: String,
     kind: String,
-    key: i32,
-    /// the entry that it had last
-    last: Option<Pinned>,
+    hash: u64,
     /// where its last tally is
     tally: usize,
 }
 
-/// Pairs that are remembered beyond a transaction.
-const REMEMBERED: usize = 1000;
+/// Places and what was counted there; few have something.
+type Places = SmallVec<[(u16, u64); 6]>;
 
-/// What is counted of a pair in a minute, by one subtransaction. There may be several.
-#[derive(Default)]
+/// What the transaction counts of a pair in a minute.
 struct Tally {
     pair: u32,
     minute: i64,
-    subtransaction: u32,
-    /// where it is to be written in the end
+    /// the table that it goes to
     table: u32,
-    /// few places have something
-    counts: Vec<(u16, u64)>,
+    /// the subtransaction that counted last, or the one that it has become a part of
+    by: u32,
+    counts: Places,
     /// since the commit is being made
     entry: Option<Pinned>,
 }
 
-struct Session {
-    pairs: Vec<Known>,
-    by_key: HashMap<i32, u32>,
-    /// the pair that was asked for last
-    last: usize,
-    /// those behind `used` are kept for later
-    tallies: Vec<Tally>,
-    used: usize,
-    /// with more of them those are joined that belong together
-    join_from: usize,
+/// What a tally was before a subtransaction that may yet be rolled back.
+struct Before {
+    subtransaction: u32,
+    tally: usize,
+    by: u32,
+    counts: Places,
 }
 
-/// Tallies that are kept between transactions.
+struct Session {
+    pairs: Vec<Known>,
+    by_key: BTreeMap<i32, u32>,
+    /// the pair that was asked for last
+    last: usize,
+    tallies: Vec<Tally>,
+    /// the innermost last
+    before: Vec<Before>,
+}
+
+/// The transaction itself, as the number of a subtransaction.
+const TOP: u32 = 1;
+/// Pairs that are remembered beyond a transaction.
+const REMEMBERED: usize = 1000;
+/// Tallies whose memory is kept beyond a transaction.
 const KEPT: usize = 64;
 
 thread_local! {
     /// Never dropped: to have it dropped with the process takes memory, be it at a commit.
-    static SESSION: RefCell<ManuallyDrop<Option<Session>>> = const {
-        RefCell::new(ManuallyDrop::new(None))
-    };
-}
-
-/// What cannot go to shared memory, to be written as a row.
-pub struct Delta {
-    /// when its minute began
-    pub minute: i64,
-    /// the queue
-    pub queue: String,
-    /// the kind
-    pub kind: String,
-    /// places and counts in turns
-    pub counts: Vec<i64>,
-}
-
-fn with<T>(work: impl FnOnce(&mut Session) -> T) -> T {
-    SESSION.with_borrow_mut(|session| {
-        work(session.get_or_insert_with(|| Session {
+    static SESSION: RefCell<ManuallyDrop<Session>> = const {
+        RefCell::new(ManuallyDrop::new(Session {
             pairs: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: BTreeMap::new(),
             last: 0,
             tallies: Vec::new(),
-            used: 0,
-            join_from: KEPT,
+            before: Vec::new(),
         }))
-    })
+    };
 }
 
 /// The pair of a queue and a kind.
 pub fn pair(queue: &str, kind: &str) -> Pair {
-    with(|session| Pair(session.pair(queue, kind)))
+    SESSION.with_borrow_mut(|session| session.pair(queue, kind))
 }
 
-/// A number of the pair, by which this session finds it again, and others that know the pair.
-pub fn key(pair: Pair) -> i32 {
-    with(|session| session.pairs[pair.0 as usize].key)
-}
-
-/// The pair with this number, if the session knows it.
+/// The pair with this key, if the session knows it.
 pub fn by_key(key: i32) -> Option<Pair> {
-    with(|session| {
-        let known = session.pairs.get(session.last);
-        if known.is_some_and(|known| known.key == key) {
-            return Some(Pair(session.last as u32));
+    SESSION.with_borrow_mut(|session| {
+        if session.pairs.get(session.last)?.key() != key {
+            session.last = *session.by_key.get(&key)? as usize;
         }
-        let found = session.by_key.get(&key).copied();
-        session.last = found.map_or(session.last, |found| found as usize);
-        found.map(Pair)
+        Some(session.last_pair())
     })
 }
 
-/// Counts an event that happened then so many times.
-pub fn count(pair: Pair, at: i64, event: Event, times: u64) {
-    with(|session| session.tally(pair, at).add(places::place(event), times));
-}
-
-/// Counts an event, and measures a time that ended with it.
-pub fn measure(pair: Pair, at: i64, event: Event, time: Time, micros: i64) {
-    with(|session| {
+/// Counts an event that happened then so many times, and a time that ended with it.
+pub fn count(pair: Pair, at: i64, event: Event, times: u64, time: Option<(Time, i64)>) {
+    SESSION.with_borrow_mut(|session| {
         let tally = session.tally(pair, at);
-        let [sum, bucket] = places::places(time, micros);
-        tally.add(places::place(event), 1);
-        tally.add(bucket, 1);
-        tally.add(sum, micros.max(0) as u64);
+        tally.add(places::place(event), times);
+        if let Some((time, micros)) = time {
+            let [sum, bucket] = places::places(time, micros);
+            tally.add(sum, micros.max(0) as u64);
+            tally.add(bucket, 1);
+        }
     });
 }
 
+impl Known {
+    fn key(&self) -> i32 {
+        self.hash as i32
+    }
+}
+
 impl Session {
-    fn pair(&mut self, queue: &str, kind: &str) -> u32 {
+    fn last_pair(&self) -> Pair {
+        Pair {
+            number: self.last as u32,
+            key: self.pairs[self.last].key(),
+        }
+    }
+
+    fn pair(&mut self, queue: &str, kind: &str) -> Pair {
         let is_it = |known: &Known| known.kind == kind && known.queue == queue;
-        if self.pairs.get(self.last).is_some_and(is_it) {
-            return self.last as u32;
-        }
-        if self.pairs.len() >= REMEMBERED && self.used == 0 {
-            self.pairs.clear();
-            self.by_key.clear();
-        }
-        for salt in 0u32.. {
+        if !self.pairs.get(self.last).is_some_and(is_it) {
             let mut hasher = DefaultHasher::new();
-            (queue, kind, salt).hash(&mut hasher);
-            let key = hasher.finish() as i32;
-            match self.by_key.get(&key).copied() {
-                Some(found) if !is_it(&self.pairs[found as usize]) => continue,
-                Some(found) => self.last = found as usize,
-                None => {
-                    self.last = self.pairs.len();
-                    self.by_key.insert(key, self.last as u32);
-                    self.pairs.push(Known {
-                        queue: queue.into(),
-                        kind: kind.into(),
-                        key,
-                        last: None,
-                        tally: 0,
-                    });
-                }
+            (queue, kind).hash(&mut hasher);
+            let hash = hasher.finish();
+            let found = self.by_key.get(&(hash as i32)).map(|found| *found as usize);
+            let found = found.filter(|found| is_it(&self.pairs[*found]));
+            self.last = found.unwrap_or(self.pairs.len());
+            if found.is_none() {
+                self.by_key.insert(hash as i32, self.last as u32);
+                self.pairs.push(Known {
+                    queue: queue.into(),
+                    kind: kind.into(),
+                    hash,
+                    tally: 0,
+                });
             }
-            break;
         }
-        self.last as u32
+        self.last_pair()
     }
 
     fn tally(&mut self, pair: Pair, at: i64) -> &mut Tally {
-        let minute = at.div_euclid(MINUTE) * MINUTE;
-        let subtransaction = transaction::subtransaction();
-        let is_it = |tally: &Tally| {
-            tally.pair == pair.0
-                && tally.minute == minute
-                && tally.subtransaction == subtransaction
-                && tally.entry.is_none()
-        };
-        let last = self.pairs[pair.0 as usize].tally;
-        if last < self.used && is_it(&self.tallies[last]) {
-            return &mut self.tallies[last];
+        let is_it =
+            |tally: &Tally| tally.pair == pair.number && (0..MINUTE).contains(&(at - tally.minute));
+        let mut number = self.pairs[pair.number as usize].tally;
+        if !self.tallies.get(number).is_some_and(is_it) {
+            number = self.tallies.len();
+            self.pairs[pair.number as usize].tally = number;
+            self.tallies.push(Tally {
+                pair: pair.number,
+                minute: at.div_euclid(MINUTE) * MINUTE,
+                table: history::table(),
+                by: TOP,
+                counts: Places::new(),
+                entry: None,
+            });
         }
-        if self.used == 0 {
-            self.tallies.truncate(KEPT);
-            self.join_from = KEPT;
-        } else if self.used >= self.join_from {
-            self.join();
+        let (tally, subtransaction) = (&mut self.tallies[number], transaction::subtransaction());
+        if tally.by != subtransaction {
+            self.before.push(Before {
+                subtransaction,
+                tally: number,
+                by: replace(&mut tally.by, subtransaction),
+                counts: tally.counts.clone(),
+            });
         }
-        if self.used == self.tallies.len() {
-            self.tallies.push(Tally::default());
-        }
-        self.pairs[pair.0 as usize].tally = self.used;
-        self.used += 1;
-        let tally = &mut self.tallies[self.used - 1];
-        (tally.pair, tally.minute, tally.subtransaction) = (pair.0, minute, subtransaction);
-        tally.table = history::table();
         tally
     }
 
-    /// Joins the tallies that belong together, which subtransactions have left.
-    fn join(&mut self) {
-        self.tallies.truncate(self.used);
-        self.tallies
-            .sort_by_key(|tally| (tally.pair, tally.minute, tally.subtransaction, tally.table));
-        self.tallies.dedup_by(|tally, before| {
-            let is_one = (tally.pair, tally.minute, tally.subtransaction, tally.table)
-                == (
-                    before.pair,
-                    before.minute,
-                    before.subtransaction,
-                    before.table,
-                )
-                && tally.entry.is_none()
-                && before.entry.is_none();
-            if is_one {
-                for (place, count) in &tally.counts {
-                    before.add(*place, *count);
+    /// A subtransaction is rolled back, with those in it, or becomes part of its parent.
+    fn end_subtransaction(&mut self, own: u32, parent: Option<u32>) {
+        let mut place = self.before.len();
+        while place > 0 && self.before[place - 1].subtransaction >= own {
+            place -= 1;
+            let before = &mut self.before[place];
+            let tally = &mut self.tallies[before.tally];
+            match parent {
+                // The parent has counted nothing of it before: now this is what to go back to.
+                Some(parent) if before.by < parent => {
+                    (before.subtransaction, tally.by) = (parent, parent);
+                    continue;
                 }
+                Some(_) => tally.by = before.by,
+                None => (tally.by, tally.counts) = (before.by, std::mem::take(&mut before.counts)),
             }
-            is_one
-        });
-        self.used = self.tallies.len();
-        self.join_from = (2 * self.used).max(KEPT);
+            // Those behind it are the parent's, in any order.
+            self.before.swap_remove(place);
+        }
     }
 
-    /// Pins an entry for each tally; what has none.
-    fn before_end(&mut self, is_prepared: bool) -> Vec<Delta> {
+    /// Pins an entry for each tally; what has none, or cannot have one.
+    fn before_end(&mut self, is_prepared: bool) -> Vec<Counted> {
         let mut rows = Vec::new();
-        for tally in &mut self.tallies[..self.used] {
-            if tally.entry.is_some() || tally.counts.is_empty() {
-                continue;
-            }
-            let known = &mut self.pairs[tally.pair as usize];
+        for tally in self.tallies.iter_mut().filter(|tally| tally.has_any()) {
+            let known = &self.pairs[tally.pair as usize];
             if !is_prepared {
                 tally.pin(known);
             }
             if tally.entry.is_none() {
-                let counts = tally.counts.drain(..);
-                rows.push(Delta {
+                let mut counts = Counts::default();
+                for (place, count) in tally.counts.drain(..) {
+                    counts.add(place.into(), count);
+                }
+                rows.push(Counted {
+                    serial: None,
                     minute: tally.minute,
                     queue: known.queue.clone(),
                     kind: known.kind.clone(),
-                    counts: counts
-                        .flat_map(|(place, count)| [place.into(), count as i64])
-                        .collect(),
+                    counts,
                 });
             }
         }
@@ -251,31 +227,23 @@ impl Session {
 
     /// The transaction is over: nothing in here may fail.
     fn end(&mut self, is_committed: bool) {
-        for tally in &mut self.tallies[..self.used] {
-            if is_committed && tally.entry.is_none() && !tally.counts.is_empty() {
+        for tally in &mut self.tallies {
+            if is_committed && tally.entry.is_none() && tally.has_any() {
                 // Counted after the others were made ready.
-                tally.pin(&mut self.pairs[tally.pair as usize]);
+                tally.pin(&self.pairs[tally.pair as usize]);
             }
-            tally.end(is_committed);
+            if let Some(entry) = tally.entry {
+                entry.add_and_let_go(if is_committed { &tally.counts } else { &[] });
+            }
         }
-        self.used = 0;
-    }
-
-    /// A subtransaction is rolled back, with those in it, or becomes part of its parent.
-    fn end_subtransaction(&mut self, from: u32, parent: Option<u32>) {
-        let mut place = 0;
-        while place < self.used {
-            let tally = &mut self.tallies[place];
-            if tally.subtransaction < from {
-                place += 1;
-            } else if let Some(parent) = parent {
-                tally.subtransaction = parent;
-                place += 1;
-            } else {
-                tally.end(false);
-                self.used -= 1;
-                self.tallies.swap(place, self.used);
-            }
+        self.before.clear();
+        self.tallies.clear();
+        if self.tallies.capacity() > KEPT {
+            self.tallies = Vec::new();
+        }
+        if self.pairs.len() > REMEMBERED {
+            self.pairs = Vec::new();
+            (self.by_key, self.last) = (BTreeMap::new(), 0);
         }
     }
 }
@@ -288,35 +256,28 @@ impl Tally {
         }
     }
 
-    fn pin(&mut self, known: &mut Known) {
+    /// What was rolled back may have left nothing.
+    fn has_any(&self) -> bool {
+        self.counts.iter().any(|(_, count)| *count > 0)
+    }
+
+    fn pin(&mut self, known: &Known) {
         let names = Names {
             table: self.table,
             queue: &known.queue,
             kind: &known.kind,
-            key: known.key,
+            hash: known.hash,
         };
-        self.entry = history::pin(&names, self.minute, known.last);
-        known.last = self.entry.or(known.last);
-    }
-
-    fn end(&mut self, is_committed: bool) {
-        if let Some(entry) = self.entry.take() {
-            let counts = match is_committed {
-                true => &self.counts[..],
-                false => &[],
-            };
-            entry.add_and_let_go(counts.iter().copied());
-        }
-        self.counts.clear();
+        self.entry = history::pin(&names, self.minute);
     }
 }
 
 /// Who writes what cannot go to shared memory.
-static WRITE: OnceLock<fn(Vec<Delta>)> = OnceLock::new();
+static WRITE: OnceLock<fn(Vec<Counted>)> = OnceLock::new();
 
 /// Asks for being called at the end of each transaction and subtransaction. `write` is called
 /// within a transaction that is about to end.
-pub fn register(write: fn(Vec<Delta>)) {
+pub fn register(write: fn(Vec<Counted>)) {
     let _ = WRITE.set(write);
     let nothing = std::ptr::null_mut();
     // SAFETY: the callbacks live as long as the library, which is never unloaded.
@@ -332,30 +293,22 @@ unsafe extern "C-unwind" fn on_transaction_end(
     _argument: *mut std::ffi::c_void,
 ) {
     use pg_sys::XactEvent::*;
-    let is_over = match event {
+    let is_committed = match event {
         XACT_EVENT_PRE_COMMIT | XACT_EVENT_PRE_PREPARE => {
             return before_end(event == XACT_EVENT_PRE_PREPARE);
         }
-        XACT_EVENT_COMMIT => Some(true),
-        XACT_EVENT_ABORT => Some(false),
-        XACT_EVENT_PREPARE => None,
+        XACT_EVENT_COMMIT => true,
+        XACT_EVENT_ABORT | XACT_EVENT_PREPARE => false,
         _ => return,
     };
-    without_allocating(|| {
-        history::end_writing(0, is_over);
-        let is_committed = is_over == Some(true) || fault::is_on(Fault::CountRolledBack);
-        if_any(|session| session.end(is_committed));
-    });
+    let counts = is_committed || fault::is_on(Fault::CountRolledBack);
+    without_allocating(|| with_session(|session| session.end(counts)));
 }
 
-/// What a trigger does that the writing fires may count as well, though not for ever.
 fn before_end(is_prepared: bool) {
-    for _ in 0..10 {
-        let rows = if_any(|session| session.before_end(is_prepared)).unwrap_or_default();
-        match WRITE.get() {
-            Some(write) if !rows.is_empty() => write(rows),
-            _ => return,
-        }
+    let rows = with_session(|session| session.before_end(is_prepared)).unwrap_or_default();
+    if let Some(write) = WRITE.get().filter(|_| !rows.is_empty()) {
+        write(rows);
     }
 }
 
@@ -373,23 +326,15 @@ unsafe extern "C-unwind" fn on_subtransaction_end(
         SUBXACT_EVENT_ABORT_SUB => None,
         _ => return,
     };
-    without_allocating(|| {
-        if parent.is_none() {
-            history::end_writing(own, Some(false));
-        }
-        if_any(|session| session.end_subtransaction(own, parent));
-    });
+    without_allocating(|| with_session(|session| session.end_subtransaction(own, parent)));
 }
 
 /// If the transaction has counted anything.
-fn if_any<T>(work: impl FnOnce(&mut Session) -> T) -> Option<T> {
+fn with_session<T>(work: impl FnOnce(&mut Session) -> T) -> Option<T> {
     SESSION.with(|session| {
         // SAFETY: nobody has it borrowed, but for who gets no more memory: that ends the session,
         // and does not come back.
         let session = unsafe { &mut *session.as_ptr() };
-        session
-            .as_mut()
-            .filter(|session| session.used > 0)
-            .map(work)
+        (!session.tallies.is_empty()).then(|| work(session))
     })
 }

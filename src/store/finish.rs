@@ -47,8 +47,8 @@ pub struct Ended {
     held: Vec<(i64, i64)>,
     /// slots of queues with limits
     pub(super) slots: Vec<i64>,
-    /// what is counted of completed jobs
-    counted: Vec<history::Ended>,
+    /// completed ones that are yet to be counted
+    uncounted: Vec<history::Ended>,
 }
 
 impl Ended {
@@ -58,12 +58,13 @@ impl Ended {
         n: usize,
         hold_ends_at: Option<i64>,
         now: i64,
-        counted: history::Ended,
+        ended: history::Ended,
     ) {
         let held = hold_ends_at.filter(|ends_at| *ends_at > now);
-        self.held.extend(held.map(|ends_at| (counted.id, ends_at)));
+        self.held.extend(held.map(|ends_at| (ended.id, ends_at)));
         self.completed.push(n);
-        self.counted.push(counted);
+        let uncounted = history::ended(ended, Event::Completed, now);
+        self.uncounted.extend(uncounted);
     }
 }
 
@@ -81,7 +82,7 @@ pub fn end(attempts: &[Attempt], now: i64) -> Ended {
     }
     limits::free(&ended.slots);
     notes::release_holds(&ended.held);
-    history::all_ended(std::mem::take(&mut ended.counted), Event::Completed, now);
+    history::all_ended(std::mem::take(&mut ended.uncounted), Event::Completed, now);
     ended
 }
 
@@ -111,13 +112,13 @@ fn end_by_statement(attempts: &[Attempt], now: i64) -> Ended {
                 ended.taken.push((n, read_taken(rows, row)));
                 continue;
             }
-            let counted = history::Ended {
+            let one = history::Ended {
                 id: attempts[n].id,
                 key: rows.int(row, 10),
                 queue: rows.text(row, 11),
                 began_at: rows.big(row, 6),
             };
-            ended.complete(n, rows.big(row, 3), now, counted);
+            ended.complete(n, rows.big(row, 3), now, one);
         }
         ended
     });

@@ -1,7 +1,7 @@
 //! What was counted of jobs, by minute, queue and kind: what each call counts, the rows that it
 //! becomes, and what is read of them and of shared memory together.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -13,38 +13,41 @@ use super::place::TakenRow;
 use super::spi::{Plan, Snapshot, Tuples, big, bigs, text};
 use super::types::*;
 use crate::pg::role::as_role;
-use crate::pg::{extension, transaction};
+use crate::pg::{extension, lock, transaction};
 use crate::shmem;
-use crate::shmem::history::{self, Copied, MINUTE};
-use crate::shmem::tally::{self, Delta, Pair};
+use crate::shmem::history::{self, Counted, MINUTE};
+use crate::shmem::tally::{self, Pair};
 
 /// Jobs were inserted.
 pub fn inserted(jobs: &[(i64, &NewJob)]) {
-    let mut rest = jobs;
-    while let [(_, first), ..] = rest {
-        let is_alike = |(_, job): &&(i64, &NewJob)| {
-            Rc::ptr_eq(&job.common, &first.common) && job.created_at == first.created_at
-        };
-        let count = rest.iter().take_while(is_alike).count();
+    let is_alike = |one: &NewJob, next: &NewJob| {
+        Rc::ptr_eq(&one.common, &next.common) && one.created_at / MINUTE == next.created_at / MINUTE
+    };
+    for alike in jobs.chunk_by(|(_, one), (_, next)| is_alike(one, next)) {
+        let (_, first) = alike[0];
         let pair = tally::pair(&first.common.queue, &first.common.kind);
-        tally::count(pair, first.created_at, Event::Inserted, count as u64);
-        rest = &rest[count..];
+        tally::count(
+            pair,
+            first.created_at,
+            Event::Inserted,
+            alike.len() as u64,
+            None,
+        );
     }
 }
 
-/// An attempt began of a job that was due then; the number of its queue and kind.
+/// An attempt began of a job that was due then; the key of its queue and kind.
 pub fn started(queue: &str, kind: &str, now: i64, due_at: i64) -> i32 {
-    let pair = tally::pair(queue, kind);
-    let waited = now.saturating_sub(due_at);
-    tally::measure(pair, now, Event::Started, Time::Wait, waited);
-    tally::key(pair)
+    let (pair, waited) = (tally::pair(queue, kind), now.saturating_sub(due_at));
+    tally::count(pair, now, Event::Started, 1, Some((Time::Wait, waited)));
+    pair.key
 }
 
 /// An attempt that is over, or a job that became final without one.
 pub struct Ended {
     /// the job
     pub id: i64,
-    /// the number of the queue and kind that it was fetched with
+    /// the key of the queue and kind that it was fetched with
     pub key: Option<i32>,
     /// the queue, where the job has another one by now
     pub queue: Option<String>,
@@ -72,46 +75,53 @@ fn note_ended(id: i64, row: &TakenRow, began_at: Option<i64>, event: Event, now:
     all_ended(vec![ended], event, now);
 }
 
+/// Counts one that ended so, if this session knows its queue and kind; else it is given back.
+pub fn ended(ended: Ended, event: Event, now: i64) -> Option<Ended> {
+    match ended.key.and_then(tally::by_key) {
+        Some(pair) => ended.count(pair, event, now),
+        None => return Some(ended),
+    }
+    None
+}
+
 /// All of these ended so.
-pub fn all_ended(mut ended: Vec<Ended>, event: Event, now: i64) {
-    let note = |pair: Pair, ended: &Ended| match ended.began_at {
-        Some(at) => tally::measure(pair, now, event, Time::Run, now.saturating_sub(at)),
-        None => tally::count(pair, now, event, 1),
-    };
-    ended.retain(|ended| match ended.key.and_then(tally::by_key) {
-        Some(pair) => {
-            note(pair, ended);
-            false
-        }
-        None => true,
-    });
-    if ended.is_empty() {
+pub fn all_ended(all: Vec<Ended>, event: Event, now: i64) {
+    let all = all.into_iter().filter_map(|one| ended(one, event, now));
+    let unknown: HashMap<i64, Ended> = all.map(|one| (one.id, one)).collect();
+    if unknown.is_empty() {
         return;
     }
-    let ids: Vec<i64> = ended.iter().map(|ended| ended.id).collect();
+    let ids: Vec<i64> = unknown.keys().copied().collect();
     let names = NAMES.list(&[bigs(&ids)], |rows, row| {
-        Some((rows.big(row, 1)?, (rows.text(row, 2)?, rows.text(row, 3)?)))
+        Some((rows.big(row, 1)?, rows.text(row, 2)?, rows.text(row, 3)?))
     });
-    let names: HashMap<i64, (String, String)> = names.into_iter().collect();
-    for ended in &ended {
-        if let Some((queue, kind)) = names.get(&ended.id) {
+    for (id, queue, kind) in &names {
+        if let Some(ended) = unknown.get(id) {
             let queue = ended.queue.as_ref().unwrap_or(queue);
-            note(tally::pair(queue, kind), ended);
+            ended.count(tally::pair(queue, kind), event, now);
         }
+    }
+}
+
+impl Ended {
+    fn count(&self, pair: Pair, event: Event, now: i64) {
+        let ran = |began_at| (Time::Run, now.saturating_sub(began_at));
+        tally::count(pair, now, event, 1, self.began_at.map(ran));
     }
 }
 
 /// Writes what the transaction that is about to end has counted and shared memory has no room for.
 /// Nobody is called as the extension's owner any more. A transaction that has been made read-only
 /// since is not to fail because of counts.
-pub fn write(deltas: Vec<Delta>) {
+pub fn write(deltas: Vec<Counted>) {
     if transaction::is_read_only() {
         return;
     }
     let append = || {
         for delta in &deltas {
             let (queue, kind) = (text(&delta.queue), text(&delta.kind));
-            APPEND.execute(&[big(delta.minute), queue, kind, bigs(&delta.counts)]);
+            let counts = bigs(&delta.counts.to_store());
+            APPEND.execute(&[big(delta.minute), queue, kind, counts]);
         }
     };
     // No statement is under way whose snapshot would do.
@@ -124,140 +134,178 @@ pub fn write(deltas: Vec<Delta>) {
     });
 }
 
-type ByPair = BTreeMap<(String, String), Counts>;
-type ByMinute = BTreeMap<(i64, String, String), Counts>;
+/// What was counted, by time, queue and kind.
+type Found = BTreeMap<(i64, String, String), Counts>;
 
 /// The minute of which this session has written what was before it.
 static WRITTEN_BEFORE: AtomicI64 = AtomicI64::new(i64::MIN);
+/// The turn of who writes minutes.
+const WRITING: i64 = 1;
 
 /// Writes minutes that are over and forgets old ones, up to so many; how many it has forgotten, and
 /// whether there may be more to do. A worker does it once a minute, and when it finds what came
-/// late.
+/// late. Where somebody else is at it, it is left to him.
 pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
     let minute = now.div_euclid(MINUTE) * MINUTE;
     let is_done = WRITTEN_BEFORE.swap(minute, Ordering::Relaxed) == minute;
-    if shmem::is_worker() && is_done && history::next_due().is_none_or(|due| due > now) {
+    let is_idle = is_done && history::next_due().is_none_or(|due| due > now);
+    if shmem::is_worker() && is_idle || !lock::is_our_turn(WRITING) {
         return (0, false);
     }
-    let mut totals = ByPair::new();
-    let mut total = |queue: &str, kind: &str, counts: &Counts| {
-        let pair = (queue.to_owned(), kind.to_owned());
-        totals.entry(pair).or_default().add_all(counts);
-    };
-    let taken = history::take(minute, limit as usize, transaction::subtransaction());
-    for entry in &taken {
-        let stored = entry.counts.to_store();
-        if !stored.is_empty() {
-            let (queue, kind) = (text(&entry.queue), text(&entry.kind));
-            let (at, serial) = (big(entry.minute), big(entry.serial));
-            KEEP.execute(&[at, serial, queue, kind, bigs(&stored)]);
-            total(&entry.queue, &entry.kind, &entry.counts);
+    let closed = history::close(minute);
+    let written = transaction::with_latest_snapshot(|| written(&closed));
+    let mut are_to_free = false;
+    for counted in &closed {
+        let serial = counted.serial.expect("it is an entry");
+        match written.get(&serial) {
+            // It is committed.
+            Some(transaction) if !transaction::is_ours(*transaction) => history::free(serial),
+            Some(_) => (),
+            None => {
+                write_minute(counted);
+                are_to_free = true;
+            }
         }
     }
-    let mut minutes = ByMinute::new();
-    let args = [big(minute), big(limit)];
-    let folded = FOLD.run(&args, |rows| {
+    let mut minutes = Found::new();
+    let folded = FOLD.run(&[big(minute), big(limit)], |rows| {
         add_rows(rows, |at| at, &mut minutes);
         rows.len()
     });
-    for ((at, queue, kind), counts) in &minutes {
-        let stored = bigs(&counts.to_store());
-        KEEP.execute(&[big(*at), None, text(queue), text(kind), stored]);
-        total(queue, kind, counts);
-    }
-    for ((queue, kind), counts) in &totals {
-        add_to_total(queue, kind, minute, counts);
+    for ((minute, queue, kind), counts) in minutes {
+        write_minute(&Counted {
+            serial: None,
+            minute,
+            queue,
+            kind,
+            counts,
+        });
     }
     let forgotten = retention.map_or(0, |kept| {
-        let horizon = [
-            big(now.saturating_sub(kept).saturating_sub(MINUTE)),
-            big(limit),
-        ];
-        FORGET_TOTALS.execute(&horizon);
-        FORGET.execute(&horizon)
+        let horizon = now.saturating_sub(kept).saturating_sub(MINUTE);
+        FORGET_TOTALS.execute(&[big(horizon), big(limit)]);
+        FORGET.execute(&[big(horizon), big(limit)])
     });
-    let is_more = taken.len().max(folded).max(forgotten) >= limit as usize;
-    if is_more {
+    let is_more = folded.max(forgotten) >= limit as usize;
+    if is_more || are_to_free {
         WRITTEN_BEFORE.store(i64::MIN, Ordering::Relaxed);
     }
     (forgotten, is_more)
 }
 
-/// Counters of earlier runs of the server begin anew: what was lost with its memory would look like
-/// a step back.
-fn add_to_total(queue: &str, kind: &str, now: i64, counts: &Counts) {
-    let (epoch, mut sum) = (history::epoch(), counts.clone());
-    let pair = [text(queue), text(kind)];
-    ENSURE_TOTAL.execute(&[pair[0], pair[1], big(epoch), big(now)]);
-    LOCK_TOTAL.run(&[pair[0], pair[1], big(epoch)], |rows| {
-        if !rows.is_empty() {
-            sum.add_stored(&rows.bigs(0, 1).expect("it is not null"));
-        }
-    });
-    let sum = bigs(&sum.to_store());
-    SET_TOTAL.execute(&[pair[0], pair[1], big(epoch), big(now), sum]);
+/// Writes what was counted in a minute, and adds it to what was counted since the server began.
+fn write_minute(counted: &Counted) {
+    let (queue, kind, at) = (
+        text(&counted.queue),
+        text(&counted.kind),
+        big(counted.minute),
+    );
+    if counted.counts == Counts::default() {
+        return;
+    }
+    let stored = bigs(&counted.counts.to_store());
+    KEEP.execute(&[at, counted.serial.and_then(big), queue, kind, stored]);
+    let (epoch, mut total) = (big(history::epoch()), counted.counts.clone());
+    if let Some(before) = TOTAL.first(&[queue, kind, epoch], |rows| rows.bigs(0, 1)) {
+        total.add_stored(&before.unwrap_or_default());
+    }
+    PUT_TOTAL.execute(&[queue, kind, epoch, at, bigs(&total.to_store())]);
 }
 
-/// What was counted from then on, in steps of so many microseconds. What commits meanwhile counts
-/// or does not, and nothing counts twice.
-pub fn since(from: i64, step: i64, queue: Option<&str>, kind: Option<&str>) -> ByMinute {
+/// Rows that are read at once, and some more of the same minute.
+const PAGE: usize = 1000;
+
+/// Hands over what was counted from then on, in steps of so many microseconds, and in order. What
+/// commits meanwhile counts or does not, and nothing counts twice.
+pub fn since(
+    from: i64,
+    step: i64,
+    [queue, kind]: [Option<&str>; 2],
+    mut take: impl FnMut(i64, String, String, Counts),
+) {
     let copies = history::copies();
     transaction::with_latest_snapshot(|| {
         let begin = |at: i64| at.div_euclid(step) * step;
-        let (mut found, mut written) = (ByMinute::new(), HashSet::new());
-        let args = [big(from), queue.and_then(text), kind.and_then(text)];
-        SINCE.run_as_of(Snapshot::Callers, &args, |rows| {
-            add_rows(rows, begin, &mut found);
-            written.extend((0..rows.len()).filter_map(|row| rows.big(row, 5)));
-        });
-        let is_meant = |copy: &Copied| {
+        let names = [queue.and_then(text), kind.and_then(text)];
+        let is_meant = |copy: &Counted| {
             copy.minute >= from
                 && queue.is_none_or(|queue| queue == copy.queue)
                 && kind.is_none_or(|kind| kind == copy.kind)
-                && !written.contains(&copy.serial)
         };
-        for copy in copies.into_iter().filter(is_meant) {
-            let place = (begin(copy.minute), copy.queue, copy.kind);
-            found.entry(place).or_default().add_all(&copy.counts);
+        let mut found = Found::new();
+        add_copies(
+            copies.into_iter().filter(is_meant).collect(),
+            begin,
+            &mut found,
+        );
+        let args = [big(from), names[0], names[1]];
+        DELTAS.run_as_of(Snapshot::Callers, &args, |rows| {
+            add_rows(rows, begin, &mut found)
+        });
+        let mut next = Some(from);
+        while let Some(from) = next {
+            let args = [big(from), names[0], names[1], big(PAGE as i64)];
+            next = MINUTES.run_as_of(Snapshot::Callers, &args, |rows| {
+                add_rows(rows, begin, &mut found);
+                let last = rows.len().checked_sub(1).filter(|last| *last + 1 >= PAGE)?;
+                Some(rows.big(last, 1)? + 1)
+            });
+            // What is yet to be read adds to nothing before this.
+            let open = next.map_or(i64::MAX, begin);
+            let rest = found.split_off(&(open, String::new(), String::new()));
+            for ((at, queue, kind), counts) in std::mem::replace(&mut found, rest) {
+                if counts != Counts::default() {
+                    take(at, queue, kind, counts);
+                }
+            }
         }
-        found.retain(|_, counts| *counts != Counts::default());
-        found
-    })
+    });
 }
 
-/// All that was counted since the server began.
-pub fn totals() -> ByPair {
+/// All that was counted since the server began, by queue and kind.
+pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
     let copies = history::copies();
-    transaction::with_latest_snapshot(|| {
-        let mut found = ByPair::new();
+    let found = transaction::with_latest_snapshot(|| {
+        let mut found = Found::new();
         TOTALS.run_as_of(Snapshot::Callers, &[big(history::epoch())], |rows| {
-            for row in 0..rows.len() {
-                let (Some(queue), Some(kind)) = (rows.text(row, 1), rows.text(row, 2)) else {
-                    continue;
-                };
-                let counts = rows.bigs(row, 3).unwrap_or_default();
-                found.entry((queue, kind)).or_default().add_stored(&counts);
-            }
+            add_rows(rows, |_| 0, &mut found);
         });
-        let from = copies.iter().map(|copy| copy.minute).min();
-        let from = [big(from.unwrap_or(i64::MAX))];
-        let written: HashSet<i64> = ENTRIES.run_as_of(Snapshot::Callers, &from, |rows| {
-            (0..rows.len()).filter_map(|row| rows.big(row, 1)).collect()
-        });
-        for copy in copies
-            .into_iter()
-            .filter(|copy| !written.contains(&copy.serial))
-        {
-            let counts = found.entry((copy.queue, copy.kind)).or_default();
-            counts.add_all(&copy.counts);
-        }
-        found.retain(|_, counts| *counts != Counts::default());
+        add_copies(copies, |_| 0, &mut found);
         found
+    });
+    let any = found
+        .into_iter()
+        .filter(|(_, counts)| *counts != Counts::default());
+    any.map(|((_, queue, kind), counts)| (queue, kind, counts))
+}
+
+/// Adds what entries had that no row has, as the snapshot of the moment shows them.
+fn add_copies(copies: Vec<Counted>, begin: impl Fn(i64) -> i64, to: &mut Found) {
+    let written = written(&copies);
+    for copy in copies {
+        let is_written = copy
+            .serial
+            .is_some_and(|serial| written.contains_key(&serial));
+        if !is_written {
+            let place = (begin(copy.minute), copy.queue, copy.kind);
+            to.entry(place).or_default().add_all(&copy.counts);
+        }
+    }
+}
+
+/// The entries that are in rows of the minutes of these, as the snapshot of the moment shows them,
+/// each with the transaction that has written it.
+fn written(counted: &[Counted]) -> HashMap<i64, u32> {
+    let first = counted.iter().map(|counted| counted.minute).min();
+    let entry = |rows: &Tuples, row| Some((rows.big(row, 1)?, rows.oid(row, 2)?.to_u32()));
+    let from = [big(first.unwrap_or(i64::MAX))];
+    ENTRIES.run_as_of(Snapshot::Callers, &from, |rows| {
+        (0..rows.len()).filter_map(|row| entry(rows, row)).collect()
     })
 }
 
 /// Adds rows of a time, a queue, a kind and counts.
-fn add_rows(rows: &Tuples, begin: impl Fn(i64) -> i64, to: &mut ByMinute) {
+fn add_rows(rows: &Tuples, begin: impl Fn(i64) -> i64, to: &mut Found) {
     for row in 0..rows.len() {
         let names = rows.text(row, 2).zip(rows.text(row, 3));
         if let Some((at, (queue, kind))) = rows.big(row, 1).zip(names) {
@@ -286,17 +334,14 @@ static FOLD: Plan = Plan::new(
      RETURNING at, queue, kind, counts",
     &[AT, INT8],
 );
-static ENSURE_TOTAL: Plan = Plan::new(
-    "INSERT INTO jobs.history_total (queue, kind, epoch, at, counts) VALUES ($1, $2, $3, $4, '{}') ON CONFLICT DO NOTHING",
-    &[TEXT, TEXT, INT8, AT],
-);
-static LOCK_TOTAL: Plan = Plan::new(
-    "SELECT CASE WHEN t.epoch = $3 THEN t.counts ELSE '{}' END
-       FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2 FOR UPDATE",
+static TOTAL: Plan = Plan::new(
+    "SELECT t.counts FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2 AND t.epoch = $3",
     &[TEXT, TEXT, INT8],
 );
-static SET_TOTAL: Plan = Plan::new(
-    "UPDATE jobs.history_total SET epoch = $3, at = $4, counts = $5 WHERE queue = $1 AND kind = $2",
+// Counters of another epoch begin anew: what was lost with its memory would look like a step back.
+static PUT_TOTAL: Plan = Plan::new(
+    "INSERT INTO jobs.history_total AS t (queue, kind, epoch, at, counts) VALUES ($1, $2, $3, $4, $5)
+     ON CONFLICT (queue, kind) DO UPDATE SET epoch = $3, at = GREATEST(t.at, $4), counts = $5",
     &[TEXT, TEXT, INT8, AT, INT8S],
 );
 static FORGET: Plan = Plan::new(
@@ -309,21 +354,24 @@ static FORGET_TOTALS: Plan = Plan::new(
        SELECT t.ctid FROM jobs.history_total t WHERE t.at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
     &[AT, INT8],
 );
-static SINCE: Plan = Plan::new(
-    "SELECT b.at, b.queue, b.kind, b.counts, b.entry FROM jobs.history_bucket b
+static MINUTES: Plan = Plan::new(
+    "SELECT b.at, b.queue, b.kind, b.counts FROM jobs.history_bucket b
       WHERE b.at >= $1 AND ($2 IS NULL OR b.queue = $2) AND ($3 IS NULL OR b.kind = $3)
-     UNION ALL
-     SELECT d.at, d.queue, d.kind, d.counts, NULL FROM jobs.history_delta d
+      ORDER BY b.at FETCH FIRST $4 ROWS WITH TIES",
+    &[AT, TEXT, TEXT, INT8],
+);
+static DELTAS: Plan = Plan::new(
+    "SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d
       WHERE d.at >= $1 AND ($2 IS NULL OR d.queue = $2) AND ($3 IS NULL OR d.kind = $3)",
     &[AT, TEXT, TEXT],
 );
 static TOTALS: Plan = Plan::new(
-    "SELECT t.queue, t.kind, t.counts FROM jobs.history_total t WHERE t.epoch = $1
+    "SELECT t.at, t.queue, t.kind, t.counts FROM jobs.history_total t WHERE t.epoch = $1
      UNION ALL
-     SELECT d.queue, d.kind, d.counts FROM jobs.history_delta d",
+     SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d",
     &[INT8],
 );
 static ENTRIES: Plan = Plan::new(
-    "SELECT b.entry FROM jobs.history_bucket b WHERE b.at >= $1 AND b.entry IS NOT NULL",
+    "SELECT b.entry, b.xmin FROM jobs.history_bucket b WHERE b.at >= $1 AND b.entry IS NOT NULL",
     &[AT],
 );

@@ -30,7 +30,7 @@ const UP_TO: std::ops::RangeInclusive<u32> = 5..=17;
 fn by_kind(take: &mut impl FnMut(&Tuples)) {
     let (mut metrics, mut queues, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     let (mut up_to, mut values) = (Vec::new(), Vec::new());
-    for ((queue, kind), counts) in history::totals() {
+    for (queue, kind, counts) in history::totals() {
         let mut add = |metric: &str, micros: i64, value: u64| {
             metrics.push(metric.to_owned());
             queues.push(queue.clone());

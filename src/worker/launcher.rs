@@ -15,7 +15,7 @@ use super::process;
 use crate::fault::{self, Fault};
 use crate::pg::{server, subxact, time};
 use crate::settings;
-use crate::shmem::databases;
+use crate::shmem::{databases, history};
 
 /// How often the list of databases is looked at: a copy of a database with the
 /// extension tells nobody.
@@ -68,9 +68,12 @@ pub fn main() {
 
 /// Looks at every database once; how long until the next look.
 fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Duration {
-    let Some(mut databases) = databases() else {
+    let Some(all) = databases() else {
         return Duration::from_secs(1);
     };
+    history::keep_only(&all.iter().map(|(oid, _)| *oid).collect::<Vec<_>>());
+    let open = all.into_iter().filter_map(|(oid, name)| Some((oid, name?)));
+    let mut databases: Vec<(Oid, String)> = open.collect();
     let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();
     known.retain(|oid, _| oids.contains(oid));
     databases::keep_only(&oids);
@@ -171,8 +174,8 @@ fn start(database: Oid, name: &str) -> Start {
         .map_or(Start::Refused, Start::Started)
 }
 
-/// The databases that a worker may be in; `None` if they could not be read.
-fn databases() -> Option<Vec<(Oid, String)>> {
+/// All databases, and the names of those that a worker may be in; `None` if they could not be read.
+fn databases() -> Option<Vec<(Oid, Option<String>)>> {
     process::transaction(process::databases)
         .map_err(complain)
         .ok()

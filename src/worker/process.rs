@@ -245,14 +245,13 @@ fn try_lock(database: Oid, class: Oid, object: Oid, mode: u32) -> bool {
     got != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// The databases that a worker may be in. A process without a database may read them, in a
-/// transaction.
-pub fn databases() -> Vec<(Oid, String)> {
+/// All databases, and the names of those that a worker may be in. A process without a database may
+/// read them, in a transaction.
+pub fn databases() -> Vec<(Oid, Option<String>)> {
     let mut found = Vec::new();
     let look = |database: &pg_sys::FormData_pg_database| {
-        if is_open(database) {
-            found.push((database.oid, name_of(database)));
-        }
+        let name = is_open(database).then(|| name_of(database));
+        found.push((database.oid, name));
     };
     // SAFETY: that is what the catalog has.
     unsafe { catalog_rows::for_each(pg_sys::DatabaseRelationId, look) };

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Builder, Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, text, texts,
-    with_faults,
+    with_faults, workers_become,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use crate::memory::memory_of;
 
 const LOAD: &str = include_str!("history/load.sql");
 
@@ -78,7 +80,11 @@ async fn load(cluster: &Cluster, db: &Client) {
     };
     tokio::join!(work(0), work(1), work(2), work(3), work(4), work(5), look);
     // What expires, and whatever else is due.
-    run(db, "select pg_sleep(0.01); select jobs.maintain()").await;
+    run(
+        db,
+        "select jobs.unschedule('often'); select pg_sleep(0.01); select jobs.maintain()",
+    )
+    .await;
 }
 
 async fn assert_nothing_wrong(db: &Client) {
@@ -130,7 +136,18 @@ async fn what_is_counted_is_what_rows_say() {
             assert_eq!(counted(&reader).await, counters);
         }
     };
+    let rows = "select count(*) from jobs.history_bucket";
     let write = async {
+        // Who finds somebody at it does not wait for him, be it that he is prepared.
+        let other = cluster.connect("counted").await;
+        run(&other, "begin; select jobs.maintain()").await;
+        let maintained = db.batch_execute("select jobs.maintain()");
+        let maintained = tokio::time::timeout(4 * SOON, maintained).await;
+        maintained.expect("it does not wait").unwrap();
+        run(&other, "prepare transaction 'maintained'").await;
+        run(&db, "select jobs.maintain()").await;
+        assert_eq!(number(&db, rows).await, 0);
+        run(&db, "rollback prepared 'maintained'").await;
         for _ in 0..5 {
             run(&db, "begin; select jobs.maintain(); rollback").await;
             run(
@@ -139,17 +156,25 @@ async fn what_is_counted_is_what_rows_say() {
             )
             .await;
         }
+        run(&db, "begin; select jobs.maintain(), jobs.maintain()").await;
+        run(&db, "prepare transaction 'maintained'").await;
+        run(&db, "commit prepared 'maintained'").await;
         run(&db, "select jobs.maintain()").await;
     };
     tokio::join!(read, write);
-    assert!(number(&db, "select count(*) from jobs.history_bucket").await > 0);
+    assert!(number(&db, rows).await > 0);
     assert_eq!(number(&db, in_memory).await, 0);
     assert_right(&db).await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(text(&db, ALL).await, before);
 
-    // Written, it outlives the server; its counters begin anew.
+    // The counters of a copy begin anew; so do all with the server, which the rest outlives.
     drop((db, reader));
+    let postgres = cluster.connect("postgres").await;
+    run(&postgres, "create database copied template counted").await;
+    let copy = cluster.connect("copied").await;
+    assert_eq!(counted(&copy).await, 0.0);
+    drop((postgres, copy));
     cluster.restart(Mode::Immediate);
     let db = cluster.connect("counted").await;
     assert_eq!(text(&db, ALL).await, before);
@@ -216,10 +241,10 @@ async fn what_is_rolled_back_would_be_noticed() {
 async fn what_shared_memory_has_no_room_for_counts_as_well() {
     let cluster = server().start();
     let db = prepare(&cluster).await;
-    // More pairs than there are entries, and names that fit into none.
+    // More pairs than a database has entries, and names that fit into none.
     run(
         &db,
-        "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n, 'queue', 'many')) from generate_series(1, 1500) n));
+        "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n, 'queue', 'many')) from generate_series(1, 2500) n));
          select jobs.insert(repeat(U&'\\+01F600', 127), queue => repeat(U&'\\+01F601', 127)) from generate_series(1, 3)",
     )
     .await;
@@ -237,7 +262,7 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
     let before = text(&db, ALL).await;
     run(
         &db,
-        "begin; select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'l' || n)) from generate_series(1, 1500) n)); rollback",
+        "begin; select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'l' || n)) from generate_series(1, 2500) n)); rollback",
     )
     .await;
     assert_eq!(text(&db, ALL).await, before);
@@ -254,6 +279,77 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
         number(&db, "select count(*) from jobs.history_delta").await,
         0
     );
+}
+
+#[tokio::test]
+async fn a_database_that_nobody_maintains_leaves_room_for_others() {
+    let cluster = server().start();
+    for name in ["first", "second"] {
+        let db = cluster.database(name).await;
+        run(
+            &db,
+            "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n)) from generate_series(1, 5000) n))",
+        )
+        .await;
+    }
+    let db = cluster.database("third").await;
+    run(
+        &db,
+        "select jobs.insert('k' || n) from generate_series(1, 20) n",
+    )
+    .await;
+    assert_eq!(number(&db, "select count(*) from jobs.history()").await, 20);
+    let deltas = "select count(*) from jobs.history_delta";
+    assert_eq!(number(&db, deltas).await, 0);
+}
+
+#[tokio::test]
+async fn a_database_that_is_closed_for_a_while_keeps_what_was_counted() {
+    let cluster = Cluster::builder().without_visits().start();
+    let db = cluster.database("closed").await;
+    run(&db, "select jobs.insert('k')").await;
+    drop(db);
+    let postgres = cluster.connect("postgres").await;
+    let allow = async |whether: bool| {
+        let allow = format!("alter database closed allow_connections {whether}");
+        run(&postgres, &allow).await;
+    };
+    allow(false).await;
+    workers_become(&postgres, "closed", 0).await;
+    // The launcher, which starts the first worker of another database, has looked at all of them.
+    let other = cluster.database("other").await;
+    workers_become(&postgres, "other", 1).await;
+    run(&other, "select jobs.insert('k')").await;
+    allow(true).await;
+    let db = cluster.connect("closed").await;
+    assert_eq!(
+        number(&db, "select sum(inserted)::bigint from jobs.history()").await,
+        1
+    );
+}
+
+/// A week of many pairs is more than a session is to have in memory at once.
+#[tokio::test]
+async fn a_long_history_takes_little_memory() {
+    let cluster = server().set("shared_buffers", "16MB").start();
+    let db = cluster.database("long").await;
+    run(
+        &db,
+        "insert into jobs.history_bucket (at, queue, kind, counts)
+         select date_trunc('minute', now()) - m * interval '1 minute', 'q', 'k' || n, '{0,1,6,1000000,100,1}'
+           from generate_series(1, 1440 * 3) m, generate_series(1, 50) n",
+    )
+    .await;
+    for step in ["1 minute", "3 days"] {
+        let history = format!(
+            "select sum(inserted)::bigint from jobs.history(since => '10 days', step => '{step}')"
+        );
+        assert_eq!(number(&db, &history).await, 1440 * 3 * 50);
+    }
+    let pid = number(&db, "select pg_backend_pid()::bigint").await;
+    let peak = memory_of(pid as i32, "VmHWM") >> 20;
+    println!("{peak} MB");
+    assert!(peak < 100, "{peak} MB");
 }
 
 /// The worker writes what is over by itself, and forgets what is old.

@@ -23,7 +23,7 @@ async fn pid_of(db: &Client) -> i32 {
 }
 
 /// A line of what Linux says of a process, in bytes.
-fn memory_of(pid: i32, what: &str) -> u64 {
+pub fn memory_of(pid: i32, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(what)).unwrap();
     let kilobytes = line.split_whitespace().nth(1).unwrap();

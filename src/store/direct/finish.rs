@@ -33,13 +33,13 @@ pub fn end(attempts: &[Attempt], now: i64) -> Option<Ended> {
         match (attempts[n].then, &completion) {
             (Then::Completed(output), Some(completion)) => {
                 rows.push(completion.row(&attempts[n], lease, output));
-                let counted = history::Ended {
+                let one = history::Ended {
                     id: attempts[n].id,
                     key: lease.int(running::HISTORY_KEY),
                     queue: lease.text(running::QUEUE),
                     began_at: lease.big(running::ATTEMPTED_AT),
                 };
-                ended.complete(n, lease.big(running::HOLD_ENDS_AT), now, counted);
+                ended.complete(n, lease.big(running::HOLD_ENDS_AT), now, one);
             }
             _ => ended.taken.push((n, taken(lease))),
         }

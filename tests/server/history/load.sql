@@ -1,6 +1,8 @@
 -- What sessions do at random, with a note of each attempt that began, so that all that was counted
 -- can be computed from rows as well.
 
+select jobs.schedule('often', 'every 1 second', 'k1', queue => 'q2');
+
 create table attempt (token bigint, job_id bigint, attempted_at timestamptz, due_at timestamptz);
 
 create function act() returns void language plpgsql as $$
@@ -27,16 +29,31 @@ begin
     perform jobs.insert(k, queue => q, args => once, unique_opts => '{"by_args": true, "by_queue": true}'),
             jobs.insert(k, queue => q, args => once, unique_opts => '{"by_args": true, "by_queue": true, "on_conflict": "replace"}');
   else
-    with got as materialized (select * from jobs.fetch(q, 1 + (random() * 9)::integer)),
+    -- Some leases are lost, and their attempts rescued.
+    with got as materialized (
+           select * from jobs.fetch(q, 1 + (random() * 9)::integer) where dice < 0.75
+            union all
+           select * from jobs.fetch_any('{q1,q2}', 1 + (random() * 9)::integer, lease => case when dice > 0.95 then interval '1 ms' end) where dice >= 0.75),
          noted as (insert into attempt select token, id, attempted_at, scheduled_at from got)
-    select array_agg(g.id), array_agg(g.token) into ids, tokens from got g;
+    select array_agg(g.id), array_agg(g.token) into ids, tokens from got g where dice <= 0.95;
     perform pg_sleep(random() ^ 4 * 0.05);
     for n in 1 .. coalesce(cardinality(ids), 0) loop
       dice := random();
       if dice < 0.4 then
         perform jobs.complete(ids[n], tokens[n]);
-      elsif dice < 0.55 then
+      elsif dice < 0.48 then
         perform jobs.complete_many(ids[n:], tokens[n:]);
+        exit;
+      elsif dice < 0.51 then
+        perform jobs.fail_many(ids[n:], tokens[n:], array_fill('again'::text, array[1 + cardinality(ids) - n]), retry_in => case when dice < 0.5 then interval '0' end);
+        exit;
+      elsif dice < 0.55 then
+        perform jobs.finish_many((
+          select jsonb_agg(jsonb_build_object('id', id, 'token', token)
+                           || case (random() * 4)::integer when 0 then '{"do": "complete"}' when 1 then '{"do": "fail", "error": "again", "retry_in": 0}'
+                                when 2 then '{"do": "fail", "error": "never again", "retryable": false}' when 3 then '{"do": "snooze", "delay": 0}'
+                                else '{"do": "release"}' end::jsonb)
+            from unnest(ids[n:], tokens[n:]) t(id, token)));
         exit;
       elsif dice < 0.65 then
         perform jobs.fail(ids[n], tokens[n], 'again', retry_in => '0');
@@ -90,8 +107,11 @@ create view event as
          case when not exists (select from jobs.error e where e.job_id = f.job_id and e.at = f.finalized_at) then f.finalized_at - f.attempted_at end
     from jobs.finished f join jobs.job j on j.id = f.job_id
   union all
+  -- Expired ones have no attempt, and those whose lease was lost no token.
   select e.at, j.queue, j.kind, 'failed', null, e.at - a.attempted_at
-    from jobs.error e join jobs.job j on j.id = e.job_id join attempt a on a.token = e.token;
+    from jobs.error e join jobs.job j on j.id = e.job_id,
+         lateral (select attempted_at from attempt a where a.job_id = e.job_id and a.attempted_at <= e.at order by a.attempted_at desc limit 1) a
+   where e.error <> 'expired';
 
 create view by_rows as
   select date_trunc('minute', at) as at, queue, kind,
