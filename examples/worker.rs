@@ -101,6 +101,10 @@ struct Worker {
     finishing: tokio::sync::Mutex<Client>,
     /// The jobs that we hold, by id.
     held: Mutex<HashMap<i64, Held>>,
+    concurrency: i32,
+    /// What operators have told us: run; quiet: fetch no more; stop: end as well, once what runs is
+    /// done.
+    told: Mutex<String>,
 }
 
 struct Held {
@@ -115,18 +119,18 @@ impl Worker {
     async fn run(
         self: Arc<Self>,
         fetching: Client, // also waits for work, so nothing else can use it
-        concurrency: usize,
         grace: Duration,
         mut stop: watch::Receiver<bool>,
     ) -> Result<()> {
-        let mut beating = tokio::spawn(self.clone().heartbeats());
+        self.beat().await?;
+        let mut beating = tokio::spawn(self.clone().beats());
         let mut tasks = JoinSet::new();
         let lease = format!("{} s", self.lease.as_secs_f64());
-        while !*stop.borrow() {
+        while !*stop.borrow() && !self.is_told("stop") {
             while let Some(ended) = tasks.try_join_next() {
                 ended??;
             }
-            let free = concurrency - tasks.len();
+            let free = self.concurrency - tasks.len() as i32;
             if free == 0 {
                 tokio::select! {
                     Some(ended) = tasks.join_next() => ended??,
@@ -137,13 +141,16 @@ impl Worker {
             }
             // A statement of its own is a transaction of its own: the jobs are ours when it
             // returns.
-            let jobs = fetching
-                .query(
-                    "select id, token, attempt, kind, args
-                       from jobs.fetch(queue => $1, max_jobs => $2, worker => $3, lease => $4::text::interval)",
-                    &[&self.queue, &(free as i32), &self.name, &lease],
-                )
-                .await?;
+            let jobs = match self.is_told("run") {
+                true => fetching
+                    .query(
+                        "select id, token, attempt, kind, args
+                           from jobs.fetch(queue => $1, max_jobs => $2, worker => $3, lease => $4::text::interval)",
+                        &[&self.queue, &free, &self.name, &lease],
+                    )
+                    .await?,
+                false => Vec::new(),
+            };
             for job in &jobs {
                 tasks.spawn(self.clone().work(job_of(job)));
             }
@@ -157,7 +164,15 @@ impl Worker {
             }
         }
         fetching.cancel_token().cancel_query(NoTls).await?; // it may be waiting for work
-        // The heartbeats go on while jobs run.
+        // Told to stop, we end once what runs is done. After a signal it may end within the grace
+        // period. The beats go on meanwhile.
+        while !*stop.borrow() && !tasks.is_empty() {
+            tokio::select! {
+                Some(ended) = tasks.join_next() => ended??,
+                ended = &mut beating => ended??,
+                _ = stop.changed() => {}
+            }
+        }
         let all = async {
             while tasks.join_next().await.transpose()?.transpose()?.is_some() {}
             Ok(())
@@ -174,11 +189,14 @@ impl Worker {
         Ok(())
     }
 
+    /// Returns also when we are told something, or one of our jobs is to stop: the beat says what
+    /// it is.
     async fn wait_for_work(&self, fetching: &Client) -> Result<()> {
+        let call = "call jobs.wait_any(queues => $1, worker => $2)";
         fetching
-            .execute("call jobs.wait(queue => $1)", &[&self.queue])
+            .execute(call, &[&[&self.queue].as_slice(), &self.name])
             .await?;
-        Ok(())
+        self.beat().await
     }
 
     /// Runs the handler of a job that we hold, and tells the queue what came of it.
@@ -265,39 +283,48 @@ impl Worker {
         Ok(())
     }
 
-    /// Renews all leases in one statement, often enough that two may go missing.
-    async fn heartbeats(self: Arc<Self>) -> Result<()> {
-        loop {
-            tokio::time::sleep(self.lease / 3).await;
-            let (ids, tokens): (Vec<i64>, Vec<i64>) = self
-                .held
-                .lock()
-                .unwrap()
-                .iter()
-                .map(|(id, held)| (*id, held.token))
-                .unzip();
-            if ids.is_empty() {
-                continue;
-            }
-            let answers = self
-                .finishing
-                .lock()
-                .await
-                .query(
-                    "select id, cancel_requested from jobs.heartbeat_many($1, $2)",
-                    &[&ids, &tokens],
-                )
-                .await?;
-            let mut held = self.held.lock().unwrap();
-            for answer in answers {
-                // null where the job is lost
-                if answer.get::<_, Option<bool>>("cancel_requested") != Some(false)
-                    && let Some(held) = held.get_mut(&answer.get("id"))
-                {
-                    held.stop.take();
-                }
+    /// Says that we are there, and hears what we are told; renews all leases in one statement.
+    async fn beat(&self) -> Result<()> {
+        let client = self.finishing.lock().await;
+        let call = "select jobs.worker_beat($1, $2, $3)";
+        let told = client
+            .query_one(
+                call,
+                &[&self.name, &[&self.queue].as_slice(), &self.concurrency],
+            )
+            .await?;
+        *self.told.lock().unwrap() = told.get(0);
+        let (ids, tokens): (Vec<i64>, Vec<i64>) = self
+            .held
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(id, held)| (*id, held.token))
+            .unzip();
+        let call = "select id, cancel_requested from jobs.heartbeat_many($1, $2)";
+        let answers = client.query(call, &[&ids, &tokens]).await?;
+        let mut held = self.held.lock().unwrap();
+        for answer in answers {
+            // null where the job is lost
+            if answer.get::<_, Option<bool>>("cancel_requested") != Some(false)
+                && let Some(held) = held.get_mut(&answer.get("id"))
+            {
+                held.stop.take();
             }
         }
+        Ok(())
+    }
+
+    async fn beats(self: Arc<Self>) -> Result<()> {
+        loop {
+            // Often enough that two heartbeats may go missing.
+            tokio::time::sleep((self.lease / 3).min(Duration::from_secs(30))).await;
+            self.beat().await?;
+        }
+    }
+
+    fn is_told(&self, what: &str) -> bool {
+        *self.told.lock().unwrap() == what
     }
 }
 
@@ -381,24 +408,24 @@ async fn main() -> Result<()> {
         stop.send(true)
     });
     let name = format!("rust worker {}", std::process::id());
+    let concurrency = std::env::var("CONCURRENCY")
+        .unwrap_or("4".into())
+        .parse()
+        .context("CONCURRENCY")?;
+    if concurrency < 1 {
+        bail!("CONCURRENCY is {concurrency}");
+    }
     let worker = Arc::new(Worker {
         queue: std::env::args().nth(1).unwrap_or("default".into()),
         lease: seconds("LEASE", 30.0)?,
         finishing: tokio::sync::Mutex::new(connect(&name).await?),
         held: Mutex::default(),
+        told: Mutex::default(),
+        concurrency,
         name: name.clone(),
     });
     let fetching = connect(&name).await?;
-    let concurrency = std::env::var("CONCURRENCY")
-        .unwrap_or("4".into())
-        .parse()
-        .context("CONCURRENCY")?;
-    if concurrency == 0 {
-        bail!("CONCURRENCY is 0");
-    }
-    worker
-        .run(fetching, concurrency, seconds("GRACE", 10.0)?, stopped)
-        .await
+    worker.run(fetching, seconds("GRACE", 10.0)?, stopped).await
 }
 
 fn seconds(variable: &str, default: f64) -> Result<Duration> {

@@ -119,10 +119,12 @@ TEXT
   check examples "$1: idle workers wait for work" until_true "count(*) = 2 from pg_stat_activity where query ilike 'call jobs.wait%' and state = 'active'"
   jobs_sql "select jobs.insert('ok', queue => '$queue')" >/dev/null
   check examples "$1: and take it when it comes" until_true "count(*) = 1 $in_queue and id = (select max(id) $in_queue) and state = 'completed'"
+  worker_told "$1"
   end_workers TERM
   check examples "$1: idle workers stop" workers_end_well
 
   worker_stops "$1"
+  worker_told_to_stop "$1"
   worker_dies "$1"
 }
 
@@ -134,6 +136,33 @@ worker_left() { # QUEUE; the expectation is standard input
       (select count(*) from done d where d.job_id = j.id and d.attempt = j.attempt) + (select count(*) from done d where d.job_id = j.id and d.attempt <> j.attempt) * 1000 as done
       from jobs.jobs j where queue = '$1') s
     group by kind, state order by kind, state")
+}
+
+# Idle workers say that they are there; quiet ones fetch nothing, and go on when they may.
+worker_told() { # LANGUAGE
+  local in_queue="from jobs.jobs where queue = '$1'" workers="from jobs.workers where registered_queues = '{$1}'"
+  check examples "$1: idle workers are seen" until_true "count(*) = 2 and bool_and(status = 'run' and concurrency = 4) $workers"
+  jobs_sql "select jobs.quiet_worker(worker) $workers; select jobs.insert('ok', queue => '$1')" >/dev/null
+  check examples "$1: quiet workers wait" until_true "count(*) = 2 from pg_stat_activity where query ilike 'call jobs.wait_any%' and state = 'active'"
+  check examples "$1: and leave the job" until_true "state = 'available' $in_queue and id = (select max(id) $in_queue)"
+  jobs_sql "select jobs.resume_worker(worker) $workers" >/dev/null
+  check examples "$1: until they are resumed" until_true "state = 'completed' $in_queue and id = (select max(id) $in_queue)"
+}
+
+# Told to stop, they end what runs, however long that takes, and begin nothing.
+worker_told_to_stop() { # LANGUAGE
+  local queue=$1_told in_queue="from jobs.jobs where queue = '$1_told'"
+  jobs_sql "select jobs.insert('slow', '{\"seconds\": 12}', queue => '$queue') from generate_series(1, 5)" >/dev/null
+  start_workers 2 "$queue"
+  check examples "$1: its slow jobs run" until_true "count(*) = 5 $in_queue and state = 'running'"
+  jobs_sql "select jobs.stop_worker(worker) from jobs.workers where registered_queues = '{$queue}';
+    select jobs.insert('ok', queue => '$queue')" >/dev/null
+  check examples "$1: workers that are told to stop end" workers_end_well
+  check examples "$1: once what ran is done" worker_left "$queue" <<'TEXT'
+ok available 1 jobs, attempts 0..0, errors 0..0, rows 0..0
+slow completed 5 jobs, attempts 1..1, errors 0..0, rows 1..1
+TEXT
+  jobs_sql "select jobs.resume_worker(worker) from jobs.workers where registered_queues = '{$queue}'" >/dev/null
 }
 
 # SIGTERM while jobs run: what ends within the grace period is completed, the rest is given back,

@@ -69,6 +69,7 @@ const fetching = await connect(); // also waits for work, so nothing else can us
 const finishing = await connect(); // heartbeats and results
 const held = new Map(); // id -> { job, stop }: the jobs that we hold, and how to stop their handlers
 const stopping = new AbortController();
+let told = "run"; // by operators; quiet: fetch no more; stop: end as well, once what runs is done
 
 // One transaction at a time on the second connection.
 let last = Promise.resolve();
@@ -101,7 +102,7 @@ async function work(job) {
       await complete(job, output);
     } catch (error) {
       if (error instanceof Lost) throw error;
-      // Stopped, see heartbeats() and the end. The attempt does not count; the job becomes
+      // Stopped, see beat() and the end. The attempt does not count; the job becomes
       // available for others, or cancelled if that was the reason.
       if (stop.signal.aborted) await alone(() => finish("select jobs.release($1, $2)", [job.id, job.token]));
       else await fail(job, ...described(error));
@@ -163,32 +164,45 @@ function fail(job, error, type, retryable = true) {
   return alone(() => finish(call, [job.id, job.token, storable(error), retryable, details]));
 }
 
-// Renews all leases in one statement, often enough that two may go missing.
-async function heartbeats(signal) {
+// Says that we are there, and hears what we are told; renews all leases in one statement.
+async function beat() {
+  const jobs = [...held.values()].map(({ job }) => job);
+  const leases = [jobs.map((job) => job.id), jobs.map((job) => job.token)];
+  const { rows } = await alone(async () => {
+    const beat = await finishing.query("select jobs.worker_beat($1, $2, $3) as told", [name, [queue], concurrency]);
+    told = beat.rows[0].told;
+    return finishing.query("select id, cancel_requested from jobs.heartbeat_many($1, $2)", leases);
+  });
+  // cancel_requested is null where the job is lost
+  for (const row of rows) if (row.cancel_requested !== false) held.get(row.id)?.stop.abort();
+}
+
+// Often enough that two heartbeats may go missing.
+async function beats(signal) {
   for (;;) {
-    await sleep((lease * 1000) / 3, null, { signal });
-    if (held.size === 0) continue;
-    const jobs = [...held.values()].map(({ job }) => job);
-    const leases = [jobs.map((job) => job.id), jobs.map((job) => job.token)];
-    const { rows } = await alone(() =>
-      finishing.query("select id, cancel_requested from jobs.heartbeat_many($1, $2)", leases),
-    );
-    // cancel_requested is null where the job is lost
-    for (const row of rows) if (row.cancel_requested !== false) held.get(row.id)?.stop.abort();
+    await sleep(Math.min(lease / 3, 30) * 1000, null, { signal });
+    await beat();
   }
+}
+
+// Returns also when we are told something, or one of our jobs is to stop: the beat says what it is.
+async function waitForWork() {
+  await fetching.query("call jobs.wait_any(queues => $1, worker => $2)", [[queue], name]);
+  await beat();
 }
 
 for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => stopping.abort());
 const stopped = once(stopping.signal, "abort");
 const ended = new AbortController();
-const beating = heartbeats(ended.signal).catch((error) => {
+await beat();
+const beating = beats(ended.signal).catch((error) => {
   if (!ended.signal.aborted) throw error; // unhandled, here and everywhere else: the process ends with an error
 });
 
 const tasks = new Set();
-while (!stopping.signal.aborted) {
+while (!stopping.signal.aborted && told !== "stop") {
   const free = concurrency - tasks.size;
-  const jobs = free > 0 ? await fetchJobs(free) : [];
+  const jobs = free > 0 && told === "run" ? await fetchJobs(free) : [];
   for (const job of jobs) {
     const task = work(job).then(() => tasks.delete(task));
     tasks.add(task);
@@ -196,12 +210,13 @@ while (!stopping.signal.aborted) {
   if (jobs.length === 0) {
     // No room: until a job is done. No job: until there may be one. In any case until we are to
     // stop.
-    const others = free > 0 ? [fetching.query("call jobs.wait(queue => $1)", [queue])] : [...tasks];
+    const others = free > 0 ? [waitForWork()] : [...tasks];
     await Promise.race([stopped, ...others]);
   }
 }
-// What runs may end within the grace period; the heartbeats go on meanwhile. The rest is given
-// back.
+// Told to stop, we end once what runs is done. After a signal it may end within the grace period,
+// and the rest is given back. The beats go on meanwhile.
+await Promise.race([stopped, Promise.all(tasks)]);
 const over = new AbortController();
 await Promise.race([Promise.all(tasks), sleep(grace * 1000, null, { signal: over.signal })]);
 over.abort();

@@ -120,6 +120,7 @@ class Worker:
         self.finishing = finishing  # heartbeats and results
         self.lock = asyncio.Lock()  # one transaction at a time on it
         self.held: dict[int, tuple[Job, asyncio.Task]] = {}  # the jobs that we hold, and the tasks of their handlers
+        self.told = "run"  # by operators; quiet: fetch no more; stop: end as well, once what runs is done
 
     async def fetch(self, max_jobs: int) -> list[Job]:
         # In autocommit: the statement is its own transaction, so the jobs are ours when it returns.
@@ -145,7 +146,7 @@ class Worker:
                 raise
             except (Exception, asyncio.CancelledError) as error:
                 if handler.cancelling():
-                    # Stopped, see heartbeats() and run(). The attempt does not count; the job
+                    # Stopped, see beat() and run(). The attempt does not count; the job
                     # becomes available for others, or cancelled if that was the reason.
                     await self.release(job)
                 else:
@@ -185,34 +186,40 @@ class Worker:
         async with self.lock:
             await self.finish("select jobs.release(%s, %s)", job.id, job.token)
 
-    async def heartbeats(self) -> None:
-        """Renews all leases in one statement, often enough that two may go missing."""
+    async def beat(self) -> None:
+        """Says that we are there, and hears what we are told; renews all leases in one statement."""
+        jobs = [job for job, _ in self.held.values()]
+        async with self.lock:
+            cursor = await self.finishing.execute("select jobs.worker_beat(%s, %s, %s)", (NAME, [QUEUE], CONCURRENCY))
+            (self.told,) = await cursor.fetchone()
+            cursor = await self.finishing.execute(
+                "select id, cancel_requested is distinct from false from jobs.heartbeat_many(%s::bigint[], %s::bigint[])",
+                ([job.id for job in jobs], [job.token for job in jobs]),
+            )
+            answers = await cursor.fetchall()
+        for id, stop in answers:  # cancel_requested is null where the job is lost
+            if stop and id in self.held:
+                self.held[id][1].cancel()
+
+    async def beats(self) -> None:
         while True:
-            await asyncio.sleep(LEASE / 3)
-            jobs = [job for job, _ in self.held.values()]
-            if not jobs:
-                continue
-            async with self.lock:
-                cursor = await self.finishing.execute(
-                    "select id, cancel_requested is distinct from false from jobs.heartbeat_many(%s::bigint[], %s::bigint[])",
-                    ([job.id for job in jobs], [job.token for job in jobs]),
-                )
-                answers = await cursor.fetchall()
-            for id, stop in answers:  # cancel_requested is null where the job is lost
-                if stop and id in self.held:
-                    self.held[id][1].cancel()
+            await asyncio.sleep(min(LEASE / 3, 30))  # often enough that two heartbeats may go missing
+            await self.beat()
 
     async def wait_for_work(self) -> None:
-        await self.fetching.execute("call jobs.wait(queue => %s)", (QUEUE,))
+        # Also until we are told something, or one of our jobs is to stop: the beat says what it is.
+        await self.fetching.execute("call jobs.wait_any(queues => %s, worker => %s)", ([QUEUE], NAME))
+        await self.beat()
 
     async def run(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:  # if one of the tasks fails, the worker ends
-            heartbeats = group.create_task(self.heartbeats())
+            await self.beat()
+            beats = group.create_task(self.beats())
             stopped = group.create_task(stop.wait())
             tasks: set[asyncio.Task] = set()
-            while not stop.is_set():
+            while not stop.is_set() and self.told != "stop":
                 free = CONCURRENCY - len(tasks)
-                jobs = await self.fetch(free) if free else []
+                jobs = await self.fetch(free) if free and self.told == "run" else []
                 for job in jobs:
                     tasks.add(task := group.create_task(self.work(job)))
                     task.add_done_callback(tasks.discard)
@@ -223,15 +230,18 @@ class Worker:
                     await asyncio.wait({stopped} | others, return_when=asyncio.FIRST_COMPLETED)
                     if free and stop.is_set():
                         others.pop().cancel()  # cancels the CALL
-            # What runs may end within the grace period; the heartbeats go on meanwhile. The rest is
-            # given back.
+            # Told to stop, we end once what runs is done. After a signal it may end within the
+            # grace period, and the rest is given back. The beats go on meanwhile.
+            while tasks and not stop.is_set():
+                await asyncio.wait({stopped} | tasks, return_when=asyncio.FIRST_COMPLETED)
             if tasks:
                 await asyncio.wait(tasks, timeout=GRACE)
             for _, handler in list(self.held.values()):
                 handler.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-            heartbeats.cancel()
+            beats.cancel()
+            stopped.cancel()
 
 
 async def main() -> None:

@@ -15,7 +15,7 @@ set -uo pipefail
 URL=${DATABASE_URL:-postgresql://postgres@localhost/jobs} QUEUE=${1:-default}
 LEASE=${LEASE:-30} CONCURRENCY=${CONCURRENCY:-4} GRACE=${GRACE:-10}
 NAME="shell worker $$"
-BEAT=$(awk "BEGIN { print $LEASE / 3 }") # often enough that two heartbeats may go missing
+HEARTBEAT=$(awk "BEGIN { print $LEASE / 3 }") # often enough that two may go missing
 
 # Statements come from standard input, because psql replaces :'variables' only there: never put
 # values into SQL yourself.
@@ -95,7 +95,7 @@ work() { # ID TOKEN ATTEMPT KIND SECONDS
 }
 
 heartbeats() { # PID; who is to stop the handler when the job is to be cancelled or is lost: cancel_requested is then true or null
-  while sleep "$BEAT"; do
+  while sleep "$HEARTBEAT"; do
     [[ $(sql -v id="$id" -v token="$token" <<<"select cancel_requested from jobs.heartbeat_many(array[:id::bigint], array[:token::bigint])") == f ]] ||
       { kill "$1"; return; }
   done
@@ -111,9 +111,18 @@ running() { # forgets the jobs that have ended
   pids=("${kept[@]}")
 }
 
-while running; [[ ! $stopping ]]; do
+# Says that we are there, every 10 seconds, and hears what operators have told us. quiet: fetch no
+# more; stop: end as well, once what runs is done.
+told='' next_beat=0
+beat() {
+  ((SECONDS >= next_beat)) || return 0
+  told=$(sql -v concurrency="$CONCURRENCY" <<<"select jobs.worker_beat(:'name', array[:'queue'], :concurrency)") || broken=yes
+  next_beat=$((SECONDS + 10))
+}
+
+while running; beat; [[ ! $stopping && ! $broken && $told != stop ]]; do
   free=$((CONCURRENCY - ${#pids[@]})) fetched=''
-  if ((free > 0)); then
+  if [[ $told == run ]] && ((free > 0)); then
     # One statement, one transaction: the jobs are ours when it returns.
     fetched=$(sql -v free=$free -v lease="$LEASE s" <<<"select id, token, attempt, kind, coalesce(args->>'seconds', '1') from jobs.fetch(:'queue', :free, :'name', :'lease')") ||
       { broken=yes; break; }
@@ -126,14 +135,17 @@ while running; [[ ! $stopping ]]; do
   elif ((free == 0)); then
     sleep 0.1 # no room
   else
-    "${PSQL[@]}" <<<"call jobs.wait(:'queue')" & # no job: until there may be one
-    waiting=$!
+    # No job: until there may be one, or until we are told something. The beat says what it is.
+    "${PSQL[@]}" <<<"call jobs.wait_any(array[:'queue'], '10 s', :'name')" &
+    waiting=$! next_beat=0
     [[ $stopping ]] || wait $waiting || [[ $stopping ]] || { broken=yes; break; }
     kill -INT $waiting 2>/dev/null # if we are to stop, psql cancels the CALL
   fi
 done
 
-# What runs may end within the grace period; the rest is given back.
+# Told to stop, we end once what runs is done. After a signal it may end within the grace period,
+# and the rest is given back.
+while running; [[ ! $stopping && ! $broken ]] && ((${#pids[@]} > 0)); do beat; sleep 0.1; done
 end=$((SECONDS + GRACE))
 while running; ((${#pids[@]} > 0 && SECONDS < end)); do sleep 0.1; done
 ((${#pids[@]} == 0)) || kill "${pids[@]}" 2>/dev/null
