@@ -90,7 +90,7 @@ unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String
             add(
                 "inherits, or others inherit from it".into(),
                 format!(
-                    "Undo it with ALTER TABLE, by NO INHERIT or DETACH PARTITION. Which it is: SELECT inhrelid::regclass AS child, inhparent::regclass AS parent FROM pg_inherits WHERE 'jobs.{name}'::regclass IN (inhrelid, inhparent); None any more: ANALYZE jobs.{name};"
+                    "Which they are: SELECT inhrelid::regclass AS child, inhparent::regclass AS parent FROM pg_inherits WHERE 'jobs.{name}'::regclass IN (inhrelid, inhparent); End that with NO INHERIT or DETACH PARTITION, and then: ANALYZE jobs.{name};"
                 ),
             );
         }

@@ -39,7 +39,7 @@ impl<'a> Hints<'a> {
             let way = format!("{};", ways[n % ways.len()]).replace('\'', "''");
             let commands = texts(
                 self.db,
-                &format!(r"select m[1] from regexp_matches('{way}', '\m((?:SELECT|ALTER|DROP|REVOKE|VACUUM|COMMIT|ROLLBACK) [^;]*;)', 'g') m"),
+                &format!(r"select m[1] from regexp_matches('{way}', '\m((?:SELECT|ALTER|DROP|REVOKE|VACUUM|ANALYZE|COMMIT|ROLLBACK) [^;]*;)', 'g') m"),
             )
             .await;
             assert!(!commands.is_empty(), "{finding} has no command: {hint}");
@@ -215,6 +215,10 @@ async fn every_hint_has_a_command_that_runs() {
     ] {
         hints.after(change, "", finding, Mends, "").await;
     }
+
+    let child = "create table public.child () inherits (jobs.ready)";
+    let gone = "drop table public.child; analyze jobs.ready";
+    hints.after(child, "", "table_changed", Shows, gone).await;
 
     // That was all of them.
     hints.followed.insert("worker_not_running".into());
