@@ -39,6 +39,7 @@ static STORY: Plan = Plan::new(
                 WHEN 'scheduled' THEN 'It is due at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
                 WHEN 'retryable' THEN 'It is tried again at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
                 WHEN 'pending' THEN 'It waits for jobs.activate'
+                  || CASE WHEN j.scheduled_at > clock_timestamp() THEN ', and is due at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') ELSE '' END
                 WHEN 'running' THEN 'Its lease ends at ' || to_char(j.lease_expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
                   || COALESCE(', its time at ' || to_char(j.deadline_at, 'YYYY-MM-DD HH24:MI:SS.MS OF'), ', its time is not limited')
               END

@@ -32,6 +32,8 @@ select jobs.show(4) like '%It is due at 2999-01-01 00:00:00.000 +00, and expires
 select pg_temp.story(4);
 select id, state from jobs.insert('k', pending => true);
 select pg_temp.story(5);
+select id, state from jobs.insert('k', pending => true, scheduled_at => '2999-01-01 00:00Z');
+select pg_temp.story(6);
 select jobs.cancel(5, 'a mistake');
 select pg_temp.story(5);
 -- In the session's time zone.
@@ -40,7 +42,7 @@ select jobs.show(4) like '%It is due at 2999-01-01 05:30:00.000 +05:30, and expi
 reset timezone;
 set timezone = 'UTC';
 -- Bad input.
-select pg_temp.try('select jobs.show(6)');
+select pg_temp.try('select jobs.show(7)');
 select pg_temp.try('select jobs.show(null)');
 
 -- A viewer sees the story, and not what the job carries.
