@@ -64,7 +64,9 @@ static QUEUE: Plan = Plan::new(
 
 // What is in front: the jobs of ready before this one, and of those that are due the ones that the
 // next fetch puts before it; a fetch makes 1000 of them available. A job that was fetched although
-// it came later, by its number, was preferred to this one. Few of each are looked at.
+// it came later, by its number, was preferred to this one. Few of each are looked at. Lower
+// priorities and its own are read apart: where rows are compared, (priority, seq) < .., the scan
+// goes on to the lane's end.
 static REASONS: Plan = Plan::new(
     concat!(
         "WITH j AS MATERIALIZED (
@@ -91,9 +93,14 @@ static REASONS: Plan = Plan::new(
          front AS MATERIALIZED (
            SELECT r.job_id, r.priority, r.seq, NULL::timestamptz AS due_at
              FROM w, LATERAL (
-               SELECT r.job_id, r.priority, r.seq FROM jobs.ready r
-                WHERE r.queue = $6 AND (r.priority, r.seq) < (w.priority, w.position) AND (r.expires_at IS NULL OR r.expires_at > $2)
-                ORDER BY r.priority, r.seq LIMIT 10001) r
+               (SELECT r.job_id, r.priority, r.seq FROM jobs.ready r
+                 WHERE r.queue = $6 AND r.priority < w.priority AND (r.expires_at IS NULL OR r.expires_at > $2)
+                 ORDER BY r.priority, r.seq LIMIT 10001)
+               UNION ALL
+               (SELECT r.job_id, r.priority, r.seq FROM jobs.ready r
+                 WHERE r.queue = $6 AND r.priority = w.priority AND r.seq < w.position AND (r.expires_at IS NULL OR r.expires_at > $2)
+                 ORDER BY r.seq LIMIT 10001)
+               LIMIT 10001) r
             WHERE w.is_due
            UNION ALL
            SELECT s.job_id, d.priority, NULL, s.due_at

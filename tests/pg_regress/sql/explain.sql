@@ -9,9 +9,11 @@ create function pg_temp.why(of text) returns table (reason text, detail text, un
          case when e.by_ids is not null then array(select j.kind from unnest(e.by_ids) with ordinality u(id, n) join jobs.jobs j on j.id = u.id order by u.n) end
     from jobs.jobs k, lateral jobs.explain(k.id) e where k.kind = of $$;
 create function pg_temp.ends(of text) returns text language sql as $$ select jobs.complete(id, token)::text from jobs.jobs where kind = of $$;
--- How many rows of the tables that jobs wait in this transaction has read.
+-- How many rows of the tables that jobs wait in this transaction has read, and pages of the index
+-- that says in what order.
 create function pg_temp.read() returns bigint language sql as $$
   select sum(pg_stat_get_xact_tuples_fetched(t) + pg_stat_get_xact_tuples_returned(t))::bigint from unnest('{jobs.ready,jobs.scheduled}'::regclass[]) t $$;
+create function pg_temp.pages() returns bigint language sql as $$ select pg_stat_get_xact_blocks_fetched('jobs.ready_pkey'::regclass) $$;
 
 -- running: a worker has it. From now on somebody is at work on queue q.
 select state from jobs.insert('held', queue => 'q', timeout => '-1 second');
@@ -163,13 +165,14 @@ select rows from jobs.maintain() where task = 'expire';
 select * from pg_temp.why('gone');
 
 -- However many wait, few are looked at: up to 10,000 in front, none that is behind.
-select count(*) from jobs.insert_batch('many', array(select to_jsonb(n) from generate_series(1, 20000) n), queue => 'm');
+select count(*) from jobs.insert_batch('many', array(select to_jsonb(n) from generate_series(1, 40000) n), queue => 'm');
 select count(*) from jobs.insert_batch('sleeping', array(select to_jsonb(n) from generate_series(1, 5000) n), queue => 'm', scheduled_at => now() + interval '1 day');
 create function pg_temp.looked_at(job bigint) returns table (reason text, ids int, few boolean) language plpgsql as $$
-declare before bigint;
+declare
+  before bigint := pg_temp.read();
+  pages bigint := pg_temp.pages();
 begin
-  before := pg_temp.read();
-  return query select e.reason, cardinality(e.by_ids), pg_temp.read() - before < 10100 from jobs.explain(job) e where e.reason <> 'no worker';
+  return query select e.reason, cardinality(e.by_ids), pg_temp.read() - before < 10100 and pg_temp.pages() - pages < 100 from jobs.explain(job) e where e.reason <> 'no worker';
 end $$;
 select l.* from (select min(id) as first, max(id) as last from jobs.jobs where kind = 'many') m, lateral (values (first), (first + 3), (last)) v(id), lateral pg_temp.looked_at(v.id) l;
 
