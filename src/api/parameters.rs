@@ -1,12 +1,13 @@
 //! The options of a job as callers give them: as parameters of a function, or as the fields of an
 //! element of `jobs.insert_many`. However they come, `src/options.rs` checks them.
 
+use std::str::FromStr;
+
 use jobs_core::Invalid;
 use jobs_core::canonical::{Event, Events};
 use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{self, Interval};
 use pgrx::datum::TimestampWithTimeZone;
-use serde_json::Value;
 
 use crate::check;
 use crate::error::{Error, Result};
@@ -115,9 +116,9 @@ impl Element {
                 "args" => {}
                 "unique_opts" => options.unique = Some(value),
                 "queue" => options.queue = Some(string(name, value)?.to_string()),
-                "priority" => options.priority = Some(check::priority(integer(name, value)?)?),
+                "priority" => options.priority = Some(check::priority(whole(name, value)?)?),
                 "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
-                "max_attempts" => options.max_attempts = Some(integer(name, value)?),
+                "max_attempts" => options.max_attempts = Some(whole(name, value)?),
                 "tags" => options.tags = Some(strings(name, value)?),
                 "meta" => options.meta = Some(value),
                 "timeout" => options.timeout = Some(duration(name, value)?),
@@ -160,8 +161,8 @@ pub fn duration(field: &str, value: Jsonb) -> Result<Interval> {
     Ok(interval::from_json(&value, field, &time::read_interval)?)
 }
 
-/// A whole number of 64 bits.
-pub fn big(field: &str, value: Jsonb) -> Result<i64> {
+/// A whole number that fits its type.
+pub fn whole<T: FromStr>(field: &str, value: Jsonb) -> Result<T> {
     let mut events = value.events();
     let Event::Number(digits) = events.next() else {
         return Err(wrong_type(field, value, "a whole number"));
@@ -172,14 +173,9 @@ pub fn big(field: &str, value: Jsonb) -> Result<i64> {
         _ => &digits,
     };
     whole.parse().map_err(|_| {
-        Error::invalid(
-            field,
-            format!(
-                "{field} {} is not a whole number of 64 bits",
-                shown(&digits)
-            ),
-            format!("{field} is a whole number of 64 bits."),
-        )
+        let kind = format!("a whole number of {} bits", 8 * size_of::<T>());
+        let message = format!("{field} {} is not {kind}", shown(&digits));
+        Error::invalid(field, message, format!("{field} is {kind}."))
     })
 }
 
@@ -198,48 +194,20 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
         .collect()
 }
 
-fn integer(field: &str, value: Jsonb) -> Result<i32> {
-    let number = match value.to_value(field)? {
-        Value::Number(number) => number,
-        _ => return Err(wrong_type(field, value, "a whole number")),
-    };
-    // 5 and 5.0 are one JSON number.
-    let whole = number.as_i64().or_else(|| {
-        number
-            .as_f64()
-            .filter(|n| n.fract() == 0.0)
-            .map(|n| n as i64)
-    });
-    whole.and_then(|n| n.try_into().ok()).ok_or_else(|| {
-        Error::invalid(
-            field,
-            format!(
-                "{field} {} is not a whole number of 32 bits",
-                shown(&number.to_string())
-            ),
-            format!("{field} is a whole number of 32 bits."),
-        )
-    })
-}
-
 /// True or false.
 pub fn boolean(field: &str, value: Jsonb) -> Result<bool> {
-    match value.to_value(field)? {
-        Value::Bool(flag) => Ok(flag),
+    match value.events().next() {
+        Event::Bool(flag) => Ok(flag),
         _ => Err(wrong_type(field, value, "true or false")),
     }
 }
 
 fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
-    match value.to_value(field)? {
-        Value::String(text) => time::read_timestamp(&text).ok_or_else(|| {
-            Error::invalid(
-                field,
-                format!("{field} {} is not a timestamp", quoted(&text)),
-                format!("{field} is a finite time as Postgres reads it."),
-            )
-            .hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
-        }),
-        _ => Err(wrong_type(field, value, "a timestamp as a string")),
-    }
+    let text = value.as_str();
+    let text = text.ok_or_else(|| wrong_type(field, value, "a timestamp as a string"))?;
+    time::read_timestamp(text).ok_or_else(|| {
+        let message = format!("{field} {} is not a timestamp", quoted(text));
+        let rule = format!("{field} is a finite time as Postgres reads it.");
+        Error::invalid(field, message, rule).hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
+    })
 }

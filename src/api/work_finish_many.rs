@@ -5,7 +5,7 @@ use jobs_core::error::quoted;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
-use super::parameters::{big, boolean, duration, fields, string, unknown_field};
+use super::parameters::{boolean, duration, fields, string, unknown_field, whole};
 use crate::attempt::{self, By, Ending, Failure, Outcome, Said};
 use crate::check;
 use crate::error::{Error, Result, answer};
@@ -287,7 +287,7 @@ fn read(element: Jsonb) -> Result<Said<'static>> {
         }
     }
     let number = |name, value: Option<Jsonb>| {
-        let number = value.map(|value| big(name, value)).transpose()?;
+        let number = value.map(|value| whole(name, value)).transpose()?;
         check::given(name, number)
     };
     let (id, token) = (number("id", id)?, number("token", token)?);
