@@ -115,12 +115,7 @@ pub fn max_attempts(value: i32) -> Result<i32> {
 
 /// How long an attempt may run; -1 second (normalised from any way to write it): no limit.
 pub fn timeout(value: Interval) -> Result<Interval> {
-    let none = Interval {
-        months: 0,
-        days: 0,
-        micros: -1_000_000,
-    };
-    if value == none {
+    if value == Interval::of_micros(-1_000_000) {
         Ok(value)
     } else {
         positive("timeout", value).map_err(|error| error.hint("Use -1 second for no limit."))
@@ -141,6 +136,12 @@ pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
 pub fn lease(value: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
     let lease = value.map(|value| positive("lease", interval(value)));
     lease.transpose()
+}
+
+/// A duration that must not be negative, if it is given.
+pub fn duration(parameter: &str, value: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
+    let duration = value.map(|value| not_negative(parameter, interval(value)));
+    duration.transpose()
 }
 
 /// From now on, no duration may lead past the end of time: a job that nobody could
@@ -236,8 +237,10 @@ pub fn attempts(max_attempts: Option<i32>, policy: Attempts) -> Result<Option<i3
 pub fn max_jobs(value: Option<i32>) -> Result<usize> {
     let value = given("max_jobs", value)?;
     let message = || format!("max_jobs {value} is out of range");
-    let error = || Error::invalid("max_jobs", message(), "max_jobs is from 1 to 10000.");
-    refuse_if(!(1..=10_000).contains(&value), error).map(|()| value as usize)
+    let rule = || format!("max_jobs is from 1 to {MOST_JOBS}.");
+    let error = || Error::invalid("max_jobs", message(), rule());
+    let is_wrong = value < 1 || value as usize > MOST_JOBS;
+    refuse_if(is_wrong, error).map(|()| value as usize)
 }
 
 /// How many jobs a fetch of up to so many is to get at least.
@@ -281,10 +284,17 @@ pub fn bigs(parameter: &str, value: Option<Array>) -> Result<Vec<i64>> {
 /// Ids of jobs, as many as one call may have.
 pub fn ids(value: Option<Array>) -> Result<Vec<i64>> {
     let ids = bigs("ids", value)?;
-    let message = || format!("ids has {} elements", ids.len());
-    let error = || Error::invalid("ids", message(), "ids has at most 10000 elements.");
-    refuse_if(ids.len() > MOST_JOBS, error)?;
+    not_too_many("ids", ids.len())?;
     Ok(ids)
+}
+
+/// Refuses more jobs than one call may have.
+pub fn not_too_many(parameter: &str, count: usize) -> Result<()> {
+    let message = || format!("{parameter} has {count} elements");
+    let rule = || format!("{parameter} has at most {MOST_JOBS} elements.");
+    refuse_if(count > MOST_JOBS, || {
+        Error::invalid(parameter, message(), rule())
+    })
 }
 
 /// A pgrx interval as core knows it.

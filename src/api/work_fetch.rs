@@ -159,10 +159,7 @@ impl Least {
     /// `None`: one is enough.
     fn checked(self, max_jobs: usize) -> Result<Option<AtLeast>> {
         let jobs = check::min_jobs(self.min_jobs, max_jobs)?;
-        let linger = self
-            .linger
-            .map(|linger| check::not_negative("linger", check::interval(linger)))
-            .transpose()?;
+        let linger = check::duration("linger", self.linger)?;
         Ok((jobs > 1).then_some(AtLeast { jobs, linger }))
     }
 }

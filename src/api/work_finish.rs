@@ -33,9 +33,7 @@ fn fail(
         Ok(Ending::Fail(Failure {
             error: check::given("error", error)?,
             details,
-            retry_in: retry_in
-                .map(|delay| check::not_negative("retry_in", check::interval(delay)))
-                .transpose()?,
+            retry_in: check::duration("retry_in", retry_in)?,
             retryable: retryable.unwrap_or(true),
             by: By::Worker,
         }))

@@ -16,9 +16,6 @@ use crate::pg::{memory, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::{finish, place};
 
-/// As many results as one call takes.
-const MOST: usize = 10_000;
-
 /// Completes many jobs. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn complete_many(
@@ -64,13 +61,11 @@ fn fail_many(
 ) -> Rows {
     let run = || {
         let pairs = pairs(ids, tokens)?;
-        at_most("ids", pairs.len())?;
+        check::not_too_many("ids", pairs.len())?;
         let errors = check::texts("errors", check::given("errors", errors)?)?;
         same_length("errors", "an error", errors.len(), pairs.len())?;
         let details = jsonbs("details", "details or null", details, pairs.len())?;
-        let retry_in = retry_in
-            .map(|delay| check::not_negative("retry_in", check::interval(delay)))
-            .transpose()?;
+        let retry_in = check::duration("retry_in", retry_in)?;
         let said = pairs
             .iter()
             .zip(&errors)
@@ -105,7 +100,7 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
             let rule = "results is an array of objects, one a job.";
             check::wrong_type("results", "results", results, rule)
         })?;
-        at_most("results", count)?;
+        check::not_too_many("results", count)?;
         let mut said = memory::room(count)?;
         for (index, element) in elements.enumerate() {
             said.push(read(element).map_err(|error| error.at(index + 1))?);
@@ -223,17 +218,6 @@ fn same_length(parameter: &str, what: &str, length: usize, ids: usize) -> Result
         about,
         format!("ids has {ids} elements, but {parameter} has {length}"),
         format!("ids and {parameter} are arrays of one length: {what} for each id."),
-    ))
-}
-
-fn at_most(parameter: &str, count: usize) -> Result<()> {
-    if count <= MOST {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        parameter,
-        format!("{parameter} has {count} elements"),
-        format!("{parameter} has at most {MOST} elements."),
     ))
 }
 

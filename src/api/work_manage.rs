@@ -282,9 +282,7 @@ fn filter<'a>(
             .filter(|state| !by_error || *state != State::Completed)
             .collect(),
     };
-    let older_than = older_than
-        .map(|age| check::not_negative("older_than", check::interval(age)))
-        .transpose()?;
+    let older_than = check::duration("older_than", older_than)?;
     Ok(Filter {
         queue,
         kind,

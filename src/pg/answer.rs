@@ -85,15 +85,10 @@ impl Cell {
             Cell::Text(text) => (pg_sys::TEXTOID, text.into_datum()?),
             Cell::Json(text) => (pg_sys::JSONBOID, Jsonb::from_text(&text).datum()),
             Cell::Jsonb(value) => (pg_sys::JSONBOID, value.datum()),
-            Cell::Span(micros) => {
-                let (months, days) = (0, 0);
-                let span = Interval {
-                    months,
-                    days,
-                    micros,
-                };
-                (pg_sys::INTERVALOID, time::interval_datum(span))
-            }
+            Cell::Span(micros) => (
+                pg_sys::INTERVALOID,
+                time::interval_datum(Interval::of_micros(micros)),
+            ),
             Cell::State(state) => {
                 let label = label_of(of, state.as_str());
                 return (label != Datum::null()).then_some(Some(label));
