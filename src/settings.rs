@@ -73,35 +73,24 @@ pub fn retention_audit() -> Option<i64> {
     kept(&RETENTION_AUDIT)
 }
 
-/// How long final jobs are kept, in microseconds; `None`: for ever.
+/// How long final jobs are kept, in microseconds, a time for each final state; `None`: for ever.
 #[derive(Clone, Copy, Debug)]
-pub struct Retention {
-    /// completed
-    pub completed: Option<i64>,
-    /// cancelled
-    pub cancelled: Option<i64>,
-    /// discarded
-    pub discarded: Option<i64>,
-}
+pub struct Retention([Option<i64>; State::FINAL.len()]);
 
 impl Retention {
     /// The one for a state; `None` also for states that are not final.
     pub fn of(self, state: State) -> Option<i64> {
-        match state {
-            State::Completed => self.completed,
-            State::Cancelled => self.cancelled,
-            State::Discarded => self.discarded,
-            _ => None,
-        }
+        state.final_number().and_then(|n| self.0[n])
     }
 
     /// The settings as they are now.
     pub fn current() -> Retention {
-        Retention {
-            completed: kept(&RETENTION_COMPLETED),
-            cancelled: kept(&RETENTION_CANCELLED),
-            discarded: kept(&RETENTION_DISCARDED),
-        }
+        let settings = [
+            &RETENTION_COMPLETED,
+            &RETENTION_CANCELLED,
+            &RETENTION_DISCARDED,
+        ];
+        Retention(settings.map(kept))
     }
 }
 

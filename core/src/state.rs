@@ -36,6 +36,9 @@ impl State {
         State::Discarded,
     ];
 
+    /// The final ones, in order.
+    pub const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
+
     /// Every state's name, in order.
     pub(crate) const NAMES: [&str; 8] = [
         "available",
@@ -64,7 +67,12 @@ impl State {
 
     /// Whether nothing happens to the job any more by itself; exactly then it has a `finalized_at`.
     pub const fn is_final(self) -> bool {
-        matches!(self, State::Completed | State::Cancelled | State::Discarded)
+        self.final_number().is_some()
+    }
+
+    /// Which of the [`FINAL`](Self::FINAL) ones it is, from 0.
+    pub const fn final_number(self) -> Option<usize> {
+        (self as usize).checked_sub(State::Completed as usize)
     }
 }
 
@@ -181,6 +189,12 @@ mod tests {
             .filter(|state| state.is_final())
             .collect();
         assert_eq!(last, [State::Completed, State::Cancelled, State::Discarded]);
+        assert_eq!(last, State::FINAL);
+        let numbers: Vec<_> = State::ALL
+            .into_iter()
+            .filter_map(State::final_number)
+            .collect();
+        assert_eq!(numbers, [0, 1, 2]);
     }
 
     #[test]

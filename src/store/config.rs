@@ -68,22 +68,15 @@ pub struct Queue {
     pub rate: Option<(i32, Interval)>,
     /// the most jobs that wait
     pub max_waiting: Option<i32>,
-    /// how long final jobs are kept, in microseconds; the inner `None`: for ever
+    /// how long jobs of each final state are kept, in microseconds; the inner `None`: for ever
     pub retention: [Option<Option<i64>>; 3],
 }
 
 impl Queue {
     /// How long a job in this state is kept, if the queue says so.
     pub fn retention(&self, state: State) -> Option<Option<i64>> {
-        self.retention[final_index(state)?]
+        self.retention[state.final_number()?]
     }
-}
-
-/// The final states, in the order of [`Queue::retention`].
-pub const FINAL: [State; 3] = [State::Completed, State::Cancelled, State::Discarded];
-
-pub(super) fn final_index(state: State) -> Option<usize> {
-    FINAL.iter().position(|other| *other == state)
 }
 
 /// The defaults of a kind, if it was defined.

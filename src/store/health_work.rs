@@ -4,6 +4,8 @@
 //! What fails and what is usual is told by the latest jobs, of which so many are looked at, and
 //! only where there is reason to.
 
+use jobs_core::state::State;
+
 use super::count::heads;
 use super::health::{age, line};
 use super::periodic_schedule::BUSY;
@@ -19,7 +21,7 @@ const LATELY: i64 = 600_000_000;
 /// Hands the findings to `take`, kind by kind.
 pub fn find(take: &mut impl FnMut(&Tuples)) {
     let since = big(time::now() - LATELY);
-    let kept = big(Retention::current().completed.unwrap_or(-1));
+    let kept = big(Retention::current().of(State::Completed).unwrap_or(-1));
     MOSTLY_FAILING.run(&[since, kept, big(LATELY)], &mut *take);
     for plan in [&RUNNING_LONG, &QUEUE_PAUSED] {
         plan.run(&[], &mut *take);

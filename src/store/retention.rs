@@ -54,7 +54,7 @@ pub fn of_queue(queue: &str, state: State) -> Option<Option<i64>> {
         return None;
     }
     let own = committed::queue(queue).retention;
-    config::final_index(state).and_then(|n| own[n])
+    own[state.final_number()?]
 }
 
 /// What the row of a job is to say that becomes final then. The transaction has written something.

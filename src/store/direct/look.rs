@@ -14,7 +14,6 @@ use crate::pg::scan::{Key as By, Seen};
 use crate::pg::table::{Shape, Table};
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::store::config::FINAL;
 use crate::store::kept::Kept;
 use crate::store::look::{HolderJob, shared};
 use crate::store::notes::Kind;
@@ -199,7 +198,7 @@ pub fn kept(row: &Row) -> Option<Kept> {
 
 /// The state in which a job has ended.
 pub(super) fn final_state(table: &Table, row: &Row) -> State {
-    state(table, row, finished::STATE, &FINAL)
+    state(table, row, finished::STATE, &State::FINAL)
 }
 
 /// Which of these states a column says.
