@@ -11,7 +11,7 @@ use crate::store::audit;
 use crate::store::members;
 use crate::store::privileges::{self, Role};
 
-const PRODUCER: [&str; 7] = [
+const PRODUCER: &[&str] = &[
     "insert",
     "insert_many",
     "insert_batch",
@@ -20,7 +20,7 @@ const PRODUCER: [&str; 7] = [
     "unique_key",
     "ojs_manifest",
 ];
-const WORKER: [&str; 17] = [
+const WORKER: &[&str] = &[
     "fetch",
     "fetch_any",
     "wait",
@@ -40,7 +40,7 @@ const WORKER: [&str; 17] = [
     "ojs_manifest",
 ];
 /// And those that the views call.
-const VIEWER: [&str; 12] = [
+const VIEWER: &[&str] = &[
     "explain",
     "health",
     "metrics",
@@ -55,7 +55,7 @@ const VIEWER: [&str; 12] = [
     "is_preloaded",
 ];
 /// What a trusted program does beyond producing, working and looking: by id, and what it defines.
-const APPLICATION: [&str; 13] = [
+const APPLICATION: &[&str] = &[
     "explain_unique",
     "cancel",
     "retry",
@@ -71,7 +71,7 @@ const APPLICATION: [&str; 13] = [
     "reset_queue",
 ];
 /// What people on call do beyond looking: nothing that inserts, changes or deletes a job.
-const OPERATOR: [&str; 13] = [
+const OPERATOR: &[&str] = &[
     "explain_unique",
     "cancel",
     "cancel_many",
@@ -86,7 +86,7 @@ const OPERATOR: [&str; 13] = [
     "stop_worker",
     "resume_worker",
 ];
-const NOBODY: [&str; 8] = [
+const NOBODY: &[&str] = &[
     "grant_producer",
     "grant_worker",
     "grant_viewer",
@@ -97,63 +97,46 @@ const NOBODY: [&str; 8] = [
     "installed",
 ];
 
+/// The views, with what jobs carry.
+const LOOK_AT_ALL: [fn(&Role); 2] = [privileges::grant_views, privileges::grant_payload];
+
 /// Lets a role insert. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_producer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| {
-        privileges::grant_functions(role, &PRODUCER)
-    });
+    grant(role, fcinfo, &[PRODUCER], &[]);
 }
 
 /// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_worker(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| {
-        privileges::grant_functions(role, &WORKER)
-    });
+    grant(role, fcinfo, &[WORKER], &[]);
 }
 
 /// Lets a role look. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_viewer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| {
-        privileges::grant_functions(role, &VIEWER);
-        privileges::grant_views(role);
-    });
+    grant(role, fcinfo, &[VIEWER], &[privileges::grant_views]);
 }
 
 /// Lets a role be a trusted program. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_application(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| {
-        for functions in [&PRODUCER[..], &WORKER, &VIEWER, &APPLICATION] {
-            privileges::grant_functions(role, functions);
-        }
-        privileges::grant_views(role);
-        privileges::grant_payload(role);
-    });
+    let functions = [PRODUCER, WORKER, VIEWER, APPLICATION];
+    grant(role, fcinfo, &functions, &LOOK_AT_ALL);
 }
 
 /// Lets a role operate. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_operator(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| {
-        for functions in [&VIEWER[..], &OPERATOR] {
-            privileges::grant_functions(role, functions);
-        }
-        privileges::grant_views(role);
-        privileges::grant_payload(role);
-    });
+    grant(role, fcinfo, &[VIEWER, OPERATOR], &LOOK_AT_ALL);
 }
 
 /// Lets a role do everything but grant. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_admin(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, |role| {
-        privileges::grant_functions_but(role, &NOBODY);
-        privileges::grant_views(role);
-        privileges::grant_payload(role);
-    });
+    let others = |role: &Role| privileges::grant_functions_but(role, NOBODY);
+    let [views, payload] = LOOK_AT_ALL;
+    grant(role, fcinfo, &[], &[others, views, payload]);
 }
 
 /// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
@@ -177,10 +160,14 @@ fn installed() {
     answer(run)
 }
 
-fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
+/// Grants these functions, and more.
+fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, functions: &[&[&str]], more: &[fn(&Role)]) {
     change(role, fcinfo, |role| {
         privileges::grant_schema(role);
-        what(role);
+        for functions in functions {
+            privileges::grant_functions(role, functions);
+        }
+        more.iter().for_each(|grant| grant(role));
     });
 }
 
