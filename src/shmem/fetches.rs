@@ -17,6 +17,7 @@ const WAYS: usize = 4;
 const COARSE: i64 = 500_000;
 
 /// A queue, and when it was last fetched from.
+#[derive(Default)]
 struct Place {
     /// database and name as a number; 0: free
     key: AtomicU64,
@@ -33,12 +34,7 @@ static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
 
 /// Asks for the shared memory.
 pub fn register() {
-    pg_shmem_init!(
-        SHARED = Shared(std::array::from_fn(|_| Place {
-            key: AtomicU64::new(0),
-            at: AtomicI64::new(0),
-        }))
-    );
+    pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| Place::default())));
 }
 
 /// Somebody fetches from a queue, whether there is a job or not.

@@ -26,7 +26,7 @@
 //! has them forgotten: to lower them may have been what it wanted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
@@ -106,9 +106,6 @@ unsafe impl PGRXSharedMemory for Shared {}
 // SAFETY: the name is this extension's own.
 static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs floors") };
 
-/// Whether there is shared memory.
-static REGISTERED: AtomicBool = AtomicBool::new(false);
-
 /// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(
@@ -127,7 +124,6 @@ pub fn register() {
             }),
         }))
     );
-    REGISTERED.store(true, Ordering::Relaxed);
 }
 
 /// The floors of one queue, as one walk begins.
@@ -161,7 +157,7 @@ pub fn known(table: Oid, queue: &str) -> Option<Floors> {
 }
 
 fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Queue>) -> Option<Floors> {
-    if !REGISTERED.load(Ordering::Relaxed) || transaction::is_serializable() {
+    if !super::is_preloaded() || transaction::is_serializable() {
         return None;
     }
     let now = time::now();
@@ -283,7 +279,7 @@ impl Floors {
 /// A row was inserted into a lane: a floor that is above it is lowered. To be called after its
 /// index entry is there.
 pub fn inserted(table: Oid, queue: &str, lane: Lane, position: i64) {
-    if !REGISTERED.load(Ordering::Relaxed) {
+    if !super::is_preloaded() {
         return;
     }
     fence(Ordering::SeqCst);

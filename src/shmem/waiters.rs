@@ -40,6 +40,7 @@ const MANY: u8 = u8::MAX;
 pub const FEW: usize = Filter::WORDS;
 
 /// One session that waits.
+#[derive(Default)]
 struct Seat {
     /// its process id; 0: free
     owner: AtomicI32,
@@ -88,19 +89,11 @@ pub fn register() {
     pg_shmem_init!(
         WAITERS = Waiters {
             count: AtomicU32::new(0),
-            of_kind: std::array::from_fn(|_| AtomicU32::new(0)),
+            of_kind: Default::default(),
             end: AtomicU32::new(0),
             seating: Lock::new(),
-            seats: std::array::from_fn(|_| Seat {
-                owner: AtomicI32::new(0),
-                database: AtomicU32::new(0),
-                latch: AtomicUsize::new(0),
-                kinds: AtomicU8::new(0),
-                count: AtomicU8::new(0),
-                woken: AtomicBool::new(false),
-                words: std::array::from_fn(|_| AtomicU64::new(0)),
-            }),
-            news: std::array::from_fn(|_| AtomicU64::new(0)),
+            seats: std::array::from_fn(|_| Seat::default()),
+            news: [const { AtomicU64::new(0) }; NEWS],
             news_for_all: AtomicU64::new(0),
         }
     );
