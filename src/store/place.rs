@@ -10,9 +10,10 @@ use jobs_core::state::State;
 use pgrx::IntoDatum;
 use pgrx::pg_sys::Datum;
 
+use super::finish::{self, Attempt, Then};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text};
 use super::types::*;
-use super::{lanes, limits, retention};
+use super::{lanes, retention};
 use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -85,7 +86,11 @@ impl Place {
     /// whoever is moving it.
     pub fn take(&self) -> Option<TakenRow> {
         let plan = match self.state {
-            State::Running => return take_running(self.id, self.token?),
+            State::Running => {
+                let (id, token, then) = (self.id, self.token?, Then::Taken);
+                let mut ended = finish::end(&[Attempt { id, token, then }], time::now());
+                return ended.taken.pop().map(|(_, row)| row);
+            }
             State::Available => &TAKE_READY,
             State::Scheduled | State::Pending | State::Retryable => &TAKE_SCHEDULED,
             State::Completed | State::Cancelled | State::Discarded => &TAKE_FINISHED,
@@ -166,27 +171,6 @@ impl Place {
 fn rewrite_running(plan: &Plan, args: &[Arg]) {
     let lease = plan.first(args, |rows| rows.big(0, 1));
     lease.flatten().into_iter().for_each(leases::noted);
-}
-
-/// Takes a running job from the holder of its token; `None` if the token is not current.
-pub fn take_running(id: i64, token: i64) -> Option<TakenRow> {
-    let (row, slot) = TAKE_RUNNING.first(&[big(id), big(token)], |rows| {
-        let row = TakenRow {
-            attempt: rows.int(0, 1).expect("attempt"),
-            scheduled_at: rows.big(0, 2),
-            attempted_at: rows.big(0, 3),
-            worker: rows.text(0, 4),
-            cancel_requested_at: rows.big(0, 5),
-            cancel_reason: rows.text(0, 6),
-            token: None,
-            history_key: rows.int(0, 8),
-            queue: rows.text(0, 9),
-        };
-        (row, rows.big(0, 7))
-    })?;
-    fail_if_changed(&[id]);
-    limits::free(slot.as_slice());
-    Some(row)
 }
 
 /// What runs or is final may have got other values where it is, by an insert that updates it. Who
@@ -442,12 +426,6 @@ static TAKE_SCHEDULED: Plan = Plan::new(
     "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
      RETURNING attempt, NULLIF(due_at, 'infinity'), NULL::bigint",
     &[INT8, TEXT],
-);
-static TAKE_RUNNING: Plan = Plan::new(
-    "DELETE FROM jobs.running r USING jobs.job j WHERE r.job_id = $1 AND r.token = $2 AND j.id = r.job_id
-     RETURNING r.attempt, r.scheduled_at, r.attempted_at, r.worker, r.cancel_requested_at, r.cancel_reason, r.slot,
-               r.history_key, r.queue",
-    &[INT8, INT8],
 );
 static TAKE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state RETURNING attempt, scheduled_at, token",
