@@ -300,7 +300,8 @@ pub(crate) fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> In
     .did_you_mean(given, known)
 }
 
-fn meaning<T: Copy>(given: &str, words: &[(&str, T)]) -> Option<T> {
+/// What a word means, if it is one of these.
+pub(crate) fn meaning<T: Copy>(given: &str, words: &[(&str, T)]) -> Option<T> {
     words
         .iter()
         .find(|(word, _)| *word == given)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Invalid;
 use crate::error::quoted;
-use crate::given::{Given, together, wrong_type};
+use crate::given::{Given, meaning, together, wrong_type};
 use crate::interval::{self, Interval, LONGEST_MICROS, LONGEST_YEARS, ReadInterval};
 use crate::json;
 
@@ -34,7 +34,7 @@ pub struct Retry {
 }
 
 /// A formula for delays.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Delay {
     /// River's: (errors before this one + 1)^4 seconds, ± 10 %.
     #[default]
@@ -91,7 +91,7 @@ const RULE: &str = "retry is \"river\", \"oban\", \"faktory\" or an object such 
 /// Null is refused here: what is left out means the kind's policy, which the caller knows.
 pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
     match value {
-        Value::String(name) => match by_name(name) {
+        Value::String(name) => match meaning(name, &NAMES) {
             Some(delay) => Ok(Retry {
                 delay,
                 ..Retry::default()
@@ -102,7 +102,7 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
                     format!("retry {} is not known", quoted(name)),
                     RULE,
                 );
-                Err(match Strategy::by_name(name) {
+                Err(match meaning(name, &backoff::STRATEGIES) {
                     Some(_) => invalid.hint(format!("Write {{\"strategy\": \"{name}\"}}.")),
                     None => invalid.did_you_mean(name, &NAMES.map(|(name, _)| name)),
                 })
@@ -115,12 +115,6 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
             .hint("How many times a job may be tried is max_attempts.")),
         other => Err(wrong_type("retry", other, RULE)),
     }
-}
-
-/// The formula of another queue.
-fn by_name(name: &str) -> Option<Delay> {
-    let named = NAMES.into_iter().find(|(word, _)| *word == name);
-    named.map(|(_, delay)| delay)
 }
 
 fn of_object(object: &Map<String, Value>, read: ReadInterval) -> Result<Retry, Invalid> {

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Delay, NAMES, bounded, by_name, length};
+use super::{Delay, NAMES, bounded, length};
 use crate::Invalid;
-use crate::given::{Given, unknown, word_for, wrong_type};
+use crate::given::{Given, meaning, unknown, word_for, wrong_type};
 use crate::interval::{Interval, ReadInterval};
 
 /// How the delay grows, n being the attempt that failed: the first delay is always `initial`.
@@ -21,7 +21,7 @@ pub enum Strategy {
 }
 
 /// A strategy with its figures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// How the delay grows.
     pub strategy: Strategy,
@@ -66,7 +66,7 @@ const OJS_FIELDS: [(&str, &str); 6] = [
     ("max_attempts", "Give max_attempts beside retry."),
 ];
 
-const STRATEGIES: [(&str, Strategy); 4] = [
+pub(super) const STRATEGIES: [(&str, Strategy); 4] = [
     ("exponential", Strategy::Exponential),
     ("linear", Strategy::Linear),
     ("constant", Strategy::Constant),
@@ -84,14 +84,6 @@ pub(super) const DEFAULT_JITTER: f64 = 0.5;
 pub(super) const COEFFICIENTS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
 
 impl Strategy {
-    /// The strategy of this name.
-    pub(super) fn by_name(name: &str) -> Option<Self> {
-        STRATEGIES
-            .into_iter()
-            .find(|(word, _)| *word == name)
-            .map(|(_, strategy)| strategy)
-    }
-
     /// Its name.
     pub fn as_str(self) -> &'static str {
         word_for(self, &STRATEGIES)
@@ -113,7 +105,7 @@ pub(super) fn given(object: &Map<String, Value>) -> Result<Given<'_>, Invalid> {
 /// five minutes, doubling, with jitter.
 pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid> {
     let name = given.get("strategy").and_then(Value::as_str);
-    if let Some(named) = name.and_then(by_name) {
+    if let Some(named) = name.and_then(|name| meaning(name, &NAMES)) {
         return match given.first_of(&FIGURES) {
             None => Ok(named),
             Some(figure) => Err(Invalid::new(
@@ -197,7 +189,7 @@ impl Backoff {
     }
 
     /// As [`super::parse`] reads it, without what the strategy does not look at.
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         let duration = |micros| Interval::of_micros(micros).to_string();
         let mut json = json!({
             "strategy": self.strategy.as_str(),
