@@ -35,6 +35,13 @@ impl Invalid {
         }
     }
 
+    /// The refusal of a name that is none of those `known`. `noun` is what they are.
+    pub fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Self {
+        let message = format!("{noun} {} of {path} is not known", quoted(given));
+        let rule = format!("The {noun}s are {}.", known.join(", "));
+        Self::new(path, message, rule).did_you_mean(given, known)
+    }
+
     /// The parameter or member that it is about, by its own name: of `oban.keys` that is `keys`.
     pub fn name(&self) -> &str {
         &self.name

@@ -34,7 +34,7 @@ impl<'a> Given<'a> {
     ) -> Result<Self, Invalid> {
         match object.keys().find(|field| !known.contains(&field.as_str())) {
             None => Ok(Self { name, object }),
-            Some(unknown) => Err(self::unknown(name, noun, unknown, known)),
+            Some(unknown) => Err(Invalid::unknown(name, noun, unknown, known)),
         }
     }
 
@@ -150,7 +150,8 @@ impl<'a> Given<'a> {
         };
         list.iter()
             .map(|given| {
-                meaning(given, words).ok_or_else(|| unknown(&path, noun, given, &names(words)))
+                meaning(given, words)
+                    .ok_or_else(|| Invalid::unknown(&path, noun, given, &names(words)))
             })
             .collect::<Result<_, _>>()
             .map(Some)
@@ -288,16 +289,6 @@ pub(crate) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) ->
         .find(|(_, other)| *other == meaning)
         .expect("every meaning has a word")
         .0
-}
-
-/// The refusal of a name that is none of those known.
-pub(crate) fn unknown(path: &str, noun: &str, given: &str, known: &[&str]) -> Invalid {
-    Invalid::new(
-        path,
-        format!("{noun} {} of {path} is not known", quoted(given)),
-        format!("The {noun}s are {}.", known.join(", ")),
-    )
-    .did_you_mean(given, known)
 }
 
 /// What a word means, if it is one of these.

@@ -104,16 +104,11 @@ impl Element {
         let mut kind = None;
         let mut options = Options::default();
         for (name, value) in Element::fields(element)? {
-            // JSON null is a value of args, and leaves every other field out.
-            if name != "args" && value.is_null() {
-                if Self::FIELDS.contains(&name) {
-                    continue;
-                }
-                return Err(unknown_field("jobs", name, &Self::FIELDS));
-            }
             match name {
-                "kind" => kind = Some(string(name, value)?),
                 "args" => {}
+                // JSON null is a value of args, and leaves every other field out.
+                _ if value.is_null() && Self::FIELDS.contains(&name) => {}
+                "kind" => kind = Some(string(name, value)?),
                 "unique_opts" => options.unique = Some(value),
                 "queue" => options.queue = Some(string(name, value)?.to_string()),
                 "priority" => options.priority = Some(check::priority(whole(name, value)?)?),
@@ -125,23 +120,12 @@ impl Element {
                 "retry" => options.retry = Some(value),
                 "expires_at" => options.expires_at = Some(timestamp(name, value)?),
                 "pending" => options.pending = boolean(name, value)?,
-                _ => return Err(unknown_field("jobs", name, &Self::FIELDS)),
+                _ => return Err(Invalid::unknown("jobs", "field", name, &Self::FIELDS).into()),
             }
         }
         let kind = check::name("kind", kind)?.to_string();
         Ok(Element { kind, options })
     }
-}
-
-/// A field that an element of a parameter has not.
-pub fn unknown_field(parameter: &str, name: &str, fields: &[&str]) -> Error {
-    Invalid::new(
-        parameter,
-        format!("field {} of {parameter} is not known", quoted(name)),
-        format!("The fields are {}.", fields.join(", ")),
-    )
-    .did_you_mean(name, fields)
-    .into()
 }
 
 fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {

@@ -5,7 +5,7 @@ use jobs_core::error::quoted;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
-use super::parameters::{boolean, duration, fields, string, unknown_field, whole};
+use super::parameters::{boolean, duration, fields, string, whole};
 use crate::attempt::{self, By, Ending, Failure, Outcome, Said};
 use crate::check;
 use crate::error::{Error, Result, answer};
@@ -247,7 +247,7 @@ fn read(element: Jsonb) -> Result<Said<'static>> {
     let rule = "Each element is an object: id, token, what to do, and what goes with that.";
     for (name, value) in fields("results", element, rule)? {
         let Some(n) = FIELDS.iter().position(|field| *field == name) else {
-            return Err(unknown_field("results", name, &FIELDS));
+            return Err(Invalid::unknown("results", "field", name, &FIELDS).into());
         };
         // JSON null is a value of an output, and leaves every other field out.
         values[n] = Some(value).filter(|value| name == "output" || !value.is_null());

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Delay, NAMES, bounded, length};
 use crate::Invalid;
-use crate::given::{Given, meaning, unknown, word_for, wrong_type};
+use crate::given::{Given, meaning, word_for, wrong_type};
 use crate::interval::{Interval, ReadInterval};
 
 /// How the delay grows, n being the attempt that failed: the first delay is always `initial`.
@@ -96,7 +96,7 @@ pub(super) fn given(object: &Map<String, Value>) -> Result<Given<'_>, Invalid> {
         .iter()
         .find(|(field, _)| object.contains_key(*field))
     {
-        Some((field, hint)) => Err(unknown("retry", "field", field, &FIELDS).hint(*hint)),
+        Some((field, hint)) => Err(Invalid::unknown("retry", "field", field, &FIELDS).hint(*hint)),
         None => Given::new("retry", "field", object, &FIELDS),
     }
 }
