@@ -57,8 +57,7 @@ impl<'a, K: Hash + Eq, V> PageLookup<'a, K, V> {
             self.hits += 1;
             return Some(value);
         }
-        self.scan.find(&[by()]);
-        let row = self.scan.next()?;
+        let row = self.scan.first(&[by()])?;
         if self.pages >= ON_TRUST + self.hits {
             return (self.read)(&row).map(|(_, value)| value);
         }

@@ -321,6 +321,12 @@ impl Scan<'_> {
         }
     }
 
+    /// Begins anew with other keys; the first row.
+    pub fn first(&mut self, keys: &[Key]) -> Option<Row> {
+        self.find(keys);
+        self.next()
+    }
+
     /// The next row.
     pub fn next(&mut self) -> Option<Row> {
         // SAFETY: the scan was begun; the slot is of its table.

@@ -102,8 +102,7 @@ pub fn look_dirtily(key: Key) -> Found {
 fn is_free(table: &Table, key: Key) -> bool {
     let seen = Seen::dirty();
     let mut scan = table.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
-    scan.find(&[key_is(key)]);
-    scan.next().is_none()
+    scan.first(&[key_is(key)]).is_none()
 }
 
 /// Inserts one claim; whether the key had none.
@@ -145,8 +144,7 @@ pub fn write(lists: &Lists) -> Option<()> {
         let mut scan = table.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
         for jobs in some.chunk_by(|a, b| a.key == b.key) {
             pgrx::check_for_interrupts!();
-            scan.find(&[key_is(jobs[0].key)]);
-            if let Some(found) = scan.next() {
+            if let Some(found) = scan.first(&[key_is(jobs[0].key)]) {
                 table.update(&found, row(&table, jobs), &shapes::UNIQUE_CLAIM.key);
             }
         }
@@ -155,8 +153,7 @@ pub fn write(lists: &Lists) -> Option<()> {
         for job in some {
             pgrx::check_for_interrupts!();
             let kind = scan::Key::char(2, Kind::Folded as u8);
-            scan.find(&[key_is(job.key), kind, scan::Key::big(3, job.id)]);
-            if let Some(found) = scan.next() {
+            if let Some(found) = scan.first(&[key_is(job.key), kind, scan::Key::big(3, job.id)]) {
                 notes.delete(found.tid(), true);
             }
         }

@@ -288,8 +288,7 @@ fn first_along(
     transaction::make_visible();
     let seen = seen();
     let mut scan = table.scan(index, &seen, 0);
-    scan.find(&[]);
-    Some(scan.next().and_then(|row| row.big(column)))
+    Some(scan.first(&[]).and_then(|row| row.big(column)))
 }
 
 /// Jobs whose leases ran out, but not these; `None`: use a statement.

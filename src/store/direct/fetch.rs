@@ -39,8 +39,7 @@ pub fn claim(
         Vec::with_capacity(taken.len()),
     );
     for taken in &taken {
-        scan.find(&[Key::big(1, taken.job_id)]);
-        let Some(job) = scan.next() else {
+        let Some(job) = scan.first(&[Key::big(1, taken.job_id)]) else {
             continue;
         };
         let n = claimed.len();
@@ -127,8 +126,8 @@ fn take(how: How, jobs: &Table, queue: &str, fetch: &Fetch, most: usize) -> Opti
     let scan = RefCell::new(jobs.scan(&shapes::JOB.key, &seen, 1));
     let wants = |id| {
         let mut scan = scan.borrow_mut();
-        scan.find(&[Key::big(1, id)]);
-        let kind = scan.next().and_then(|job| job.text(job::KIND));
+        let job = scan.first(&[Key::big(1, id)]);
+        let kind = job.and_then(|job| job.text(job::KIND));
         kind.is_some_and(|kind| kinds.contains(&kind))
     };
     lanes::take(how, queue, fetch.now, most, &wants)
@@ -142,8 +141,7 @@ pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<i6
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
     let since = found.iter().filter_map(|found| {
-        scan.find(&[Key::big(1, found.job_id)]);
-        let job = scan.next()?;
+        let job = scan.first(&[Key::big(1, found.job_id)])?;
         let created_at = job.big(job::CREATED_AT)?;
         let due_at = found.scheduled_at.or(job.big(job::SCHEDULED_AT));
         Some(due_at.map_or(created_at, |due_at| due_at.max(created_at)))

@@ -126,9 +126,8 @@ fn take_lease(
     attempt: &Attempt,
     take: &mut impl FnMut(&Row),
 ) -> Deleted {
-    scan.find(&[Key::big(1, attempt.id)]);
     let Some(lease) = scan
-        .next()
+        .first(&[Key::big(1, attempt.id)])
         .filter(|lease| lease.big(running::TOKEN) == Some(attempt.token))
     else {
         return Deleted::Gone;

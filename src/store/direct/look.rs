@@ -31,8 +31,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     transaction::make_visible();
     let seen = Seen::now();
     let mut scan = claims.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1).backward();
-    scan.find(&[key_is(key)]);
-    let Some(found) = scan.next() else {
+    let Some(found) = scan.first(&[key_is(key)]) else {
         return Ok(None);
     };
     let ids = found.bigs(claim::JOBS).ok_or(())?;
@@ -65,10 +64,7 @@ pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
     let (now, dirty) = (Seen::now(), Seen::dirty());
     let scan = |seen| claims.scan(&shapes::UNIQUE_CLAIM.key, seen, 1).backward();
     let (mut visible, mut there) = (scan(&now), scan(&dirty));
-    let mut is_visible = |key: &Key| {
-        visible.find(&[key_is(*key)]);
-        visible.next().is_some()
-    };
+    let mut is_visible = |key: &Key| visible.first(&[key_is(*key)]).is_some();
     // The server is to know that a serializable transaction has looked. It writes claims by a
     // statement anyway.
     let only_visible = transaction::is_serializable() || fault::is_on(Fault::ClaimBlindly);

@@ -26,8 +26,7 @@ pub fn tries(ids: &[i64]) -> Option<Vec<Option<Tries>>> {
     let mut of_errors = errors.scan(&shapes::ERROR.key, &seen, 1);
     let read = |id: &i64| {
         pgrx::check_for_interrupts!();
-        of_jobs.find(&[Key::big(1, *id)]);
-        let job = of_jobs.next()?;
+        let job = of_jobs.first(&[Key::big(1, *id)])?;
         let (max_attempts, retry) = (job.int(job::MAX_ATTEMPTS), job.datum(job::RETRY));
         let mut errors = 0;
         of_errors.find(&[Key::big(1, *id)]);
@@ -58,10 +57,7 @@ pub fn put(moves: &[Move], at: i64) -> Option<()> {
     transaction::make_visible();
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
-    let mut job_of = |id| {
-        scan.find(&[Key::big(1, id)]);
-        scan.next()
-    };
+    let mut job_of = |id| scan.first(&[Key::big(1, id)]);
     for one in moves {
         pgrx::check_for_interrupts!();
         match (one.to, &finished, &ready, &scheduled) {

@@ -22,8 +22,8 @@ pub fn queue_of(id: i64) -> Option<Option<String>> {
     let table = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let seen = Seen::latest();
     let mut scan = table.scan(&shapes::JOB.key, &seen, 1);
-    scan.find(&[Key::big(1, id)]);
-    Some(scan.next().and_then(|row| row.text(job::QUEUE)))
+    let job = scan.first(&[Key::big(1, id)]);
+    Some(job.and_then(|job| job.text(job::QUEUE)))
 }
 
 /// By what the first job of a kind is found that is there, be it one that comes or goes right now;

@@ -75,8 +75,8 @@ pub fn delete_claims(
     let mut scan = (!notes.is_empty(index)).then(|| notes.scan(index, &seen, 2));
     let mut is_noted = |key: Key, kind: Kind| {
         scan.as_mut().is_some_and(|scan| {
-            scan.find(&[key_is(key), By::char(2, kind as u8)]);
-            scan.next().is_some()
+            scan.first(&[key_is(key), By::char(2, kind as u8)])
+                .is_some()
         })
     };
     superfluous.retain(|&(key, _)| {
