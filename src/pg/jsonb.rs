@@ -107,6 +107,9 @@ impl Kept {
 }
 
 impl Jsonb {
+    /// The value `null`.
+    pub const NULL: Jsonb = Jsonb(Place::Null);
+
     /// From a jsonb datum, for example an element of an array.
     pub fn from_datum(datum: Datum) -> Jsonb {
         // SAFETY: the caller took it from a jsonb; detoasting copies only if needed.
@@ -339,15 +342,6 @@ pub struct JsonbEvents {
 }
 
 impl JsonbEvents {
-    /// The walk over a value that was left out.
-    pub fn of_nothing() -> JsonbEvents {
-        JsonbEvents {
-            iterator: std::ptr::null_mut(),
-            raw_scalar: false,
-            alone: Some(Jsonb(Place::Null)),
-        }
-    }
-
     fn step(&mut self, skip_nested: bool) -> (Token::Type, pg_sys::JsonbValue) {
         // Documents are as large as callers like.
         pgrx::check_for_interrupts!();

@@ -8,7 +8,7 @@ use jobs_core::period;
 use jobs_core::policy::{self, Policy, WindowFrom};
 
 use crate::error::Result;
-use crate::pg::jsonb::{Jsonb, JsonbEvents};
+use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::kept::Kept;
 
@@ -99,15 +99,7 @@ pub fn canonical(policy: &Policy, subject: &Subject) -> Result<String> {
         queue: subject.queue,
         at_micros: subject.at,
     };
-    let meta = || {
-        subject
-            .meta
-            .map_or_else(JsonbEvents::of_nothing, Jsonb::events)
-    };
-    Ok(key::canonical(
-        policy,
-        &parts,
-        || subject.args.events(),
-        meta,
-    )?)
+    let args = || subject.args.events();
+    let meta = || subject.meta.unwrap_or(Jsonb::NULL).events();
+    Ok(key::canonical(policy, &parts, args, meta)?)
 }
