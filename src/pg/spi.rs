@@ -39,17 +39,18 @@ pub fn big(value: i64) -> Arg {
 
 /// A bigint[] parameter.
 pub fn bigs(values: &[i64]) -> Arg {
-    let values: Vec<Arg> = values
-        .iter()
-        .map(|value| Some(Datum::from(*value)))
-        .collect();
-    Some(array::build(pg_sys::INT8OID, &values))
+    column(pg_sys::INT8OID, values, |value| big(*value))
 }
 
 /// A text[] parameter.
 pub fn texts(values: &[impl AsRef<str>]) -> Arg {
-    let values: Vec<Arg> = values.iter().map(|value| text(value.as_ref())).collect();
-    Some(array::build(pg_sys::TEXTOID, &values))
+    column(pg_sys::TEXTOID, values, |value| text(value.as_ref()))
+}
+
+/// An array parameter: of each of some things a value, of this type.
+pub fn column<T>(of: Oid, things: &[T], value: impl Fn(&T) -> Arg) -> Arg {
+    let values: Vec<Arg> = things.iter().map(value).collect();
+    Some(array::build(of, &values))
 }
 
 /// What a statement sees.

@@ -5,15 +5,13 @@ use std::collections::BTreeSet;
 
 use jobs_core::key::Key;
 use pgrx::IntoDatum;
-use pgrx::pg_sys::Datum;
 
 use super::direct::claims::{Found, look_dirtily};
 pub use super::direct::claims::{can_claim_or_lock_directly, claim_or_lock_directly};
 use super::direct::{self, shapes};
 use super::notes::{self, Kind, Note};
-use super::spi::{Arg, Plan, big};
+use super::spi::{Arg, Plan, big, column};
 use super::types::*;
-use crate::pg::array;
 use crate::pg::lock;
 use crate::pg::memory;
 use crate::pg::time;
@@ -141,27 +139,21 @@ pub(super) fn key_arg(key: Key) -> Arg {
 }
 
 /// Keys as a parameter.
-pub(super) fn key_array(keys: &[Key]) -> Datum {
-    array::build(
-        BYTEA,
-        &keys.iter().map(|key| key_arg(*key)).collect::<Vec<_>>(),
-    )
+pub(super) fn key_args(keys: &[Key]) -> Arg {
+    column(BYTEA, keys, |key| key_arg(*key))
 }
 
 fn columns(listed: &[Listed]) -> [Arg; 3] {
-    let keys: Vec<Key> = listed.iter().map(|job| job.key).collect();
-    let ids: Vec<Arg> = listed.iter().map(|job| big(job.id)).collect();
     [
-        Some(key_array(&keys)),
-        Some(array::build(INT8, &ids)),
-        Some(array::build(AT, &hold_ends(listed))),
+        column(BYTEA, listed, |job| key_arg(job.key)),
+        column(INT8, listed, |job| big(job.id)),
+        hold_ends(listed),
     ]
 }
 
 /// The ends of the holds of jobs.
-pub(super) fn hold_ends(listed: &[Listed]) -> Vec<Arg> {
-    let ends = listed.iter().map(|job| job.hold_ends_at);
-    ends.map(|ends_at| ends_at.map(Datum::from)).collect()
+pub(super) fn hold_ends(listed: &[Listed]) -> Arg {
+    column(AT, listed, |job| job.hold_ends_at.and_then(big))
 }
 
 static IS_CLAIMED: Plan = Plan::new("SELECT FROM jobs.unique_claim c WHERE c.key = $1", &[BYTEA]);

@@ -9,11 +9,11 @@ use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
 use super::place::{self, TakenRow};
-use super::spi::{Arg, Plan, Tuples, big, bigs};
+use super::spi::{Plan, Tuples, big, bigs, column};
 use super::types::*;
 use super::{direct, history, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::{array, time};
+use crate::pg::time;
 use crate::shmem::{announce, leases};
 
 /// An attempt that is to end, if its token is current.
@@ -87,19 +87,15 @@ pub fn end(attempts: &[Attempt], now: i64) -> Ended {
 }
 
 fn end_by_statement(attempts: &[Attempt], now: i64) -> Ended {
-    let column = |of, value: &dyn Fn(&Attempt) -> Arg| {
-        let values: Vec<Arg> = attempts.iter().map(value).collect();
-        Some(array::build(of, &values))
-    };
     let args = [
-        column(INT8, &|attempt| big(attempt.id)),
-        column(INT8, &|attempt| big(attempt.token)),
+        column(INT8, attempts, |attempt| big(attempt.id)),
+        column(INT8, attempts, |attempt| big(attempt.token)),
         big(now),
-        column(JSONB, &|attempt| match attempt.then {
+        column(JSONB, attempts, |attempt| match attempt.then {
             Then::Completed(output) => output.map(Jsonb::datum),
             Then::Taken => None,
         }),
-        column(BOOL, &|attempt| {
+        column(BOOL, attempts, |attempt| {
             Some(Datum::from(matches!(attempt.then, Then::Completed(_))))
         }),
     ];
@@ -177,10 +173,10 @@ pub fn heartbeat_many(
     now: i64,
     lease: Option<Interval>,
 ) -> BTreeMap<(i64, i64), Lease> {
-    let (ids, tokens) = columns(pairs);
+    let (ids, tokens): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
     let args = [
-        ids,
-        tokens,
+        bigs(&ids),
+        bigs(&tokens),
         big(now),
         lease.map(time::interval_datum),
         big(time::add(now, DEFAULT_LEASE)),
@@ -201,12 +197,6 @@ fn read_lease(rows: &Tuples, row: usize) -> Lease {
         deadline_at: rows.big(row, 2),
         cancel_requested: rows.bool(row, 3).expect("flag"),
     }
-}
-
-/// Ids and tokens, an array each.
-fn columns(pairs: &BTreeSet<(i64, i64)>) -> (Arg, Arg) {
-    let (ids, tokens): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
-    (bigs(&ids), bigs(&tokens))
 }
 
 static END: Plan = Plan::new(

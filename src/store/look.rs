@@ -8,7 +8,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::claims::key_array;
+use super::claims::key_args;
 use super::direct;
 use super::kept::Kept;
 use super::notes::Kind;
@@ -189,15 +189,12 @@ pub fn look_at_all(keys: &[Key]) -> BTreeMap<Key, Found> {
 
 fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, Found> {
     let mut found: BTreeMap<Key, Found> = BTreeMap::new();
-    LOOK.run(
-        &[Some(key_array(keys)), Some(Datum::from(folded))],
-        |rows| {
-            for row in 0..rows.len() {
-                let ord = rows.big(row, 1).expect("ordinality") as usize;
-                found.entry(keys[ord - 1]).or_default().read(rows, row);
-            }
-        },
-    );
+    LOOK.run(&[key_args(keys), Some(Datum::from(folded))], |rows| {
+        for row in 0..rows.len() {
+            let ord = rows.big(row, 1).expect("ordinality") as usize;
+            found.entry(keys[ord - 1]).or_default().read(rows, row);
+        }
+    });
     found
 }
 

@@ -6,9 +6,8 @@ use pgrx::pg_sys::Datum;
 
 use super::direct;
 use super::place::{self, TakenRow};
-use super::spi::{Arg, Plan, big, text};
+use super::spi::{Plan, big, column, text};
 use super::types::*;
-use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -137,20 +136,16 @@ pub fn note_errors(rows: &[ErrorRow]) {
     if rows.is_empty() {
         return;
     }
-    let column = |of, value: &dyn Fn(&ErrorRow) -> Arg| {
-        let values: Vec<Arg> = rows.iter().map(value).collect();
-        Some(array::build(of, &values))
-    };
     NOTE_ERRORS.execute(&[
-        column(INT8, &|row| big(row.job_id)),
-        column(AT, &|row| big(row.at)),
-        column(INT8, &|row| row.token.and_then(big)),
-        column(AT, &|row| row.scheduled_at.and_then(big)),
-        column(INT4, &|row| Some(Datum::from(row.attempt))),
-        column(TEXT, &|row| text(row.state.as_str())),
-        column(TEXT, &|row| row.worker.as_deref().and_then(text)),
-        column(TEXT, &|row| text(row.error)),
-        column(JSONB, &|row| row.details.map(Jsonb::datum)),
+        column(INT8, rows, |row| big(row.job_id)),
+        column(AT, rows, |row| big(row.at)),
+        column(INT8, rows, |row| row.token.and_then(big)),
+        column(AT, rows, |row| row.scheduled_at.and_then(big)),
+        column(INT4, rows, |row| Some(Datum::from(row.attempt))),
+        column(TEXT, rows, |row| text(row.state.as_str())),
+        column(TEXT, rows, |row| row.worker.as_deref().and_then(text)),
+        column(TEXT, rows, |row| text(row.error)),
+        column(JSONB, rows, |row| row.details.map(Jsonb::datum)),
     ]);
 }
 

@@ -6,10 +6,9 @@
 use jobs_core::key::Key;
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::claims::{key_arg, key_array};
-use super::spi::{Arg, Plan, big};
+use super::claims::{key_arg, key_args};
+use super::spi::{Arg, Plan, big, column};
 use super::types::*;
-use crate::pg::array;
 use crate::pg::memory;
 use crate::pg::transaction;
 
@@ -67,11 +66,11 @@ pub fn release_holds(holds: &[(i64, i64)]) {
     if holds.is_empty() {
         return;
     }
-    let of = |&(id, ends_at): &(i64, i64)| (big(id), big(ends_at.saturating_add(RELEASES_KEPT)));
-    let (ids, due_at): (Vec<Arg>, Vec<Arg>) = holds.iter().map(of).unzip();
     RELEASE.execute(&[
-        Some(array::build(INT8, &ids)),
-        Some(array::build(AT, &due_at)),
+        column(INT8, holds, |(id, _)| big(*id)),
+        column(AT, holds, |(_, ends_at)| {
+            big(ends_at.saturating_add(RELEASES_KEPT))
+        }),
     ]);
 }
 
@@ -89,13 +88,10 @@ pub(super) fn delete(notes: &[Note]) {
     let is_ours = |note: &&Note| is_latest || note.kind != Kind::Released;
     let notes: Vec<&Note> = notes.iter().filter(is_ours).collect();
     memory::in_parts(&notes, |some| {
-        let keys: Vec<Key> = some.iter().map(|note| note.key).collect();
-        let kinds: Vec<Arg> = some.iter().map(|note| Some(note.kind.datum())).collect();
-        let seqs: Vec<Arg> = some.iter().map(|note| big(note.seq)).collect();
         DELETE.execute(&[
-            Some(key_array(&keys)),
-            Some(array::build(CHAR, &kinds)),
-            Some(array::build(INT8, &seqs)),
+            column(BYTEA, some, |note| key_arg(note.key)),
+            column(CHAR, some, |note| Some(note.kind.datum())),
+            column(INT8, some, |note| big(note.seq)),
         ]);
     });
 }
@@ -109,7 +105,7 @@ pub fn delete_of_jobs(jobs: &[(Key, i64)]) {
 /// Deletes what is said of jobs under keys whose claims are deleted.
 pub(super) fn delete_of_keys(keys: &[Key]) {
     let also_releases = Datum::from(transaction::is_read_committed());
-    DELETE_OF_KEYS.execute(&[Some(key_array(keys)), Some(also_releases)]);
+    DELETE_OF_KEYS.execute(&[key_args(keys), Some(also_releases)]);
 }
 
 /// Deletes notes of no use: of jobs that are gone, and all but the last that say that one has
@@ -117,7 +113,7 @@ pub(super) fn delete_of_keys(keys: &[Key]) {
 pub fn tidy<'a>(keys: impl IntoIterator<Item = &'a Key>) {
     let keys: Vec<Key> = keys.into_iter().copied().collect();
     if !keys.is_empty() {
-        TIDY.execute(&[Some(key_array(&keys))]);
+        TIDY.execute(&[key_args(&keys)]);
     }
 }
 
@@ -132,7 +128,7 @@ pub struct Due {
 
 /// Takes away so many notes that are due, but none on these keys.
 pub fn take_due(now: i64, limit: i64, but: &[Key]) -> Due {
-    take(&TAKE_DUE, &[big(now), big(limit), Some(key_array(but))])
+    take(&TAKE_DUE, &[big(now), big(limit), key_args(but)])
 }
 
 /// Takes away the notes on one key that are due.
@@ -142,7 +138,7 @@ pub fn take_due_of(now: i64, key: Key) -> Due {
 
 /// The keys that so many notes are on that are due, but not these.
 pub fn due(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
-    let args = [big(now), big(limit), Some(key_array(but))];
+    let args = [big(now), big(limit), key_args(but)];
     DUE.list(&args, |rows, row| Key::from_bytes(&rows.bytes(row, 1)?))
 }
 
@@ -164,9 +160,10 @@ fn take(plan: &Plan, args: &[Arg]) -> Due {
 /// Runs a statement for keys and what is beside them: jobs, or times.
 fn for_pairs(plan: &Plan, of: Oid, pairs: &[(Key, i64)]) {
     memory::in_parts(pairs, |some| {
-        let keys: Vec<Key> = some.iter().map(|(key, _)| *key).collect();
-        let values: Vec<Arg> = some.iter().map(|(_, value)| big(*value)).collect();
-        plan.execute(&[Some(key_array(&keys)), Some(array::build(of, &values))]);
+        plan.execute(&[
+            column(BYTEA, some, |(key, _)| key_arg(*key)),
+            column(of, some, |(_, value)| big(*value)),
+        ]);
     });
 }
 

@@ -14,7 +14,6 @@ use super::finish::{self, Attempt, Then};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text};
 use super::types::*;
 use super::{lanes, retention};
-use crate::pg::array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::pg::transaction;
@@ -201,8 +200,8 @@ pub fn lock_waiting(ids: &BTreeSet<i64>) {
 /// Locks those of these jobs that are running, in the order of their ids.
 pub fn lock_running(ids: &BTreeSet<i64>) {
     if !ids.is_empty() {
-        let ids: Vec<Arg> = ids.iter().map(|id| big(*id)).collect();
-        LOCK_ALL_RUNNING.execute(&[Some(array::build(INT8, &ids))]);
+        let ids: Vec<i64> = ids.iter().copied().collect();
+        LOCK_ALL_RUNNING.execute(&[bigs(&ids)]);
     }
 }
 

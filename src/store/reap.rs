@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use jobs_core::key::Key;
 
-use super::claims::key_array;
+use super::claims::key_args;
 use super::direct;
 use super::notes;
 use super::spi::{Plan, big};
@@ -34,7 +34,7 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     }
     let list: Vec<Key> = keys.iter().copied().collect();
     let read = |plan: &Plan| -> BTreeSet<Key> {
-        let keys = plan.list(&[Some(key_array(&list))], |rows, row| {
+        let keys = plan.list(&[key_args(&list)], |rows, row| {
             Key::from_bytes(&rows.bytes(row, 1)?)
         });
         keys.into_iter().collect()
@@ -73,7 +73,7 @@ pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) {
     }
     let list: Vec<Key> = keys.iter().copied().collect();
     let (mut free, mut held) = (Vec::new(), Vec::new());
-    WITHOUT_JOB.run(&[Some(key_array(&list)), big(now)], |rows| {
+    WITHOUT_JOB.run(&[key_args(&list), big(now)], |rows| {
         for row in 0..rows.len() {
             let key = rows.bytes(row, 1).and_then(|key| Key::from_bytes(&key));
             let key = key.expect("keys have 32 bytes");
@@ -85,7 +85,7 @@ pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) {
     });
     notes::orphaned(held);
     if !free.is_empty() {
-        DELETE_CLAIMS.execute(&[Some(key_array(&free))]);
+        DELETE_CLAIMS.execute(&[key_args(&free)]);
         // The jobs that they name are gone by now.
         notes::delete_of_keys(&free);
     }

@@ -13,14 +13,13 @@
 //!   released.
 
 use jobs_core::state::State;
-use pgrx::pg_sys::Datum;
 
 use super::committed::{self, Rare};
 use super::config;
 use super::direct;
-use super::spi::{Arg, Plan, big, bigs};
+use super::spi::{Plan, big, bigs, column};
 use super::types::*;
-use crate::pg::{array, lock, time};
+use crate::pg::{lock, time};
 
 /// When a final job goes.
 pub struct Term {
@@ -92,12 +91,10 @@ pub(super) fn set(jobs: &[(i64, Option<i64>)]) {
     if jobs.is_empty() {
         return;
     }
-    let (ids, until): (Vec<i64>, Vec<Arg>) = jobs
-        .iter()
-        .map(|(id, until)| (*id, until.map(Datum::from)))
-        .unzip();
-    let until = Some(array::build(AT, &until));
-    SET.execute(&[bigs(&ids), until]);
+    SET.execute(&[
+        column(INT8, jobs, |(id, _)| big(*id)),
+        column(AT, jobs, |(_, until)| until.and_then(big)),
+    ]);
 }
 
 /// Has maintenance look at all final jobs, once the transaction commits.

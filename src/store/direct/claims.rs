@@ -3,7 +3,6 @@
 use jobs_core::key::Key;
 
 use super::shapes;
-use crate::pg::array;
 use crate::pg::dirty;
 pub use crate::pg::dirty::Found;
 use crate::pg::memory;
@@ -15,7 +14,6 @@ use crate::pg::transaction;
 use crate::store::claims::{self, Listed, Lists, key_arg};
 use crate::store::notes::Kind;
 use crate::store::spi::{big, bigs};
-use crate::store::types::*;
 
 /// Claims or locks as [`claims::claim_or_lock`] does, as far as that takes no statement: up to the
 /// first key that somebody is just inserting or deleting. How many, from the first on. With `wait`
@@ -129,7 +127,7 @@ fn new_row(table: &Table, claim: &Listed) -> NewRow {
 fn row(table: &Table, jobs: &[Listed]) -> NewRow {
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     let some_hold = jobs.iter().any(|job| job.hold_ends_at.is_some());
-    let hold_ends_at = some_hold.then(|| array::build(AT, &claims::hold_ends(jobs)));
+    let hold_ends_at = some_hold.then(|| claims::hold_ends(jobs)).flatten();
     table.row(&[key_arg(jobs[0].key), bigs(&ids), hold_ends_at])
 }
 
