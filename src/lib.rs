@@ -23,58 +23,25 @@ pgrx::pg_module_magic!(name = c"jobs", version = c"0.1.0");
 
 // The schema, in reading order. Everything SQL sees is declared there.
 pgrx::extension_sql_file!("../sql/10_schema.sql", name = "schema", bootstrap);
-pgrx::extension_sql_file!(
-    "../sql/20_tables.sql",
-    name = "tables",
-    requires = ["schema"]
-);
-pgrx::extension_sql_file!("../sql/30_views.sql", name = "views", requires = ["tables"]);
-pgrx::extension_sql_file!(
-    "../sql/40_produce.sql",
-    name = "produce",
-    requires = ["views"]
-);
-pgrx::extension_sql_file!("../sql/50_work.sql", name = "work", requires = ["produce"]);
-pgrx::extension_sql_file!(
-    "../sql/55_configure.sql",
-    name = "configure",
-    requires = ["work"]
-);
-pgrx::extension_sql_file!(
-    "../sql/56_periodic.sql",
-    name = "periodic",
-    requires = ["configure"]
-);
-pgrx::extension_sql_file!(
-    "../sql/57_workers.sql",
-    name = "workers",
-    requires = ["periodic"]
-);
-pgrx::extension_sql_file!(
-    "../sql/60_maintain.sql",
-    name = "maintain",
-    requires = ["workers"]
-);
-pgrx::extension_sql_file!(
-    "../sql/70_observe.sql",
-    name = "observe",
-    requires = ["maintain"]
-);
-pgrx::extension_sql_file!(
-    "../sql/75_check.sql",
-    name = "check",
-    requires = ["observe"]
-);
-pgrx::extension_sql_file!(
-    "../sql/80_access.sql",
-    name = "access",
-    requires = ["check"]
-);
-pgrx::extension_sql_file!(
-    "../sql/90_finish.sql",
-    name = "finish",
-    requires = ["access"]
-);
+macro_rules! behind {
+    ($($before:literal: $name:literal in $file:literal,)*) => {
+        $(pgrx::extension_sql_file!($file, name = $name, requires = [$before]);)*
+    };
+}
+behind! {
+    "schema": "tables" in "../sql/20_tables.sql",
+    "tables": "views" in "../sql/30_views.sql",
+    "views": "produce" in "../sql/40_produce.sql",
+    "produce": "work" in "../sql/50_work.sql",
+    "work": "configure" in "../sql/55_configure.sql",
+    "configure": "periodic" in "../sql/56_periodic.sql",
+    "periodic": "workers" in "../sql/57_workers.sql",
+    "workers": "maintain" in "../sql/60_maintain.sql",
+    "maintain": "observe" in "../sql/70_observe.sql",
+    "observe": "check" in "../sql/75_check.sql",
+    "check": "access" in "../sql/80_access.sql",
+    "access": "finish" in "../sql/90_finish.sql",
+}
 
 /// Called when the library is loaded: at the server's start if preloaded, else in each
 /// session that uses it.
