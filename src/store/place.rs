@@ -270,7 +270,7 @@ pub fn put_finished(id: i64, state: State, at: i64, row: &TakenRow) {
 
 /// Details that say nothing but the error's type.
 pub fn details_of_type(name: &str) -> Jsonb {
-    DETAILS_OF_TYPE.run(&[text(name)], |rows| rows.jsonb(0, 1).expect("not null"))
+    Jsonb::from_text(&format!("{{\"type\": \"{name}\"}}"))
 }
 
 /// Remembers what a finishing call made of a job, where nothing else tells.
@@ -523,7 +523,6 @@ static PUT_FINISHED: Plan = Plan::new(
     &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT],
 );
 
-static DETAILS_OF_TYPE: Plan = Plan::new("SELECT jsonb_build_object('type', $1)", &[TEXT]);
 static NOTE_ANSWER: Plan = Plan::new(
     "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)
      ON CONFLICT DO NOTHING",
