@@ -12,7 +12,6 @@ pub mod call;
 pub mod catalog_rows;
 pub mod changed;
 pub mod critical;
-pub mod dirty;
 pub mod extension;
 pub mod guc;
 pub mod index;

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use pgrx::itemptr::item_pointer_get_block_number;
 use pgrx::pg_sys::{self, Datum, Oid, Relation};
 use pgrx::{PgSqlErrorCode, ereport};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::index::{Duplicates, Index, IndexShape, Upkeep};
 use super::memory::Scratch;
@@ -103,6 +103,21 @@ impl Table {
             }
             table.indexes.push(Index::to_read(relation, index));
             index.is(relation, table.relation).then_some(table)
+        }
+    }
+
+    /// Opens a table to be looked into along its primary key, whatever others have made of both.
+    pub fn open_as_it_is_to_read(shape: &'static Shape) -> Table {
+        let lock = pg_sys::AccessShareLock as i32;
+        // SAFETY: as above; an error where one of them is not there.
+        unsafe {
+            let relation = pg_sys::table_open(shape.name.oid(), lock);
+            let key = pg_sys::index_open(shape.key.name.oid(), lock);
+            Table {
+                relation,
+                indexes: smallvec![Index::to_read(key, &shape.key)],
+                may_delete: Cell::new(false),
+            }
         }
     }
 

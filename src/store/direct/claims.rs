@@ -3,8 +3,6 @@
 use jobs_core::key::Key;
 
 use super::shapes;
-use crate::pg::dirty;
-pub use crate::pg::dirty::Found;
 use crate::pg::memory;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
@@ -88,12 +86,32 @@ fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(usize) -> bo
     if all { new } else { 0 }
 }
 
+/// A claim, whatever snapshots show.
+#[derive(PartialEq, Eq)]
+pub enum Found {
+    /// there is none
+    Nothing,
+    /// one that is there to stay, be it locked
+    Row,
+    /// one that another transaction, still open, has inserted or is deleting
+    InProgress,
+}
+
 /// Looks whether a key has a claim, be it of a transaction that is still open, which no statement
 /// can. So this has no gate.
 pub fn look_dirtily(key: Key) -> Found {
-    let table = &shapes::UNIQUE_CLAIM;
-    let key = key_arg(key).expect("keys are not null");
-    dirty::look(table.name.oid(), table.key.name.oid(), key)
+    let table = Table::open_as_it_is_to_read(&shapes::UNIQUE_CLAIM);
+    let seen = Seen::dirty();
+    let mut scan = table.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
+    scan.find(&[key_is(key)]);
+    let mut found = Found::Nothing;
+    while let Some(row) = scan.next() {
+        if row.is_in_progress {
+            return Found::InProgress;
+        }
+        found = Found::Row;
+    }
+    found
 }
 
 /// Whether no claim has this key, be it of a transaction that is still open.
