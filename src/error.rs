@@ -85,7 +85,7 @@ impl Error {
     }
 
     /// P0002: no periodic job has this name. `known` are those that there are.
-    pub fn unknown_periodic(name: &str, known: &[&str]) -> Error {
+    pub fn unknown_periodic(name: &str, known: &[String]) -> Error {
         let message = format!("periodic job {} does not exist", quoted(name));
         Error::new(Code::ERRCODE_NO_DATA_FOUND, message)
             .detail("name is that of a definition, as jobs.periodic has it.")
@@ -93,7 +93,7 @@ impl Error {
     }
 
     /// 42704: no role has this name. `known` are those that there are.
-    pub fn unknown_role(name: &str, known: &[&str]) -> Error {
+    pub fn unknown_role(name: &str, known: &[String]) -> Error {
         let message = format!("role {} does not exist", quoted(name));
         Error::new(Code::ERRCODE_UNDEFINED_OBJECT, message)
             .detail("role is the name of a role as pg_roles has it, without quotes.")

@@ -37,17 +37,13 @@ impl Ticks {
     pub fn of(cron: &str, time_zone: &str) -> Result<Ticks> {
         let schedule = schedule::parse(cron, &time::read_interval)?;
         let zone = TimeZone::find(time_zone).ok_or_else(|| {
-            let known = TimeZone::names();
             Invalid::new(
                 "time_zone",
                 format!("time_zone {} is not known", quoted(time_zone)),
                 "time_zone is the name of a time zone that the server has.",
             )
             .hint("Write a name as in pg_timezone_names, for example \"Europe/Berlin\".")
-            .did_you_mean(
-                time_zone,
-                &known.iter().map(String::as_str).collect::<Vec<_>>(),
-            )
+            .did_you_mean(time_zone, &TimeZone::names())
         })?;
         Ok(Ticks { schedule, zone })
     }

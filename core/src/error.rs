@@ -66,7 +66,7 @@ impl Invalid {
 
     /// The same refusal, asking for the candidate that looks most like `word`, if one does.
     #[must_use]
-    pub fn did_you_mean(self, word: &str, candidates: &[&str]) -> Self {
+    pub fn did_you_mean(self, word: &str, candidates: &[impl AsRef<str>]) -> Self {
         match did_you_mean(word, candidates) {
             Some(hint) => self.hint(hint),
             None => self,
@@ -97,7 +97,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// The hint that asks for the candidate that looks most like `word`, if one does.
-pub fn did_you_mean(word: &str, candidates: &[&str]) -> Option<String> {
+pub fn did_you_mean(word: &str, candidates: &[impl AsRef<str>]) -> Option<String> {
     nearest(word, candidates).map(|candidate| format!("Did you mean {}?", quoted(candidate)))
 }
 
@@ -108,7 +108,7 @@ pub fn did_you_mean(word: &str, candidates: &[&str]) -> Option<String> {
 /// of `word`, and at least one, but not all of it; upper and lower case are the same. Nothing is
 /// near a word of more than a hundred letters, and no more than the first ten thousand
 /// candidates are compared.
-pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: &'a [impl AsRef<str>]) -> Option<&'a str> {
     // To compare takes as long as both are together long, and nobody misspells more.
     const LONGEST: usize = 100;
     const MOST_CANDIDATES: usize = 10_000;
@@ -120,9 +120,9 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     candidates
         .iter()
-        .copied()
         .take(MOST_CANDIDATES)
-        .filter(|candidate| {
+        .map(AsRef::as_ref)
+        .filter(|candidate: &&str| {
             // No more are counted than can matter.
             let length = candidate.chars().take(letters + limit + 1).count();
             length.abs_diff(letters) <= limit
@@ -163,7 +163,7 @@ mod tests {
         ] {
             assert_eq!(nearest(word, &FIELDS), None);
         }
-        assert_eq!(nearest("by_args", &[]), None);
+        assert_eq!(nearest("by_args", &[""; 0]), None);
     }
 
     #[test]

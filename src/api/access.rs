@@ -194,8 +194,5 @@ fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
 fn known(role: Option<&str>) -> Result<Role> {
     check::writable()?;
     let role = check::given("role", role)?;
-    privileges::role(role).ok_or_else(|| {
-        let known = privileges::roles();
-        Error::unknown_role(role, &known.iter().map(String::as_str).collect::<Vec<_>>())
-    })
+    privileges::role(role).ok_or_else(|| Error::unknown_role(role, &privileges::roles()))
 }

@@ -163,10 +163,7 @@ fn run_periodic(
 
 /// What was found of this name.
 fn known<T>(name: &str, found: Option<T>) -> Result<T> {
-    found.ok_or_else(|| {
-        let known = store::names();
-        Error::unknown_periodic(name, &known.iter().map(String::as_str).collect::<Vec<_>>())
-    })
+    found.ok_or_else(|| Error::unknown_periodic(name, &store::names()))
 }
 
 /// Ends a periodic job. See the COMMENT in sql/56_periodic.sql.
