@@ -19,7 +19,7 @@ pub fn without_worker() -> Cluster {
 
 /// A server on which sessions that wait do not look by themselves: what returns was woken, or the
 /// next job of the queue was due.
-fn without_looks() -> Builder {
+pub fn without_looks() -> Builder {
     Cluster::builder()
         .postgres(&with_faults())
         .set("jobs.fault", "no_looks")

@@ -1,14 +1,15 @@
 //! `CALL jobs.wait_for`: it returns when jobs are over, by the commit that ends them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, sqlstate, text, with_faults,
+    Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, sqlstate, text,
 };
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-use crate::wait::{Waiter, only_commits, timed, without_worker};
+use crate::wait::{Waiter, only_commits, timed, without_looks};
 
 /// Jobs of a queue; their ids.
 async fn insert(db: &Client, queue: &str, count: i64) -> Vec<i64> {
@@ -40,20 +41,57 @@ async fn whatever_ends_a_job_wakes() {
         )
     };
     let replace = unique(r#", "on_conflict": "replace""#);
+    let last = "select jobs.insert('k', queue => 'q', max_attempts => 1); select jobs.fetch('q')";
     let held = "from jobs.jobs where state = 'running'";
     let with = |call: &str| format!("select jobs.{call} {held}");
+    let asked = |call: &str| format!("{}; {}", with("cancel(id)"), with(call));
+    let finish_many = |what: &str| {
+        format!(
+            "finish_many(jsonb_build_array(jsonb_build_object('id', id, 'token', token) || '{{{what}}}'))"
+        )
+    };
+    let periodic = format!(
+        r#"{}; select jobs.schedule('n', '@yearly', 'k', unique_opts => '{{"by_kind": true, "on_conflict": "replace"}}')"#,
+        unique("")
+    );
     for (before, statement) in [
         (fetched, with("complete(id, token)")),
         (fetched, with("complete_many(array[id], array[token])")),
-        (fetched, with("fail(id, token, 'e', retryable => false)")),
-        (fetched, with("cancel(id, force => true)")),
         (
             fetched,
-            format!("{}; {}", with("cancel(id)"), with("release(id, token)")),
+            with("complete_many(array[id], array[token], array['1'::jsonb])"),
+        ),
+        (fetched, with(&finish_many(r#""do": "complete""#))),
+        (
+            fetched,
+            with(&finish_many(r#""do": "complete", "output": 1"#)),
+        ),
+        (fetched, with("fail(id, token, 'e', retryable => false)")),
+        (last, with("fail(id, token, 'e')")),
+        (last, with("fail_many(array[id], array[token], '{e}')")),
+        (
+            last,
+            with(&finish_many(r#""do": "fail", "error": "e""#)),
         ),
         (
             fetched,
-            format!("{}; {}", with("cancel(id)"), with("fail(id, token, 'e')")),
+            with(&finish_many(
+                r#""do": "fail", "error": "e", "retryable": false"#,
+            )),
+        ),
+        (fetched, with("cancel(id, force => true)")),
+        (fetched, asked("release(id, token)")),
+        (fetched, asked("snooze(id, token, '1 h')")),
+        (fetched, asked("fail(id, token, 'e')")),
+        (fetched, asked("fail_many(array[id], array[token], '{e}')")),
+        (fetched, asked(&finish_many(r#""do": "release""#))),
+        (
+            fetched,
+            asked(&finish_many(r#""do": "snooze", "delay": 1"#)),
+        ),
+        (
+            fetched,
+            format!("{}; select jobs.delete(1)", with("complete(id, token)")),
         ),
         (insert, "select jobs.cancel(1)".into()),
         (insert, "select jobs.cancel_many('q')".into()),
@@ -64,7 +102,23 @@ async fn whatever_ends_a_job_wakes() {
             "select jobs.cancel(1)".into(),
         ),
         (&unique(""), replace.clone()),
+        (
+            &unique(""),
+            replace.replace("insert('k',", "insert_batch('k', '{1}',"),
+        ),
+        (
+            &unique(""),
+            r#"select jobs.insert_many('[{"kind": "k", "queue": "q", "unique_opts": {"by_kind": true, "on_conflict": "replace"}}]')"#.into(),
+        ),
         (&format!("{}; select jobs.fetch('q')", unique("")), replace),
+        // A periodic job takes its place: by a call, and at its tick.
+        (&periodic, "select jobs.run_periodic('n')".into()),
+        (
+            &format!(
+                "{periodic}; update jobs.periodic_schedule set defined_at = defined_at - interval '2 years', next_run_at = next_run_at - interval '2 years'"
+            ),
+            "select jobs.maintain()".into(),
+        ),
         // Of the worker and of jobs.maintain().
         (
             "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms'); select pg_sleep(0.02)",
@@ -76,6 +130,10 @@ async fn whatever_ends_a_job_wakes() {
         ),
         (
             "begin; select jobs.insert('k', queue => 'q', max_attempts => 1); select jobs.fetch('q', lease => '1 us'); commit",
+            "select jobs.maintain()".into(),
+        ),
+        (
+            "begin; select jobs.insert('k', queue => 'q'); select jobs.fetch('q', lease => '1 us'); select jobs.cancel(1); commit",
             "select jobs.maintain()".into(),
         ),
         // Within savepoints, and with others.
@@ -146,11 +204,15 @@ async fn what_does_not_end_it_does_not() {
 
 #[tokio::test]
 async fn many_wait_each_for_a_job_of_its_own() {
-    const WAITERS: i64 = 200;
-    let cluster = only_commits_with(WAITERS + 20);
+    const WAITERS: i64 = 1000;
+    const AT_ONCE: usize = 100;
+    let cluster = without_looks()
+        .set("jobs.enabled", "off")
+        .set("max_connections", WAITERS + 20)
+        .start();
     let db = cluster.database("many").await;
     let mut ids = insert(&db, "q", WAITERS).await;
-    let mut waiters = Vec::new();
+    let mut waiters = BTreeMap::new();
     for id in &ids {
         let client = cluster.connect("many").await;
         let call = format!("call jobs.wait_for('{{{id}}}', '1 h')");
@@ -158,13 +220,15 @@ async fn many_wait_each_for_a_job_of_its_own() {
             client.batch_execute(&call).await.unwrap();
             client
         });
-        waiters.push((*id, task));
+        waiters.insert(*id, task);
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
     poll_until("all sleep", SOON, async || {
         number(&db, asleep).await == WAITERS
     })
     .await;
+    let held = format!("{HELD} and a.query like 'call%'");
+    assert_eq!(number(&db, &held).await, 0, "they hold nothing");
     run(
         &db,
         &format!("select count(*) from jobs.fetch('q', {WAITERS})"),
@@ -172,44 +236,36 @@ async fn many_wait_each_for_a_job_of_its_own() {
     .await;
     ids.shuffle(&mut rng());
     // One by one, then many at once.
-    let (single, crowd) = ids.split_at(100);
+    let (crowd, single) = ids.split_at(AT_ONCE);
+    let mut returned = Vec::new();
     for id in single {
         run(
             &db,
             &format!("select jobs.complete(id, token) from jobs.jobs where id = {id}"),
         )
         .await;
-        let at = waiters.iter().position(|(other, _)| other == id).unwrap();
-        let (_, task) = waiters.swap_remove(at);
-        let woken = tokio::time::timeout(SOON, task).await;
-        woken.expect("its commit wakes it").unwrap();
+        let woken = tokio::time::timeout(SOON, waiters.remove(id).unwrap()).await;
+        returned.push(woken.expect("its commit wakes it").unwrap());
     }
     assert_eq!(
         number(&db, asleep).await,
-        WAITERS - 100,
+        AT_ONCE as i64,
         "nobody else returns"
     );
-    let crowd: Vec<String> = crowd.iter().map(i64::to_string).collect();
-    let crowd = crowd.join(",");
+    let crowd = format!("{crowd:?}").replace(['[', ']'], "");
     let sql = format!(
         "select count(*) from jobs.complete_many('{{{crowd}}}', (select array_agg(j.token order by n) from unnest('{{{crowd}}}'::bigint[]) with ordinality u(id, n) join jobs.jobs j using (id))) where done"
     );
-    assert_eq!(number(&db, &sql).await, 100);
+    assert_eq!(number(&db, &sql).await, AT_ONCE as i64);
     for (id, task) in waiters {
         let woken = tokio::time::timeout(SOON, task).await;
         woken.unwrap_or_else(|_| panic!("job {id}")).unwrap();
     }
 }
 
-/// As [`only_commits`], with so many connections.
-fn only_commits_with(connections: i64) -> Cluster {
-    Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.fault", "no_looks")
-        .set("jobs.enabled", "off")
-        .set("max_connections", connections)
-        .start()
-}
+/// How many sessions have a snapshot, a transaction id or a lock.
+const HELD: &str = "select count(*) from pg_stat_activity a left join pg_locks l on l.pid = a.pid and l.locktype <> 'virtualxid'
+  where (a.backend_xmin is not null or a.backend_xid is not null or l.pid is not null)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_commit_is_missed_whenever_it_comes() {
@@ -260,18 +316,79 @@ async fn a_waiter_that_comes_between_the_statement_and_its_commit_is_woken() {
     let cluster = only_commits();
     let db = cluster.database("between").await;
     let worker = cluster.connect("between").await;
-    let ids = insert(&db, "q", 3).await;
-    for (id, end) in ids.iter().zip(["commit", "prepare", "commit"]) {
+    for id in insert(&db, "q", 2).await {
         run(&worker, &format!("begin; select jobs.cancel({id})")).await;
-        let waiting = waiter(&cluster, &db, "between", *id).await;
-        if end == "prepare" {
-            run(&worker, "prepare transaction 'p'").await;
-            run(&db, "commit prepared 'p'").await;
-        } else {
-            run(&worker, end).await;
-        }
+        let waiting = waiter(&cluster, &db, "between", id).await;
+        run(&worker, "commit").await;
         waiting.returned(Instant::now()).await;
     }
+}
+
+#[tokio::test]
+async fn a_prepared_transaction_ends_a_job_when_it_is_committed() {
+    let cluster = only_commits();
+    let db = cluster.database("prepared").await;
+    let worker = cluster.connect("prepared").await;
+    let id = insert(&db, "q", 1).await[0];
+    let mut waiters = Vec::new();
+    for end in ["rollback", "commit"] {
+        run(
+            &worker,
+            "begin; select jobs.complete(id, token) from jobs.fetch('q')",
+        )
+        .await;
+        waiters.push(waiter(&cluster, &db, "prepared", id).await);
+        run(&worker, "prepare transaction 'p'").await;
+        waiters.push(waiter(&cluster, &db, "prepared", id).await);
+        for waiter in &waiters {
+            poll_until("it sleeps on", SOON, async || waiter.sleeps(&db).await).await;
+        }
+        run(&db, &format!("{end} prepared 'p'")).await;
+    }
+    for waiter in waiters {
+        waiter.returned(Instant::now()).await;
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_are_gone_or_never_were_are_over() {
+    let cluster = only_commits();
+    let db = cluster.database("gone").await;
+    let observer = cluster.connect("gone").await;
+    insert(&db, "q", 3).await;
+    run(
+        &db,
+        "select jobs.configure_queue('q', retention_completed => '1 us'); select jobs.fetch('q', 3)",
+    )
+    .await;
+    let complete = |id: i32| {
+        format!(
+            "select jobs.complete(id, token) from jobs.jobs where state = 'running' and id = {id}"
+        )
+    };
+    let connect = || cluster.connect("gone");
+    let call = |ids: &str, want: &str| format!("call jobs.wait_for('{{{ids}}}', '1 h', '{want}')");
+    // 98 and 99 are not inserted. Of 1 to 3, 2 is the one that it waits for first.
+    let missing = Waiter::start(&observer, connect().await, &call("1,98,99", "all")).await;
+    let all = Waiter::start(&observer, connect().await, &call("1,2,3", "all")).await;
+    for id in [1, 2] {
+        run(&db, &complete(id)).await;
+        // Pruned, if time allows by the server's clock.
+        run(&db, "select pg_sleep(0.001), jobs.maintain()").await;
+    }
+    missing.returned(Instant::now()).await;
+    let left = "select array_agg(id) from jobs.jobs";
+    assert_eq!(scalar::<Vec<i64>>(&db, left).await, [3], "they are pruned");
+    let any = Waiter::start(&observer, connect().await, &call("3", "any")).await;
+    timed(&db, &call("1,3", "any")).await;
+    timed(&db, &call("1,2,98", "all")).await;
+    poll_until("it waits for the last one", SOON, async || {
+        all.sleeps(&observer).await
+    })
+    .await;
+    run(&db, &complete(3)).await;
+    any.returned(Instant::now()).await;
+    all.returned(Instant::now()).await;
 }
 
 #[tokio::test]
@@ -318,26 +435,14 @@ async fn all_and_any_of_many_in_whatever_order_they_end() {
 
 #[tokio::test]
 async fn holds_nothing_while_it_waits_and_may_be_a_worker_of_the_queue() {
-    let cluster = without_worker();
+    let cluster = only_commits();
     let db = cluster.database("nothing").await;
     insert(&db, "q", 2).await;
     let worker = cluster.connect("nothing").await;
     run(&worker, "select jobs.fetch('q')").await;
     let waiter = Waiter::start(&db, worker, "call jobs.wait_for('{2}', '1 h')").await;
-    let mut held = 0;
-    for _ in 0..50 {
-        held += number(
-            &db,
-            &format!(
-                "select count(*) from pg_stat_activity a left join pg_locks l on l.pid = a.pid and l.locktype <> 'virtualxid'
-                  where a.pid = {} and (a.backend_xmin is not null or a.backend_xid is not null or l.pid is not null)",
-                waiter.pid
-            ),
-        )
-        .await;
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert!(held <= 2, "but for a look now and then: {held}");
+    let held = format!("{HELD} and a.pid = {}", waiter.pid);
+    assert_eq!(number(&db, &held).await, 0);
     run(&db, "select jobs.complete(id, token) from jobs.fetch('q')").await;
     let (_, worker) = waiter.returned(Instant::now()).await;
     let done = "select jobs.complete(id, token)::text from jobs.jobs where id = 1";
