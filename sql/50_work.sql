@@ -215,7 +215,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'cancel_wrapper';
 COMMENT ON FUNCTION jobs.cancel(bigint, text, boolean) IS
 $$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat and by a notification on channel jobs; with force it is cancelled at once and the worker's later calls are refused.
-A final job is left as it is. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+A final job is left as it is, and so is a running one that was asked to stop already, but for another reason. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.retry(
   id bigint, reset boolean DEFAULT false, reason text DEFAULT NULL)
@@ -267,7 +267,7 @@ RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'update_wrapper';
 COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, text) IS
-$$Changes a job that is neither running nor final; null: unchanged. A new scheduled_at makes a waiting job scheduled or available, as an insert would; a pending one stays pending. A new queue or priority puts an available job at the end of its new lane. Its unique key stays.
+$$Changes a job that is neither running nor final; null: unchanged. A new scheduled_at makes a waiting job scheduled or available, as an insert would; a pending one stays pending. A queue or priority puts an available job at the end of that lane. Other values that the job has already change nothing. Its unique key stays.
 Returns the state. Errors: 55000 it is running or final, P0002 unknown id, 22023 as jobs.insert, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel_many(

@@ -10,7 +10,6 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::StateAnswer;
 use crate::pg::array::Array;
-use crate::pg::call::Call;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::announce;
@@ -30,8 +29,11 @@ fn cancel(
     fcinfo: FunctionCallInfo,
 ) -> StateAnswer {
     let force = force.unwrap_or(false);
+    let changes = |place: &Place| {
+        can_be_cancelled(place.state) && (force || !place.is_asked_to_stop_for(reason))
+    };
     let act = |place: &Place| cancel_at(place, reason, force).map(Ok);
-    manage(id, fcinfo, can_be_cancelled, act)
+    manage(id, fcinfo, changes, act)
 }
 
 fn can_be_cancelled(state: State) -> bool {
@@ -57,7 +59,7 @@ fn retry(
 ) -> StateAnswer {
     let reset = reset.unwrap_or(false);
     let act = |place: &Place| retry_at(place, reset).map(Ok);
-    manage(id, fcinfo, can_be_retried, act)
+    manage(id, fcinfo, |place| can_be_retried(place.state), act)
 }
 
 fn can_be_retried(state: State) -> bool {
@@ -168,9 +170,11 @@ fn update(
         }
         transition::requeued(place, &changes).map(Ok)
     };
-    let gives_nothing = Call::of(fcinfo).given.is_empty();
-    let can = |state| is_fixed(state) || !gives_nothing;
-    manage(id, fcinfo, can, act)
+    let differs = |place: &Place| {
+        let goes_to_the_end = place.state == State::Available && changes.lane();
+        is_fixed(place.state) || goes_to_the_end || !place::says(place.id, &changes)
+    };
+    manage(id, fcinfo, differs, act)
 }
 
 /// Cancels many jobs. See the COMMENT in sql/50_work.sql.
@@ -314,8 +318,10 @@ fn manage_many<'a>(
         let mut done = 0;
         for id in find::jobs(&filter) {
             let act = |place: &Place| {
-                // It may have moved since it was found.
-                if filter.states.contains(&place.state) {
+                // It may have moved since it was found, or was asked to stop.
+                if filter.states.contains(&place.state)
+                    && (filter.with_cancel_requested || !place.is_asked_to_stop)
+                {
                     act(place).map(|_| true)
                 } else {
                     Some(false)
@@ -331,17 +337,17 @@ fn manage_many<'a>(
     answer(run)
 }
 
-/// Does something to a job wherever it is by now, if it can be done to one in its state.
+/// Does something to a job wherever it is by now, if that changes anything.
 fn manage(
     id: Option<i64>,
     fcinfo: FunctionCallInfo,
-    can: impl Fn(State) -> bool,
+    changes: impl Fn(&Place) -> bool,
     act: impl Fn(&Place) -> Option<Result<State>>,
 ) -> StateAnswer {
     let run = || {
         check::writable()?;
         let id = check::given("id", id)?;
-        let act = |place: &Place| match can(place.state) {
+        let act = |place: &Place| match changes(place) {
             true => act(place).map(|done| (done, true)),
             false => Some((Ok(place.state), false)),
         };

@@ -8,7 +8,7 @@ use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
-use pgrx::pg_sys::Datum;
+use pgrx::pg_sys::{Datum, Oid};
 
 use super::finish::{self, Attempt, Then};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text};
@@ -35,6 +35,10 @@ pub struct Place {
     pub token: Option<i64>,
     /// what it was inserted as unique under
     pub unique_key: Option<Key>,
+    /// running: whether its worker was asked to stop
+    pub is_asked_to_stop: bool,
+    /// and why
+    cancel_reason: Option<String>,
 }
 
 /// The row of a job that was taken out of where it was: what the next one is to say, too.
@@ -70,6 +74,8 @@ pub fn locate(id: i64) -> Option<Place> {
         priority: rows.small(0, 4).expect("priorities are not null"),
         token: rows.big(0, 5),
         unique_key: rows.bytes(0, 6).and_then(|bytes| Key::from_bytes(&bytes)),
+        is_asked_to_stop: rows.bool(0, 7) == Some(true),
+        cancel_reason: rows.text(0, 8),
     });
     // A row of job that is in no place at all is no job: nothing could ever take it.
     found.filter(|place| place.state != State::Available || place.seq.is_some())
@@ -153,8 +159,13 @@ impl Place {
         rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
     }
 
+    /// Whether the worker of a running job was asked to stop, for this reason if one is given.
+    pub fn is_asked_to_stop_for(&self, reason: Option<&str>) -> bool {
+        self.is_asked_to_stop && (reason.is_none() || self.cancel_reason.as_deref() == reason)
+    }
+
     /// Asks the worker of a running job to stop; which one that is, if the job still is where it
-    /// was seen.
+    /// was seen and nobody else has asked for the same.
     pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> Option<String> {
         let token = self.token.map(Datum::from);
         let args = [big(self.id), token, big(at), reason.and_then(text)];
@@ -352,28 +363,38 @@ impl Changes<'_> {
     pub fn lane(&self) -> bool {
         self.queue.is_some() || self.priority.is_some()
     }
+
+    /// The parameters of statements about them.
+    fn args(&self, id: i64) -> [Arg; 14] {
+        let is = |given: bool| Some(Datum::from(given));
+        let tags = self.tags.clone();
+        [
+            big(id),
+            self.kind.and_then(text),
+            self.args.map(Jsonb::datum),
+            self.queue.and_then(text),
+            self.priority.map(Datum::from),
+            self.max_attempts.map(Datum::from),
+            is(self.meta.is_some()),
+            self.meta.flatten().map(Jsonb::datum),
+            is(tags.is_some()),
+            tags.flatten().and_then(IntoDatum::into_datum),
+            self.scheduled_at.map(Datum::from),
+            self.timeout.map(time::interval_datum),
+            self.retry.map(Jsonb::datum),
+            self.expires_at.map(Datum::from),
+        ]
+    }
 }
 
 /// Changes a job's row.
 pub fn rewrite(id: i64, changes: &Changes) {
-    let is = |given: bool| Some(Datum::from(given));
-    let tags = changes.tags.clone();
-    REWRITE.execute(&[
-        big(id),
-        changes.kind.and_then(text),
-        changes.args.map(Jsonb::datum),
-        changes.queue.and_then(text),
-        changes.priority.map(Datum::from),
-        changes.max_attempts.map(Datum::from),
-        is(changes.meta.is_some()),
-        changes.meta.flatten().map(Jsonb::datum),
-        is(tags.is_some()),
-        tags.flatten().and_then(IntoDatum::into_datum),
-        changes.scheduled_at.map(Datum::from),
-        changes.timeout.map(time::interval_datum),
-        changes.retry.map(Jsonb::datum),
-        changes.expires_at.map(Datum::from),
-    ]);
+    REWRITE.execute(&changes.args(id));
+}
+
+/// Whether a job that waits is as these changes would leave it.
+pub fn says(id: i64, changes: &Changes) -> bool {
+    SAYS.execute(&changes.args(id)) > 0
 }
 
 /// One more try for a job that has none left after so many.
@@ -408,7 +429,7 @@ static LOCATE: Plan = Plan::new(
         "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END,
             COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority), COALESCE(r.token, f.token),
-            j.unique_key
+            j.unique_key, r.cancel_requested_at IS NOT NULL, r.cancel_reason
        FROM jobs.job j ",
         joined_to_its_row!(),
         " WHERE j.id = $1"
@@ -496,6 +517,7 @@ static KEEP_QUEUE: Plan = Plan::new(
 static REQUEST_CANCEL: Plan = Plan::new(
     "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
       WHERE job_id = $1 AND token = $2
+        AND (cancel_requested_at IS NULL OR cancel_reason IS DISTINCT FROM COALESCE($4, cancel_reason))
      RETURNING lease_expires_at, worker",
     &[INT8, INT8, AT, TEXT],
 );
@@ -545,17 +567,42 @@ static USED: Plan = Plan::new(
     &[INT8, INT8],
 );
 
+const CHANGES: &[Oid] = &[
+    INT8, TEXT, JSONB, TEXT, INT2, INT4, BOOL, JSONB, BOOL, TEXTS, AT, SPAN, JSONB, AT,
+];
+macro_rules! columns {
+    () => {
+        "(kind, args, queue, priority, max_attempts, meta, tags, scheduled_at, timeout, retry, expires_at)"
+    };
+}
+macro_rules! changed {
+    () => {
+        "ROW (COALESCE($2, kind), COALESCE($3, args), COALESCE($4, queue), COALESCE($5, priority), COALESCE($6, max_attempts),
+              CASE WHEN $7 THEN $8 ELSE meta END, CASE WHEN $9 THEN $10 ELSE tags END, COALESCE($11, scheduled_at),
+              COALESCE($12, timeout), COALESCE($13, retry), COALESCE($14, expires_at))"
+    };
+}
 static REWRITE: Plan = Plan::new(
-    "UPDATE jobs.job
-        SET kind = COALESCE($2, kind), args = COALESCE($3, args), queue = COALESCE($4, queue),
-            priority = COALESCE($5, priority), max_attempts = COALESCE($6, max_attempts),
-            meta = CASE WHEN $7 THEN $8 ELSE meta END, tags = CASE WHEN $9 THEN $10 ELSE tags END,
-            scheduled_at = COALESCE($11, scheduled_at), timeout = COALESCE($12, timeout),
-            retry = COALESCE($13, retry), expires_at = COALESCE($14, expires_at)
-      WHERE id = $1",
-    &[
-        INT8, TEXT, JSONB, TEXT, INT2, INT4, BOOL, JSONB, BOOL, TEXTS, AT, SPAN, JSONB, AT,
-    ],
+    concat!(
+        "UPDATE jobs.job SET ",
+        columns!(),
+        " = ",
+        changed!(),
+        " WHERE id = $1"
+    ),
+    CHANGES,
+);
+// A schedule that it was given also takes the place of the one that it waits for now.
+static SAYS: Plan = Plan::new(
+    concat!(
+        "SELECT FROM jobs.job WHERE id = $1 AND record_image_eq(ROW ",
+        columns!(),
+        ", ",
+        changed!(),
+        ") AND ($11 IS NULL OR EXISTS (SELECT FROM jobs.scheduled s
+                                       WHERE s.job_id = id AND (s.state = 'pending' OR s.state = 'scheduled' AND s.due_at = $11)))"
+    ),
+    CHANGES,
 );
 static GRANT_ATTEMPT: Plan = Plan::new(
     "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1 AND max_attempts <= $2",

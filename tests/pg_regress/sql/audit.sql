@@ -29,9 +29,18 @@ select id from jobs.insert('k', pending => true) \gset job_
 select jobs.activate(:job_id, 'ready'), pg_temp.code('select jobs.activate(' || :job_id || ', ''again'')');
 select jobs.update(:job_id, '{"secret": 3}', priority => 7, scheduled_at => '2999-01-01Z', tags => '{x}', meta => '{"secret": 4}', timeout => '1 hour', reason => 'later');
 select jobs.update(:job_id, reason => 'nothing');
+-- Values that it has already change nothing; another scale of a number does.
+select jobs.update(:job_id, '{"secret": 3}', priority => 7, scheduled_at => '2999-01-01Z', tags => '{x}', meta => '{"secret": 4}', timeout => '1 hour', reason => 'again');
+select jobs.update(:job_id, '{"secret": 3.0}', reason => 'more exactly');
 select jobs.retry(:job_id, reason => 'now'), jobs.retry(:job_id, reason => 'again');
 select jobs.cancel(:job_id, 'no use', force => true), jobs.cancel(:job_id, 'again');
 select jobs.delete(:job_id, 'tidy'), pg_temp.code('select jobs.delete(' || :job_id || ', ''again'')');
+-- A running job that was asked to stop is asked for another reason, or nothing changes.
+select count(*) from jobs.insert('k', queue => 'r');
+select id from jobs.fetch('r') \gset running_
+select jobs.cancel(:running_id, 'no use'), jobs.cancel(:running_id, 'no use'), jobs.cancel(:running_id), jobs.cancel_many(queue => 'r', reason => 'again');
+select jobs.cancel(:running_id, 'wrong'), jobs.cancel(:running_id, 'wrong'), jobs.cancel(:running_id, force => true);
+select jobs.delete(:running_id, 'tidy');
 -- Many jobs.
 select count(*) from jobs.insert_batch('k', array['1', '2', '3']::jsonb[], queue => 'b');
 select jobs.cancel_many(queue => 'b', reason => 'no use'), jobs.cancel_many(queue => 'b', reason => 'again');
@@ -68,7 +77,7 @@ reset role;
 select jobs.grant_producer('jobs_audit_other', 'p'), jobs.grant_worker('jobs_audit_other', 'w'), jobs.grant_viewer('jobs_audit_other', 'v'), jobs.grant_viewer('jobs_audit_other', 'again');
 select jobs.grant_operator('jobs_audit_other', 'o'), jobs.grant_application('jobs_audit_other', 'a');
 select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 'again'), pg_temp.code('select jobs.grant_admin(''nobody there'')');
-select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
+select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' when :'running_id' then 'running' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
 select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
 -- Every function that takes a reason has been called.
 select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and proname not in (select action from jobs.audit);
