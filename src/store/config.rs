@@ -204,7 +204,7 @@ static SET_KIND: Plan = Plan::new(
      ON CONFLICT (kind) DO UPDATE
         SET queue = excluded.queue, priority = excluded.priority, max_attempts = excluded.max_attempts,
             timeout = excluded.timeout, retry = excluded.retry, unique_opts = excluded.unique_opts
-      WHERE k IS DISTINCT FROM excluded",
+      WHERE NOT record_image_eq(k, excluded)",
     &[TEXT, TEXT, INT2, INT4, SPAN, JSONB, JSONB],
 );
 static REMOVE_KIND: Plan = Plan::new("DELETE FROM jobs.kind WHERE kind = $1", &[TEXT]);
@@ -236,8 +236,9 @@ static SET_QUEUE: Plan = Plan::new(
         SET concurrency = $2, rate = $3, rate_period = $4, max_waiting = $5,
             retention_completed = $6, retention_cancelled = $7, retention_discarded = $8
       WHERE queue = $1
-        AND (concurrency, rate, rate_period, max_waiting, retention_completed, retention_cancelled, retention_discarded)
-            IS DISTINCT FROM ($2, $3, $4, $5, $6, $7, $8)",
+        AND NOT record_image_eq(
+              ROW (concurrency, rate, rate_period, max_waiting, retention_completed, retention_cancelled, retention_discarded),
+              ROW ($2, $3, $4, $5, $6, $7, $8))",
     &[TEXT, INT4, INT4, SPAN, INT4, INT8, INT8, INT8],
 );
 static RESET_QUEUE: Plan = Plan::new(

@@ -207,7 +207,7 @@ static SAME: Plan = Plan::built(
     || {
         let (columns, values) = (stored::list(), stored::parameters());
         format!(
-            "SELECT FROM jobs.periodic_schedule WHERE name = $3 AND ({columns}) IS NOT DISTINCT FROM ({values})"
+            "SELECT FROM jobs.periodic_schedule WHERE name = $3 AND record_image_eq(ROW ({columns}), ROW ({values}))"
         )
     },
     stored::TYPES,

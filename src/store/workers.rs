@@ -128,7 +128,7 @@ pub fn forget(seen_before: i64, limit: i64) -> usize {
 // Whether a worker has said the same a moment ago. (The clock may have been put back.)
 static SAID: Plan = Plan::new(
     "SELECT FROM jobs.worker w
-      WHERE w.worker = $1 AND w.queues = $2 AND w.concurrency = $3 AND w.info IS NOT DISTINCT FROM $4
+      WHERE w.worker = $1 AND record_image_eq(ROW (w.queues, w.concurrency, w.info), ROW ($2, $3, $4))
         AND w.last_seen_at <= $5 AND w.last_seen_at > $6",
     &[TEXT, TEXTS, INT4, JSONB, AT, AT],
 );

@@ -81,6 +81,12 @@ select case role when session_user then 'owner' else role end as role, action, c
 select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
 -- Every function that takes a reason has been called.
 select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and proname not in (select action from jobs.audit);
+-- Another scale of a number or another form of a duration is a change; the same again is none.
+select jobs.define_kind('exact', timeout => t, unique_opts => u) from (values (1, interval '1 day', '{"by_period": 60}'::jsonb), (2, '24:00', '{"by_period": 60}'), (3, '24:00', '{"by_period": 60.0}'), (4, '24:00', '{"by_period": 60.0}')) v(n, t, u) order by n;
+select jobs.configure_queue('exact', rate => 5, rate_period => p) from (values (1, interval '1 day'), (2, '24:00'), (3, '24:00')) v(n, p) order by n;
+select (jobs.schedule('exact', '@daily', 'k', a, timeout => t)).outcome from (values (1, '{"n": 1}'::jsonb, interval '1 day'), (2, '{"n": 1.0}', '1 day'), (3, '{"n": 1.0}', '24:00'), (4, '{"n": 1.0}', '24:00')) v(n, a, t) order by n;
+select k.timeout, k.unique_opts, q.rate_period, p.args, p.timeout from jobs.kinds k, jobs.queues q, jobs.periodic p where k.kind = 'exact' and q.queue = 'exact' and p.name = 'exact';
+select action, count(*) from jobs.audit where target = 'exact' group by action order by action;
 -- Whatever the session's formats and path are, times are ISO 8601.
 set datestyle = 'German';
 set timezone = 'Asia/Kolkata';

@@ -31,6 +31,9 @@ select jobs.worker_beat('w5', '{mail,default}', 11, '{"a": 1, "b": 2}');
 select pg_temp.version() = :'other_seen' as untouched;
 select jobs.worker_beat('w5', '{mail,default}', 11);
 select info from jobs.worker where worker = 'w5';
+-- Another scale is something else.
+select jobs.worker_beat('w5', '{mail,default}', 11, info) from (values (1, '{"a": 1}'::jsonb), (2, '{"a": 1.0}')) v(n, info) order by n;
+select info from jobs.worker where worker like 'w5';
 select pg_temp.later('3 seconds');
 select jobs.worker_beat('w5', '{mail,default}', 11);
 select last_seen_at > first_seen_at as later, last_seen_at > clock_timestamp() - interval '3 seconds' as seen from jobs.worker where worker = 'w5';
