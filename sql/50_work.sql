@@ -29,7 +29,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'fetch_wrapper';
 COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[], integer, interval) IS
 $$Claims up to max_jobs (1 to 10000) available jobs of a queue for this worker: lower priority number first, then in the order in which they became available. Never waits for another fetch.
-Each row has a new token: every later call about this attempt needs it. worker: null is application_name, else the process id. kinds: only these.
+Each row has a new token: every later call about this attempt needs it. worker: a name of 1 to 127 characters, none of them a control character; null or empty: application_name, else the process id. kinds: only these.
 lease: how long the server waits for a sign of life (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
 min_jobs (1 to max_jobs): nothing, unless so many may start now, or the one of them that is available for longest is so for linger (null: never fewer). Fetches with min_jobs above 1 of the same queue take turns.
 Jobs that are due but not yet moved by the background worker are taken too. Commit at once.

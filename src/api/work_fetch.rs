@@ -79,7 +79,11 @@ fn claim(
         .map(|kinds| check::texts("kinds", kinds))
         .transpose()?;
     let least = least.checked(wanted)?;
-    let worker = worker.map_or_else(session_name, str::to_string);
+    // Whatever name it is, the worker can be told something by it.
+    let worker = match worker.filter(|worker| !worker.is_empty()) {
+        Some(worker) => check::name("worker", Some(worker))?.to_string(),
+        None => session_name(),
+    };
     let fetch = Fetch {
         now: time::now(),
         worker: &worker,

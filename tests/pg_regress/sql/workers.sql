@@ -16,6 +16,13 @@ select c as call, pg_temp.try('select jobs.' || c) from unnest(array[
   'worker_beat(''w'', ''{""}'', 1)', 'worker_beat(''w'', ''{q}'', null)', 'worker_beat(''w'', ''{q}'', 0)', 'worker_beat(''w'', ''{q}'', 1, ''[]'')',
   'quiet_worker(null)', 'stop_worker('''')', 'resume_worker(e''a\tb'')']) c;
 select count(*) from jobs.workers;
+-- Each of them takes the names that a fetch takes, and no others.
+begin;
+select what, array_agg(distinct pg_temp.code(format('select jobs.' || call, name))) as codes
+  from (values (1, ' ', 'a space'), (2, repeat('ä', 127), 'the longest'), (3, repeat('w', 128), 'too long'), (4, e'a\tb', 'a tab'), (5, u&'\0085', 'of C1'), (6, '"%\''', 'quotes')) v(n, name, what),
+       unnest(array['fetch(worker => %L)', 'fetch_any(''{q}'', worker => %L)', 'worker_beat(%L, ''{q}'', 1)', 'quiet_worker(%L)', 'stop_worker(%L)', 'resume_worker(%L)']) call
+ group by n, what order by n;
+rollback;
 
 -- The same a moment later writes nothing; something else does, and so does the same a while later.
 begin;
@@ -57,9 +64,10 @@ select count(*) from jobs.fetch_any('{default,mail}', worker => 'w1');
 select count(*) from jobs.fetch('mail', worker => 'w2');
 select (jobs.heartbeat(id, token)).cancel_requested from jobs.jobs where worker = 'w1' limit 1;
 select worker, status, told, told_at between now() - interval '1 minute' and clock_timestamp() as at, told_by = session_user as by, told_reason from jobs.workers where told is not null;
--- By the session's name, too, where the fetch gives none.
+-- By the session's name, too, where the fetch gives none, or an empty one.
 set application_name = 'w1';
 select count(*) from jobs.fetch('mail');
+select count(*) from jobs.fetch('mail', worker => '');
 set application_name = 'w4';
 select count(*) from jobs.fetch('mail');
 reset application_name;
