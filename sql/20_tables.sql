@@ -318,13 +318,15 @@ COMMENT ON COLUMN jobs.worker.info IS 'What else it says.';
 
 CREATE TABLE jobs.worker_order (
   told_at     timestamptz NOT NULL,
+  seen_at     timestamptz NOT NULL,
   worker      text        COLLATE "C" NOT NULL,
   told        text        COLLATE "C" NOT NULL,
   told_by     text        NOT NULL,
   told_reason text,
   CONSTRAINT worker_order_pkey PRIMARY KEY (worker)
 );
-COMMENT ON TABLE jobs.worker_order IS 'Workers that are to fetch no more, until jobs.resume_worker. Sessions remember it: written by jobs.quiet_worker, stop_worker and resume_worker only.';
+COMMENT ON TABLE jobs.worker_order IS 'Workers that are to fetch no more, until jobs.resume_worker, or until nobody has seen them for 30 days. Sessions remember it: written by functions of the extension only.';
+COMMENT ON COLUMN jobs.worker_order.seen_at IS 'When the worker was told, or has fetched or said that it is there since, within a day.';
 COMMENT ON COLUMN jobs.worker_order.told IS 'quiet or stop.';
 
 -- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this

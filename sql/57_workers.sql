@@ -17,7 +17,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'quiet_worker_wrapper';
 COMMENT ON FUNCTION jobs.quiet_worker(text, text) IS
-$$Has a worker fetch no more, until jobs.resume_worker: from the next fetch on it gets nothing, whatever its program does, and jobs.worker_beat tells it. What it runs goes on, heartbeats too. It need not have said that it is there: the name that it fetches with counts. A worker that is told the same already stays as it is. Kept in the database: it outlives restarts, and dumps have it.
+$$Has a worker fetch no more, until jobs.resume_worker: from the next fetch on it gets nothing, whatever its program does, and jobs.worker_beat tells it. What it runs goes on, heartbeats too. It need not have said that it is there: the name that it fetches with counts. A worker that is told the same already stays as it is. Kept in the database: it outlives restarts, and dumps have it. Maintenance forgets what a worker was told that for 30 days has neither fetched nor said that it is there, and runs nothing.
 Errors: 22023 a bad name, 22004, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when it was told something meanwhile.$$;
 
 CREATE FUNCTION jobs.stop_worker(

@@ -15,7 +15,7 @@ use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, fetches, things};
 use crate::store::fetch::{self, Emit, Fetch, Room};
 use crate::store::lanes::{self, Reach};
-use crate::store::{due, limits, place};
+use crate::store::{due, limits, place, workers};
 use crate::transition;
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
@@ -93,6 +93,7 @@ fn claim(
     let mut rows = Rows::new(fcinfo);
     rows.expect(fetch::FETCHED_JOB);
     if config_cache::order(&worker).is_some() {
+        workers::seen(&worker, fetch.now);
         return Ok(rows);
     }
     for queue in queues {

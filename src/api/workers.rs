@@ -32,9 +32,13 @@ fn worker_beat(
             concurrency: at_least_one(check::given("concurrency", concurrency)?)?,
             info: check::object("info", info)?,
         };
-        workers::beat(&beat, time::now());
-        let told = config_cache::order(worker).map_or("run", Order::as_str);
-        Ok(told.to_string())
+        let now = time::now();
+        workers::beat(&beat, now);
+        let order = config_cache::order(worker);
+        if order.is_some() {
+            workers::seen(worker, now);
+        }
+        Ok(order.map_or("run", Order::as_str).to_string())
     };
     answer(run)
 }

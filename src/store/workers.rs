@@ -11,6 +11,8 @@ use crate::pg::jsonb::Jsonb;
 
 /// A worker that was not seen for so long is lost, in microseconds. `jobs.workers` says so as well.
 const LOST_AFTER: i64 = 60 * 1_000_000;
+/// Who was told something, and is seen again so soon, is not written down, in microseconds.
+const SEEN_FOR: i64 = 86_400 * 1_000_000;
 /// Who says the same again so soon is not written down, in microseconds.
 const SAME_FOR: i64 = 3 * 1_000_000;
 
@@ -115,6 +117,11 @@ pub fn tell(worker: &str, order: Order, reason: Option<&str>, by: &str, now: i64
     TELL.execute(&args) > 0
 }
 
+/// Writes down that a worker which was told something is still there.
+pub fn seen(worker: &str, now: i64) {
+    SEEN.execute(&[text(worker), big(now), big(now - SEEN_FOR)]);
+}
+
 /// Takes back what a worker was told; whether it was.
 pub fn resume(worker: &str) -> bool {
     RESUME.execute(&[text(worker)]) > 0
@@ -123,6 +130,11 @@ pub fn resume(worker: &str) -> bool {
 /// Forgets up to so many workers that were not seen since then; how many.
 pub fn forget(seen_before: i64, limit: i64) -> usize {
     FORGET.execute(&[big(seen_before), big(limit)])
+}
+
+/// Forgets what up to so many workers were told that were not seen since then; how many.
+pub fn forget_orders(seen_before: i64, limit: i64) -> usize {
+    FORGET_ORDERS.execute(&[big(seen_before), big(limit)])
 }
 
 // Whether a worker has said the same a moment ago. (The clock may have been put back.)
@@ -151,17 +163,31 @@ static TOLD: Plan = Plan::new(
     &[TEXT],
 );
 static TELL: Plan = Plan::new(
-    "INSERT INTO jobs.worker_order AS o (worker, told, told_reason, told_at, told_by) VALUES ($1, $2, $3, $5, $4)
+    "INSERT INTO jobs.worker_order AS o (worker, told, told_reason, told_at, seen_at, told_by) VALUES ($1, $2, $3, $5, $5, $4)
      ON CONFLICT (worker) DO UPDATE
-        SET told = excluded.told, told_reason = excluded.told_reason, told_at = excluded.told_at, told_by = excluded.told_by
+        SET told = excluded.told, told_reason = excluded.told_reason, told_at = excluded.told_at, seen_at = excluded.seen_at,
+            told_by = excluded.told_by
       WHERE o.told <> excluded.told",
     &[TEXT, TEXT, TEXT, TEXT, AT],
 );
+// Its sessions do not wait for each other.
+static SEEN: Plan = Plan::new(
+    "UPDATE jobs.worker_order SET seen_at = $2
+      WHERE worker = (SELECT o.worker FROM jobs.worker_order o WHERE o.worker = $1 AND o.seen_at < $3 FOR UPDATE SKIP LOCKED)",
+    &[TEXT, AT, AT],
+);
 static RESUME: Plan = Plan::new("DELETE FROM jobs.worker_order WHERE worker = $1", &[TEXT]);
-// What a worker was told stays: it may come back.
 static FORGET: Plan = Plan::new(
     "DELETE FROM jobs.worker
       WHERE ctid = ANY (ARRAY(
         SELECT w.ctid FROM jobs.worker w WHERE w.last_seen_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
+);
+static FORGET_ORDERS: Plan = Plan::new(
+    "DELETE FROM jobs.worker_order
+      WHERE ctid = ANY (ARRAY(
+        SELECT o.ctid FROM jobs.worker_order o
+         WHERE o.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = o.worker)
+         LIMIT $2 FOR UPDATE OF o SKIP LOCKED))",
     &[AT, INT8],
 );

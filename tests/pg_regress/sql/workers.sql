@@ -115,7 +115,7 @@ select labels ->> 'status' as status, value from jobs.metrics() where metric = '
 select pg_temp.later('31 seconds');
 select worker, status, told from jobs.workers order by worker;
 select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
--- A day later it is forgotten, unless it was seen meanwhile; what it was told stays.
+-- A day later it is forgotten, unless it was seen meanwhile. What it was told stays longer.
 select jobs.worker_beat('w1', '{mail}', 10);
 select pg_temp.later('23 hours');
 select error from jobs.maintain() where error is not null;
@@ -125,3 +125,19 @@ select pg_temp.later('2 hours');
 select rows > 0 as some, error from jobs.maintain() where task = 'prune';
 select worker, first_seen_at is not null as known, status, told from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
 select worker from jobs.worker;
+-- What a worker was told is forgotten after 30 days in which it has neither fetched nor beaten,
+-- once it runs nothing.
+select count(*) from jobs.insert('k', queue => 'slow', timeout => '-1 s');
+select id, token from jobs.fetch('slow', worker => 'busy', lease => '900 days') \gset
+select jobs.quiet_worker('busy'), jobs.quiet_worker('fetches'), jobs.stop_worker('beats');
+select pg_temp.later('20 days');
+select count(*) from jobs.fetch('mail', worker => 'fetches');
+select jobs.worker_beat('beats', '{mail}', 1);
+select pg_temp.later('11 days');
+select error from jobs.maintain() where task = 'prune';
+select worker, told from jobs.workers where told is not null order by worker;
+select jobs.worker_beat('new', '{mail}', 1);
+select jobs.complete(:id, :token);
+select pg_temp.later('20 days');
+select error from jobs.maintain() where task = 'prune';
+select worker, told from jobs.workers where told is not null order by worker;
