@@ -1,5 +1,5 @@
 //! Queues with a bound on the jobs that wait: an insert that does not fit is refused, before it
-//! writes anything.
+//! writes a job.
 //!
 //! Counting takes as long as there are jobs, so not every insert can do it. Who has counted
 //! remembers how many there were, together with those that others were just inserting. With what

@@ -16,7 +16,7 @@ use super::advisory_lock;
 use super::batch::Batch;
 use super::holders::{self, Holders, decide};
 use crate::error::{Error, Result};
-use crate::pg::{path, subxact};
+use crate::pg::{path, subxact, transaction};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::insert;
@@ -104,12 +104,22 @@ fn one(candidate: &Candidate) -> Result<Outcome> {
         }
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
-    if holders.is_none()
-        && let Some(id) = insert::one_claiming(&candidate.job)?
-    {
-        return Ok(Outcome::Inserted(id));
+    if holders.is_none() {
+        match insert::one_claiming(&candidate.job) {
+            Ok(Some(id)) => return Ok(Outcome::Inserted(id)),
+            Ok(None) => {}
+            // Who has taken the key meanwhile makes it a duplicate, whether there is room or not.
+            Err(full) if !is_taken(key, policy) => return Err(full),
+            Err(_) => {}
+        }
     }
     by_batch(candidate)
+}
+
+/// Whether somebody may have a key by now.
+fn is_taken(key: Key, policy: &Policy) -> bool {
+    // An old snapshot does not tell: the claim does.
+    !transaction::is_read_committed() || holders::look(key, policy).is_some()
 }
 
 /// By statements, several of them: the path is set once for all.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, number, run, sqlstate, with_faults};
+use jobs_tests::{Client, Cluster, blocked, number, run, sqlstate, with_faults};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -292,4 +292,110 @@ async fn far_from_the_bound_nothing_is_counted() {
     run(&db, "do $$ begin for n in 1 .. 20 loop begin perform jobs.insert_batch('k', '{1,2}', queue => 'q'); exception when program_limit_exceeded then end; end loop; end $$").await;
     let near = rows().await - before;
     assert!(near >= 20 * 2000, "control: only {near} rows were read");
+}
+
+/// A key is free when an insert first looks, and a rival commits before it has counted: then it is
+/// a duplicate as ever, though the queue is full by now.
+#[tokio::test]
+async fn a_duplicate_of_who_has_filled_the_queue_is_one() {
+    const RIVALS: [&str; 2] = [
+        "select count(*) from jobs.insert_batch('k', '{1}', '{\"by_args\": true}', queue => 'q')",
+        // It has no more room for locks on keys.
+        "select count(*) from generate_series(1, 16) n, lateral jobs.insert('other', to_jsonb(n), '{\"by_args\": true}', queue => 'p');
+         select count(*) from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q')",
+    ];
+    const SINGLE: &str =
+        "select count(*) from jobs.insert('k', '1', '{\"by_args\": true, \"on_conflict\": CONFLICT}', queue => 'q')
+          where unique_skipped_as_duplicate or replaced_id is not null";
+    const BATCH: &str =
+        "select count(*) from jobs.insert_batch('k', '{1,1}', '{\"by_args\": true, \"on_conflict\": CONFLICT}', queue => 'q')
+          where unique_skipped_as_duplicate or replaced_id is not null";
+    const SKIP: &str = "\"skip\"";
+    let cluster = with(None, "");
+    let db = cluster.database("rivals").await;
+    let (rival, late) = (
+        cluster.connect("rivals").await,
+        cluster.connect("rivals").await,
+    );
+    bound(&db, 1).await;
+    let cases = [
+        (SINGLE, SKIP, "read committed", Ok(1)),
+        (SINGLE, "\"replace\"", "read committed", Ok(1)),
+        (
+            SINGLE,
+            "{\"update\": {\"*\": [\"priority\"]}}",
+            "read committed",
+            Ok(1),
+        ),
+        (SINGLE, "\"reject\"", "read committed", Err("23505")),
+        (SINGLE, SKIP, "repeatable read", Err("40001")),
+        (BATCH, SKIP, "read committed", Ok(2)),
+        (BATCH, "\"replace\"", "read committed", Ok(2)),
+    ];
+    for (sql, conflict, level, wanted) in cases {
+        for inserted in RIVALS {
+            run(&rival, "begin").await;
+            run(&rival, inserted).await;
+            // Where the other one counts it waits.
+            run(&rival, "lock table jobs.scheduled in access exclusive mode").await;
+            let begin = format!("begin isolation level {level}; select from jobs.unique_claim");
+            run(&late, &begin).await;
+            let sql = sql.replace("CONFLICT", conflict);
+            let (answer, _) = tokio::join!(late.query_one(&sql, &[]), async {
+                blocked(&db, 1).await;
+                run(&rival, "commit").await;
+            });
+            let answer = answer.map(|row| row.get::<_, i64>(0));
+            match wanted {
+                Ok(count) => assert_eq!(answer.expect(&sql), count, "{sql} {inserted}"),
+                Err(code) => assert_eq!(sqlstate(answer), code, "{sql} {inserted}"),
+            }
+            run(&late, "commit").await;
+            assert_eq!(waiting(&db).await, 1, "{sql} {inserted}");
+            // Control: it is full for others.
+            assert_eq!(insert(&db, 1).await, FULL, "{sql} {inserted}");
+            run(&db, "select jobs.cancel_many(states => enum_range(null::jobs.state)); select jobs.delete_many(states => enum_range(null::jobs.state))").await;
+        }
+    }
+}
+
+/// Without shared memory nobody knows what others put there: each insert counts.
+#[tokio::test]
+async fn without_preload_each_insert_counts() {
+    let cluster = Cluster::builder().without_preload().start();
+    let db = cluster.database("alone").await;
+    let other = cluster.connect("alone").await;
+    // It remembers that there is no bound.
+    assert_eq!(insert(&other, 1).await, DONE);
+    bound(&db, 5).await;
+    assert_eq!(insert(&other, 2).await, DONE);
+    assert_eq!(insert(&db, 3).await, FULL);
+    assert_eq!(insert(&db, 2).await, DONE);
+    assert_eq!(insert(&other, 1).await, FULL);
+    assert_eq!(waiting(&db).await, 5);
+    // What is fetched, cancelled or rolled back makes room; what is put back takes it.
+    run(
+        &db,
+        "create table held as select id, token from jobs.fetch('q', 2)",
+    )
+    .await;
+    run(&db, "begin").await;
+    assert_eq!(insert(&db, 2).await, DONE);
+    run(&db, "rollback").await;
+    assert_eq!(insert(&other, 1).await, DONE);
+    run(&db, "select jobs.fail(id, token, 'e', '1 hour') from held").await;
+    assert_eq!(insert(&other, 1).await, FULL);
+    run(&db, "select jobs.cancel_many('q', max_jobs => 2)").await;
+    assert_eq!(insert(&other, 1).await, DONE);
+    assert_eq!(insert(&db, 1).await, FULL);
+    // What others are just inserting counts once it is committed.
+    run(&db, "select jobs.cancel_many('q', max_jobs => 2)").await;
+    run(&other, "begin").await;
+    assert_eq!(insert(&other, 2).await, DONE);
+    assert_eq!(insert(&db, 1).await, DONE);
+    run(&other, "commit").await;
+    assert_eq!(waiting(&db).await, 6);
+    assert_eq!(insert(&db, 1).await, FULL);
+    run(&db, "select jobs.reset_queue('q')").await;
+    assert_eq!(insert(&other, 10).await, DONE);
 }
