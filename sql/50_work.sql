@@ -69,7 +69,7 @@ CREATE PROCEDURE jobs.wait_for(
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_for_wrapper';
 COMMENT ON PROCEDURE jobs.wait_for(bigint[], interval, text) IS
-$$Returns when all of the jobs are over, or with want => 'any' one of them, else after the timeout (0: at once). A job is over when it is completed, cancelled or discarded; so is one that is not there: deleted, pruned, or never inserted and committed. Of all of them, one that was over while this waited counts, even if it is retried meanwhile.
+$$Returns once it has seen that all of the jobs are over, or with want => 'any' one of them, else after the timeout (0: at once). A job is over when it is completed, cancelled or discarded; so is one that is not there: deleted, pruned, or never inserted and committed. It looks when it begins, when the job ends that it waits for just then, and from time to time. One that was over at a look counts, even if it is retried later; one that was over only between two looks does not.
 At most 10000 ids, in any order and more than once; none at all: it returns at once. jobs.results says what became of them.
 Woken by the commit that ends a job; while it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
 Errors: 25001 inside a transaction block; 22023 more than 10000 ids, another want, a negative timeout; 22004 a null, also as an element; 25006 on a standby.$$;
