@@ -47,6 +47,55 @@ select action from jobs.audit where role = 'jobs_roles_operator' and reason = 'd
 select pg_temp.code('select jobs.' || call) as refused, count(*) from unnest(array['insert(''k'')', 'insert_many(''[]'')', 'insert_batch(''k'', ''{}'')', 'run_periodic(''nightly'')', 'schedule(''n'', ''@daily'', ''k'')', 'unschedule(''nightly'')', 'update(1)', 'delete(1)', 'delete_many(queue => ''q'')', 'fetch()', 'complete(1, 1)', 'define_kind(''k'')',
   'undefine_kind(''k'')', 'configure_queue(''q'')', 'reset_queue(''q'')', 'maintain()', 'pause_maintenance()', 'resume_maintenance()', 'grant_viewer(''jobs_roles_nobody'')', 'revoke(''jobs_roles_application'')']) call group by 1;
 reset role;
+-- Both see what jobs carry, whoever has written it.
+select id from jobs.insert('carry', '{"a": 1}', queue => 'carried', meta => '{"m": 2}') \gset
+select token from jobs.fetch('carried') \gset
+select (jobs.heartbeat(:id, :token, progress => '{"p": 3}')).cancel_requested;
+set role jobs_roles_application;
+select args, meta, progress from jobs.jobs where id = :id;
+select outcome from jobs.schedule('carrier', '@daily', 'carry', '{"a": 1}', meta => '{"m": 2}');
+set role jobs_roles_operator;
+select args, meta, progress from jobs.jobs where id = :id;
+select args, meta from jobs.periodic where name = 'carrier';
+reset role;
+select jobs.complete(:id, :token, '{"o": 4}');
+select count(*) from jobs.insert('carry', queue => 'carried');
+select id, token from jobs.fetch('carried') \gset failed_
+select (jobs.fail(:failed_id, :failed_token, 'no route', retryable => false, details => '{"d": 5}')).state;
+set role jobs_roles_application;
+select args, meta from jobs.periodic where name = 'carrier';
+select args, meta, output from jobs.jobs where id = :id;
+select state, output, error from jobs.results(array[:id, :failed_id]);
+select error, details from jobs.errors where job_id = :failed_id;
+set role jobs_roles_operator;
+select args, meta, output from jobs.jobs where id = :id;
+select state, output, error from jobs.results(array[:id, :failed_id]);
+select error, details from jobs.errors where job_id = :failed_id;
+-- What each manages is in the audit under its name; each function of its own was called.
+set role jobs_roles_application;
+select jobs.activate(id) from jobs.insert('carry', queue => 'carried', pending => true);
+select jobs.undefine_kind('mail'), jobs.reset_queue('mail'), jobs.unschedule('carrier');
+set role jobs_roles_operator;
+select jobs.quiet_worker('w'), jobs.stop_worker('w'), jobs.resume_worker('w');
+reset role;
+select r as role, proname as missing from unnest('{application,operator}'::text[]) r, pg_proc
+ where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and has_function_privilege('jobs_roles_' || r, pg_proc.oid, 'execute')
+   and not exists (select from jobs.audit a where a.role = 'jobs_roles_' || r and a.action = proname);
+-- What was refused or has failed is not.
+select count(*) as n from jobs.audit \gset
+set role jobs_roles_application;
+select pg_temp.code('select jobs.' || call) from unnest(array['cancel(-1)', 'retry(null)', 'define_kind('''')', 'configure_queue(''q'', 0)', 'unschedule(null)', 'update(1, priority => 99999)', 'pause_queue(''q'')']) call;
+select count(*) - :n as more from jobs.audit;
+set role jobs_roles_operator;
+select pg_temp.code('select jobs.' || call) from unnest(array['cancel(-1)', 'retry_many()', 'pause_queue('''')', 'pause_queue(''q''), 1 / 0', 'quiet_worker('''')', 'pause_periodic(''nosuch'')', 'delete(1)']) call;
+select count(*) - :n as more from jobs.audit;
+-- Neither can write to it, change it or delete from it.
+set role jobs_roles_application;
+select pg_temp.code(format(s, r)) as refused, count(*) from unnest('{audit,audit_record}'::text[]) r, unnest(array['insert into jobs.%s (role) values (''x'')', 'update jobs.%s set role = ''x''', 'delete from jobs.%s', 'truncate jobs.%s', 'drop table jobs.%s']) s where s !~ 'truncate|drop' or r = 'audit_record' group by 1;
+set role jobs_roles_operator;
+select pg_temp.code(format(s, r)) as refused, count(*) from unnest('{audit,audit_record}'::text[]) r, unnest(array['insert into jobs.%s (role) values (''x'')', 'update jobs.%s set role = ''x''', 'delete from jobs.%s', 'truncate jobs.%s', 'drop table jobs.%s']) s where s !~ 'truncate|drop' or r = 'audit_record' group by 1;
+reset role;
+select count(*) - :n as more from jobs.audit;
 -- All of it is taken back.
 select jobs.revoke('jobs_roles_application'), jobs.revoke('jobs_roles_operator');
 select count(*) from may where application or operator;
