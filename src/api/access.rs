@@ -7,9 +7,11 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
+use crate::shmem::history;
 use crate::store::audit;
 use crate::store::members;
 use crate::store::privileges::{self, Role};
+use crate::store::run_log;
 
 const PRODUCER: &[&str] = &[
     "insert",
@@ -154,6 +156,9 @@ fn installed() {
         check::owner("call jobs.installed")?;
         privileges::one_at_a_time();
         members::keep_to_the_owner();
+        if !run_log::has_begun() {
+            history::forget();
+        }
         commit::wake_worker(Work::MayBeDue);
         Ok(())
     };

@@ -19,7 +19,6 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PgSharedMemoryInitialization, pg_shmem_init};
 
-use crate::pg::name::Name;
 use crate::pg::{server, time};
 
 /// Minutes of queues and kinds, of all databases.
@@ -41,8 +40,6 @@ const CLOSED: i32 = -2;
 /// What an entry is of; apart from the rest, so that many are looked through at once.
 struct Head {
     users: AtomicI32,
-    /// the table that it is to go to: a database may have had the extension before
-    table: AtomicU32,
     /// the database and the minute; 0: free
     place: AtomicU64,
     /// of the queue and the kind
@@ -120,8 +117,6 @@ pub fn epoch() -> i64 {
 
 /// A queue and a kind.
 pub struct Names<'a> {
-    /// the table that their counts go to
-    pub table: u32,
     /// the queue
     pub queue: &'a str,
     /// the kind
@@ -155,9 +150,9 @@ pub fn pin(names: &Names, minute: i64) -> Option<Pinned> {
     let mixed = (place ^ names.hash).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize;
     let (first, step) = (mixed >> 32, mixed >> 8 | 1);
     let ways = (0..WAYS).map(|way| first.wrapping_add(way.wrapping_mul(step)) % ENTRIES);
-    let is_it = |number: &usize| shared.heads[*number].pin(place, Some(names.hash), names.table);
+    let is_it = |number: &usize| shared.heads[*number].pin(place, Some(names.hash));
     let fill = || {
-        let has_room = names.queue.len() + names.kind.len() <= ROOM && has_room(names.table);
+        let has_room = names.queue.len() + names.kind.len() <= ROOM && has_room();
         let is_free = |number: &usize| shared.heads[*number].change(FREE, FILLING);
         let number = has_room.then(|| ways.clone().find(is_free))??;
         let serial = shared.serial.fetch_add(ENTRIES as i64, Ordering::SeqCst);
@@ -172,15 +167,12 @@ pub fn pin(names: &Names, minute: i64) -> Option<Pinned> {
 /// Whether this database may have one more: it never has more than are free. So one that nobody
 /// maintains has half of all at most, another one a quarter, and there are always some for the
 /// next.
-fn has_room(table: u32) -> bool {
+fn has_room() -> bool {
     let (database, mut own, mut free) = (u64::from(server::database().to_u32()), 0, 0);
     for head in shared().iter().flat_map(|shared| &shared.heads) {
         match head.place.load(Ordering::Relaxed) {
             0 => free += 1,
-            place if place >> 32 == database => {
-                own += usize::from(head.table.load(Ordering::Relaxed) == table);
-            }
-            _ => {}
+            place => own += usize::from(place >> 32 == database),
         }
     }
     own < free
@@ -208,22 +200,21 @@ impl Head {
         change.is_ok()
     }
 
-    fn is_of(&self, place: u64, hash: Option<u64>, table: u32) -> bool {
+    fn is_of(&self, place: u64, hash: Option<u64>) -> bool {
         self.place.load(Ordering::SeqCst) == place
             && hash.is_none_or(|hash| self.hash.load(Ordering::SeqCst) == hash)
-            && self.table.load(Ordering::SeqCst) == table
     }
 
     /// Whether it is of these, and now pinned.
-    fn pin(&self, place: u64, hash: Option<u64>, table: u32) -> bool {
+    fn pin(&self, place: u64, hash: Option<u64>) -> bool {
         let more = |users| (users >= IDLE).then_some(users + 1);
-        let is_pinned = self.is_of(place, hash, table)
+        let is_pinned = self.is_of(place, hash)
             && self
                 .users
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
                 .is_ok();
         // It may have become another one before it was pinned.
-        let is_it = is_pinned && self.is_of(place, hash, table);
+        let is_it = is_pinned && self.is_of(place, hash);
         if is_pinned && !is_it {
             self.let_go();
         }
@@ -236,7 +227,6 @@ impl Head {
 
     /// Says what it is of, and pins it.
     fn fill(&self, names: &Names, place: u64) {
-        self.table.store(names.table, Ordering::SeqCst);
         self.hash.store(names.hash, Ordering::SeqCst);
         self.place.store(place, Ordering::SeqCst);
         self.users.store(IDLE + 1, Ordering::SeqCst);
@@ -292,14 +282,6 @@ fn place(database: Oid, minute: i64) -> u64 {
     u64::from(database.to_u32()) << 32 | (minute / MINUTE) as u32 as u64
 }
 
-/// The table that minutes go to.
-static TABLE: Name = Name::new(c"history_bucket");
-
-/// Its object id, which says which extension it is of.
-pub fn table() -> u32 {
-    TABLE.oid().to_u32()
-}
-
 /// An entry of this session's database.
 struct Own {
     head: &'static Head,
@@ -326,16 +308,15 @@ fn own() -> impl Iterator<Item = Own> {
 
 /// What the entries of this database have now; also those that are closed.
 pub fn copies() -> Vec<Counted> {
-    let table = table();
     let copied = own().filter_map(|own| {
-        let is_pinned = own.head.pin(own.place, None, table);
+        let is_pinned = own.head.pin(own.place, None);
         if !is_pinned && own.head.users.load(Ordering::SeqCst) != CLOSED {
             return None;
         }
         let copied = own.body.copy(own.minute);
         // A closed one may be another one by now, since its row is committed.
         let is_it = Some(own.body.serial.load(Ordering::SeqCst)) == copied.serial
-            && own.head.is_of(own.place, None, table);
+            && own.head.is_of(own.place, None);
         if is_pinned {
             own.head.let_go();
         }
@@ -351,20 +332,11 @@ pub fn next_due() -> Option<i64> {
     due.map(|own| own.minute + MINUTE).min()
 }
 
-/// Closes the entries of minutes before this one; what those have that are closed. An extension
-/// that is not there any more may have left some: they are freed. Called by one at a time.
+/// Closes the entries of minutes before this one; what those have that are closed. Called by one at
+/// a time.
 pub fn close(before: i64) -> Vec<Counted> {
-    let table = table();
-    let closed = own().filter_map(|own| {
-        let is_left = own.head.table.load(Ordering::SeqCst) != table;
-        if is_left && own.head.close() {
-            own.head.free();
-        } else if !is_left && own.minute < before && own.head.close() {
-            return Some(own.body.copy(own.minute));
-        }
-        None
-    });
-    closed.collect()
+    let closed = own().filter(|own| own.minute < before && own.head.close());
+    closed.map(|own| own.body.copy(own.minute)).collect()
 }
 
 /// Frees a closed entry, whose row is committed.
@@ -376,10 +348,18 @@ pub fn free(serial: i64) {
 
 /// Frees the entries of databases that are gone: nobody is connected to those.
 pub fn keep_only(databases: &[Oid]) {
+    free_where(|database| !databases.contains(&database));
+}
+
+/// Frees the entries of this database, which an extension has left that is not there any more.
+pub fn forget() {
+    free_where(|database| database == server::database());
+}
+
+fn free_where(is_gone: impl Fn(Oid) -> bool) {
     for head in shared().iter().flat_map(|shared| &shared.heads) {
         let database = Oid::from((head.place.load(Ordering::SeqCst) >> 32) as u32);
-        let is_gone = database != pg_sys::InvalidOid && !databases.contains(&database);
-        if is_gone && head.close() {
+        if database != pg_sys::InvalidOid && is_gone(database) && head.close() {
             head.free();
         }
     }

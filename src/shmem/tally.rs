@@ -40,8 +40,6 @@ type Places = SmallVec<[(u16, u64); 6]>;
 struct Tally {
     pair: u32,
     minute: i64,
-    /// the table that it goes to
-    table: u32,
     /// the subtransaction that counted last, or the one that it has become a part of
     by: u32,
     counts: Places,
@@ -161,7 +159,6 @@ impl Session {
             self.tallies.push(Tally {
                 pair: pair.number,
                 minute: at.div_euclid(MINUTE) * MINUTE,
-                table: history::table(),
                 by: TOP,
                 counts: Places::new(),
                 entry: None,
@@ -263,7 +260,6 @@ impl Tally {
 
     fn pin(&mut self, known: &Known) {
         let names = Names {
-            table: self.table,
             queue: &known.queue,
             kind: &known.kind,
             hash: known.hash,
