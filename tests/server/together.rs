@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use jobs_tests::{Client, Cluster, blocked, is, number, rng, run, with_faults};
 use rand::rngs::StdRng;
@@ -222,67 +223,194 @@ async fn each_job_ends_once_as_its_worker_was_told() {
     assert_eq!(number(&db, slots).await, 0, "every slot is free");
 }
 
-/// Sixteen workers that want ten jobs or none, and never get fewer; all jobs are fetched.
+/// How many jobs fetches want at least.
+const LEAST: usize = 10;
+/// For how long the first one may wait for others, in microseconds.
+const LINGER: i64 = 20_000;
+
+/// A moment, in microseconds.
+fn micros(at: &str) -> String {
+    format!("(extract(epoch from {at}) * 1000000)::bigint")
+}
+
+/// What the server's clock says.
+async fn clock(db: &Client) -> i64 {
+    number(db, &format!("select {}", micros("clock_timestamp()"))).await
+}
+
+/// A fetch that got nothing.
+#[derive(Debug)]
+struct InVain {
+    lingers: bool,
+    /// not later than it began
+    began: i64,
+    /// not before it ended
+    ended: i64,
+}
+
+/// A job that was fetched.
+struct Fetched {
+    id: i64,
+    /// since when it is available
+    since: i64,
+    /// it was scheduled: who makes it available may not have committed that yet
+    was_due: bool,
+    at: i64,
+    /// with how many others, and itself
+    among: usize,
+    /// since when the first of them is available
+    first: i64,
+}
+
+/// What fetches got, all times by the server's clock.
+#[derive(Default)]
+struct Record {
+    in_vain: Vec<InVain>,
+    fetched: Vec<Fetched>,
+    /// of each job, when it was committed at the latest
+    committed: BTreeMap<i64, i64>,
+}
+
+impl Record {
+    /// How many jobs were fetched with fewer than wanted before one of those had waited for so
+    /// long.
+    fn early(&self, linger: i64) -> usize {
+        let is_early = |job: &&Fetched| job.among < LEAST && job.first + linger > job.at;
+        self.fetched.iter().filter(is_early).count()
+    }
+
+    /// The fetches that got nothing although enough jobs were there, from before they began until
+    /// after they ended, or one that had waited for so long.
+    fn late(&self, linger: i64) -> Vec<&InVain> {
+        let is_late = |look: &&InVain| {
+            let was_there = |job: &&Fetched| {
+                let since = self.committed[&job.id].max(job.since);
+                !job.was_due && since <= look.began && job.at > look.ended
+            };
+            let there = || self.fetched.iter().filter(was_there);
+            let has_waited = |job: &Fetched| look.lingers && job.since + linger <= look.began;
+            there().count() >= LEAST || there().any(has_waited)
+        };
+        self.in_vain.iter().filter(is_late).collect()
+    }
+}
+
+/// Fetches and completes, until all is over.
+async fn fetch_at_least(db: Client, most: usize, lingers: bool, over: Arc<AtomicBool>) -> Record {
+    let linger = match lingers {
+        true => format!(", linger => '{LINGER} us'"),
+        false => String::new(),
+    };
+    let sql = format!(
+        "select id, token, {}, {}, scheduled_at > created_at from jobs.fetch(max_jobs => {most}, min_jobs => {LEAST}{linger})",
+        micros("greatest(created_at, scheduled_at)"),
+        micros("attempted_at")
+    );
+    let mut record = Record::default();
+    let mut began = clock(&db).await;
+    while !over.load(Ordering::Relaxed) {
+        let rows = db.query(&sql, &[]).await.unwrap();
+        let ended = clock(&db).await;
+        let among = rows.len();
+        assert!(among <= most, "{among} jobs");
+        if among == 0 {
+            record.in_vain.push(InVain {
+                lingers,
+                began,
+                ended,
+            });
+        } else {
+            assert!(lingers || among >= LEAST, "{among} jobs");
+            let first = rows.iter().map(|row| row.get(2)).min().unwrap();
+            record.fetched.extend(rows.iter().map(|row| Fetched {
+                id: row.get(0),
+                since: row.get(2),
+                at: row.get(3),
+                was_due: row.get(4),
+                among,
+                first,
+            }));
+            let leases = rows.iter().map(|row| (row.get(0), row.get(1)));
+            let results: Vec<Value> = leases
+                .map(|lease| result(lease, json!({"do": "complete"})))
+                .collect();
+            finish_many(&db, &results).await.unwrap();
+        }
+        began = ended;
+    }
+    record
+}
+
+/// Sixteen workers want ten jobs or none. Half of them take fewer once one has waited for long
+/// enough: not before, and then at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time() {
+async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time_nor_none_after_it() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
     let db = cluster.database("fewer").await;
+    let mut rng = rng();
+    let mut record = Record::default();
+    let insert = async |record: &mut Record, count: i64, when: &str| {
+        let sql = format!(
+            "select id from jobs.insert_batch('k', array_fill('{{}}'::jsonb, array[{count}]), scheduled_at => {when})"
+        );
+        let rows = db.query(&sql, &[]).await.unwrap();
+        let at = clock(&db).await;
+        let committed = rows.iter().map(|row| (row.get(0), at));
+        record.committed.extend(committed);
+    };
+    let all_are_completed = async || {
+        let left = "not exists (select from jobs.jobs where state <> 'completed')";
+        while !is(&db, left).await {}
+    };
+    // For the controls: few jobs, which nobody gets who wants to wait for longer, and then somebody
+    // does.
+    insert(&mut record, 3, "null").await;
+    let began = clock(&db).await;
+    let hour = format!("max_jobs => 10, min_jobs => {LEAST}, linger => '1 hour'");
+    assert_eq!(fetch(&db, &hour).await, []);
+    let waits_for_longer = InVain {
+        lingers: true,
+        began,
+        ended: clock(&db).await,
+    };
     let over = Arc::new(AtomicBool::new(false));
     let mut workers = Vec::new();
     for n in 0..16 {
         let client = cluster.connect("fewer").await;
-        let over = over.clone();
-        workers.push(tokio::spawn(async move {
-            let mut got = 0;
-            // Some want more than they need.
-            let most = if n % 4 == 0 { 25 } else { 10 };
-            let more = match n % 2 {
-                0 => "",
-                _ => ", linger => '1 hour'",
-            };
-            while !over.load(Ordering::Relaxed) {
-                let held = fetch(
-                    &client,
-                    &format!("max_jobs => {most}, min_jobs => 10{more}"),
-                )
-                .await;
-                let count = held.len();
-                assert!(count == 0 || (10..=most).contains(&count), "{count} jobs");
-                got += count as i64;
-                let results: Vec<Value> = held
-                    .into_iter()
-                    .map(|lease| result(lease, json!({"do": "complete"})))
-                    .collect();
-                finish_many(&client, &results).await.unwrap();
-            }
-            got
-        }));
+        // Some take more than they need.
+        let most = if n % 4 < 2 { 25 } else { LEAST };
+        workers.push(tokio::spawn(fetch_at_least(
+            client,
+            most,
+            n % 2 == 0,
+            over.clone(),
+        )));
     }
-    // Few at a time, some of them only due.
-    for n in 0..200 {
-        let when = if n % 3 == 0 {
-            "clock_timestamp() + '1 ms'"
-        } else {
-            "null"
+    all_are_completed().await;
+    for _ in 0..150 {
+        let when = match rng.random_bool(0.3) {
+            true => "clock_timestamp() + '1 ms'",
+            false => "null",
         };
-        let sql = format!(
-            "select from jobs.insert_batch('k', array_fill('{{}}'::jsonb, array[7]), scheduled_at => {when})"
-        );
-        run(&db, &sql).await;
+        insert(&mut record, rng.random_range(1..=12), when).await;
+        let pause = rng.random_range(0..LINGER as u64 * 3 / 2);
+        tokio::time::sleep(Duration::from_micros(pause)).await;
     }
-    let left = "select count(*) from jobs.jobs where state <> 'completed'";
-    while number(&db, left).await >= 10 {}
+    all_are_completed().await;
     over.store(true, Ordering::Relaxed);
-    let mut got = 0;
     for worker in workers {
-        got += worker.await.expect("nobody got fewer");
+        let of_one = worker.await.expect("nobody got fewer");
+        record.in_vain.extend(of_one.in_vain);
+        record.fetched.extend(of_one.fetched);
     }
-    let left = fetch(&db, "max_jobs => 10, min_jobs => 10, linger => '0'")
-        .await
-        .len() as i64;
-    assert!(left < 10, "{left}");
-    assert_eq!(got + left, 1400);
-    assert_eq!(number(&db, "select count(*) from jobs.check()").await, 0);
+    assert_eq!(record.fetched.len(), record.committed.len());
+    println!("{} in vain", record.in_vain.len());
+    assert_eq!(record.early(LINGER), 0);
+    let late = record.late(LINGER);
+    assert!(late.is_empty(), "{late:?}");
+    assert_ne!(record.early(3600 * 1_000_000), 0, "control: it was early");
+    record.in_vain.push(waits_for_longer);
+    assert_ne!(record.late(0).len(), 0, "control: it was late");
 }
 
 /// How often a fetch whose time has come got fewer jobs than may start, while others beside it take
