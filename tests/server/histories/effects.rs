@@ -289,6 +289,10 @@ impl Key<'_> {
         }
         let (answer, after) = match (what, state) {
             (Manage::Cancel { .. }, state) if state.is_final() => (Ok(state), None),
+            // Asking again for the same changes nothing.
+            (Manage::Cancel { force: false }, Running) if job.cancel_requested => {
+                (Ok(Running), None)
+            }
             (Manage::Cancel { force: false }, Running) => {
                 let asked = Job {
                     cancel_requested: true,
