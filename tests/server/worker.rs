@@ -291,6 +291,7 @@ async fn an_idle_database_writes_no_wal() {
     let db = cluster.database("quiet").await;
     insert(&db, "'x', scheduled_at => clock_timestamp() + '1 h'").await;
     workers_become(&db, "quiet", 1).await;
+    history_is_written(&db).await;
     workers_become(&db, "quiet", 0).await;
     // A first visit tidies catalog pages that creating the extension left (pruning).
     visit(&db).await;
