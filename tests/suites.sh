@@ -3,7 +3,8 @@
 # count as tests too. A control proves that the suite can fail at all: it runs one test against an
 # expectation that was made wrong on purpose.
 
-ALL_SUITES=(harness core model pgtest pgspot regress isolation regress_statements isolation_statements server_statements server reliability examples drivers migration monitoring doc site packaging)
+# Those that take long come first, so that none is left alone at the end.
+ALL_SUITES=(harness model pgtest examples drivers server reliability core packaging site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -58,17 +59,19 @@ test_suites() {
   run_units
 }
 
-# Each module of the suite `server` is a unit. The longest come first, so that none is left alone at
-# the end.
-LONGEST='^(durability|concurrency|dump|floors|histories|lifecycle|maintenance)$'
+# Each module of the suite `server` is a unit, those that take long first, and each program of
+# `examples`, which mostly waits.
+LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|transactions|unique|wait|durability|concurrency|floors|together)$'
 units_of() { # SUITE[:FILTER]
   local modules
-  if [[ $1 == server ]]; then
-    modules=$(sed -n 's/^mod \(.*\);$/\1/p' tests/server/main.rs)
-    UNITS+=($(printf 'server:%s\n' $(grep -E "$LONGEST" <<<"$modules") $(grep -vE "$LONGEST" <<<"$modules")))
-  else
-    UNITS+=("$1")
-  fi
+  case $1 in
+    server)
+      modules=$(sed -n 's/^mod \(.*\);$/\1/p' tests/server/main.rs)
+      UNITS+=($(printf 'server:%s\n' $(grep -E "$LONGEST" <<<"$modules") $(grep -vE "$LONGEST" <<<"$modules")))
+      ;;
+    examples) UNITS+=($(printf 'examples:%s\n' "${WORKER_LANGUAGES[@]}" checksum)) ;;
+    *) UNITS+=("$1") ;;
+  esac
 }
 
 # One build after the other uses both cores well; units would only wait for each other.
