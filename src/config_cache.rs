@@ -106,9 +106,8 @@ pub fn changed() {
     }
 }
 
-/// Forgets everything, so that what comes next reads what is committed by now. Whoever is woken by
-/// a commit calls this: the server tells of a change only after that.
-pub fn forget() {
+/// Forgets everything, so that what comes next is read.
+fn forget() {
     FORGOTTEN.set(FORGOTTEN.get() + 1);
     REMEMBERED.with_borrow_mut(|r| *r = Remembered::default());
 }

@@ -28,6 +28,9 @@ pub enum Fault {
     StopAndTrust,
     /// who has a lock in shared memory allocates
     AllocateUnderLock,
+    /// who has committed stops there, before anybody is told: harmless, but only so a test can tell
+    /// what others know by then
+    StopAtCommit,
     /// the end of a transaction allocates
     AllocateAtCommit,
     /// the launcher sends no worker to a database but those that somebody asks for: harmless, but
@@ -64,6 +67,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::StopUnderLock => "stop_under_lock",
         Fault::StopAndTrust => "stop_and_trust",
         Fault::AllocateUnderLock => "allocate_under_lock",
+        Fault::StopAtCommit => "stop_at_commit",
         Fault::AllocateAtCommit => "allocate_at_commit",
         Fault::NoVisits => "no_visits",
         Fault::OutOfTurn => "out_of_turn",
@@ -84,10 +88,16 @@ pub fn is_on(fault: Fault) -> bool {
     }
 }
 
-/// A lock in shared memory is held: stops the process, as SIGSTOP from outside does, until somebody
-/// has it go on.
+/// A lock in shared memory is held: stops the process.
 pub fn stop_under_lock() {
-    if is_on(Fault::StopUnderLock) || is_on(Fault::StopAndTrust) {
+    stop(Fault::StopUnderLock);
+    stop(Fault::StopAndTrust);
+}
+
+/// Stops the process, if this fault is on, as SIGSTOP from outside does, until somebody has it go
+/// on.
+pub fn stop(fault: Fault) {
+    if is_on(fault) {
         const SIGSTOP: i32 = 19;
         unsafe extern "C" {
             fn raise(signal: i32) -> i32;

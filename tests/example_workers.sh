@@ -142,7 +142,7 @@ worker_left() { # QUEUE; the expectation is standard input
 worker_told() { # LANGUAGE
   local in_queue="from jobs.jobs where queue = '$1'" workers="from jobs.workers where registered_queues = '{$1}'"
   check examples "$1: idle workers are seen" until_true "count(*) = 2 and bool_and(status = 'run' and concurrency = 4) $workers"
-  # A fetch that is under way when its worker is told may yet take what is inserted then.
+  # A fetch that is under way when its worker is told may yet take what is inserted meanwhile.
   jobs_sql "select jobs.quiet_worker(worker) $workers" >/dev/null
   check examples "$1: quiet workers wait" until_true "count(*) = 2 from pg_stat_activity
     where query ilike 'call jobs.wait_any%' and state = 'active' and query_start > (select max(told_at) from jobs.worker_order)"
@@ -158,8 +158,11 @@ worker_told_to_stop() { # LANGUAGE
   jobs_sql "select jobs.insert('slow', '{\"seconds\": 12}', queue => '$queue') from generate_series(1, 5)" >/dev/null
   start_workers 2 "$queue"
   check examples "$1: its slow jobs run" until_true "count(*) = 5 $in_queue and state = 'running'"
-  jobs_sql "select jobs.stop_worker(worker) from jobs.workers where registered_queues = '{$queue}';
-    select jobs.insert('ok', queue => '$queue')" >/dev/null
+  jobs_sql "select jobs.stop_worker(worker) from jobs.workers where registered_queues = '{$queue}'" >/dev/null
+  # As above.
+  check examples "$1: no fetch is under way" until_true "not exists (select from pg_stat_activity
+    where state = 'active' and query ilike '%jobs.fetch%' and pid <> pg_backend_pid())"
+  jobs_sql "select jobs.insert('ok', queue => '$queue')" >/dev/null
   check examples "$1: workers that are told to stop end" workers_end_well
   check examples "$1: once what ran is done" worker_left "$queue" <<'TEXT'
 ok available 1 jobs, attempts 0..0, errors 0..0, rows 0..0

@@ -23,6 +23,8 @@ pub mod functions;
 mod helpers;
 #[path = "support/listener.rs"]
 mod listener;
+#[path = "support/stopping.rs"]
+mod stopping;
 #[path = "support/upgrade.rs"]
 pub mod upgrade;
 
@@ -33,4 +35,5 @@ pub use helpers::{
     texts, with_faults, work_for_every_task, workers, workers_become,
 };
 pub use listener::Listener;
+pub use stopping::Stopping;
 pub use tokio_postgres::Client;

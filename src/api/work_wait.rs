@@ -239,7 +239,6 @@ struct Found {
 
 /// Looks at queues for a worker.
 fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, Found) {
-    config_cache::forget();
     let now = time::now();
     let mut found = Found::default();
     wait.look(|| {

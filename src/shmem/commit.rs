@@ -1,6 +1,7 @@
 //! What the transaction under way makes for others to do, and what its commit tells them. Nothing
 //! of that may fail.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use pgrx::pg_sys::{self, Oid};
@@ -28,10 +29,18 @@ pub enum Work {
 /// What the transaction under way made for the worker: a [`Work`].
 static PENDING: AtomicU8 = AtomicU8::new(Work::Nothing as u8);
 
+thread_local! {
+    /// The transaction has committed, and the others are not told yet.
+    static COMMITTED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Asks for being called at the end of each transaction.
 pub fn register() {
-    // SAFETY: the callback lives as long as the library, which is never unloaded.
-    unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) };
+    // SAFETY: the callbacks live as long as the library, which is never unloaded.
+    unsafe {
+        pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut());
+        pg_sys::RegisterResourceReleaseCallback(Some(on_release), std::ptr::null_mut());
+    }
 }
 
 /// Wakes the worker of this database for this, when the transaction commits. What a worker makes
@@ -58,30 +67,50 @@ unsafe extern "C-unwind" fn on_transaction_end(
             end(event);
         });
     }
+    if event == XACT_EVENT_COMMIT {
+        fault::stop(Fault::StopAtCommit);
+    }
 }
 
 /// The transaction has ended so.
 fn end(event: pg_sys::XactEvent::Type) {
     use pg_sys::XactEvent::*;
     leases::end(event == XACT_EVENT_COMMIT);
-    let database = server::database();
-    announce::end(|announcement| {
-        if event == XACT_EVENT_COMMIT {
-            tell(database, announcement);
-        }
-    });
-    let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
-    if work == Work::Nothing as u8 {
+    if event == XACT_EVENT_COMMIT {
+        COMMITTED.set(true);
         return;
     }
-    match event {
-        XACT_EVENT_COMMIT => {
-            databases::slot(database).inspect(|slot| slot.touch(work));
-        }
-        XACT_EVENT_PREPARE => {
-            databases::slot(database).inspect(|slot| slot.note_prepared());
-        }
-        _ => {}
+    announce::end(|_| {});
+    let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
+    if event == XACT_EVENT_PREPARE && work != Work::Nothing as u8 {
+        databases::slot(server::database()).inspect(|slot| slot.note_prepared());
+    }
+}
+
+/// Others are told of a commit here. In the callback above the server has told nobody yet that what
+/// he remembers of a table has changed: who is woken would go by what was set before.
+#[pg_guard]
+unsafe extern "C-unwind" fn on_release(
+    phase: pg_sys::ResourceReleasePhase::Type,
+    _is_commit: bool,
+    is_top_level: bool,
+    _argument: *mut std::ffi::c_void,
+) {
+    let over = is_top_level
+        && phase == pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS
+        && COMMITTED.take();
+    if over {
+        without_allocating(tell_all);
+    }
+}
+
+/// What the transaction made is committed, and everybody can see it.
+fn tell_all() {
+    let database = server::database();
+    announce::end(|announcement| tell(database, announcement));
+    let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
+    if work != Work::Nothing as u8 {
+        databases::slot(database).inspect(|slot| slot.touch(work));
     }
 }
 

@@ -1,13 +1,11 @@
 //! A process that stops while it has one of the locks in shared memory holds up nobody, and what
 //! others wanted to do under it is not lost. The build with faults stops itself there.
 
-use std::fs;
 use std::future::Future;
-use std::pin::pin;
-use std::process::Command;
-use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, Listener, SOON, blocked, number, poll_until, run, with_faults};
+use jobs_tests::{
+    Cluster, Listener, SOON, Stopping, blocked, number, poll_until, run, with_faults,
+};
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
 fn quiet() -> Cluster {
@@ -22,44 +20,6 @@ fn quiet() -> Cluster {
 async fn promptly<T>(what: &str, done: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(SOON, done).await;
     done.unwrap_or_else(|_| panic!("{what} waits for a process that does not run"))
-}
-
-/// A session that stops under a lock, in the statement that it was given.
-struct Stopping {
-    pid: i32,
-    statement: tokio::task::JoinHandle<()>,
-}
-
-impl Stopping {
-    async fn begin(client: Client, fault: &str, sql: String) -> Stopping {
-        let pid = client.query_one("select pg_backend_pid()", &[]).await;
-        let pid: i32 = pid.unwrap().get(0);
-        run(&client, &format!("set jobs.fault = '{fault}'")).await;
-        let statement = tokio::spawn(async move { run(&client, &sql).await });
-        Stopping { pid, statement }
-    }
-
-    async fn has_stopped(&self) {
-        poll_until("it has stopped", SOON, async || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap();
-            stat.contains(") T ")
-        })
-        .await;
-    }
-
-    /// Has it go on to the end of the statement, however often it stops.
-    async fn go_on(self) {
-        let mut statement = pin!(self.statement);
-        loop {
-            let pid = self.pid.to_string();
-            let kill = Command::new("kill").args(["-CONT", &pid]).status();
-            assert!(kill.unwrap().success());
-            let pause = Duration::from_millis(20);
-            if let Ok(done) = tokio::time::timeout(pause, &mut statement).await {
-                return done.unwrap();
-            }
-        }
-    }
 }
 
 /// Under such a lock, and at the end of a transaction, nothing is allocated: in builds with debug

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Cluster, number, run};
+use jobs_tests::{Cluster, Stopping, number, run, seconds, text};
 
 use crate::wait::{Waiter, only_commits, timed, without_worker};
 
@@ -71,6 +71,30 @@ async fn what_the_worker_is_told_wakes() {
         let waited = timed(&client, "call jobs.wait_any('{q1}', '300 ms', 'w')").await;
         assert!(waited >= Duration::from_millis(300), "{waited:?}");
     }
+}
+
+/// A worker beats on another connection than the one that waits: what wakes that one is known to
+/// every session by then.
+#[tokio::test]
+async fn who_is_woken_finds_all_sessions_told() {
+    const BEAT: &str = "select jobs.worker_beat('w', '{q1}', 1)";
+    const QUIET: &str = "select jobs.quiet_worker('w')";
+    let cluster = only_commits();
+    let db = cluster.database("all").await;
+    let beats = cluster.connect("all").await;
+    assert_eq!(text(&beats, BEAT).await, "run");
+    let waiter = Waiter::start(&db, cluster.connect("all").await, CALL).await;
+    let operator = cluster.connect("all").await;
+    let stopping = Stopping::begin(operator, "stop_at_commit", QUIET.into()).await;
+    stopping.has_stopped().await;
+    // It has committed. Who waits may return now, if others know already.
+    seconds(0.3).await;
+    if !waiter.sleeps(&db).await {
+        assert_eq!(text(&beats, BEAT).await, "quiet");
+    }
+    stopping.go_on().await;
+    waiter.returned(Instant::now()).await;
+    assert_eq!(text(&beats, BEAT).await, "quiet");
 }
 
 #[tokio::test]
