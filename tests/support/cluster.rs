@@ -454,11 +454,12 @@ impl Cluster {
     }
 
     fn in_new_directory(bindir: PathBuf, allowed: Vec<(u32, String)>) -> Cluster {
-        // In /tmp, because the path of a socket may have no more than 107 bytes.
+        // Where paths are short: that of a socket may have no more than 107 bytes.
+        let scratch = std::env::var("JOBS_SCRATCH").unwrap_or("/tmp".into());
         let directory = tempfile::Builder::new()
             .prefix("jobs.")
-            .tempdir_in("/tmp")
-            .expect("a directory in /tmp");
+            .tempdir_in(scratch)
+            .expect("a directory for a cluster");
         if is_root() {
             let (uid, gid) = postgres_user();
             chown(directory.path(), Some(uid), Some(gid)).expect("chown");
