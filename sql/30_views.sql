@@ -84,8 +84,8 @@ COMMENT ON COLUMN jobs.jobs.output IS 'What jobs.complete was given.';
 COMMENT ON COLUMN jobs.jobs.retry IS 'The retry policy in force, as it was given; "river" if nothing was.';
 COMMENT ON COLUMN jobs.jobs.last_error IS 'Text of the latest error, also where the job got over it; null: there is none.';
 COMMENT ON COLUMN jobs.jobs.last_error_at IS 'When that was.';
-COMMENT ON COLUMN jobs.jobs.flow_id IS 'Id of the flow that the job is a step of; null: of none.';
-COMMENT ON COLUMN jobs.jobs.step IS 'Name of the step of the flow that the job is; null: of none.';
+COMMENT ON COLUMN jobs.jobs.flow_id IS 'Kept for a later version, which has flows of jobs: always null.';
+COMMENT ON COLUMN jobs.jobs.step IS 'Kept for a later version, which has flows of jobs: always null.';
 
 CREATE VIEW jobs.errors AS
 SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker
