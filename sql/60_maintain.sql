@@ -12,7 +12,7 @@ CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.pause_maintenance(text) IS
-$$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance that is under way: a round of the worker, or a transaction that has called jobs.maintain(); once this is committed nothing is maintained. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
+$$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance that is under way: a round of the background worker, or a transaction that has called jobs.maintain(); once this is committed nothing is maintained. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
