@@ -51,7 +51,7 @@ CREATE PROCEDURE jobs.wait(
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_wrapper';
 COMMENT ON PROCEDURE jobs.wait(text, interval) IS
-$$Returns as soon as a job of the queue may be ready to be fetched, else after the timeout (0: at once): woken by the commit that makes it available, or when it is due. There may be none: somebody else can be faster.
+$$Returns as soon as a job of the queue may be ready to be fetched, else after the timeout (0: at once): woken by the commit that makes it available, or when it is due. There may be none then: another worker can get the job first.
 While it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
 Errors: 25001 inside a transaction block, 22023, 22004 a null, 25006 on a standby.$$;
 
@@ -61,7 +61,7 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_any_wrapper';
 COMMENT ON PROCEDURE jobs.wait_any(text[], interval, text) IS
 $$As jobs.wait for several queues: returns when a job of one of them may be ready. With worker, the name that it fetches with, it also returns when one of the worker's jobs is asked to stop, and when the worker is told something: jobs.quiet_worker, stop_worker, resume_worker. jobs.heartbeat and jobs.worker_beat say what it is.
-Told is what is new since the call began, or since the session's last call for that worker: what came before is not told again. A worker that is quiet or to stop gets no jobs, so that none ends its wait. Without preload it looks once a second for what the worker is told.
+Of these requests only new ones count: those since the call began, or since the session's last call for that worker. A worker that is quiet or to stop gets no jobs, so jobs do not end its wait. Without preload it looks once a second for what the worker is told.
 Errors: as jobs.wait.$$;
 
 CREATE PROCEDURE jobs.wait_for(
@@ -69,7 +69,8 @@ CREATE PROCEDURE jobs.wait_for(
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_for_wrapper';
 COMMENT ON PROCEDURE jobs.wait_for(bigint[], interval, text) IS
-$$Returns once it has seen that all of the jobs are over, or with want => 'any' one of them, else after the timeout (0: at once). A job is over when it is completed, cancelled or discarded; so is one that is not there: deleted, pruned, or never inserted and committed. It looks when it begins, when the job ends that it waits for just then, and from time to time. One that was over at a look counts, even if it is retried later; one that was over only between two looks does not.
+$$Returns once it has seen that all of the jobs are over, or with want => 'any' one of them, else after the timeout (0: at once). A job is over when it is completed, cancelled or discarded. A job that is not there is over, too: it was deleted or pruned, or never inserted and committed.
+The call checks when it begins, when the job ends that it waits for at the moment, and from time to time. A job that was over at a check counts, even if it is retried later. A job that was over only between two checks does not.
 At most 10000 ids, in any order and more than once; none at all: it returns at once. jobs.results says what became of them.
 Woken by the commit that ends a job; while it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
 Errors: 25001 inside a transaction block; 22023 more than 10000 ids, another want, a negative timeout; 22004 a null, also as an element; 25006 on a standby.$$;
