@@ -1,4 +1,4 @@
--- What operators set: kinds and queues. Rust: src/api/configure.rs
+-- What is set of kinds and queues. Rust: src/api/configure.rs
 
 CREATE FUNCTION jobs.define_kind(
   kind text, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL,
