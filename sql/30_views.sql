@@ -56,7 +56,7 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
       FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'discarded'
   ) p, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.jobs IS
-  'Every job, one row. args, meta, progress and output are null for who may not SELECT from jobs.job, such as a viewer (jobs.grant_viewer).';
+  'Every job, one row. args, meta, progress and output are null for a role that may not SELECT from jobs.job, such as a viewer (jobs.grant_viewer).';
 COMMENT ON COLUMN jobs.jobs.id IS 'Number of the job; larger ones were inserted later.';
 COMMENT ON COLUMN jobs.jobs.state IS 'Where the job stands.';
 COMMENT ON COLUMN jobs.jobs.queue IS 'Queue that it is fetched from.';
@@ -228,7 +228,7 @@ SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default'
   FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
        (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.periodic IS
-  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default; args and meta also for who may not SELECT from jobs.job).';
+  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default; args and meta also for a role that may not SELECT from jobs.job).';
 COMMENT ON COLUMN jobs.periodic.name IS 'Name of the definition.';
 COMMENT ON COLUMN jobs.periodic.cron IS 'When it runs, as given.';
 COMMENT ON COLUMN jobs.periodic.time_zone IS 'Whose clock cron means.';
@@ -314,7 +314,7 @@ COMMENT ON COLUMN jobs.settings.value IS 'Value in force in this session, with i
 COMMENT ON COLUMN jobs.settings.default_value IS 'What it is if nobody sets it, in unit.';
 COMMENT ON COLUMN jobs.settings.unit IS 'Unit of default_value and of a value that is written without one; null: none.';
 COMMENT ON COLUMN jobs.settings.source IS 'Where the value comes from: default, configuration file, and so on.';
-COMMENT ON COLUMN jobs.settings.source_file IS 'File that sets it; null for who is no member of pg_read_all_settings.';
+COMMENT ON COLUMN jobs.settings.source_file IS 'File that sets it; null for a role that is no member of pg_read_all_settings.';
 COMMENT ON COLUMN jobs.settings.source_line IS 'Line in that file.';
 COMMENT ON COLUMN jobs.settings.context IS 'sighup: it is set for the whole server, and read again on reload.';
 COMMENT ON COLUMN jobs.settings.description IS 'What it does.';

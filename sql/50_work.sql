@@ -93,7 +93,7 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'results_wrapper';
 COMMENT ON FUNCTION jobs.results(bigint[]) IS
 $$What became of jobs: a row per id, in order, ord from 1. state: as it is now, null where there is no such job, or no more. output: what jobs.complete was given; error: the text of the latest failed attempt; finalized_at: since when the job is final, null while it is not.
-Whoever calls sees output if he may SELECT from jobs.job, and error if he may from jobs.errors, as in the views; else they are null. So a producer sees how its jobs ended, but no job's output: a program that is to read it is granted application (docs/security.md).
+The caller sees output with SELECT on jobs.job, and error with SELECT on jobs.errors, as in the views; else they are null. So a producer sees how its jobs ended, but no job's output: a program that is to read it is granted application (docs/security.md).
 At most 10000 ids. Works on a standby. Errors: 22023 more of them; 22004 a null, also as an element.$$;
 
 CREATE FUNCTION jobs.complete(
@@ -173,7 +173,7 @@ AS 'MODULE_PATHNAME', 'finish_many_wrapper';
 COMMENT ON FUNCTION jobs.finish_many(jsonb) IS
 $$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
 A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, and state is the job's state now, null where there is no such job. Of results with the same id and token the first one counts.
-At most 10000. Jobs are locked in the order of their ids, as by all calls for many: 40P01 is for who makes several such calls in one transaction. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval)
@@ -216,7 +216,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'cancel_wrapper';
 COMMENT ON FUNCTION jobs.cancel(bigint, text, boolean) IS
 $$Cancels a job that is not final. A running one stays running with cancel_requested_at set and its worker is told at its next heartbeat and by a notification on channel jobs; with force it is cancelled at once and the worker's later calls are refused.
-A final job is left as it is, and so is a running one that was asked to stop already, but for another reason. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+A final job is left as it is. So is a running job that was asked to stop already, but another reason is written down. Returns the state. Errors: P0002 unknown id, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.retry(
   id bigint, reset boolean DEFAULT false, reason text DEFAULT NULL)
