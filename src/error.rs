@@ -113,8 +113,8 @@ impl Error {
     }
 
     /// 55000: the job's state does not allow the operation.
-    pub fn wrong_state(id: i64, state: State, operation: &str) -> Error {
-        Error::not_done(id, operation, format!("it is {}", state.as_str()))
+    pub fn wrong_state(id: i64, state: State, operation: &str, rule: &str) -> Error {
+        Error::not_done(id, operation, format!("it is {}", state.as_str())).detail(rule)
     }
 
     /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: who has the
@@ -154,8 +154,8 @@ impl Error {
 
     /// 55000 `deadline_exceeded`: a heartbeat after the attempt's time is over.
     pub fn deadline_exceeded(id: i64) -> Error {
-        Error::wrong_state(id, State::Running, "renew the lease of")
-            .detail("deadline_exceeded")
+        let operation = "renew the lease of";
+        Error::wrong_state(id, State::Running, operation, "deadline_exceeded")
             .hint("The attempt ran longer than the job's timeout: stop working on it.")
     }
 

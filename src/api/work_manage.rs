@@ -92,7 +92,14 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
 fn activate(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
     let act = |place: &Place| match place.state {
         State::Pending => transition::activated(place).map(Ok),
-        state => Some(Err(Error::wrong_state(place.id, state, "activate"))),
+        state => {
+            let rule = "Only a pending job can be activated.";
+            let error = Error::wrong_state(place.id, state, "activate", rule);
+            Some(Err(match can_be_retried(state) {
+                true => error.hint("jobs.retry makes it available."),
+                false => error,
+            }))
+        }
     };
     manage(id, fcinfo, |_| true, act)
 }
@@ -102,8 +109,10 @@ fn activate(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) ->
 fn delete(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
     let act = |place: &Place| {
         if place.state == State::Running {
-            return Some(Err(Error::wrong_state(place.id, place.state, "delete")
-                .hint("Cancel it first, with force => true if its worker is gone.")));
+            let rule = "A running job cannot be deleted.";
+            let error = Error::wrong_state(place.id, place.state, "delete", rule);
+            let hint = "Cancel it first, with force => true if its worker is gone.";
+            return Some(Err(error.hint(hint)));
         }
         delete_at(place).map(Ok)
     };
@@ -166,7 +175,13 @@ fn update(
     let is_fixed = |state: State| state.is_final() || state == State::Running;
     let act = |place: &Place| {
         if is_fixed(place.state) {
-            return Some(Err(Error::wrong_state(place.id, place.state, "update")));
+            let rule =
+                "Only a job that waits can be changed: pending, scheduled, available or retryable.";
+            let error = Error::wrong_state(place.id, place.state, "update", rule);
+            return Some(Err(error.hint(match place.state {
+                State::Running => "Cancel it, and insert another one.",
+                _ => "jobs.retry has it wait again.",
+            })));
         }
         transition::requeued(place, &changes).map(Ok)
     };

@@ -35,6 +35,7 @@ select id as r, token from jobs.fetch() \gset
 select state from jobs.fail(:r, :token, 'no', '1 hour');
 select jobs.update(:r, args => '5');
 select jobs.update(:r, scheduled_at => '2999-01-01Z');
+select replace(pg_temp.try(format('select jobs.activate(%s)', :r)), format('job %s:', :r), 'job R:') as refused;
 -- Its key stays: what it was inserted with.
 select id as u from jobs.insert('u', '{"n": 1}', '{"by_args": true}', pending => true) \gset
 select jobs.update(:u, args => '{"n": 2}');
@@ -47,3 +48,8 @@ select call, pg_temp.try(format('select jobs.update(%s, %s)', :u, call)) from un
   'retry => ''"nosuch"''', 'expires_at => ''-infinity''']) call;
 select pg_temp.try('select jobs.update(null)'), pg_temp.try('select jobs.update(999)'), pg_temp.try('select jobs.activate(null)'), pg_temp.try('select jobs.activate(999)');
 select args, queue, priority, state from jobs.jobs where id = :u;
+select id as x from jobs.insert('x', queue => 'x') \gset
+select count(*) from jobs.fetch('x');
+select replace(pg_temp.try(format('select jobs.update(%s, priority => 2)', :x)), format('job %s:', :x), 'job X:') as running;
+select jobs.cancel(:x, force => true);
+select replace(pg_temp.try(format('select jobs.update(%s, priority => 2)', :x)), format('job %s:', :x), 'job X:') as final;
