@@ -79,11 +79,12 @@ async fn load(cluster: &Cluster, db: &Client) {
         }
     };
     tokio::join!(work(0), work(1), work(2), work(3), work(4), work(5), look);
-    // What expires, be it when it is tried again, and whatever else is due: later nothing is.
+    // What is due, such as leases that have run out, and what expires when it is tried again: later
+    // nothing happens.
     run(
         db,
-        "select jobs.unschedule('often'); select jobs.retry(id) from jobs.jobs where state = 'retryable';
-         select pg_sleep(0.01); select jobs.maintain()",
+        "select jobs.unschedule('often'); select pg_sleep(0.01); select jobs.maintain();
+         select jobs.retry(id) from jobs.jobs where state = 'retryable'; select jobs.maintain()",
     )
     .await;
 }
