@@ -18,7 +18,6 @@ options
 unique
 transition
 attempt
-config_cache
 check
 store
 shmem

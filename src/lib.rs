@@ -5,7 +5,6 @@ use pgrx::prelude::*;
 mod api;
 mod attempt;
 mod check;
-mod config_cache;
 mod error;
 mod fault;
 mod maintenance;

@@ -8,11 +8,11 @@ use jobs_core::retry::Attempts;
 use jobs_core::state::State;
 
 use crate::check;
-use crate::config_cache;
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, Kept};
 use crate::pg::time;
 pub use crate::store::config::Options;
+use crate::store::config_cache;
 use crate::store::job::{Common, NewJob};
 use crate::unique::Candidate;
 use crate::unique::policy::{self, Subject};
@@ -43,7 +43,7 @@ impl Options {
     /// Checks everything that can be wrong about these options; what is left per job of this kind
     /// are its args.
     pub fn checked(self, kind: &str) -> Result<Checked> {
-        let defaults = config_cache::kind(kind).unwrap_or_default();
+        let defaults = config_cache::kind(kind);
         let (given, attempts) = self.valid()?;
         let default_of = |kept: &Option<Kept>| kept.as_ref().map(Kept::get);
         let policy = policy::parse(given.unique.or(default_of(&defaults.unique_opts)))?;

@@ -6,16 +6,14 @@ use pgrx::prelude::*;
 
 use super::parameters::Parameters;
 use crate::check;
-use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::store::audit;
 use crate::store::config as store;
 use crate::store::config::Queue;
-use crate::store::{limits, retention};
+use crate::store::{audit, config_cache, limits, retention};
 use crate::unique::policy;
 
 /// The most that concurrency and rate can be: each is a row.

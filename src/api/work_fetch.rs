@@ -5,7 +5,6 @@ use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::config_cache;
 use crate::error::{Result, answer};
 use crate::fault::{self, Fault};
 use crate::pg::answer::Rows;
@@ -15,7 +14,7 @@ use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, fetches, things};
 use crate::store::fetch::{self, Emit, Fetch, Room};
 use crate::store::lanes::{self, Reach};
-use crate::store::{due, limits, place, workers};
+use crate::store::{config_cache, due, limits, place, workers};
 use crate::transition;
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
@@ -114,7 +113,7 @@ fn claim(
 fn take(queues: &[String], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let mut left = wanted;
     for queue in queues {
-        let set = config_cache::queue(queue).unwrap_or_default();
+        let set = config_cache::queue(queue);
         if set.is_paused {
             continue;
         }
@@ -213,7 +212,7 @@ impl AtLeast {
     fn are_there(&self, queues: &[String], fetch: &Fetch) -> bool {
         let (mut count, mut first) = (0, i64::MAX);
         for queue in queues {
-            if config_cache::queue(queue).unwrap_or_default().is_paused {
+            if config_cache::queue(queue).is_paused {
                 continue;
             }
             if due::has_due(queue, fetch.now) {

@@ -7,7 +7,6 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::fault::{self, Fault};
 use crate::pg::array::Array;
@@ -16,7 +15,7 @@ use crate::pg::{procedure, time};
 use crate::shmem::waiters::{self, QUEUES, Taken, WORKERS};
 use crate::shmem::{self, things};
 use crate::store::wait::{self, Look};
-use crate::store::{limits, workers};
+use crate::store::{config_cache, limits, workers};
 
 /// How often to look for what wakes nobody: a prepared transaction's commit, a dump being restored.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -258,7 +257,7 @@ fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, Found) {
 
 /// What of a queue could be fetched: nothing while it is paused or as full as it may be.
 fn with_room(queue: &str, now: i64) -> Look {
-    let set = config_cache::queue(queue).unwrap_or_default();
+    let set = config_cache::queue(queue);
     let is_full = || {
         set.concurrency
             .is_some_and(|limit| !limits::has_free_slot(queue, limit))

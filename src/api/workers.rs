@@ -4,15 +4,14 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::config_cache;
 use crate::error::{Error, Result, answer};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::store::audit;
 use crate::store::workers::{self, Beat, Order};
+use crate::store::{audit, config_cache};
 
 /// A worker says that it is there. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use jobs_core::key::Key;
 
 use super::{Round, Singly, Task, Thing, half, rotate};
-use crate::config_cache;
 use crate::pg::time;
 use crate::settings::{self, Retention};
 use crate::shmem;
 use crate::store::prune::{self, Kind, Old, Wanted};
-use crate::store::{audit, notes, reap, workers};
+use crate::store::{audit, config_cache, notes, reap, workers};
 
 pub const TASK: Task = Task {
     name: "prune",

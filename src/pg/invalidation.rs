@@ -1,4 +1,4 @@
-//! How sessions tell each other that a table has changed: by the invalidation of its relation
+//! How sessions tell each other that some tables have changed: by the invalidation of the relation
 //! cache.
 
 use std::cell::Cell;
@@ -6,48 +6,46 @@ use std::cell::Cell;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
-/// Who wants to hear of it.
-type Listeners = [Option<fn(Oid)>; LISTENERS];
-const LISTENERS: usize = 2;
+type Tables = [Oid; 3];
 
 thread_local! {
-    static HEARD: Cell<Listeners> = const { Cell::new([None; LISTENERS]) };
+    static TABLES: Cell<Tables> = const { Cell::new([Oid::INVALID; 3]) };
+    /// How often they have changed, from 1 on; 0: nobody has told Postgres to tell us.
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Calls `heard` whenever a table has changed: with its object id, or an invalid one for any table.
-/// Of several calls with the same function only the first one counts.
-pub fn listen(heard: fn(Oid)) {
-    let mut all = HEARD.get();
-    let is = |other: &fn(Oid)| std::ptr::fn_addr_eq(*other, heard);
-    if all.iter().flatten().any(is) {
-        return;
-    }
-    if all[0].is_none() {
+/// How often the tables have changed, as far as other sessions have committed it.
+pub fn heard() -> u64 {
+    if CHANGES.get() == 0 {
+        CHANGES.set(1);
         // SAFETY: once a session; the callback lives as long as the library, which is never
         // unloaded.
         unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), Datum::null()) };
     }
-    let free = all.iter_mut().find(|listener| listener.is_none());
-    *free.expect("there is room for each") = Some(heard);
-    HEARD.set(all);
-}
-
-/// Hears now of what other sessions have committed. A long transaction that takes no new lock would
-/// not.
-pub fn accept() {
+    // A long transaction that takes no new lock would not hear of it.
     // SAFETY: processes what other sessions have sent.
     unsafe { pg_sys::AcceptInvalidationMessages() };
+    CHANGES.get()
 }
 
-/// Tells all sessions, once this transaction commits, that a table has changed.
-pub fn changed(table: Oid) {
-    // SAFETY: the table exists; the message is sent at commit.
-    unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
+/// Says which tables count from now on: what is read of them later.
+pub fn watch(tables: Tables) {
+    TABLES.set(tables);
+}
+
+/// Tells all sessions, once this transaction commits, that some of the tables have changed.
+pub fn changed(tables: Tables) {
+    // Also for what comes later in the same statement.
+    CHANGES.set(heard() + 1);
+    for table in tables {
+        // SAFETY: the table exists; the message is sent at commit.
+        unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
+    }
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_argument: Datum, relation: Oid) {
-    for heard in HEARD.get().into_iter().flatten() {
-        heard(relation);
+    if relation == pg_sys::InvalidOid || TABLES.get().contains(&relation) {
+        CHANGES.set(CHANGES.get() + 1);
     }
 }

@@ -23,6 +23,7 @@ use crate::pg::path;
 use crate::pg::planner;
 use crate::pg::report;
 use crate::pg::time;
+use crate::pg::transaction;
 
 /// A parameter; `None` is null.
 pub type Arg = Option<Datum>;
@@ -61,6 +62,9 @@ pub enum Snapshot {
     /// what the statement that called us sees: several of these see the same moment. Nothing can be
     /// written
     Callers,
+    /// what is committed now, whatever the transaction's level, and what it has done. Nothing can
+    /// be written
+    Latest,
 }
 
 /// The text of a statement.
@@ -143,6 +147,9 @@ impl Plan {
         match snapshot {
             Snapshot::Own => self.run(args, read),
             Snapshot::Callers => self.run_with(args, true, read),
+            Snapshot::Latest => {
+                transaction::with_latest_snapshot(|| self.run_with(args, true, read))
+            }
         }
     }
 

@@ -10,13 +10,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::committed::{self, Rare};
+use super::config::Rare;
+use super::config_cache;
 use super::direct;
 use super::job::NewJob;
-use super::spi::{Plan, big, text};
+use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
 use crate::error::{Error, Result};
 use crate::fault::{self, Fault};
+use crate::pg::invalidation;
 use crate::shmem::puts;
 
 /// What was counted is counted again after this, since rows can come in without our knowing (COPY,
@@ -44,7 +46,7 @@ struct Counted {
 
 #[derive(Default)]
 struct Remembered {
-    /// [`committed::forgotten`] then: before a bound was set nobody noted what was put there
+    /// [`invalidation::heard`] before: until a bound is set nobody notes what is put there
     since: u64,
     queues: HashMap<String, Counted>,
 }
@@ -55,13 +57,14 @@ thread_local! {
 
 /// Whether some queue has a bound.
 pub(super) fn are_set() -> bool {
-    committed::some(Rare::Bound)
+    config_cache::some(Rare::Bound)
 }
 
 fn bound(queue: &str) -> Option<i64> {
     are_set()
-        .then(|| committed::queue(queue).max_waiting)
+        .then(|| config_cache::queue_now(queue).max_waiting)
         .flatten()
+        .map(i64::from)
 }
 
 /// A job was put into `ready` or `scheduled`, and is in the floors.
@@ -99,18 +102,18 @@ fn most(queue: &str) -> Option<i64> {
     REMEMBERED.with_borrow(|remembered| {
         let counted = remembered.queues.get(queue)?;
         let is_good =
-            remembered.since == committed::forgotten() && Instant::now() < counted.good_until;
+            remembered.since == invalidation::heard() && Instant::now() < counted.good_until;
         is_good.then(|| counted.most + puts.wrapping_sub(counted.puts) as i64)
     })
 }
 
 /// How many wait, up to the bound.
 fn count(queue: &str, bound: i64) -> i64 {
-    let begun = Instant::now();
+    let (begun, since) = (Instant::now(), invalidation::heard());
     let puts = puts::noted(queue);
     let Some(waiting) = direct::bounds::count(queue, bound as usize) else {
         let args = [text(queue), big(bound)];
-        let depth = committed::ask(&COUNT, &args, |rows| rows.big(0, 1));
+        let depth = COUNT.run_as_of(Snapshot::Latest, &args, |rows| rows.big(0, 1));
         return depth.unwrap_or(0);
     };
     if let Some(puts) = puts {
@@ -124,7 +127,6 @@ fn count(queue: &str, bound: i64) -> i64 {
             good_until: Instant::now() + rest,
         };
         REMEMBERED.with_borrow_mut(|remembered| {
-            let since = committed::forgotten();
             if remembered.since != since {
                 *remembered = Remembered {
                     since,

@@ -5,7 +5,7 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::spi::{Plan, Tuples, big, text};
+use super::spi::{Plan, Snapshot, Tuples, big, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::jsonb::Kept;
@@ -79,27 +79,45 @@ impl Queue {
     }
 }
 
-/// The defaults of a kind, if it was defined.
-pub fn kind(name: &str) -> Option<Kind> {
-    KIND.first(&[text(name)], |rows| Kind {
+/// What hardly any queue has.
+#[derive(Clone, Copy)]
+pub enum Rare {
+    /// a retention of its own
+    Retention,
+    /// a bound on the jobs that wait
+    Bound,
+}
+
+/// The defaults of a kind.
+pub fn kind(name: &str) -> Kind {
+    let kind = KIND.first(&[text(name)], |rows| Kind {
         queue: rows.text(0, 1),
         priority: rows.small(0, 2),
         max_attempts: rows.int(0, 3),
         timeout: rows.span(0, 4),
         retry: rows.datum(0, 5).map(|d| Kept::new(Jsonb::from_datum(d))),
         unique_opts: rows.datum(0, 6).map(|d| Kept::new(Jsonb::from_datum(d))),
+    });
+    kind.unwrap_or_default()
+}
+
+/// What is set of a queue.
+pub fn queue(name: &str, seen: Snapshot) -> Queue {
+    QUEUE.run_as_of(seen, &[text(name)], |rows| match rows.is_empty() {
+        true => Queue::default(),
+        false => Queue {
+            is_paused: rows.bool(0, 1) == Some(true),
+            concurrency: rows.int(0, 2),
+            rate: rows.int(0, 3).zip(rows.span(0, 4)),
+            max_waiting: rows.int(0, 5),
+            retention: [6, 7, 8].map(|n| kept(rows, n)),
+        },
     })
 }
 
-/// What is set of a queue, if anything is.
-pub fn queue(name: &str) -> Option<Queue> {
-    QUEUE.first(&[text(name)], |rows| Queue {
-        is_paused: rows.bool(0, 1) == Some(true),
-        concurrency: rows.int(0, 2),
-        rate: rows.int(0, 3).zip(rows.span(0, 4)),
-        max_waiting: rows.int(0, 5),
-        retention: [6, 7, 8].map(|n| kept(rows, n)),
-    })
+/// Whether some queue has this.
+pub fn some(what: Rare, seen: Snapshot) -> bool {
+    SOME[what as usize].run_as_of(seen, &[], |rows| !rows.is_empty())
 }
 
 /// The tables whose changes make what was read before stale.
@@ -184,7 +202,7 @@ fn lock_retention(queue: &str) -> Option<[Option<Option<i64>>; 3]> {
 }
 
 /// How long jobs are kept, as it is stored.
-pub(super) fn kept(rows: &Tuples, column: i32) -> Option<Option<i64>> {
+fn kept(rows: &Tuples, column: i32) -> Option<Option<i64>> {
     let micros = rows.big(0, column)?;
     Some((micros >= 0).then_some(micros))
 }
@@ -199,6 +217,18 @@ static QUEUE: Plan = Plan::new(
        FROM jobs.queue q WHERE q.queue = $1",
     &[TEXT],
 );
+// By `Rare`.
+static SOME: [Plan; 2] = [
+    Plan::new(
+        "SELECT FROM jobs.queue q
+          WHERE COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL LIMIT 1",
+        &[],
+    ),
+    Plan::new(
+        "SELECT FROM jobs.queue q WHERE q.max_waiting IS NOT NULL LIMIT 1",
+        &[],
+    ),
+];
 static SET_KIND: Plan = Plan::new(
     "INSERT INTO jobs.kind AS k (kind, queue, priority, max_attempts, timeout, retry, unique_opts) VALUES ($1, $2, $3, $4, $5, $6, $7)
      ON CONFLICT (kind) DO UPDATE

@@ -37,7 +37,7 @@ fn find_unattended(take: &mut impl FnMut(&Tuples)) {
         rows.text(row, 1)
     });
     let unattended = waiting.into_iter().filter_map(|queue| {
-        let is_paused = config::queue(&queue).is_some_and(|set| set.is_paused);
+        let is_paused = config::queue(&queue, Snapshot::Own).is_paused;
         let fetched_at = activity::last_fetched(&queue, Snapshot::Own);
         let since = now - activity::UNATTENDED;
         let is_left =

@@ -14,10 +14,10 @@
 
 use jobs_core::state::State;
 
-use super::committed::{self, Rare};
-use super::config;
+use super::config::{self, Rare};
+use super::config_cache;
 use super::direct;
-use super::spi::{Plan, big, bigs, column};
+use super::spi::{Plan, Snapshot, big, bigs, column};
 use super::types::*;
 use crate::pg::{lock, time};
 
@@ -49,20 +49,19 @@ impl Term {
 
 /// How long the queue keeps jobs of a state, if it has a retention of its own.
 pub fn of_queue(queue: &str, state: State) -> Option<Option<i64>> {
-    if !committed::some(Rare::Retention) {
+    if !config_cache::some(Rare::Retention) {
         return None;
     }
-    let own = committed::queue(queue).retention;
-    own[state.final_number()?]
+    config_cache::queue_now(queue).retention(state)
 }
 
 /// What the row of a job is to say that becomes final then. The transaction has written something.
 pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
-    if !committed::some(Rare::Retention) {
+    if !config_cache::some(Rare::Retention) {
         return None;
     }
     let queue = direct::prune::queue_of(id).unwrap_or_else(|| {
-        committed::ask(&QUEUE, &[big(id)], |rows| {
+        QUEUE.run_as_of(Snapshot::Latest, &[big(id)], |rows| {
             (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
         })
     })?;
@@ -72,7 +71,7 @@ pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
 
 /// Notes it of jobs that have just become final, by a statement.
 pub fn keep(ids: impl Iterator<Item = i64>, state: State, finalized_at: i64) {
-    if committed::some(Rare::Retention) {
+    if config_cache::some(Rare::Retention) {
         let until = |id| Some((id, Some(kept_until(id, state, finalized_at)?)));
         set(&ids.filter_map(until).collect::<Vec<_>>());
     }

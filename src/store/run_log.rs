@@ -9,7 +9,6 @@ use super::types::*;
 use crate::pg::lock;
 use crate::pg::name::Name;
 use crate::pg::time;
-use crate::pg::transaction;
 
 /// What maintenance has to know before it begins.
 #[derive(Default)]
@@ -83,15 +82,13 @@ fn pause() -> Option<Hindrance> {
         });
     }
     // Also what is committed since this transaction took its snapshot.
-    transaction::with_latest_snapshot(|| {
-        PAUSED_BY.run_as_of(Snapshot::Callers, &[], |rows| {
-            let who = (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()?;
-            Some(Hindrance {
-                why: format!(
-                    "maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"
-                ),
-                is_passing: false,
-            })
+    PAUSED_BY.run_as_of(Snapshot::Latest, &[], |rows| {
+        let who = (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()?;
+        Some(Hindrance {
+            why: format!(
+                "maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"
+            ),
+            is_passing: false,
         })
     })
 }

@@ -8,11 +8,11 @@ use jobs_core::policy::Policy;
 use jobs_core::state::State;
 use jobs_core::verdict::{self, Job, Member, Verdict};
 
-use crate::config_cache;
 use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{Listed, Lists};
+use crate::store::config_cache;
 use crate::store::look::{self, Found, Holder, HolderJob};
 use crate::store::notes::Kind;
 
@@ -131,8 +131,8 @@ impl Holders {
 }
 
 fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
-    let kept = config_cache::retention(&job.queue, job.state, retention);
-    match (job.finalized_at, kept) {
+    let own = config_cache::queue(&job.queue).retention(job.state);
+    match (job.finalized_at, own.unwrap_or(retention.of(job.state))) {
         (Some(at), Some(kept)) => {
             at.saturating_add(kept) > now || job.kept_until().is_some_and(|until| until > now)
         }

@@ -1,0 +1,148 @@
+//! What operators say of kinds, queues and workers, as this session remembers it: every insert and
+//! every fetch asks, and hardly ever has anything changed.
+//!
+//! The commit of a change tells every session, before its locks are released. What was read before
+//! is of no use then.
+//!
+//! Most callers go by their transaction. What an old snapshot shows is not what the next one is to
+//! see, so it is not remembered. A serializable transaction remembers what it has read itself, and
+//! only that: the server is to know what its result depends on.
+//!
+//! What may miss no change goes by what is committed now, whatever the transaction's level.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::config::{self, Kind, Queue, Rare};
+use super::spi::Snapshot;
+use super::workers::{self, Order};
+use crate::pg::{invalidation, transaction, versions};
+
+/// More names than this are not remembered: somebody makes them up.
+const MOST: usize = 10_000;
+
+#[derive(Default)]
+struct Known {
+    /// until something else is heard, and only for this serializable transaction, if it is one's
+    good_for: (u64, Option<u32>),
+    kinds: HashMap<String, Rc<Kind>>,
+    queues: HashMap<String, Rc<Queue>>,
+    /// of all workers: they make up names, and hardly any is told something
+    orders: Option<Rc<HashMap<String, Order>>>,
+    /// by `Rare`
+    some: [Option<bool>; 2],
+}
+
+thread_local! {
+    /// For everybody, and for a serializable transaction.
+    static KNOWN: RefCell<[Known; 2]> = RefCell::default();
+}
+
+/// The defaults of a kind.
+pub fn kind(name: &str) -> Rc<Kind> {
+    by_name(
+        Snapshot::Own,
+        name,
+        |known| &mut known.kinds,
+        || config::kind(name),
+    )
+}
+
+/// What is set of a queue.
+pub fn queue(name: &str) -> Rc<Queue> {
+    queue_as_of(Snapshot::Own, name)
+}
+
+/// What is set of a queue now.
+pub fn queue_now(name: &str) -> Rc<Queue> {
+    queue_as_of(Snapshot::Latest, name)
+}
+
+fn queue_as_of(seen: Snapshot, name: &str) -> Rc<Queue> {
+    by_name(
+        seen,
+        name,
+        |known| &mut known.queues,
+        || config::queue(name, seen),
+    )
+}
+
+/// Whether some queue has this now.
+pub fn some(what: Rare) -> bool {
+    look_up(
+        Snapshot::Latest,
+        |known| known.some[what as usize],
+        || config::some(what, Snapshot::Latest),
+        |known, some| known.some[what as usize] = Some(some),
+    )
+}
+
+/// What a worker is told, if it is.
+pub fn order(worker: &str) -> Option<Order> {
+    let orders = look_up(
+        Snapshot::Own,
+        |known| known.orders.clone(),
+        || Rc::new(workers::orders()),
+        |known, orders| known.orders = Some(orders),
+    );
+    orders.get(worker).copied()
+}
+
+fn by_name<T>(
+    seen: Snapshot,
+    name: &str,
+    map: impl Fn(&mut Known) -> &mut HashMap<String, Rc<T>>,
+    read: impl FnOnce() -> T,
+) -> Rc<T> {
+    look_up(
+        seen,
+        |known| map(known).get(name).cloned(),
+        || Rc::new(read()),
+        |known, found| {
+            let map = map(known);
+            if map.len() >= MOST {
+                map.clear();
+            }
+            map.insert(name.to_string(), found);
+        },
+    )
+}
+
+/// What is known, or else is read.
+fn look_up<T: Clone>(
+    seen: Snapshot,
+    known: impl FnOnce(&mut Known) -> Option<T>,
+    read: impl FnOnce() -> T,
+    remember: impl FnOnce(&mut Known, T),
+) -> T {
+    let is_latest = matches!(seen, Snapshot::Latest);
+    let is_apart = !is_latest && transaction::is_serializable();
+    let reader = is_apart.then(versions::local_transaction);
+    let good_for = (invalidation::heard(), reader);
+    let found = KNOWN.with_borrow_mut(|of| {
+        let all = &mut of[usize::from(is_apart)];
+        if all.good_for != good_for {
+            *all = Known::default();
+            all.good_for = good_for;
+        }
+        known(all)
+    });
+    found.unwrap_or_else(|| {
+        invalidation::watch(config::tables());
+        let found = read();
+        let may_remember = is_latest || is_apart || transaction::is_read_committed();
+        KNOWN.with_borrow_mut(|of| {
+            let all = &mut of[usize::from(is_apart)];
+            if may_remember && all.good_for == good_for {
+                remember(all, found.clone());
+            }
+        });
+        found
+    })
+}
+
+/// Tells all sessions, once this transaction commits, that something has changed.
+pub fn changed() {
+    invalidation::changed(config::tables());
+}
