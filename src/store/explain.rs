@@ -93,14 +93,11 @@ static REASONS: Plan = Plan::new(
          front AS MATERIALIZED (
            SELECT r.job_id, r.priority, r.seq, NULL::timestamptz AS due_at
              FROM w, LATERAL (
-               (SELECT r.job_id, r.priority, r.seq FROM jobs.ready r
-                 WHERE r.queue = $6 AND r.priority < w.priority AND (r.expires_at IS NULL OR r.expires_at > $2)
-                 ORDER BY r.priority, r.seq LIMIT 10001)
-               UNION ALL
-               (SELECT r.job_id, r.priority, r.seq FROM jobs.ready r
-                 WHERE r.queue = $6 AND r.priority = w.priority AND r.seq < w.position AND (r.expires_at IS NULL OR r.expires_at > $2)
-                 ORDER BY r.seq LIMIT 10001)
-               LIMIT 10001) r
+               SELECT r.job_id, r.priority, r.seq
+                 FROM ((SELECT r.* FROM jobs.ready r WHERE r.priority < w.priority ORDER BY r.priority, r.seq)
+                       UNION ALL
+                       (SELECT r.* FROM jobs.ready r WHERE r.priority = w.priority AND r.seq < w.position ORDER BY r.seq)) r
+                WHERE r.queue = $6 AND (r.expires_at IS NULL OR r.expires_at > $2) LIMIT 10001) r
             WHERE w.is_due
            UNION ALL
            SELECT s.job_id, d.priority, NULL, s.due_at
