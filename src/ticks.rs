@@ -147,14 +147,18 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
     }
 }
 
-/// Inserts the job of a definition now, as a program would.
-pub fn insert_now(definition: Definition) -> Result<Outcome> {
+/// Inserts the job of a definition now, as a program would: its id, or that of the job that is
+/// there, and whether anything has changed.
+pub fn insert_now(definition: Definition) -> Result<(Option<i64>, bool)> {
     let kind = check::name("kind", Some(&definition.kind))?;
     let candidate = definition
         .options
         .checked(kind)?
         .candidate(definition.args)?;
-    Ok(told(&unique::insert_one(&candidate)?))
+    let outcome = unique::insert_one(&candidate)?;
+    let Outcome { job, skipped, .. } = told(&outcome);
+    let is_updated = matches!(outcome, unique::Outcome::Updated(_));
+    Ok((job, !skipped || is_updated))
 }
 
 /// Whether an error may not come the next time: a queue that is full has room again.
@@ -167,7 +171,7 @@ fn told(outcome: &unique::Outcome) -> Outcome {
     let (job, skipped) = match outcome {
         Inserted::Inserted(id) => (Some(*id), false),
         Inserted::Replaced(replacement) => (Some(replacement.id), false),
-        Inserted::Existing(holder) => (Some(holder.id), true),
+        Inserted::Existing(holder) | Inserted::Updated(holder) => (Some(holder.id), true),
         Inserted::Earlier(_) | Inserted::Busy => (None, true),
     };
     Outcome {

@@ -152,11 +152,11 @@ fn run_periodic(
     let run = || {
         check::writable()?;
         let name = check::name("name", name)?;
-        let inserted = ticks::insert_now(known(name, store::find(name))?)?;
-        if !inserted.skipped {
+        let (job, has_changed) = ticks::insert_now(known(name, store::find(name))?)?;
+        if has_changed {
             audit::note(fcinfo, Some(1));
         }
-        Ok(inserted.job)
+        Ok(job)
     };
     answer(run)
 }

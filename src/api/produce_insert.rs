@@ -167,7 +167,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
     };
     match &outcomes[index] {
         Outcome::Inserted(id) => new(*id, &candidates[index].job),
-        Outcome::Existing(holder) => {
+        Outcome::Existing(holder) | Outcome::Updated(holder) => {
             let mut cells = duplicate();
             cells[0] = Cell::Big(holder.id);
             if let Some(job) = &holder.job {

@@ -56,6 +56,8 @@ pub enum Outcome {
     Inserted(i64),
     /// skipped: this job exists
     Existing(Box<Holder>),
+    /// skipped: this job exists, and was given values of the new one
+    Updated(Box<Holder>),
     /// skipped: this earlier element of the same batch was inserted
     Earlier(usize),
     /// skipped: the key is being inserted elsewhere and the policy does not wait
@@ -161,7 +163,7 @@ fn note(candidate: &Candidate, outcome: &Outcome) {
     let state = match outcome {
         Outcome::Inserted(_) => candidate.job.state,
         Outcome::Replaced(replacement) => replacement.state,
-        Outcome::Existing(_) | Outcome::Earlier(_) | Outcome::Busy => return,
+        Outcome::Existing(_) | Outcome::Updated(_) | Outcome::Earlier(_) | Outcome::Busy => return,
     };
     // Those that were replaced are final, and pruned some time.
     let is_new = matches!(outcome, Outcome::Inserted(_));

@@ -24,6 +24,7 @@ use crate::store::look::Holder;
 enum Decision {
     Insert,
     Existing(Box<Holder>),
+    Updated(Box<Holder>),
     Earlier(u32),
     Busy,
     /// it may touch other jobs: to be decided under the lock
@@ -237,6 +238,7 @@ impl<'a> Batch<'a> {
         outcomes.extend(decided.map(|(decision, id)| match decision {
             Decision::Insert => Outcome::Inserted(id.expect("ids were taken").get()),
             Decision::Existing(holder) => Outcome::Existing(holder),
+            Decision::Updated(holder) => Outcome::Updated(holder),
             Decision::Earlier(index) => Outcome::Earlier(index as usize),
             Decision::Busy => Outcome::Busy,
             Decision::Replaced(replacement) => Outcome::Replaced(replacement),

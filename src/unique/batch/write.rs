@@ -174,7 +174,7 @@ impl Batch<'_> {
                     .holders
                     .get(&group)
                     .and_then(|holders| holders.find(id));
-                Ok(Decision::Existing(Box::new(
+                Ok(Decision::Updated(Box::new(
                     after.cloned().unwrap_or(before),
                 )))
             }

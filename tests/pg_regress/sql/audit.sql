@@ -22,6 +22,10 @@ select outcome from jobs.schedule('nightly', '@daily', 'k', '{"secret": 1}', met
 select jobs.pause_periodic('nightly', 'broken'), jobs.pause_periodic('nightly', 'again'), jobs.resume_periodic('nightly', 'mended'), jobs.resume_periodic('nightly', 'again');
 select outcome from jobs.schedule('hourly', '@hourly', 'hourly', queue => 'h', unique_opts => '{"by_kind": true}');
 select jobs.run_periodic('hourly', 'now') = jobs.run_periodic('hourly', 'again') as same;
+select outcome from jobs.schedule('urgent', '@yearly', 'urgent', queue => 'h', unique_opts => '{"by_kind": true, "on_conflict": {"update": {"available": ["priority"]}}}');
+select jobs.run_periodic('urgent', 'now') = jobs.run_periodic('urgent', 'updated') as same;
+select outcome from jobs.schedule('urgent', '@yearly', 'urgent', queue => 'h', unique_opts => '{"by_kind": true, "on_conflict": "replace"}');
+select jobs.run_periodic('urgent', 'replaced') > 0 as another;
 select jobs.unschedule('nightly', 'not wanted'), jobs.unschedule('nightly', 'again');
 select jobs.pause_maintenance('upgrade'), jobs.pause_maintenance('again'), jobs.resume_maintenance('upgraded'), jobs.resume_maintenance('again');
 -- A job.
