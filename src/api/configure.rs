@@ -147,11 +147,7 @@ fn configure_queue(
                 retention("retention_discarded", retention_discarded)?,
             ],
         };
-        // First, so that one session at a time gives out slots.
-        if let Some(keeps_otherwise) = store::set_queue(queue, &settings) {
-            follow(queue, &settings, keeps_otherwise);
-            audit::note(fcinfo, None);
-        }
+        set(queue, &settings, fcinfo);
         Ok(())
     };
     answer(run)
@@ -163,18 +159,17 @@ fn reset_queue(queue: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallI
     let run = || {
         check::writable()?;
         let queue = check::name("queue", queue)?;
-        let reset = store::reset_queue(queue);
-        if let Some(keeps_otherwise) = reset {
-            follow(queue, &Queue::default(), keeps_otherwise);
-            audit::note(fcinfo, None);
-        }
-        Ok(reset.is_some())
+        Ok(set(queue, &Queue::default(), fcinfo))
     };
     answer(run)
 }
 
-/// Has everything go by the settings that the queue's row, which is locked, has got.
-fn follow(queue: &str, settings: &Queue, keeps_otherwise: bool) {
+/// Sets a queue to what is given, and has everything go by that; whether it was set otherwise.
+fn set(queue: &str, settings: &Queue, fcinfo: FunctionCallInfo) -> bool {
+    // First, so that one session at a time gives out slots.
+    let Some(keeps_otherwise) = store::set_queue(queue, settings) else {
+        return false;
+    };
     if keeps_otherwise {
         retention::note_change();
     }
@@ -185,6 +180,8 @@ fn follow(queue: &str, settings: &Queue, keeps_otherwise: bool) {
     config_cache::changed();
     announce::available(queue);
     commit::wake_worker(Work::MayBeDue);
+    audit::note(fcinfo, None);
+    true
 }
 
 fn half_a_rate(given: &str, other: &str) -> Error {

@@ -156,16 +156,19 @@ pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
 /// Lets a queue go on; whether it was paused. Waits for who is pausing it.
 pub fn resume(queue: &str) -> bool {
     let is_paused = IS_PAUSED.first(&[text(queue)], |rows| rows.bool(0, 1) == Some(true));
-    is_paused == Some(true) && RESUME.execute(&[text(queue)]) > 0
+    let is_resumed = is_paused == Some(true) && RESUME.execute(&[text(queue)]) > 0;
+    FORGET_QUEUE.execute(&[text(queue)]);
+    is_resumed
 }
 
-/// Writes the limits of a queue and how long its jobs are kept; whether that is another time than
-/// before. `None`: all of it is as before.
+/// Writes the limits of a queue and how long its jobs are kept, none: takes them back; whether that
+/// is another time than before. `None`: all of it is as before.
 pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
     // So that it can be locked, and nobody else changes it meanwhile.
     let before = loop {
         MAKE_QUEUE.execute(&[text(queue)]);
-        if let Some(before) = lock_retention(queue) {
+        let retention = |rows: &Tuples| [1, 2, 3].map(|n| kept(rows, n));
+        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], retention) {
             break before;
         }
     };
@@ -183,22 +186,8 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
         cancelled,
         discarded,
     ]);
-    (set > 0).then(|| before != settings.retention)
-}
-
-/// Takes back what [`set_queue`] has set; whether jobs are kept for another time than before,
-/// `None`: nothing was set.
-pub fn reset_queue(queue: &str) -> Option<bool> {
-    let before = lock_retention(queue)?;
-    let was_set = RESET_QUEUE.execute(&[text(queue)]) > 0;
-    // What has neither settings nor a pause is a queue like those that were never named.
     FORGET_QUEUE.execute(&[text(queue)]);
-    was_set.then(|| before != Queue::default().retention)
-}
-
-/// How long jobs of a queue are kept, if it has a row, which is locked.
-fn lock_retention(queue: &str) -> Option<[Option<Option<i64>>; 3]> {
-    LOCK_QUEUE.first(&[text(queue)], |rows| [1, 2, 3].map(|n| kept(rows, n)))
+    (set > 0).then(|| before != settings.retention)
 }
 
 /// How long jobs are kept, as it is stored.
@@ -271,15 +260,10 @@ static SET_QUEUE: Plan = Plan::new(
               ROW ($2, $3, $4, $5, $6, $7, $8))",
     &[TEXT, INT4, INT4, SPAN, INT4, INT8, INT8, INT8],
 );
-static RESET_QUEUE: Plan = Plan::new(
-    "UPDATE jobs.queue
-        SET concurrency = NULL, rate = NULL, rate_period = NULL, max_waiting = NULL,
-            retention_completed = NULL, retention_cancelled = NULL, retention_discarded = NULL
-      WHERE queue = $1
-        AND COALESCE(concurrency, rate, max_waiting, retention_completed, retention_cancelled, retention_discarded) IS NOT NULL",
-    &[TEXT],
-);
+// What has neither settings nor a pause is a queue like those that were never named.
 static FORGET_QUEUE: Plan = Plan::new(
-    "DELETE FROM jobs.queue WHERE queue = $1 AND paused_at IS NULL",
+    "DELETE FROM jobs.queue
+      WHERE queue = $1
+        AND num_nonnulls(paused_at, concurrency, rate, max_waiting, retention_completed, retention_cancelled, retention_discarded) = 0",
     &[TEXT],
 );

@@ -36,7 +36,7 @@ select jobs.pause_queue('why', reason => 'deploy');
 reset role;
 select jobs.pause_queue('why', 'another');
 select queue, paused, now() - paused_at < '1 minute' as just_now, paused_by, pause_reason from jobs.queues where queue = 'why';
-select jobs.resume_queue('why');
+select jobs.configure_queue('why', 1), jobs.resume_queue('why');
 select queue, paused, paused_at, paused_by, pause_reason from jobs.queues where queue = 'why';
 select jobs.pause_queue('why');
 select paused, paused_by = current_user as by_me, pause_reason from jobs.queues where queue = 'why';
@@ -129,6 +129,14 @@ select jobs.reset_queue('back');
 rollback;
 select jobs.configure_queue('back', concurrency => 4);
 select concurrency from jobs.queues where queue = 'back';
+
+-- A queue that is not paused, and of which nothing is set, is like one that was never named.
+select jobs.configure_queue('bare'), jobs.pause_queue('bare'), jobs.configure_queue('bare'), jobs.resume_queue('bare');
+select count(*) from jobs.queues where queue = 'bare';
+select jobs.configure_queue('bare', 5), jobs.configure_queue('bare');
+select count(*) from jobs.queues where queue = 'bare';
+select jobs.configure_queue('bare', max_waiting => 5), jobs.pause_queue('bare'), jobs.resume_queue('bare');
+select max_waiting from jobs.queues where queue = 'bare';
 
 -- Refused, and nothing changes.
 select call, pg_temp.try('select jobs.' || call) from unnest(array['pause_queue(null)', 'pause_queue('''')', 'resume_queue(null)', 'reset_queue(null)', 'configure_queue(null)', 'configure_queue(''q'', 0)', 'configure_queue(''q'', -1)', 'configure_queue(''q'', 10001)', 'configure_queue(''q'', rate => 5)',
