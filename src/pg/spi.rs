@@ -199,7 +199,19 @@ impl Plan {
 
     /// Runs the statement and reads its first row, if there is one.
     pub fn first<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> Option<T> {
-        self.run(args, |rows| (!rows.is_empty()).then(|| read(rows)))
+        self.first_as_of(Snapshot::Own, args, read)
+    }
+
+    /// [`Plan::first`], by what this snapshot shows.
+    pub fn first_as_of<T>(
+        &self,
+        snapshot: Snapshot,
+        args: &[Arg],
+        read: impl FnOnce(&Tuples) -> T,
+    ) -> Option<T> {
+        self.run_as_of(snapshot, args, |rows| {
+            (!rows.is_empty()).then(|| read(rows))
+        })
     }
 
     /// Runs the statement for its effect; how many rows it touched or returned.

@@ -103,16 +103,14 @@ pub fn kind(name: &str) -> Kind {
 
 /// What is set of a queue.
 pub fn queue(name: &str, seen: Snapshot) -> Queue {
-    QUEUE.run_as_of(seen, &[text(name)], |rows| match rows.is_empty() {
-        true => Queue::default(),
-        false => Queue {
-            is_paused: rows.bool(0, 1) == Some(true),
-            concurrency: rows.int(0, 2),
-            rate: rows.int(0, 3).zip(rows.span(0, 4)),
-            max_waiting: rows.int(0, 5),
-            retention: [6, 7, 8].map(|n| kept(rows, n)),
-        },
-    })
+    let queue = QUEUE.first_as_of(seen, &[text(name)], |rows| Queue {
+        is_paused: rows.bool(0, 1) == Some(true),
+        concurrency: rows.int(0, 2),
+        rate: rows.int(0, 3).zip(rows.span(0, 4)),
+        max_waiting: rows.int(0, 5),
+        retention: [6, 7, 8].map(|n| kept(rows, n)),
+    });
+    queue.unwrap_or_default()
 }
 
 /// Whether some queue has this.

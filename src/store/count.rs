@@ -104,16 +104,14 @@ impl StateTable {
 
     /// What is kept of it.
     pub fn kept(&self, snapshot: Snapshot) -> Option<Kept> {
-        KEPT.run_as_of(snapshot, &[text(self.name)], |rows| {
-            if rows.is_empty() {
-                return None;
-            }
+        let kept = KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
             Some(Kept {
                 counted_at: rows.big(0, 1)?,
                 took: rows.big(0, 2)?,
                 changes: rows.big(0, 3)?,
             })
-        })
+        });
+        kept.flatten()
     }
 
     /// Rows inserted and deleted so far, by the server's statistics.

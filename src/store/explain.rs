@@ -22,9 +22,7 @@ pub fn reasons<T>(
     sees_payload: bool,
     take: impl FnOnce(&Tuples) -> T,
 ) -> Option<T> {
-    let queue = QUEUE.run_as_of(Snapshot::Callers, &[big(id)], |rows| {
-        (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
-    })?;
+    let queue = QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| rows.text(0, 1))??;
     let fetched_at = activity::last_fetched(&queue, Snapshot::Callers);
     let is_left_since =
         |since| activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Callers);
@@ -40,9 +38,7 @@ pub fn reasons<T>(
         text(&queue),
         quiet.and_then(|quiet| text(&quiet.names)),
     ];
-    REASONS.run_as_of(Snapshot::Callers, &args, |rows| {
-        (!rows.is_empty()).then(|| take(rows))
-    })
+    REASONS.first_as_of(Snapshot::Callers, &args, take)
 }
 
 // A time as people read it, in the session's time zone.

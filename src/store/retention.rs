@@ -61,9 +61,8 @@ pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
         return None;
     }
     let queue = direct::prune::queue_of(id).unwrap_or_else(|| {
-        QUEUE.run_as_of(Snapshot::Latest, &[big(id)], |rows| {
-            (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()
-        })
+        let queue = QUEUE.first_as_of(Snapshot::Latest, &[big(id)], |rows| rows.text(0, 1));
+        queue.flatten()
     })?;
     let own = of_queue(&queue, state)?;
     Some(time::end_of(finalized_at, Some(own?)))

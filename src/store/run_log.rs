@@ -82,14 +82,10 @@ fn pause() -> Option<Hindrance> {
         });
     }
     // Also what is committed since this transaction took its snapshot.
-    PAUSED_BY.run_as_of(Snapshot::Latest, &[], |rows| {
-        let who = (!rows.is_empty()).then(|| rows.text(0, 1)).flatten()?;
-        Some(Hindrance {
-            why: format!(
-                "maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"
-            ),
-            is_passing: false,
-        })
+    let by = PAUSED_BY.first_as_of(Snapshot::Latest, &[], |rows| rows.text(0, 1));
+    by.flatten().map(|who| Hindrance {
+        why: format!("maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"),
+        is_passing: false,
     })
 }
 
