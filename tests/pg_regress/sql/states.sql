@@ -48,7 +48,8 @@ begin
       execute format(call, job, token) into answer;
     exception when others then
       get stacked diagnostics detail = pg_exception_detail;
-      answer := sqlstate || case when sqlstate = '55000' then ' ' || detail else '' end;
+      -- A word is for programs; a rule is for people.
+      answer := sqlstate || case when sqlstate = '55000' and detail !~ ' ' then ' ' || detail else '' end;
     end;
     after := coalesce((select state::text from jobs.jobs where id = job), 'gone');
     -- finalized_at is set exactly in the final states.
