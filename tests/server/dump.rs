@@ -39,7 +39,8 @@ impl Queue {
     async fn start_with_worker() -> Queue {
         let builder = Cluster::builder()
             .set("jobs.databases", "after, again, beside")
-            .set("jobs.interval", "10ms");
+            .set("jobs.interval", "10ms")
+            .set("deadlock_timeout", "30s"); // see Waker
         Self::start_with(builder).await
     }
 
@@ -302,13 +303,14 @@ async fn going_on_with_a_doctored_queue_fails() {
     }
 }
 
-/// While it lives, the background worker of a database is woken as often as it can be.
+/// While it lives, the background worker of a database is woken as often as it can be. Where that
+/// would have to wait for a restore, which could deadlock with it, it is left.
 struct Waker(tokio::task::JoinHandle<()>);
 
 impl Waker {
     fn of(cluster: &Cluster, database: &str) -> Waker {
         let mut config = cluster.config();
-        config.dbname(database);
+        config.dbname(database).options("-c lock_timeout=50ms");
         Waker(tokio::spawn(async move {
             loop {
                 // The database, or the extension, may not be there just now.
