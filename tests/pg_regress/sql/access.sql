@@ -1,4 +1,5 @@
--- Who may do what: jobs.grant_producer, grant_worker, grant_viewer, grant_admin and revoke.
+-- Who may do what: jobs.grant_producer, grant_worker, grant_viewer, grant_application,
+-- grant_operator, grant_admin and revoke.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup
@@ -7,8 +8,10 @@ create role jobs_access_none;
 create role jobs_access_producer;
 create role jobs_access_worker;
 create role jobs_access_viewer;
+create role jobs_access_application;
+create role jobs_access_operator;
 create role jobs_access_admin;
-create temp table who as select n, who, 'jobs_access_' || who as role from unnest('{none,producer,worker,viewer,admin}'::text[]) with ordinality as u(who, n);
+create temp table who as select n, who, 'jobs_access_' || who as role from unnest('{none,producer,worker,viewer,application,operator,admin}'::text[]) with ordinality as u(who, n);
 
 -- Every object of the schema, and what a role may do with it, in the letters of \dp.
 create temp view objects as
@@ -27,19 +30,22 @@ create function pg_temp.may(role text, kind text, object oid) returns text langu
            where has_table_privilege(role, object, p) or (p in ('select', 'insert', 'update', 'references') and has_any_column_privilege(role, object, p)))
   end, ''), '-') $$;
 create temp view matrix as
-  select kind, none, producer, worker, viewer, admin, string_agg(name, ' ' order by name collate "C") as objects
+  select kind, none, producer, worker, viewer, application, operator, admin, string_agg(name, ' ' order by name collate "C") as objects
     from objects, lateral (select pg_temp.may('jobs_access_none', kind, oid) as none, pg_temp.may('jobs_access_producer', kind, oid) as producer, pg_temp.may('jobs_access_worker', kind, oid) as worker,
-                                  pg_temp.may('jobs_access_viewer', kind, oid) as viewer, pg_temp.may('jobs_access_admin', kind, oid) as admin) m
-   group by 1, 2, 3, 4, 5, 6;
+                                  pg_temp.may('jobs_access_viewer', kind, oid) as viewer, pg_temp.may('jobs_access_application', kind, oid) as application,
+                                  pg_temp.may('jobs_access_operator', kind, oid) as operator, pg_temp.may('jobs_access_admin', kind, oid) as admin) m
+   group by 1, 2, 3, 4, 5, 6, 7, 8;
 
 -- Nobody may do anything.
-select distinct none, producer, worker, viewer, admin from matrix;
+select distinct none, producer, worker, viewer, application, operator, admin from matrix;
 -- Granted.
 select jobs.grant_producer('jobs_access_producer');
 select jobs.grant_worker('jobs_access_worker');
 select jobs.grant_viewer('jobs_access_viewer');
+select jobs.grant_application('jobs_access_application');
+select jobs.grant_operator('jobs_access_operator');
 select jobs.grant_admin('jobs_access_admin');
-select kind, none, producer, worker, viewer, admin, objects from matrix order by kind, none, producer, worker, viewer, admin, objects;
+select kind, none, producer, worker, viewer, application, operator, admin, objects from matrix order by kind, none, producer, worker, viewer, application, operator, admin, objects;
 -- Nothing can be passed on, and nothing went to PUBLIC.
 select count(*) filter (where e.is_grantable and e.grantee <> o.owner) as grantable, count(*) filter (where e.grantee = 0) as public from (
   select proacl as acl, proowner as owner from pg_proc where pronamespace = 'jobs'::regnamespace
@@ -194,7 +200,7 @@ revoke select on jobs.job from jobs_access_viewer;
 
 -- Granted twice, and two at once: nothing else.
 create temp table before as select * from matrix;
-select jobs.grant_producer('jobs_access_producer'), jobs.grant_worker('jobs_access_worker'), jobs.grant_viewer('jobs_access_viewer'), jobs.grant_admin('jobs_access_admin');
+select jobs.grant_producer('jobs_access_producer'), jobs.grant_worker('jobs_access_worker'), jobs.grant_viewer('jobs_access_viewer'), jobs.grant_application('jobs_access_application'), jobs.grant_operator('jobs_access_operator'), jobs.grant_admin('jobs_access_admin');
 (table before except table matrix) union all (table matrix except table before);
 select jobs.grant_producer('jobs_access_none'), jobs.grant_worker('jobs_access_none');
 select string_agg(name, ' ' order by name) as producer_and_worker from objects where kind = 'routine' and pg_temp.may('jobs_access_none', kind, oid) = 'X';
@@ -226,8 +232,8 @@ select pg_temp.may('jobs_access_viewer', 'table', 'jobs.running'::regclass) as v
 select jobs.revoke('jobs_access_producer');
 select distinct producer from matrix;
 select pg_temp.may('jobs_access_viewer', 'table', 'jobs.running'::regclass) as viewer;
-select jobs.revoke('jobs_access_viewer'), jobs.revoke('jobs_access_admin');
-select distinct none, producer, worker, viewer, admin from matrix;
+select jobs.revoke('jobs_access_viewer'), jobs.revoke('jobs_access_application'), jobs.revoke('jobs_access_operator'), jobs.revoke('jobs_access_admin');
+select distinct none, producer, worker, viewer, application, operator, admin from matrix;
 -- Of who has nothing, and again.
 select jobs.revoke('jobs_access_none'), jobs.revoke('jobs_access_admin');
 -- The owner keeps its own.
@@ -235,11 +241,11 @@ select jobs.revoke(session_user);
 select relname, relacl::text ~ ('\m' || session_user || '=arwdDxt') as all_of_it from pg_class where oid = 'jobs.job'::regclass;
 
 -- Bad input.
-select c as call, pg_temp.try('select jobs.' || c) from (select format('%s(%s)', f, a) as c from unnest('{grant_producer,grant_worker,grant_viewer,grant_admin,revoke}'::text[]) with ordinality as u(f, n),
+select c as call, pg_temp.try('select jobs.' || c) from (select format('%s(%s)', f, a) as c from unnest('{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'::text[]) with ordinality as u(f, n),
   unnest(array['null', '''nosuch''', '''public''']) with ordinality as v(a, m) order by n, m) x;
 select pg_temp.try(format('select jobs.grant_viewer(%L)', r)) from unnest('{"",PUBLIC,current_user,session_user,none,JOBS_ACCESS_NONE,"jobs_access_none ","jobs_access_none, jobs_access_viewer","\"jobs_access_none\"","jobs_access_none with grant option"}'::text[]) r;
 begin read only;
-select pg_temp.code(format('select jobs.%s(''jobs_access_none'')', f)) from unnest('{grant_producer,grant_worker,grant_viewer,grant_admin,revoke}'::text[]) f;
+select pg_temp.code(format('select jobs.%s(''jobs_access_none'')', f)) from unnest('{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'::text[]) f;
 rollback;
 -- Names that have to be quoted, and names that are words of the language.
 create role "Weird ""Role""; drop table jobs.job; --";
@@ -255,7 +261,7 @@ reset quote_all_identifiers;
 reset standard_conforming_strings;
 reset escape_string_warning;
 select rolname, pg_temp.may(rolname, 'view', 'jobs.jobs'::regclass), pg_temp.may(rolname, 'routine', 'jobs.health'::regproc), pg_temp.may(rolname, 'table', 'jobs.job'::regclass) from odd order by 1;
-select distinct none, producer, worker, viewer, admin from matrix;
+select distinct none, producer, worker, viewer, application, operator, admin from matrix;
 set role "Weird ""Role""; drop table jobs.job; --";
 select count(*) > 0 as jobs, count(args) as args from jobs.jobs;
 reset role;
@@ -274,5 +280,5 @@ revoke jobs_access_producer from jobs_access_none;
 -- Dropped and made again, the extension has granted nothing.
 drop extension jobs;
 create extension jobs;
-select distinct none, producer, worker, viewer, admin from matrix;
-drop role jobs_access_none, jobs_access_producer, jobs_access_worker, jobs_access_viewer, jobs_access_admin;
+select distinct none, producer, worker, viewer, application, operator, admin from matrix;
+drop role jobs_access_none, jobs_access_producer, jobs_access_worker, jobs_access_viewer, jobs_access_application, jobs_access_operator, jobs_access_admin;
