@@ -96,7 +96,7 @@ fn claim(
         return Ok(rows);
     }
     for queue in queues {
-        fetches::note(queue, fetch.now);
+        fetches::note(queue, fetch.kinds, fetch.now);
     }
     let mut emit = |values, nulls| rows.push_datums((values, nulls));
     let taken = match least {

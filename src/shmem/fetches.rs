@@ -1,5 +1,6 @@
-//! When queues were last fetched from, in shared memory: who sees jobs wait wants to know whether
-//! anybody takes some. Hints, as all of it: a server that was started anew knows of none.
+//! When queues were last fetched from, and for which kinds, in shared memory: who sees jobs wait
+//! wants to know whether anybody takes some. Hints, as all of it: a server that was started anew
+//! knows of none.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -8,18 +9,18 @@ use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::things;
 
-/// Queues that can be told apart.
-const PLACES: usize = 2048;
-/// Where a queue may be.
+/// Queues, and kinds of them, that can be told apart.
+const PLACES: usize = 4096;
+/// Where one may be.
 const WAYS: usize = 4;
 /// A time is not written anew so soon, in microseconds: sessions that fetch from one queue would
 /// keep taking its memory from each other.
 const COARSE: i64 = 500_000;
 
-/// A queue, and when it was last fetched from.
+/// A queue, or a kind of it, and when it was last fetched from, or asked for.
 #[derive(Default)]
 struct Place {
-    /// database and name as a number; 0: free
+    /// what it is of, as a number; 0: free
     key: AtomicU64,
     at: AtomicI64,
 }
@@ -37,12 +38,23 @@ pub fn register() {
     pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| Place::default())));
 }
 
-/// Somebody fetches from a queue, whether there is a job or not.
-pub fn note(queue: &str, now: i64) {
+/// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
+pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
     if !super::is_preloaded() {
         return;
     }
-    let key = things::queue_here(queue);
+    note_key(things::queue_here(queue), now);
+    match kinds {
+        None => note_key(things::kind_here(queue, None), now),
+        Some(kinds) => {
+            for kind in kinds {
+                note_key(things::kind_here(queue, Some(kind)), now);
+            }
+        }
+    }
+}
+
+fn note_key(key: u64, now: i64) {
     let place = find(key).unwrap_or_else(|| settle(key));
     // Also where the clock was put back.
     if (now - place.at.load(Ordering::Relaxed)).abs() >= COARSE {
@@ -53,10 +65,20 @@ pub fn note(queue: &str, now: i64) {
 /// When that was last; `None`: not since the server was started, or so many queues ago that it is
 /// forgotten.
 pub fn last(queue: &str) -> Option<i64> {
+    at(things::queue_here(queue))
+}
+
+/// When that was last by somebody who would have taken a job of this kind.
+pub fn last_for(queue: &str, kind: &str) -> Option<i64> {
+    let asked = [None, Some(kind)].map(|kind| at(things::kind_here(queue, kind)));
+    asked.into_iter().flatten().max()
+}
+
+fn at(key: u64) -> Option<i64> {
     if !super::is_preloaded() {
         return None;
     }
-    let at = find(things::queue_here(queue))?.at.load(Ordering::Relaxed);
+    let at = find(key)?.at.load(Ordering::Relaxed);
     (at != 0).then_some(at)
 }
 
@@ -70,12 +92,12 @@ fn find(key: u64) -> Option<&'static Place> {
     places(key).iter().find(is)
 }
 
-/// Gives a queue the place of the one that nobody has fetched from for the longest time. Two
-/// sessions may give it two: the later time is in the one that is found.
+/// Takes the place of what nobody has fetched for the longest time. Two sessions may take two: the
+/// later time is in the one that is found.
 fn settle(key: u64) -> &'static Place {
     let at = |place: &&Place| place.at.load(Ordering::Relaxed);
     let oldest = places(key).iter().min_by_key(at).expect("there are some");
-    // First: nobody is to take the time of one queue for that of the other.
+    // First: nobody is to take the time of one for that of the other.
     oldest.at.store(0, Ordering::SeqCst);
     oldest.key.store(key, Ordering::SeqCst);
     oldest
@@ -86,25 +108,37 @@ fn settle(key: u64) -> &'static Place {
 mod tests {
     use pgrx::prelude::*;
 
-    use super::{COARSE, PLACES, last, note};
+    use super::{COARSE, PLACES, last, last_for, note};
 
     #[pg_test]
     fn a_queue_is_known_by_its_latest_fetch_until_many_others_came() {
         let now = 1_000 * COARSE;
         assert_eq!(last("fetches a"), None);
-        note("fetches a", now);
-        note("fetches a", now + 1);
+        note("fetches a", None, now);
+        note("fetches a", None, now + 1);
         assert_eq!(last("fetches a"), Some(now));
-        note("fetches a", now + COARSE);
+        note("fetches a", None, now + COARSE);
         assert_eq!(last("fetches a"), Some(now + COARSE));
         // The clock is put back.
-        note("fetches a", now - COARSE);
+        note("fetches a", None, now - COARSE);
         assert_eq!(last("fetches a"), Some(now - COARSE));
         assert_eq!(last("fetches b"), None);
         for n in 0..PLACES * 8 {
-            note(&format!("fetches {n}"), now + n as i64);
+            note(&format!("fetches {n}"), None, now + n as i64);
         }
         assert_eq!(last("fetches a"), None);
         assert!(last(&format!("fetches {}", PLACES * 8 - 1)).is_some());
+    }
+
+    #[pg_test]
+    fn a_kind_is_asked_for_by_its_name_or_by_who_takes_any() {
+        let (now, kinds) = (1_000 * COARSE, ["k1".to_string(), "k2".to_string()]);
+        note("kinds", Some(&kinds), now);
+        assert_eq!(last("kinds"), Some(now));
+        assert_eq!(last_for("kinds", "k2"), Some(now));
+        assert_eq!(last_for("kinds", "k3"), None);
+        note("kinds", None, now + COARSE);
+        assert_eq!(last_for("kinds", "k2"), Some(now + COARSE));
+        assert_eq!(last_for("kinds", "k3"), Some(now + COARSE));
     }
 }

@@ -12,6 +12,13 @@ pub fn queue_here(name: &str) -> u64 {
     hasher.finish().max(1)
 }
 
+/// A kind of a queue of this database; `None`: any kind. Never 0.
+pub fn kind_here(queue: &str, kind: Option<&str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (queue_here(queue), kind).hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
 /// A queue: a job of it may be ready.
 pub fn queue(name: &str) -> u64 {
     named('q', name)

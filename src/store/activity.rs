@@ -25,6 +25,14 @@ pub fn is_unattended(
     fetched_at.is_none_or(|at| at < since) && !is_at_work(queue, now, seen)
 }
 
+/// When a queue was last fetched from, if that was lately, and nobody has lately asked for jobs of
+/// this kind there. Not known (`None`) where the library is not preloaded.
+pub fn passes_over(queue: &str, kind: &str, now: i64) -> Option<i64> {
+    let lately = |at: &i64| *at >= now - UNATTENDED;
+    let is_asked_for = fetches::last_for(queue, kind).as_ref().is_some_and(lately);
+    fetches::last(queue).filter(|at| lately(at) && !is_asked_for)
+}
+
 /// Whether somebody who may fetch has a job of the queue, and its lease has not run out.
 fn is_at_work(queue: &str, now: i64, seen: Snapshot) -> bool {
     IS_AT_WORK.run_as_of(seen, &[text(queue), big(now)], |rows| !rows.is_empty())

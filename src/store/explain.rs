@@ -22,7 +22,9 @@ pub fn reasons<T>(
     sees_payload: bool,
     take: impl FnOnce(&Tuples) -> T,
 ) -> Option<T> {
-    let queue = QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| rows.text(0, 1))??;
+    let (queue, kind) = QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| {
+        rows.text(0, 1).zip(rows.text(0, 2))
+    })??;
     let fetched_at = activity::last_fetched(&queue, Snapshot::Callers);
     let is_left_since =
         |since| activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Callers);
@@ -37,6 +39,7 @@ pub fn reasons<T>(
         fetched_at.map(Datum::from),
         text(&queue),
         quiet.and_then(|quiet| text(&quiet.names)),
+        activity::passes_over(&queue, &kind, now).map(Datum::from),
     ];
     REASONS.first_as_of(Snapshot::Callers, &args, take)
 }
@@ -54,15 +57,13 @@ static SEES_PAYLOAD: Plan = Plan::new(
 );
 
 static QUEUE: Plan = Plan::new(
-    "SELECT COALESCE(r.queue, j.queue) FROM jobs.job j LEFT JOIN jobs.running r ON r.job_id = j.id WHERE j.id = $1",
+    "SELECT COALESCE(r.queue, j.queue), j.kind FROM jobs.job j LEFT JOIN jobs.running r ON r.job_id = j.id WHERE j.id = $1",
     &[INT8],
 );
 
 // What is in front: the jobs of ready before this one, and of those that are due the ones that the
-// next fetch puts before it; a fetch makes 1000 of them available. A job that was fetched although
-// it came later, by its number, was preferred to this one. Few of each are looked at. Lower
-// priorities and its own are read apart: where rows are compared, (priority, seq) < .., the scan
-// goes on to the lane's end.
+// next fetch puts before it; a fetch makes 1000 of them available. Lower priorities and its own are
+// read apart: where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.
 static REASONS: Plan = Plan::new(
     concat!(
         "WITH j AS MATERIALIZED (
@@ -104,19 +105,6 @@ static REASONS: Plan = Plan::new(
             WHERE w.is_due AND s.job_id <> w.id
               AND (d.priority < w.priority OR d.priority = w.priority AND w.seq IS NULL AND (s.due_at, s.job_id) < (w.due_at, w.id))),
          behind AS MATERIALIZED (SELECT count(*) AS n FROM front),
-         started AS MATERIALIZED (
-           SELECT s.job_id, d.kind, s.at, s.job_id > w.seq AND d.priority >= w.priority AS is_later
-             FROM w, LATERAL (
-               (SELECT r.job_id, r.attempted_at AS at, r.queue FROM jobs.running r WHERE r.job_id > w.seq ORDER BY r.job_id DESC LIMIT 100)
-               UNION ALL
-               SELECT f.job_id, f.attempted_at, NULL
-                 FROM unnest('{false,true}'::boolean[]) AS k(is_kept), LATERAL (
-                        SELECT f.job_id, f.attempted_at FROM jobs.finished f
-                         WHERE f.state = 'completed' AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 100) f) s
-             JOIN jobs.job d ON d.id = s.job_id
-            WHERE w.state = 'available' AND COALESCE(s.queue, d.queue) = $6),
-         preferred AS MATERIALIZED (
-           SELECT s.* FROM started s, w WHERE s.is_later AND NOT EXISTS (SELECT FROM started o WHERE o.kind = w.kind)),
          reason(n, reason, detail, until, by_ids) AS (
            SELECT 1, 'final', CASE j.state WHEN 'completed' THEN format('worker %s completed it at %s', j.worker, ",
         at!("j.finalized_at"),
@@ -178,13 +166,10 @@ static REASONS: Plan = Plan::new(
                     format('workers of queue %s are quiet until jobs.resume_worker: ', w.queue) || $7), NULL, NULL
              FROM w WHERE w.is_due AND ($4 OR $7 IS NOT NULL)
            UNION ALL
-           SELECT 10, 'kind not asked for',
-                  format('jobs behind it in queue %s were fetched, the latest at %s, of kinds %s and none of kind %s: no worker asks for that, or the job was committed only after them',
-                         w.queue, (SELECT ",
-        at!("max(p.at)"),
-        "    FROM preferred p), (SELECT string_agg(DISTINCT p.kind, ', ') FROM preferred p), w.kind),
-                  NULL, ARRAY(SELECT p.job_id FROM preferred p ORDER BY p.at DESC LIMIT 10)
-             FROM w WHERE EXISTS (SELECT FROM preferred)
+           SELECT 10, 'kind not asked for', format('queue %s is fetched from, the latest at ', w.queue) || ",
+        at!("$8"),
+        " || format(', and no fetch of the last 5 minutes has asked for kind %s', w.kind), NULL, NULL
+             FROM w WHERE w.is_due AND $8 IS NOT NULL
            UNION ALL
            SELECT 11, CASE WHEN b.n > 10000 THEN 'behind more than 10000 jobs' ELSE format('behind %s jobs', b.n) END,
                   format('they come before it in queue %s, by a lower priority number or for longer', w.queue), NULL,
@@ -193,7 +178,7 @@ static REASONS: Plan = Plan::new(
            UNION ALL
            SELECT 12, 'next', format('the next fetch from queue %s gets it', w.queue), NULL, NULL
              FROM w, behind b
-            WHERE w.is_due AND b.n = 0 AND w.paused_at IS NULL AND COALESCE(w.taken < w.concurrency, true) AND COALESCE(w.free_at <= $2, true)
+            WHERE w.is_due AND b.n = 0 AND $8 IS NULL AND w.paused_at IS NULL AND COALESCE(w.taken < w.concurrency, true) AND COALESCE(w.free_at <= $2, true)
            )
          SELECT r.reason,
                 r.detail || CASE WHEN r.n > 10 AND w.due_at <= $2 THEN format('; it was due at %s, and a fetch makes it available', ",
@@ -202,5 +187,5 @@ static REASONS: Plan = Plan::new(
                 r.until, r.by_ids
            FROM reason r LEFT JOIN w ON true ORDER BY r.n"
     ),
-    &[INT8, AT, BOOL, BOOL, AT, TEXT, TEXT],
+    &[INT8, AT, BOOL, BOOL, AT, TEXT, TEXT, AT],
 );

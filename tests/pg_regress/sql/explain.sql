@@ -116,7 +116,7 @@ select * from pg_temp.why('l3');
 select pg_temp.ends('l1');
 select * from pg_temp.why('l3');
 
--- kind not asked for: those behind it were fetched.
+-- kind not asked for: fetches ask for others.
 select count(*) from unnest('{left,taken,other}'::text[]) k, lateral jobs.insert(k, queue => 'k', timeout => '-1 second');
 select kind from jobs.fetch('k', kinds => '{taken,none}', lease => '1 day');
 select * from pg_temp.why('left');
@@ -127,6 +127,12 @@ select id, state from jobs.insert('left', queue => 'k', priority => 9) \gset lat
 select id = :later_id as it from jobs.fetch('k', 2, kinds => '{left}') order by id desc limit 1;
 select count(jobs.release(id, token)) from jobs.jobs where state = 'running' and kind = 'left' and id <> :later_id;
 select reason from jobs.jobs j, jobs.explain(j.id) where j.kind = 'left' and j.queue = 'k' and j.state = 'available';
+-- Whoever takes jobs of any kind asks for each.
+select count(*) from jobs.fetch('fresh', kinds => '{old}');
+select count(*) from jobs.insert('new', queue => 'fresh');
+select * from pg_temp.why('new');
+select count(jobs.release(id, token)) from jobs.fetch('fresh');
+select * from pg_temp.why('new');
 
 -- running, in full: its time, its progress, a request to stop, a lease that ran out.
 select state from jobs.insert('long', queue => 'l', timeout => '1 hour', max_attempts => 3);
