@@ -32,11 +32,11 @@ SELECT gone.id, to_jsonb(gone), attempts, t.identifier, payload::jsonb,
 FROM gone JOIN :tasks t ON t.id = gone.task_id LEFT JOIN :queues q ON q.id = gone.job_queue_id
 ORDER BY priority, run_at, gone.id;
 
--- One at a time is what a named queue means there. Where a limit of the queue is set already, it
--- stays.
-SELECT count(jobs.configure_queue(m.queue, concurrency => 1)) AS queues_made_serial
+-- One at a time is what a named queue means there. A queue of which jobs.configure_queue has set
+-- something stays as it is, since the call would take that back.
+SELECT count(jobs.configure_queue(m.queue, concurrency => 1, reason => 'migrate/graphile-worker.sql')) AS queues_made_serial
 FROM (SELECT DISTINCT queue FROM moving WHERE queue IS NOT NULL) m LEFT JOIN jobs.queues q ON q.queue = m.queue
-WHERE q.concurrency IS NULL AND q.rate IS NULL AND q.retention_completed IS NULL AND q.retention_cancelled IS NULL AND q.retention_discarded IS NULL;
+WHERE num_nonnulls(q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) = 0;
 
 \ir end.sql
 

@@ -11,7 +11,7 @@ BEGIN;
 CREATE TEMPORARY TABLE going_back ON COMMIT DROP AS
   SELECT m.* FROM public.jobs_moved m JOIN jobs.jobs j ON j.id = m.job_id
   WHERE m.source = :'source' AND NOT m.duplicate AND j.state IN ('available', 'scheduled', 'pending', 'retryable');
-CREATE TEMPORARY TABLE given_back ON COMMIT DROP AS SELECT g.old_id, jobs.delete(g.job_id) AS was FROM going_back g;
+CREATE TEMPORARY TABLE given_back ON COMMIT DROP AS SELECT g.old_id, jobs.delete(g.job_id, reason => 'migrate/undo.sql') AS was FROM going_back g;
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM given_back WHERE was NOT IN ('available', 'scheduled', 'pending', 'retryable')) THEN

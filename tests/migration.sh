@@ -101,6 +101,7 @@ moved_back() { # DATABASE SOURCE HOW_MANY
   whole_table "$1" "$2" >"$work/$1.after"
   check migration "$1: and is as it was" diff "$work/$1.before" "$work/$1.after"
   check migration "$1: nothing of it waits here" is_answer "$1" "select count(*) from jobs.jobs where meta ? 'moved_from' and finalized_at is null" <<<0
+  check migration "$1: the audit says what deleted it" is_answer "$1" "select count(*), min(reason), max(reason) from jobs.audit where action = 'delete'" <<<"$3|migrate/undo.sql|migrate/undo.sql"
   echo "something else" >>"$work/$1.before"
   check migration "$1: control: another table is not as it was" refuses diff "$work/$1.before" "$work/$1.after" >/dev/null
 }
@@ -316,6 +317,7 @@ TEXT
   check migration "graphile_worker: what failed waits as long as it would have, and has the attempts that are left" is_answer graphile_worker "select j.max_attempts, j.scheduled_at = (m.old->>'run_at')::timestamptz
     from jobs.jobs j join jobs_moved m on m.job_id = j.id where j.kind = 'failing'" <<<"4|t"
   check migration "graphile_worker: of a named queue one job at a time" is_answer graphile_worker "$(printf "$FETCH_ORDER" "'serial'")" <<<7
+  check migration "graphile_worker: the audit says who made the queue serial" is_answer graphile_worker "select action, target, reason from jobs.audit" <<<"configure_queue|serial|migrate/graphile-worker.sql"
   check migration "graphile_worker: a duplicate inserted now is skipped" is_answer graphile_worker "select unique_skipped_as_duplicate
     from jobs.insert('another', unique_opts => '{\"key\": \"report-1\", \"exclude_kind\": true, \"by_state\": [\"available\", \"scheduled\", \"pending\", \"retryable\"]}')" <<<t
   moved_well graphile_worker graphile_worker._private_jobs
@@ -326,7 +328,9 @@ TEXT
   moved_back graphile_worker graphile_worker._private_jobs 8
   exec {TELL}>&-
   check migration "graphile_worker: its worker finishes what it had" migration_until graphile_worker "select count(*) = 0 from graphile_worker._private_jobs where payload->>'n' = '10'"
+  migration_psql graphile_worker -c "select jobs.reset_queue('serial')" -c "select jobs.configure_queue('serial', max_waiting => 100)" >/dev/null
   check migration "graphile_worker: then it is not moved" moves graphile_worker graphile-worker "8|0" -v running=on
+  check migration "graphile_worker: what is set of a queue stays, whatever it is" is_answer graphile_worker "select concurrency, max_waiting from jobs.queues where queue = 'serial'" <<<"|100"
 }
 
 # --- pgmq: its functions are its API --------------------------------------------------------------
