@@ -170,6 +170,29 @@ select * from pg_temp.why('pending');
 select rows from jobs.maintain() where task = 'expire';
 select * from pg_temp.why('gone');
 
+-- Several at once. Who has expired waits for nothing else any more, whatever state it is in.
+select state from jobs.insert('gone scheduled', queue => 'x', scheduled_at => now() + interval '1 hour', expires_at => clock_timestamp() + interval '1 microsecond');
+select * from pg_temp.why('gone scheduled');
+select state from jobs.insert('gone retryable', queue => 'x');
+select (jobs.fail(id, token, 'no route', '1 hour')).state from jobs.fetch('x');
+select jobs.update(id, expires_at => clock_timestamp() + interval '1 microsecond') from jobs.jobs where kind = 'gone retryable';
+select * from pg_temp.why('gone retryable');
+select state from jobs.insert('gone paused', queue => 'x', expires_at => clock_timestamp() + interval '1 microsecond');
+select jobs.pause_queue('x');
+select * from pg_temp.why('gone paused');
+select * from pg_temp.why('gone scheduled');
+select * from pg_temp.why('gone retryable');
+-- A paused queue that nobody has fetched from; a full one whose only worker is quiet.
+select state from jobs.insert('left alone', queue => 'y');
+select jobs.pause_queue('y');
+select * from pg_temp.why('left alone');
+select jobs.configure_queue('z', concurrency => 1), jobs.worker_beat('wz', '{z}', 2);
+select count(*) from unnest('{z1,z2}'::text[]) k, lateral jobs.insert(k, queue => 'z', timeout => '-1 second');
+select kind from jobs.fetch('z', worker => 'wz', lease => '1 day');
+select jobs.quiet_worker('wz');
+select * from pg_temp.why('z2');
+select pg_temp.ends('z1');
+select * from pg_temp.why('z2');
 -- However many wait, few are looked at: up to 10,000 in front, none that is behind.
 select count(*) from jobs.insert_batch('many', array(select to_jsonb(n) from generate_series(1, 40000) n), queue => 'm');
 select count(*) from jobs.insert_batch('sleeping', array(select to_jsonb(n) from generate_series(1, 5000) n), queue => 'm', scheduled_at => now() + interval '1 day');
