@@ -86,6 +86,12 @@ create function pg_temp.findings(wanted text default '.') returns table (severit
 select * from pg_temp.findings('worker_not');
 select count(*) from jobs.maintain();
 select * from pg_temp.findings('worker_not');
+-- It is a finding once the last call was 10 minutes ago.
+select pg_temp.later('9 minutes');
+select * from pg_temp.findings('worker_not');
+select pg_temp.later('2 minutes');
+select * from pg_temp.findings('worker_not');
+select count(*) from jobs.maintain();
 select jobs.delete(id) is not null from jobs.jobs where queue = 'lanes';
 select count(*) from (select jobs.delete(id) from jobs.jobs where state in ('available', 'scheduled', 'retryable', 'completed', 'cancelled')) x;
 select * from pg_temp.findings();
