@@ -329,24 +329,34 @@ async fn a_prepared_transaction_ends_a_job_when_it_is_committed() {
     let cluster = only_commits();
     let db = cluster.database("prepared").await;
     let worker = cluster.connect("prepared").await;
-    let id = insert(&db, "q", 1).await[0];
-    let mut waiters = Vec::new();
-    for end in ["rollback", "commit"] {
-        run(
-            &worker,
-            "begin; select jobs.complete(id, token) from jobs.fetch('q')",
-        )
-        .await;
-        waiters.push(waiter(&cluster, &db, "prepared", id).await);
-        run(&worker, "prepare transaction 'p'").await;
-        waiters.push(waiter(&cluster, &db, "prepared", id).await);
-        for waiter in &waiters {
-            poll_until("it sleeps on", SOON, async || waiter.sleeps(&db).await).await;
+    for (before, statement) in [
+        ("", "jobs.complete(id, token) from jobs.fetch('q')"),
+        (
+            "select jobs.fetch('q')",
+            "jobs.cancel(id, force => true) from jobs.jobs where state = 'running'",
+        ),
+        (
+            "",
+            "jobs.delete(id) from jobs.jobs where state = 'available'",
+        ),
+    ] {
+        println!("{statement}");
+        let id = insert(&db, "q", 1).await[0];
+        run(&db, before).await;
+        let mut waiters = Vec::new();
+        for end in ["rollback", "commit"] {
+            run(&worker, &format!("begin; select {statement}")).await;
+            waiters.push(waiter(&cluster, &db, "prepared", id).await);
+            run(&worker, "prepare transaction 'p'").await;
+            waiters.push(waiter(&cluster, &db, "prepared", id).await);
+            for waiter in &waiters {
+                poll_until("it sleeps on", SOON, async || waiter.sleeps(&db).await).await;
+            }
+            run(&db, &format!("{end} prepared 'p'")).await;
         }
-        run(&db, &format!("{end} prepared 'p'")).await;
-    }
-    for waiter in waiters {
-        waiter.returned(Instant::now()).await;
+        for waiter in waiters {
+            waiter.returned(Instant::now()).await;
+        }
     }
 }
 
