@@ -111,7 +111,7 @@ macro_rules! who {
 }
 
 // Somebody else may be calling jobs.maintain(): then all is well. The launcher sends a worker once
-// a minute.
+// a minute. Where none has ever come, the oldest job says for how long one could have.
 static WORKER: Plan = Plan::new(
     concat!(
         "SELECT 'critical', 'worker_not_running', w.message, w.hint
@@ -121,7 +121,8 @@ static WORKER: Plan = Plan::new(
                   ($1 IS NOT NULL, timestamptz '-infinity', interval '10 minutes', $1, $2),
                   ($1 IS NULL AND NOT l.runs, '-infinity', '10 minutes', 'the launcher of the background worker does not run',
                    'The server''s log says why it ended; it is started again after 5 seconds. Until then: SELECT * FROM jobs.maintain();'),
-                  ($1 IS NULL AND l.runs AND pg_catalog.pg_postmaster_start_time() < clock_timestamp() - interval '5 minutes', 'infinity', '5 minutes',
+                  ($1 IS NULL AND l.runs AND pg_catalog.pg_postmaster_start_time() < clock_timestamp() - interval '5 minutes',
+                   CASE WHEN m.last_run_at IS NULL THEN (SELECT j.created_at FROM jobs.job j ORDER BY j.id LIMIT 1) END, '5 minutes',
                    'no background worker has come to this database for 5 minutes', format('Perhaps there is no process left for it: ALTER SYSTEM SET max_worker_processes = %s; and restart the server. Until then: SELECT * FROM jobs.maintain();',
                           pg_catalog.current_setting('max_worker_processes')::integer + 8))
                 ) w(applies, never, tolerated, message, hint)

@@ -438,6 +438,70 @@ async fn health_says_that_nobody_maintains_the_database() {
     assert!(is(&other, "count(*) = 12 from jobs.settings").await);
 }
 
+/// Every task has run, the last one so many minutes ago.
+async fn maintained(db: &Client, minutes: i32) {
+    let moved = format!("last_run_at = clock_timestamp() - interval '{minutes} minutes'");
+    run(
+        db,
+        &format!("select jobs.maintain(); update jobs.maintenance_task set {moved}"),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn health_says_that_the_launcher_does_not_run() {
+    // The server's own launcher of logical replication takes the only process.
+    let cluster = Cluster::builder().set("max_worker_processes", 1).start();
+    let db = cluster.database("starved").await;
+    let found = async || findings(&db, "", "worker_not_running").await;
+    let message = "the launcher of the background worker does not run";
+    let critical = [("critical".to_string(), message.to_string())];
+    assert_eq!(found().await, critical);
+    maintained(&db, 9).await;
+    assert_eq!(found().await, []);
+    maintained(&db, 11).await;
+    assert_eq!(found().await, critical);
+}
+
+#[tokio::test]
+async fn health_says_that_no_worker_comes() {
+    // The other process is the launcher's.
+    let cluster = Cluster::builder().set("max_worker_processes", 2).start();
+    let db = cluster.database("starved").await;
+    let found = async || findings(&db, "", "worker_not_running").await;
+    let message = "no background worker has come to this database for 5 minutes";
+    let critical = [("critical".to_string(), message.to_string())];
+    let launcher = "count(*) = 1 from pg_stat_activity where backend_type = 'jobs launcher'";
+    comes_true(&db, launcher).await;
+    // The server began so many minutes ago.
+    let real = "alter function pg_catalog.pg_postmaster_start_time() rename to really_started";
+    run(&db, real).await;
+    let started = async |minutes: i32| {
+        let sql = format!(
+            "create or replace function pg_catalog.pg_postmaster_start_time() returns timestamptz
+             language sql as $$ select clock_timestamp() - interval '{minutes} minutes' $$"
+        );
+        run(&db, &sql).await;
+    };
+    started(60).await;
+    assert_eq!(found().await, [], "nothing is there to be maintained");
+    maintained(&db, 4).await;
+    assert_eq!(found().await, []);
+    maintained(&db, 6).await;
+    assert_eq!(found().await, critical);
+    started(4).await;
+    assert_eq!(found().await, [], "it may still come");
+    // Where none has ever come, the oldest job has waited for it.
+    started(60).await;
+    insert(&db, "'x'").await;
+    run(&db, "update jobs.maintenance_task set last_run_at = null").await;
+    for (minutes, expected) in [(4, &[][..]), (6, &critical)] {
+        let moved = format!("created_at = clock_timestamp() - interval '{minutes} minutes'");
+        run(&db, &format!("update jobs.job set {moved}")).await;
+        assert_eq!(found().await, expected);
+    }
+}
+
 #[tokio::test]
 async fn a_viewer_sees_everything_but_payload_on_a_standby() {
     let cluster = Cluster::builder().set("jobs.enabled", "off").start();
