@@ -1,10 +1,11 @@
-"""What a program with psycopg 3 does with the queue: insert, unique insert, jobs in its own transactions, batches, a worker.
+"""What a program with psycopg 3 does with the queue: insert, unique insert, jobs in its own transactions, batches, a worker, a result.
 
     pip install -r requirements.txt
     DATABASE_URL=postgresql://app@localhost/shop python psycopg_example.py
 
-The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set POOLED=1. worker.py is a
-worker for real use; docs/drivers.md says what to know of the types.
+The role needs jobs.grant_application, because it reads a result; for the rest jobs.grant_producer and jobs.grant_worker are
+enough. Behind PgBouncer in transaction mode set POOLED=1. worker.py is a worker for real use; docs/drivers.md says what to
+know of the types.
 """
 
 import os
@@ -51,16 +52,17 @@ except psycopg.errors.UniqueViolation as error:
 def place_order(customer, fails=False):
     with conn.transaction():
         order = conn.execute("insert into orders (customer) values (%s) returning id", (customer,)).fetchone()
-        insert_job("ship", Jsonb({"order": order.id}), queue="shipping")
+        job = insert_job("ship", Jsonb({"order": order.id}), queue="shipping")
         if fails:
             raise ValueError("the card was refused")
+    return job.id
 
 
 try:
     place_order("Ann", fails=True)
 except ValueError:
     print("rolled back: %s orders" % conn.execute("select count(*) from orders").fetchone())
-place_order("Bob")
+shipping = place_order("Bob")
 print("committed: %s orders" % conn.execute("select count(*) from orders").fetchone())
 
 # --- Every type. None is SQL NULL, which means the default; Jsonb(None) is JSON null, which is a
@@ -128,3 +130,9 @@ try:
     conn.execute("select jobs.complete(%s, 12345)", (first.id,))
 except psycopg.errors.ObjectNotInPrerequisiteState as error:
     print(f"not ours: {error.sqlstate}")
+
+# --- Wait for what a job returns: once its insert is committed, and outside of a transaction. -----
+
+conn.execute("call jobs.wait_for(%s, timeout => '10 seconds')", ([shipping],))
+result = conn.execute("select state, output from jobs.results(%s)", ([shipping],)).fetchone()
+print(f"result: {result.state}, ok: {result.output['ok']}")
