@@ -14,7 +14,7 @@ unset file
 suite_drivers() {
   local name found=0
   need_extension # takes minutes, after which the port might not be free
-  DRIVERS_PORT=$(free_port)
+  DRIVERS_PORT=$(test_port)
   local -x PGHOST=127.0.0.1 PGPORT=$DRIVERS_PORT PGUSER=postgres PGDATABASE DATABASE_URL
   begin_server drivers "" "$DRIVERS_PORT"
   drivers_sql postgres "create role app login"

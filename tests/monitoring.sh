@@ -45,7 +45,7 @@ monitoring_alerts() { (cd "$MONITORED" && promtool test rules alerts.test.yml >o
 # Beside a copy of the files, so that a control can change them.
 monitoring_exporter() { # ROLE
   local port exporter status=0
-  port=$(free_port)
+  port=$(test_port)
   DATA_SOURCE_NAME="host=$TMP/monitoring port=5432 user=$1 dbname=jobs sslmode=disable" \
     timeout 120 prometheus-postgres-exporter --web.listen-address="127.0.0.1:$port" --extend.query-path="$MONITORED/postgres_exporter.yml" \
     --disable-default-metrics --disable-settings-metrics &>"$MONITORED/exporter.log" &

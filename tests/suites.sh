@@ -225,6 +225,9 @@ begin_server() { # NAME [CONF [PORT]]
   start_cluster "$dir/data" "$dir" "${3:-5432}" "${3:+127.0.0.1}"
 }
 
+# Units that look at the same moment are not to find the same one.
+test_port() { free_port $((20000 + RANDOM % 8000)); }
+
 # Stops it and looks through its log.
 end_server() { # SUITE [TIMES REGEX]..
   local dir=$TMP/$1

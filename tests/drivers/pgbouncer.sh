@@ -38,7 +38,7 @@ need_pgbouncer() {
 # to different ones.
 pgbouncer_start() {
   local dir=$TMP/drivers name mode server="host=127.0.0.1 port=$DRIVERS_PORT dbname"
-  POOL_PORT=$(free_port)
+  POOL_PORT=$(test_port)
   cp "$(command -v pgbouncer)" "$dir/pgbouncer" # where its user can reach it
   printf '"app" ""\n"postgres" ""\n' >"$dir/userlist.txt"
   {
