@@ -101,8 +101,8 @@ case_finish_many() {
   against "complete_many with outputs of 1 kB, against without" "-" "$large" "$outputs" "$complete"
 }
 
-# The same calls on two servers, this one and that of another commit: what is there beside them now,
-# and is not used, is to cost nothing. Without waiting for the disk, which would hide the rest.
+# Calls on two servers, of this commit and of another one: what is new since and not used is to cost
+# nothing. Without waiting for the disk, which would hide the rest.
 case_before() {
   local SECONDS_EACH=1 PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
   on_both() { # ours|yardstick
@@ -446,7 +446,7 @@ begin_held() {
 # What the script does in 10 seconds, at 10 jobs a transaction.
 each_10() { load "$1" -T 10 | awk '{ print $1 * 10 }'; }
 
-# The same right after it begins, in another database.
+# What the script does in its first 10 seconds, in another database.
 first_seconds() {
   local -x PGDATABASE=bench_first
   begin_held

@@ -36,7 +36,7 @@ INSERT INTO section VALUES
 CREATE FUNCTION pg_temp.markdown(comment text) RETURNS text LANGUAGE sql AS $$
   SELECT replace(regexp_replace(COALESCE(comment, 'NO COMMENT'), '([\\`*<])', '\\\1', 'g'), E'\n', E'\n\n')
 $$;
--- The same within a row of a table.
+-- A COMMENT as Markdown within a row of a table.
 CREATE FUNCTION pg_temp.cell(comment text) RETURNS text LANGUAGE sql AS $$
   SELECT replace(replace(pg_temp.markdown(comment), '|', '\|'), E'\n\n', '<br>')
 $$;

@@ -1,4 +1,5 @@
-"""Fails where a line of prose, in the documentation or in a comment, has more than 100 columns. Run by ./dev lint.
+"""Fails where a line of prose, in the documentation or in a comment, has more than 100 columns, and where a comment
+does not stand alone. Run by ./dev lint.
 
 A line of prose ends at a sentence or at the margin, so that a change shows as the lines it changes. Tables, code and
 the targets of links do not count. Of pages that are generated the words are looked at where they are written: in
@@ -15,7 +16,7 @@ GENERATED = {"docs/reference.md", "docs/performance.md", "docs/reliability.md"}
 
 
 def violations(text):
-    """Yields (line number, columns) of each line of prose that is too long."""
+    """Yields (line number, what is wrong) of each line of prose that is too long."""
     in_code = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -23,7 +24,7 @@ def violations(text):
         elif not in_code and not line.lstrip().startswith(("|", "<!--", "![")):
             columns = len(re.sub(r"\]\([^)]*\)", "]", line))
             if columns > COLUMNS:
-                yield number, columns
+                yield number, f"{columns} columns of prose, at most {COLUMNS}"
 
 
 # How a line of a comment begins, by the ends of the files' names; expected output repeats its
@@ -37,12 +38,14 @@ COMMENTS = {
 
 
 def comments(name, text):
-    """Yields (line number, columns) of each comment that is too long."""
+    """Yields (line number, what is wrong) of each comment that is too long, or says only what it is like."""
     for ends, begins in COMMENTS.items():
         if name.endswith(ends):
             for number, line in enumerate(text.splitlines(), 1):
                 if len(line) > COLUMNS and re.match(begins, line):
-                    yield number, len(line)
+                    yield number, f"{len(line)} columns of prose, at most {COLUMNS}"
+                if re.match(begins + r"\S*\s*The same\b", line):
+                    yield number, "begins with The same: what is it by itself?"
 
 
 def main():
@@ -51,21 +54,22 @@ def main():
     # Its negative control: of four long lines only the one of prose is found.
     if [number for number, _ in violations(planted)] != [1]:
         sys.exit("prose: a planted line was not found, or another one was")
-    if [number for number, _ in comments("a.rs", f"{'a' * 120}\n// {'a' * 98}\n// {'a' * 97}\n")] != [2]:
+    planted = f"{'a' * 120}\n// {'a' * 98}\n// {'a' * 97}\n/// The same of b.\n/// Of b the same.\n"
+    if [number for number, _ in comments("a.rs", planted)] != [2, 4]:
         sys.exit("prose: a planted comment was not found, or another line was")
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("model/*.md"), *root.glob("**/*.in.md")]
     found = [
-        (name, number, columns)
+        (name, *at)
         for page in sorted(pages)
         if (name := str(page.relative_to(root))) not in GENERATED
-        for number, columns in violations(page.read_text())
+        for at in violations(page.read_text())
     ]
     tracked = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
     for name in tracked.splitlines():
         if name.endswith(tuple(end for ends in COMMENTS for end in ends)):
             found += [(name, *at) for at in comments(name, (root / name).read_text())]
-    for name, number, columns in found:
-        print(f"{name}:{number}: {columns} columns of prose, at most {COLUMNS}")
+    for name, number, wrong in found:
+        print(f"{name}:{number}: {wrong}")
     sys.exit(1 if found else 0)
 
 

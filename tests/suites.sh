@@ -402,7 +402,7 @@ pgspot_finds() { # DIRECTORY SCRIPT CODE; this and nothing else
 suite_regress() { golden regress tests/pg_regress sql sql "$1"; }
 suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
 
-# The same where no table is read or written without statements: src/store/direct/mod.rs.
+# Both where no table is read or written without statements: src/store/direct/mod.rs.
 suite_regress_statements() { golden regress_statements tests/pg_regress sql sql "$1"; }
 suite_isolation_statements() { golden isolation_statements tests/isolation specs spec "$1"; }
 

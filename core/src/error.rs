@@ -47,7 +47,7 @@ impl Invalid {
         &self.name
     }
 
-    /// The same refusal with one more sentence of its rule.
+    /// This refusal with one more sentence of its rule.
     #[must_use]
     pub(crate) fn also(mut self, rule: &str) -> Self {
         self.detail.push(' ');
@@ -55,7 +55,7 @@ impl Invalid {
         self
     }
 
-    /// The same refusal with the likely fix.
+    /// This refusal with the likely fix.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Invalid {
         }
     }
 
-    /// The same refusal, asking for the candidate that looks most like `word`, if one does.
+    /// This refusal, asking for the candidate that looks most like `word`, if one does.
     #[must_use]
     pub fn did_you_mean(self, word: &str, candidates: &[impl AsRef<str>]) -> Self {
         match did_you_mean(word, candidates) {

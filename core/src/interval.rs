@@ -17,7 +17,7 @@ const DAYS_PER_MONTH: i128 = 30;
 /// No duration that leads into the future is longer, in years of 365 days: from any clock of our
 /// time on, it ends at a timestamp that Postgres can hold.
 pub(crate) const LONGEST_YEARS: i64 = 1000;
-/// The same in microseconds.
+/// The longest interval in microseconds.
 pub(crate) const LONGEST_MICROS: i64 = LONGEST_YEARS * 365 * MICROS_PER_DAY;
 
 /// A duration with the three parts of Postgres' `interval`. Months and days have no fixed length in

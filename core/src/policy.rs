@@ -57,7 +57,7 @@ pub enum Part {
     /// The object of these paths, of which one at least must be there; those that are absent are
     /// left out.
     Paths(Paths),
-    /// The same, also if none of them is there.
+    /// The object of those of these paths that are there, if any.
     Optional(Paths),
     /// The object of these top-level members, which must be there; of an array, those of its first
     /// element.

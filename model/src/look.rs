@@ -200,7 +200,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The same of a claim that was just inserted: nothing is looked at any more.
+    /// Whether no job conflicts under a claim that was just inserted: nothing is looked at then.
     pub(crate) fn check_fresh(&mut self, n: usize) {
         let view = self.view();
         let item = &self.state.sessions[self.session].items[n];

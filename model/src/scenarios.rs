@@ -40,13 +40,13 @@ const ONE_WAITING: Op = Op::Batch([not_waiting(A), new(B, Rule::Live)]);
 
 /// Inserts a job under key A.
 pub const INSERT: Program = program!(ReadCommitted, A_JOB);
-/// The same, where completed jobs are duplicates, too.
+/// Inserts a job under key A, where completed jobs are duplicates, too.
 pub const INSERT_EVER: Program = program!(ReadCommitted, A_EVER);
-/// The same, unless somebody is at work on the key.
+/// Inserts a job under key A, unless somebody is at work on the key.
 pub const INSERT_NOT_WAITING: Program = program!(ReadCommitted, A_NOT_WAITING);
 /// Inserts jobs under both keys.
 pub const BATCH: Program = program!(ReadCommitted, BOTH);
-/// The same, given in the other order.
+/// Inserts jobs under both keys, given in the other order.
 pub const BATCH_BACKWARD: Program = program!(ReadCommitted, BOTH_BACKWARD);
 /// Completes a job under key A.
 pub const COMPLETE: Program = program!(ReadCommitted, Op::Complete(A));
@@ -295,7 +295,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// The same without the mistake.
+    /// This control without its mistake.
     pub fn without_fault(&self) -> Control {
         Control {
             fault: Fault::None,

@@ -20,7 +20,7 @@ use crate::pg::server;
 
 /// Sessions that can be woken; those beyond look now and then.
 const SEATS: usize = 2048;
-/// The same for a test.
+/// How many a test leaves, by [`Fault::FewSeats`].
 const FEW_SEATS: usize = 32;
 /// Numbers of workers that share a count of news.
 const NEWS: usize = 1024;

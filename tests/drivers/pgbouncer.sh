@@ -1,6 +1,6 @@
-# The same programs, and every function, through PgBouncer: examples/pgbouncer/pgbouncer.ini and the
-# table of docs/drivers.md. tests/drivers.sh sources this file. Debian's PgBouncer knows nothing of
-# prepared statements yet, which is the harder case.
+# The drivers' programs, and every function, through PgBouncer: examples/pgbouncer/pgbouncer.ini and
+# the table of docs/drivers.md. tests/drivers.sh sources this file. Debian's PgBouncer knows nothing
+# of prepared statements yet, which is the harder case.
 
 POOLED_PROGRAMS=(psycopg sqlalchemy django jdbc activerecord)
 

@@ -68,7 +68,7 @@ impl Load {
         Self::begin_in(&db, cluster, rng, producers, workers).await
     }
 
-    /// The same in a database that has the extension.
+    /// Makes the tables in a database that has the extension and begins.
     pub async fn begin_in(
         db: &Client,
         cluster: &Cluster,

@@ -200,7 +200,7 @@ fn waited(record: &[Recorded]) -> usize {
         .count()
 }
 
-/// The same keys from many sessions; the jobs that are there in the end.
+/// Inserts each of the keys from many sessions; the jobs that are there in the end.
 async fn insert_all(
     cluster: &Cluster,
     database: &str,

@@ -59,7 +59,7 @@ impl<'a> Hints<'a> {
         self.followed.insert(finding.into());
     }
 
-    /// The same, after a statement; and another one afterwards.
+    /// Follows the hint after one statement, and runs another one afterwards.
     async fn after(
         &mut self,
         sql: &str,

@@ -692,8 +692,7 @@ fn any_value(rng: &mut StdRng, depth: u32) -> Json {
     }
 }
 
-/// The same value in other words: members in another order, numbers with other digits and
-/// exponents.
+/// A value in other words: members in another order, numbers with other digits and exponents.
 fn respelled(value: &Json, rng: &mut StdRng) -> Json {
     match value {
         Json::Word(word) => match word.split_once('e') {

@@ -45,7 +45,7 @@ impl Way {
         (row.get(0), row.get(1))
     }
 
-    /// The same, without waiting for rivals: no id where there is one.
+    /// As [`Way::insert`], without waiting for rivals: no id where there is one.
     async fn insert_or_leave(self, db: &Client, n: i32) -> (Option<i64>, bool) {
         let sql = self.sql(n, r#", "wait": false"#);
         let row = db.query_one(&sql, &[]).await.unwrap();

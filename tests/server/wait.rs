@@ -25,7 +25,7 @@ pub fn without_looks() -> Builder {
         .set("jobs.fault", "no_looks")
 }
 
-/// The same without a background worker: only commits can wake.
+/// A server on which only commits can wake: there are no looks and no background worker.
 pub fn only_commits() -> Cluster {
     without_looks().set("jobs.enabled", "off").start()
 }

@@ -290,7 +290,7 @@ impl Cluster {
         self.start_with("");
     }
 
-    /// The same with options on the server's command line.
+    /// Starts a stopped server with options on its command line, and waits as `start_again` does.
     pub fn start_with(&self, options: &str) {
         self.run(
             self.pg_ctl("start")
@@ -355,7 +355,7 @@ impl Cluster {
         processor_time(pid, 13)
     }
 
-    /// The same of all processes of the server that have ended since it was started.
+    /// The processor time of all processes of the server that have ended since it was started.
     pub fn cpu_of_ended_children(&self) -> Duration {
         processor_time(self.postmaster(), 15)
     }

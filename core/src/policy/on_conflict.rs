@@ -36,7 +36,7 @@ pub struct Replace {
 pub struct Updates([Fields; State::ALL.len()]);
 
 impl Updates {
-    /// The same fields in every state.
+    /// These fields in every state.
     pub fn in_every_state(fields: Fields) -> Self {
         Self([fields; State::ALL.len()])
     }
@@ -135,7 +135,7 @@ const WORDS: [(&str, OnConflict); 4] = [
     ),
 ];
 
-/// The same in Open Job Spec's words.
+/// The ways that are a word of the Open Job Spec.
 pub(super) const OJS_WORDS: [(&str, OnConflict); 4] =
     [("ignore", OnConflict::Skip), WORDS[1], WORDS[2], WORDS[3]];
 
@@ -225,7 +225,7 @@ pub(super) fn either(
 }
 
 impl OnConflict {
-    /// The same, but that a replacement of final jobs fails instead of being skipped.
+    /// This way, but that a replacement of final jobs fails instead of being skipped.
     pub(super) fn rejecting_final(self) -> Self {
         match self {
             OnConflict::Replace(replace) => OnConflict::Replace(Replace {

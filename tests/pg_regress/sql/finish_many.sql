@@ -27,7 +27,7 @@ select ord, pg_temp.of(id) as n, state, scheduled_at > now() + interval '59 minu
 select pg_temp.of(id) as n, state, attempt, output, finalized_at is not null as finalized, worker is not null as worker, last.error, last.details
   from jobs.jobs left join lateral (select error, details from jobs.errors e where e.job_id = jobs.id) last on true where queue = 'ways' order by id;
 select bool_and(j.scheduled_at = t.scheduled_at) as as_told from told t join jobs.jobs j using (id) where t.scheduled_at is not null;
--- The same call again answers as the first time, in whatever order, and nothing changes.
+-- A call made again answers as the first time, in whatever order, and nothing changes.
 create function pg_temp.all_of(what text) returns text language sql as $$
   select jsonb_agg(to_jsonb(j) order by id)::text || coalesce((select jsonb_agg(to_jsonb(e) order by job_id, at)::text from jobs.errors e), '') from jobs.jobs j where j.queue = what $$;
 select pg_temp.all_of('ways') as before \gset

@@ -44,7 +44,7 @@ select state, count(*) from jobs.jobs where queue = 's' group by 1 order by 1;
 -- Over: the error is still told, with its time.
 select last_error is not null as last_error, failures, failures_total from jobs.maintenance where task = 'schedule';
 select count(*) from jobs.health() where finding = 'maintenance_failing';
--- The same state as the others have: same columns in the queue.
+-- The job that was poisoned is in the state of the others: same columns in the queue.
 select count(distinct (j.attempt, j.scheduled_at, j.priority)) from jobs.jobs j where queue = 's';
 
 -- expire, of jobs that are ready and of some that wait.

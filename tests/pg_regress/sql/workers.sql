@@ -24,7 +24,7 @@ select what, array_agg(distinct pg_temp.code(format('select jobs.' || call, name
  group by n, what order by n;
 rollback;
 
--- The same a moment later writes nothing; something else does, and so does the same a while later.
+-- A beat that says nothing new writes nothing; one that does writes, and so does any a while later.
 begin;
 select jobs.worker_beat('w5', '{mail}', 10, '{"a": 1, "b": 2}');
 create function pg_temp.version() returns text language sql volatile as $$ select w.cmin::text from jobs.worker w where w.worker = 'w5' $$;

@@ -11,7 +11,7 @@ pub async fn run(cluster: &Cluster, program: &str, args: &[&str]) -> String {
     text
 }
 
-/// The same, if it may fail: whether it succeeded, and what it printed.
+/// Runs a client program that may fail: whether it succeeded, and what it printed.
 pub async fn try_run(cluster: &Cluster, program: &str, args: &[&str]) -> (bool, String) {
     let mut command = cluster.bin(program);
     command.args(args);
@@ -29,7 +29,7 @@ pub fn path(cluster: &Cluster, name: &str) -> PathBuf {
     cluster.directory().join(name)
 }
 
-/// The same as text, for an argument.
+/// A path in the cluster's directory as text, for an argument.
 pub fn file(cluster: &Cluster, name: &str) -> String {
     path(cluster, name).to_str().expect("UTF-8").into()
 }
