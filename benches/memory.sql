@@ -24,7 +24,8 @@ insert into calls values
   (2, 0.01, 'count_queues', $$perform jobs.count_queues();$$),
   (1, 0.01, 'maintain', $$perform jobs.insert('x', queue => 'x', expires_at => now() + '1 us'); perform jobs.maintain();$$),
   (2, 0.01, 'grants and revoke', $$perform jobs.grant_producer('memory'), jobs.grant_worker('memory'), jobs.grant_viewer('memory'), jobs.grant_application('memory'), jobs.grant_operator('memory'), jobs.grant_admin('memory'); perform jobs.revoke('memory');$$),
-  (0, 0.1, 'wait', $$call jobs.wait('nothing', '0');$$), -- ends transactions, so that it cannot be called by another: psql does, below
+  -- Procedures end transactions, so that nothing else can call them: psql does, below.
+  (0, 0.1, 'wait', $$call jobs.wait('nothing', '0');$$),
   (0, 0.1, 'wait_any', $$call jobs.wait_any('{nothing,none}', '0', 'w');$$),
   (0, 0.1, 'wait_for', $$call jobs.wait_for('{1,2}', '1 us');$$),
   (1, 1, 'insert', $$perform jobs.insert('m', queue => 'm');$$),

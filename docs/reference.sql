@@ -138,7 +138,8 @@ SELECT format(E'\n### jobs.%s\n\n%s\n\n%s.', t.typname, pg_temp.markdown(obj_des
                    THEN 'Values: ' || (SELECT string_agg(format('`%s`', e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)
                    ELSE 'Returned by ' || (SELECT string_agg(format('`jobs.%s`', p.proname), ', ' ORDER BY p.proname) FROM pg_proc p WHERE p.prorettype = t.oid) END)
   FROM pg_type t WHERE t.typnamespace = 'jobs'::regnamespace AND t.typcategory <> 'A'
-   AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c') -- types of rows of tables
+   -- Types of rows of tables.
+   AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
  ORDER BY t.typtype = 'c', t.typname;
 
 \qecho

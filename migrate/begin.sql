@@ -32,7 +32,7 @@ SET LOCAL client_min_messages = warning;
 CREATE TABLE IF NOT EXISTS public.jobs_moved (
   source    text NOT NULL,                    -- the old system's table
   old_id    text NOT NULL,
-  job_id    bigint NOT NULL,                  -- the new job, or the one that it would have duplicated
+  job_id    bigint NOT NULL,                  -- the new job, or the one that it duplicated
   duplicate boolean NOT NULL,
   old       jsonb NOT NULL,                   -- the old row, whole
   moved_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS jobs_moved_job_id ON public.jobs_moved (job_id);
 
 -- What is being moved, in the words of jobs.insert.
 CREATE TEMPORARY TABLE moving (
-  position       bigint GENERATED ALWAYS AS IDENTITY, -- in the order in which the old system would have run them
+  position       bigint GENERATED ALWAYS AS IDENTITY, -- as the old system would have run them
   source         text NOT NULL DEFAULT :'source',
   old_id         text NOT NULL,
   old            jsonb NOT NULL,
@@ -58,7 +58,7 @@ CREATE TEMPORARY TABLE moving (
   kind           text NOT NULL,
   args           jsonb NOT NULL,
   unique_opts    jsonb,                               -- null: as jobs.define_kind says
-  must_be_unique boolean NOT NULL DEFAULT false,      -- it was unique, but its row does not say by what
+  must_be_unique boolean NOT NULL DEFAULT false,      -- unique, but its row does not say by what
   queue          text,
   priority       int,
   scheduled_at   timestamptz,

@@ -42,7 +42,8 @@ SELECT id, old, CASE WHEN started_on IS NULL THEN 0 ELSE retry_count + 1 END,
   CASE WHEN started_on IS NULL THEN retry_limit + 1 ELSE greatest(retry_limit - retry_count, 1) END,
   jsonb_strip_nulls(jsonb_build_object('singleton_key', singleton_key, 'dead_letter', dead_letter, 'group_id', old->'group_id')),
   coalesce(make_interval(secs => (old->>'expire_seconds')::int), (old->>'expire_in')::interval),
-  CASE WHEN retry_backoff -- from once to twice the delay after the first failure, and twice as long after each further one
+  -- From once to twice the delay after the first failure, and twice as long after each further one.
+  CASE WHEN retry_backoff
     THEN jsonb_build_object('strategy', 'exponential', 'initial', greatest(delay, 1) * 1.5, 'coefficient', 2, 'jitter', 0.333,
       'max', coalesce((old->>'retry_delay_max')::numeric, greatest(delay, 1) * 65536))
     ELSE jsonb_build_object('strategy', 'constant', 'initial', delay, 'max', delay, 'jitter', false) END,

@@ -33,7 +33,8 @@ BEGIN
   LOOP
     BEGIN
       LOCK TABLE jobs.job IN ACCESS EXCLUSIVE MODE;
-      LOCK TABLE jobs.error, jobs.errors IN ACCESS EXCLUSIVE MODE NOWAIT; -- tables and views that the script changes
+      -- Tables and views that the script changes.
+      LOCK TABLE jobs.error, jobs.errors IN ACCESS EXCLUSIVE MODE NOWAIT;
       EXIT;
     EXCEPTION WHEN lock_not_available THEN
       IF clock_timestamp() > begun + patience THEN

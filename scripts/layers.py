@@ -1,7 +1,8 @@
-"""Fails where a module of src/ imports one above it, or is unsafe or reads and writes tables without
-statements outside the rooms for that. Run by ./dev lint.
+"""Fails where a module of src/ imports one above it, or is unsafe or reads and writes tables
+without statements outside the rooms for that. Run by ./dev lint.
 
-The layers, from the top down. Modules on one line may import each other, which only errors and what raises them do.
+The layers, from the top down. Modules on one line may import each other, which only errors and what
+raises them do.
 """
 
 import pathlib
@@ -51,7 +52,7 @@ def violations(files):
 
 
 def unsafe(files):
-    """Yields (file, line) of each `unsafe` where there is to be none; the word in an attribute counts as well."""
+    """Yields (file, line) of each `unsafe` where there is to be none, also in an attribute."""
     for name, text in files:
         if not name.startswith(UNSAFE):
             for number, line in enumerate(text.splitlines(), 1):

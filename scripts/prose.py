@@ -1,9 +1,10 @@
-"""Fails where a line of prose, in the documentation or in a comment, has more than 100 columns, and where a comment
-does not stand alone. Run by ./dev lint.
+"""Fails where a line of prose, in the documentation or in a comment, has more than 100 columns, and
+where a comment does not stand alone. Run by ./dev lint.
 
-A line of prose ends at a sentence or at the margin, so that a change shows as the lines it changes. Tables, code and
-the targets of links do not count. Of pages that are generated the words are looked at where they are written: in
-*.in.md. docs/reference.md is made from COMMENTs, which psql shows as they are. Comments are lines of their own.
+A line of prose ends at a sentence or at the margin, so that a change shows as the lines it changes.
+Tables, code and the targets of links do not count. Of pages that are generated the words are looked
+at where they are written: in *.in.md. docs/reference.md is made from COMMENTs, which psql shows as
+they are. A comment may stand behind code; a docstring is a comment.
 """
 
 import pathlib
@@ -13,6 +14,14 @@ import sys
 
 COLUMNS = 100
 GENERATED = {"docs/reference.md", "docs/performance.md", "docs/reliability.md"}
+
+# What begins a comment, by the ends of the files' names; expected output repeats its script's.
+# Files without a suffix are scripts, and the like.
+COMMENTS = {
+    (".rs", ".mjs", ".js", ".java", ".go"): "//[/!]?",
+    (".sql", ".psql", ".out"): "--",
+    (".sh", ".py", ".rb", ".toml", ".yml", ".conf", ".spec", ".control", ""): "#",
+}
 
 
 def violations(text):
@@ -27,36 +36,39 @@ def violations(text):
                 yield number, f"{columns} columns of prose, at most {COLUMNS}"
 
 
-# How a line of a comment begins, by the ends of the files' names; expected output repeats its
-# script's.
-COMMENTS = {
-    (".rs", ".mjs", ".js", ".java", ".go"): r"\s*//",
-    (".sql", ".out"): r"\s*--\s",
-    (".sh", ".py", ".rb", ".toml", ".yml", ".conf", ".spec", ".control"): r"\s*#",
-    ("dev", "Makefile", "Dockerfile", ".ci/run", ".ci/publish"): r"\s*#",
-}
-
-
 def comments(name, text):
-    """Yields (line number, what is wrong) of each comment that is too long, or says only what it is like."""
-    for ends, begins in COMMENTS.items():
-        if name.endswith(ends):
-            for number, line in enumerate(text.splitlines(), 1):
-                if len(line) > COLUMNS and re.match(begins, line):
-                    yield number, f"{len(line)} columns of prose, at most {COLUMNS}"
-                if re.match(begins + r"\S*\s*The same\b", line):
-                    yield number, "begins with The same: what is it by itself?"
+    """Yields (line number, what is wrong) of each comment that breaks a rule."""
+    suffix = pathlib.PurePath(name).suffix
+    mark = next((mark for suffixes, mark in COMMENTS.items() if suffix in suffixes), None)
+    if not mark:
+        return
+    comment = rf"(?:^|\s){mark}(?:\s+|$)" + (r'|^\s*"""' if suffix == ".py" else "")
+    in_string = in_docstring = False
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.search(comment, line)
+        if len(line) > COLUMNS and (found or in_docstring):
+            yield number, f"{len(line)} columns of prose, at most {COLUMNS}"
+        if found and re.match(r"The same\b", line[found.end() :]):
+            yield number, "begins with The same: what is it by itself?"
+        if suffix == ".py" and line.count('"""') == 1:
+            in_string = not in_string
+            in_docstring = in_string and line.lstrip().startswith('"""')
+
+
+def planted(found, lines):
+    """The negative controls: of the planted lines these are found, and no others."""
+    if [number for number, _ in found] != lines:
+        sys.exit("prose: a planted line was not found, or another one was")
 
 
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
-    planted = f"{'a ' * 60}\n| {'a ' * 60} |\n```\n{'a ' * 60}\n```\n[a]({'a' * 120})\n"
-    # Its negative control: of four long lines only the one of prose is found.
-    if [number for number, _ in violations(planted)] != [1]:
-        sys.exit("prose: a planted line was not found, or another one was")
-    planted = f"{'a' * 120}\n// {'a' * 98}\n// {'a' * 97}\n/// The same of b.\n/// Of b the same.\n"
-    if [number for number, _ in comments("a.rs", planted)] != [2, 4]:
-        sys.exit("prose: a planted comment was not found, or another line was")
+    a = "a " * 60
+    planted(violations(f"{a}\n| {a} |\n```\n{a}\n```\n[a]({'a' * 120})\n"), [1])
+    planted(comments("a.rs", f"{a}\n// {'a' * 98}\n// {'a' * 97}\n{'a' * 90} // b b b b\n"), [2, 4])
+    planted(comments("a.rs", "/// The same of b.\n/// Of b the same.\na // The same.\n"), [1, 3])
+    planted(comments("dev", f"{a}\n# {a}\n{a}# a\n"), [2, 3])
+    planted(comments("a.py", f'"""The same.\n\n{a}\n"""\n{a}\nb = """\n{a}\n"""\n{a}\n'), [1, 3])
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("model/*.md"), *root.glob("**/*.in.md")]
     found = [
         (name, *at)
@@ -66,8 +78,7 @@ def main():
     ]
     tracked = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
     for name in tracked.splitlines():
-        if name.endswith(tuple(end for ends in COMMENTS for end in ends)):
-            found += [(name, *at) for at in comments(name, (root / name).read_text())]
+        found += [(name, *at) for at in comments(name, (root / name).read_text())]
     for name, number, wrong in found:
         print(f"{name}:{number}: {wrong}")
     sys.exit(1 if found else 0)

@@ -84,7 +84,8 @@ need_migration_python() { # WHAT_FOR
 
 need_migration_node() { # WHAT_FOR
   need_npm tests/migration "$STATE/migration-node" >"$TMP/migration/work/out" 2>&1 && return
-  cannot migration "$1" "npm ci # tests/migration/package-lock.json" "$(cat "$TMP/migration/work/out")"
+  cannot migration "$1" "npm ci # tests/migration/package-lock.json" \
+    "$(cat "$TMP/migration/work/out")"
   return 1
 }
 
@@ -133,7 +134,8 @@ river_schema() {
 
 migration_river() {
   if ! river_schema >"$TMP/migration/work/out" 2>&1; then
-    cannot migration "River, and its schema" "cargo fetch # of riverqueue-migrate =$RIVER_VERSION" "$(cat "$TMP/migration/work/out")"
+    cannot migration "River, and its schema" \
+      "cargo fetch # of riverqueue-migrate =$RIVER_VERSION" "$(cat "$TMP/migration/work/out")"
     return
   fi
   need_migration_python "River's client" || return 0

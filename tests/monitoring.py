@@ -1,11 +1,11 @@
-"""What the files of monitoring/ say, against what jobs.metrics() says. tests/monitoring.sh calls this.
+"""What the files of monitoring/ say, against what jobs.metrics() says, for tests/monitoring.sh.
 
 monitoring.py queries DIR ROLE    every query runs as ROLE and gives the values of jobs.metrics()
-monitoring.py complete DIR        both exporters have every metric, with its type, labels and help, and no other
+monitoring.py complete DIR        both exporters have every metric, as it is, and no other
 monitoring.py scraped PAGE        the page of metrics has the values of jobs.metrics()
 monitoring.py get URL PAGE        fetches a page as soon as somebody answers
 monitoring.py names DIR           dashboard and alerts use only names that exist
-monitoring.py annotations DIR     the SQL of the alerts' descriptions runs, as the test of the alerts expects them
+monitoring.py annotations DIR     the SQL of the alerts' descriptions runs, as their test expects
 monitoring.py rules DIR           the expressions of the dashboard, as rules for promtool
 
 Where the database is: PGHOST, PGDATABASE and so on, for psql.
@@ -66,7 +66,7 @@ def only(what, mapping, *allowed):
 
 
 class Query:
-    """A query of one of the files, with its labels and its metrics: {column: (name, type, labels, help)}."""
+    """A query of one of the files, its labels and metrics: {column: (name, type, labels, help)}."""
 
     def __init__(self, name, text):
         self.name, self.text, self.metrics = name, text, {}

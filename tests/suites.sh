@@ -8,7 +8,9 @@ ALL_SUITES=(harness model pgtest examples drivers server reliability core packag
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
-AT_END=() # commands that undo what a suite did outside of $TMP, if it stops half-way; they do nothing if it is undone
+# Commands that undo what a suite did outside of $TMP, if it stops half-way; they do nothing if it
+# is undone.
+AT_END=()
 
 record() { # SUITE PASSED FAILED
   PASSED[$1]=$((${PASSED[$1]:-0} + $2))
@@ -213,7 +215,8 @@ need_faults() {
 # postgresql.conf next to the suite's tests adds settings. With a port it listens there on 127.0.0.1
 # as well, for clients that know no Unix sockets.
 begin_server() { # NAME [CONF [PORT]]
-  local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10 max_worker_processes=64) # a worker for each of its databases
+  # A worker for each of its databases.
+  local dir=$TMP/$1 settings=(fsync=off max_prepared_transactions=10 max_worker_processes=64)
   # Compiling a test's own look at a view takes a second. Whose session sets another cost gets that.
   settings+=(jit_above_cost=-1)
   need_extension

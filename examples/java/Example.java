@@ -165,7 +165,8 @@ public class Example {
         System.out.println("worker: order " + next.get("order") + " " + state);
       }
       if (!jobs.isEmpty()) continue;
-      rows("CALL jobs.wait('shipping', timeout => '100 ms')"); // a real worker waits longer, and goes on
+      // A real worker waits longer, and goes on.
+      rows("CALL jobs.wait('shipping', timeout => '100 ms')");
       break;
     }
     try {

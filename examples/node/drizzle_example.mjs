@@ -83,7 +83,8 @@ console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 // --- A prepared statement with a name: db.select() from the function. Its plan stays with the
 // connection.
 
-const { inserted, generic } = await db.transaction(async (tx) => { // one connection, to look at its plans
+// One connection, to look at its plans.
+const { inserted, generic } = await db.transaction(async (tx) => {
   const index = tx.select({ skipped: sql`unique_skipped_as_duplicate` })
     .from(sql`jobs.insert(kind => 'index', args => ${sql.placeholder("args")}, unique_opts => ${json({ by_args: ["page"] })})`)
     .prepare("insert_index");

@@ -13,7 +13,8 @@ const one = async (query) => (await query).rows[0];
 // casts stay casts.
 
 const mail = await one(db.raw("select id, state, queue from jobs.insert(kind => :kind, args => :args, queue => :queue)", {
-  kind: "email.send", args: { user_id: 42, subject: "Grüße, 'Ada' \\ 😀" }, queue: "mail", // an object becomes JSON by itself
+  // An object becomes JSON by itself.
+  kind: "email.send", args: { user_id: 42, subject: "Grüße, 'Ada' \\ 😀" }, queue: "mail",
 }));
 console.log(`insert: ${mail.state} in ${mail.queue}`);
 
@@ -80,7 +81,8 @@ console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 // --- A prepared statement: options reach node-postgres, and a name makes it one, on each
 // connection.
 
-const { inserted, generic } = await db.transaction(async (trx) => { // one connection, to look at its plans
+// One connection, to look at its plans.
+const { inserted, generic } = await db.transaction(async (trx) => {
   let inserted = 0;
   for (let n = 0; n < 12; n++) {
     const index = trx.raw("select unique_skipped_as_duplicate as skipped from jobs.insert(kind => 'index', args => ?, unique_opts => ?)",

@@ -41,7 +41,8 @@ const handlers = {
     return { by: name };
   },
   async endless(job, signal) {
-    for (;;) await sleep(60_000, null, { signal }); // until somebody cancels the job, or the worker stops
+    // Until somebody cancels the job, or the worker stops.
+    for (;;) await sleep(60_000, null, { signal });
   },
   // Such as a bug would do it: none of it may end the worker.
   async bad_error() {
@@ -67,7 +68,8 @@ const connect = async () => {
 };
 const fetching = await connect(); // also waits for work, so nothing else can use it
 const finishing = await connect(); // heartbeats and results
-const held = new Map(); // id -> { job, stop }: the jobs that we hold, and how to stop their handlers
+// id -> { job, stop }: the jobs that we hold, and how to stop their handlers.
+const held = new Map();
 const stopping = new AbortController();
 let told = "run"; // by operators; quiet: fetch no more; stop: end as well, once what runs is done
 
@@ -196,7 +198,8 @@ const stopped = once(stopping.signal, "abort");
 const ended = new AbortController();
 await beat();
 const beating = beats(ended.signal).catch((error) => {
-  if (!ended.signal.aborted) throw error; // unhandled, here and everywhere else: the process ends with an error
+  // Unhandled, here and everywhere else: the process ends with an error.
+  if (!ended.signal.aborted) throw error;
 });
 
 const tasks = new Set();
@@ -224,5 +227,6 @@ for (const { stop } of held.values()) stop.abort();
 await Promise.all(tasks);
 ended.abort();
 await beating;
-await finishing.query("select pg_cancel_backend($1)", [fetching.processID]); // it may be waiting for work
+// It may be waiting for work.
+await finishing.query("select pg_cancel_backend($1)", [fetching.processID]);
 await Promise.all([fetching.end(), finishing.end()]);

@@ -1,9 +1,11 @@
-"""What a Django project does with the queue, in one file: jobs in transaction.atomic, and a management command that works.
+"""What a Django project does with the queue, in one file: jobs in transaction.atomic, and a
+management command that works.
 
     pip install -r requirements.txt -r requirements-django.txt
     DATABASE_URL=postgresql://app@localhost/shop python django_example.py
 
-The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set POOLED=1.
+The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set
+POOLED=1.
 """
 
 import json
@@ -45,7 +47,7 @@ class Order(models.Model):
 
 
 def rows(sql, values=()):
-    """A statement's rows as dicts. What Django's cursor does not do: jsonb comes as text, see json.loads below."""
+    """A statement's rows as dicts. Django's cursor leaves jsonb as text, see json.loads below."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         names = [column.name for column in cursor.description]
@@ -152,7 +154,8 @@ class Command(BaseCommand):  # management/commands/work.py
                     failed = rows("select * from jobs.fail(%s, %s, %s, retry_in => %s, details => %s)", values)[0]
                     self.stdout.write(f"worker: order {order} {failed['state']}")
         with connection.cursor() as cursor:
-            cursor.execute("call jobs.wait('shipping', timeout => '100 ms')")  # a real worker waits longer, and goes on
+            # A real worker waits longer, and goes on.
+            cursor.execute("call jobs.wait('shipping', timeout => '100 ms')")
 
 
 call_command(Command())

@@ -1,11 +1,12 @@
-"""What a program with psycopg 3 does with the queue: insert, unique insert, jobs in its own transactions, batches, a worker, a result.
+"""What a program with psycopg 3 does with the queue: insert, unique insert, jobs in its own
+transactions, batches, a worker, a result.
 
     pip install -r requirements.txt
     DATABASE_URL=postgresql://app@localhost/shop python psycopg_example.py
 
-The role needs jobs.grant_application, because it reads a result; for the rest jobs.grant_producer and jobs.grant_worker are
-enough. Behind PgBouncer in transaction mode set POOLED=1. worker.py is a worker for real use; docs/drivers.md says what to
-know of the types.
+The role needs jobs.grant_application, because it reads a result; for the rest jobs.grant_producer
+and jobs.grant_worker are enough. Behind PgBouncer in transaction mode set POOLED=1. worker.py is a
+worker for real use; docs/drivers.md says what to know of the types.
 """
 
 import os
@@ -22,7 +23,7 @@ conn = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, row_factory=
 
 
 def insert_job(kind, args, **options):
-    """jobs.insert with the names of its parameters. Those that are left out, or None, have their defaults."""
+    """jobs.insert with the names of its parameters. What is left out, or None, has its default."""
     names = "".join(f", {name} => %({name})s" for name in options)
     return conn.execute(
         f"select * from jobs.insert(kind => %(kind)s, args => %(args)s{names})", {"kind": kind, "args": args, **options}
@@ -124,7 +125,8 @@ while True:
             ).fetchone()
             print(f"worker: order {job.args['order']} {failed.state}")
     if not jobs:
-        conn.execute("call jobs.wait('shipping', timeout => '100 ms')")  # a real worker waits longer, and goes on
+        # A real worker waits longer, and goes on.
+        conn.execute("call jobs.wait('shipping', timeout => '100 ms')")
         break
 try:
     conn.execute("select jobs.complete(%s, 12345)", (first.id,))

@@ -1,9 +1,11 @@
-"""What a program with SQLAlchemy 2 does with the queue: Core and Session, jobs in the transactions of the ORM, a worker.
+"""What a program with SQLAlchemy 2 does with the queue: Core and Session, jobs in the transactions
+of the ORM, a worker.
 
     pip install -r requirements.txt -r requirements-sqlalchemy.txt
     DATABASE_URL=postgresql://app@localhost/shop python sqlalchemy_example.py
 
-The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set POOLED=1.
+The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set
+POOLED=1.
 """
 
 import os
@@ -37,7 +39,7 @@ TYPES = {
 
 
 def insert_job(session, kind, args, **options):
-    """jobs.insert with the names of its parameters, in the transaction of a Session or Connection."""
+    """jobs.insert with its parameters' names, in the transaction of a Session or Connection."""
     values = {"kind": kind, "args": args, **options}
     statement = text(f"select * from jobs.insert({', '.join(f'{name} => :{name}' for name in values)})")
     return session.execute(statement.bindparams(*(bindparam(n, v, TYPES.get(n)) for n, v in values.items()))).one()
@@ -138,7 +140,8 @@ print(f"insert_batch: {len(autocommit.execute(select(answers)).all())} rows")
 
 
 def ship(job):
-    with Session(engine) as session, session.begin():  # what the job changes and its end: both or neither
+    # What the job changes and its end: both or neither.
+    with Session(engine) as session, session.begin():
         if not (order := session.get(Order, job.args["order"])):
             raise LookupError(f"there is no order {job.args['order']}")
         order.shipped = True
@@ -157,7 +160,8 @@ while True:
             state = autocommit.scalar(fail, values | {"details": {"type": "unknown_order"}})
             print(f"worker: order {job.args['order']} {state}")
     if not jobs:
-        autocommit.execute(text("call jobs.wait('shipping', timeout => '100 ms')"))  # a real worker waits longer, and goes on
+        # A real worker waits longer, and goes on.
+        autocommit.execute(text("call jobs.wait('shipping', timeout => '100 ms')"))
         break
 try:
     autocommit.execute(text("select jobs.complete(:id, 12345)"), {"id": first.id})

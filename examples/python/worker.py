@@ -1,4 +1,4 @@
-"""A complete worker in Python with psycopg: fetches in batches, keeps its leases, and stops gracefully.
+"""A complete worker in Python with psycopg: fetches in batches, keeps its leases, stops gracefully.
 
     pip install -r requirements.txt
     DATABASE_URL=postgresql://postgres@localhost/jobs python worker.py [QUEUE]
@@ -7,8 +7,9 @@ LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into 
 
     create table done (job_id bigint, attempt int, worker text);
 
-docs/workers.md says why it does what it does. A worker that loses its database ends with an error; whoever supervises
-it starts it again, and the jobs that it held come back when their leases run out.
+docs/workers.md says why it does what it does. A worker that loses its database ends with an error;
+whoever supervises it starts it again, and the jobs that it held come back when their leases run
+out.
 """
 
 import asyncio
@@ -94,8 +95,8 @@ HANDLERS: dict[str, Callable[[Job], Awaitable[dict]]] = {
 
 
 class Lost(Exception):
-    """The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted. Whoever has it now is not
-    disturbed."""
+    """The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted.
+    Whoever has it now is not disturbed."""
 
 
 class Exited(Exception):
@@ -119,8 +120,10 @@ class Worker:
         self.fetching = fetching  # also waits for work, so nothing else can use it
         self.finishing = finishing  # heartbeats and results
         self.lock = asyncio.Lock()  # one transaction at a time on it
-        self.held: dict[int, tuple[Job, asyncio.Task]] = {}  # the jobs that we hold, and the tasks of their handlers
-        self.told = "run"  # by operators; quiet: fetch no more; stop: end as well, once what runs is done
+        # The jobs that we hold, and the tasks of their handlers.
+        self.held: dict[int, tuple[Job, asyncio.Task]] = {}
+        # By operators; quiet: fetch no more; stop: end as well, once what runs is done.
+        self.told = "run"
 
     async def fetch(self, max_jobs: int) -> list[Job]:
         # In autocommit: the statement is its own transaction, so the jobs are ours when it returns.
@@ -159,8 +162,8 @@ class Worker:
             self.held.pop(job.id, None)
 
     async def finish(self, call: str, *values) -> None:
-        """Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from another statement,
-        that of a handler, says nothing of it."""
+        """Makes a finishing call. What it refuses says something of the job; the same SQLSTATE from
+        another statement, that of a handler, says nothing of it."""
         try:
             await self.finishing.execute(call, values)
         except psycopg.Error as error:
@@ -187,7 +190,7 @@ class Worker:
             await self.finish("select jobs.release(%s, %s)", job.id, job.token)
 
     async def beat(self) -> None:
-        """Says that we are there, and hears what we are told; renews all leases in one statement."""
+        """Says that we are there, hears what we are told, renews all leases in one statement."""
         jobs = [job for job, _ in self.held.values()]
         async with self.lock:
             cursor = await self.finishing.execute("select jobs.worker_beat(%s, %s, %s)", (NAME, [QUEUE], CONCURRENCY))
@@ -203,7 +206,8 @@ class Worker:
 
     async def beats(self) -> None:
         while True:
-            await asyncio.sleep(min(LEASE / 3, 30))  # often enough that two heartbeats may go missing
+            # Often enough that two heartbeats may go missing.
+            await asyncio.sleep(min(LEASE / 3, 30))
             await self.beat()
 
     async def wait_for_work(self) -> None:

@@ -126,7 +126,8 @@ loop do
     puts "worker: order #{order} #{state}"
   end
   next unless jobs.empty?
-  Db.execute("call jobs.wait('shipping', timeout => '100 ms')") # a real worker waits longer, and goes on
+  # A real worker waits longer, and goes on.
+  Db.execute("call jobs.wait('shipping', timeout => '100 ms')")
   break
 end
 begin

@@ -80,7 +80,8 @@ work() { # ID TOKEN ATTEMPT KIND SECONDS
   heartbeats $me &
   beats=$!
   [[ ! $stop ]] || kill $handler
-  until wait $handler; status=$?; ! kill -0 $handler 2>/dev/null; do :; done # a signal ends a wait early
+  # A signal ends a wait early.
+  until wait $handler; status=$?; ! kill -0 $handler 2>/dev/null; do :; done
   kill $beats 2>/dev/null
   if [[ $stop ]]; then
     # The attempt does not count; the job becomes available for others, or cancelled if that was the
@@ -94,7 +95,8 @@ work() { # ID TOKEN ATTEMPT KIND SECONDS
   rm -f "$output"
 }
 
-heartbeats() { # PID; who is to stop the handler when the job is to be cancelled or is lost: cancel_requested is then true or null
+# Stops the handler when the job is to be cancelled or is lost: cancel_requested is true or null.
+heartbeats() { # PID
   while sleep "$HEARTBEAT"; do
     [[ $(sql -v id="$id" -v token="$token" <<<"select cancel_requested from jobs.heartbeat_many(array[:id::bigint], array[:token::bigint])") == f ]] ||
       { kill "$1"; return; }

@@ -20,7 +20,8 @@ driver_django() {
 # what was tried.
 
 program_psycopg() {
-  drivers_sql "$PGDATABASE" "select jobs.grant_application('app')" >/dev/null # it reads a job's output
+  # It reads a job's output.
+  drivers_sql "$PGDATABASE" "select jobs.grant_application('app')" >/dev/null
   python_program psycopg
 }
 program_sqlalchemy() { python_program sqlalchemy requirements-sqlalchemy.txt; }
@@ -73,7 +74,9 @@ same_program() { # NAME
   fi
 }
 
-same_run() { TZ=America/New_York timeout 120 "${PROGRAM[@]}" >"$1" 2>"$1.err" || { cat "$1" "$1.err"; false; }; } # REPORT
+same_run() { # REPORT
+  TZ=America/New_York timeout 120 "${PROGRAM[@]}" >"$1" 2>"$1.err" || { cat "$1" "$1.err"; false; }
+}
 
 # Whether a language writes true or True does not matter. The first order was rolled back, so the
 # one that stays is number 2.

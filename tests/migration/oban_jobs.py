@@ -1,6 +1,7 @@
-"""Jobs of Oban, made by the statements that its package for Python brings and runs. DATABASE_URL says where.
+"""Jobs of Oban, made by the statements that its package for Python brings and runs.
 
-The package itself wants a newer Python than Debian has; its statements do not.
+DATABASE_URL says where. The package itself wants a newer Python than Debian has; its statements do
+not.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints docs/reliability.md: report.py FIGURES MACHINE.
 
-The words are in reliability.in.md, beside this; the figures are lines `figure: CASE KEY VALUE` of a run alone.
-`@CASE@` in the words is the table of a case.
+The words are in reliability.in.md, beside this; the figures are lines `figure: CASE KEY VALUE` of a
+run alone. `@CASE@` in the words is the table of a case.
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import textwrap
 
 
 def tables(lines):
-    """A list of keys and values per case, in the order in which they came; of a key that came again the last value."""
+    """Keys and values per case, in the order in which they came; of a repeated key the last."""
     cases = {}
     for line in lines:
         _, case, key, value = line.split(" ", 3)

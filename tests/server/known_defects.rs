@@ -144,7 +144,8 @@ fn silent() -> Cluster {
 async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
     let cluster = silent();
     let db = cluster.database("free").await;
-    run(&db, "vacuum").await; // else whoever reads the catalog first clears up what CREATE EXTENSION left there
+    // Else whoever reads the catalog first clears up what CREATE EXTENSION left there.
+    run(&db, "vacuum").await;
     let worker = cluster.connect("free").await;
     run(&worker, "set lock_timeout = '60s'").await;
     let policy = |more: &str| format!(r#"'{{"by_args": true{more}}}'"#);
@@ -200,7 +201,8 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
         .await;
         assert_eq!(state(&db, done).await, "completed");
         for duplicate in &duplicates {
-            run(&db, duplicate).await; // whatever is written at the first use of a session or a page
+            // Whatever is written at the first use of a session or a page.
+            run(&db, duplicate).await;
             run(&db, "checkpoint").await;
             let before = traces(&db).await;
             run(&db, &format!("begin isolation level {level}")).await;

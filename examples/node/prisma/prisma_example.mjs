@@ -49,7 +49,8 @@ try {
 function order(data, check) {
   return db.$transaction(async (tx) => {
     const { id } = await tx.order.create({ data });
-    await tx.$queryRaw`select id from jobs.insert(kind => 'order.confirm', args => ${{ order_id: Number(id) }})`; // id is a BigInt
+    // `id` is a BigInt.
+    await tx.$queryRaw`select id from jobs.insert(kind => 'order.confirm', args => ${{ order_id: Number(id) }})`;
     check();
   });
 }
@@ -87,7 +88,8 @@ console.log(`bigint: ${big.id}, lease ${big.lease_expires_at}`);
 
 // --- A prepared statement: see statementNameGenerator. Its plan stays with the connection. -------
 
-const { inserted, generic } = await db.$transaction(async (tx) => { // one connection, to look at its plans
+// One connection, to look at its plans.
+const { inserted, generic } = await db.$transaction(async (tx) => {
   let inserted = 0;
   for (let n = 0; n < 12; n++) {
     const { skipped } = await tx.$queryRaw`select unique_skipped_as_duplicate as skipped

@@ -7,13 +7,15 @@ create function pg_temp.fill() returns void language plpgsql as $$
 begin
   truncate jobs.job, jobs.ready, jobs.scheduled, jobs.running, jobs.finished;
   perform setval('jobs.job_seq', 1, false);
-  perform jobs.insert('a', queue => 'q', tags => '{x}');                                       -- 1 running
+  perform jobs.insert('a', queue => 'q', tags => '{x}');                          -- 1 running
   perform jobs.fetch('q');
-  perform jobs.insert('a', queue => 'q', tags => '{x,y}');                                     -- 2 available
-  perform jobs.insert('b', queue => 'q', tags => '{y}', scheduled_at => '2999-01-01Z');        -- 3 scheduled
-  perform jobs.insert('b', queue => 'r', pending => true);                                     -- 4 pending
-  perform jobs.cancel(id) from jobs.insert('a', queue => 'r', tags => '{x}');                  -- 5 cancelled
-  perform jobs.complete(f.id, f.token) from jobs.insert('b', queue => 's') i, lateral jobs.fetch('s') f;   -- 6 completed
+  perform jobs.insert('a', queue => 'q', tags => '{x,y}');                        -- 2 available
+  -- 3 scheduled
+  perform jobs.insert('b', queue => 'q', tags => '{y}', scheduled_at => '2999-01-01Z');
+  perform jobs.insert('b', queue => 'r', pending => true);                        -- 4 pending
+  perform jobs.cancel(id) from jobs.insert('a', queue => 'r', tags => '{x}');     -- 5 cancelled
+  -- 6 completed
+  perform jobs.complete(f.id, f.token) from jobs.insert('b', queue => 's') i, lateral jobs.fetch('s') f;
   update jobs.job set created_at = created_at - interval '1 day' where id in (2, 4, 6);
 end $$;
 create function pg_temp.after(call text) returns text language plpgsql as $$
