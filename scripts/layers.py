@@ -44,11 +44,21 @@ def violations(files):
         if module not in DEPTH:
             yield name, 0, module, "no layer of its own"
             continue
-        for number, line in enumerate(text.splitlines(), 1):
-            code = line.split("//")[0]
-            for imported in re.findall(r"\bcrate::(\w+)", code) + grouped(code):
-                if imported in DEPTH and DEPTH[imported] < DEPTH[module]:
-                    yield name, number, module, imported
+        for number, imported in imports(name, text):
+            if imported == "*" or DEPTH.get(imported, DEPTH[module]) < DEPTH[module]:
+                yield name, number, module, imported
+
+
+def imports(name, text):
+    """Yields (line, module) of each module of the crate that a file names, by crate or by super."""
+    code = re.sub("//.*", "", text)
+    above = len(re.sub(r"(/mod)?\.rs$", "", name).split("/"))
+    for found in re.finditer(rf"(?<!:)\b(?:crate|{'::'.join(['super'] * above)})::(\*|\w+|{{[^;]*)", code):
+        names, changed = found[1], True
+        while changed:  # what stands within a module is none of the crate's
+            names, changed = re.subn(r"(?<=::){[^{}]*}", "", names)
+        for module in re.findall(r"(?:^|[{,\s])(\*|\w+)", names):
+            yield code.count("\n", 0, found.start()) + 1, module
 
 
 def unsafe(files):
@@ -72,19 +82,21 @@ def access(files):
                     yield name, code.count("\n", 0, found.start()) + 1, module
 
 
-def grouped(code):
-    """The modules of `use crate::{a, b::c}`."""
-    found = re.search(r"\bcrate::\{(.*)", code)
-    return re.findall(r"(?:^|[,{ ])(\w+)", found.group(1)) if found else []
-
-
 def main():
     source = pathlib.Path(__file__).resolve().parent.parent / "src"
     files = [(str(path.relative_to(source)), path.read_text()) for path in sorted(source.rglob("*.rs"))]
     # Its negative controls: an import that points up is found, and so is what is unsafe or direct
     # access, but in its rooms.
-    if not list(violations([("store/planted.rs", "use crate::api::insert;")])):
-        sys.exit("layers: a planted import was not found")
+    for name, text, expected in [
+        ("store/planted.rs", "use crate::api::insert;", ["api"]),
+        ("store/planted.rs", "use crate::{\n    pg::{time, api},\n    api,\n    worker::a,\n};", ["api", "worker"]),
+        ("store/planted.rs", "use crate::*;", ["*"]),
+        ("store/planted.rs", "use super::super::api;\nuse super::api;", ["api"]),
+        ("store/planted/mod.rs", "super::super::api::a()", ["api"]),
+        ("store/planted/a.rs", "use super::super::api;", []),
+    ]:
+        if [imported for *_, imported in violations([(name, text)])] != expected:
+            sys.exit("layers: a planted import was not found, or one that may be")
     planted = [(name, "unsafe { f() }") for name in ("store/planted.rs", "pg/planted.rs")]
     if list(unsafe(planted)) != [("store/planted.rs", 1)]:
         sys.exit("layers: a planted unsafe block was not found, or one that may be")
