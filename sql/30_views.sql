@@ -1,6 +1,7 @@
 -- The latest error is looked up for who asks for it only: a join would look for those of each job.
 -- One branch a state (available has two), each with a constant state and a join of its own, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
+-- 1 minute is DEFAULT_TIMEOUT of src/store/fetch.rs.
 CREATE VIEW jobs.jobs AS
 SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
        CASE WHEN v.sees_payload THEN p.args END AS args, CASE WHEN v.sees_payload THEN COALESCE(p.meta, '{}') END AS meta,
@@ -159,6 +160,7 @@ COMMENT ON COLUMN jobs.kinds.timeout IS 'How long one attempt may run, negative:
 COMMENT ON COLUMN jobs.kinds.retry IS 'Retry policy, as given; null: river.';
 COMMENT ON COLUMN jobs.kinds.unique_opts IS 'Unique options, as given; null: not unique.';
 
+-- 60 s is LOST_AFTER of src/store/workers.rs.
 CREATE VIEW jobs.workers AS
 SELECT COALESCE(h.worker, w.worker, o.worker) AS worker, COALESCE(h.running, 0) AS running, COALESCE(h.job_ids, '{}') AS job_ids,
        COALESCE(h.queues, '{}') AS queues, COALESCE(h.kinds, '{}') AS kinds, h.oldest_attempted_at, h.next_lease_expires_at,

@@ -10,7 +10,8 @@ use super::{direct, history, lanes, limits, notes};
 use crate::pg::time;
 use crate::shmem::leases;
 
-/// What an attempt may take where neither the job nor its kind says it. `jobs.jobs` shows it, too.
+/// What an attempt may take where neither the job nor its kind says it. The view `jobs.jobs` has it
+/// as well.
 pub const DEFAULT_TIMEOUT: Interval = Interval::of_micros(60_000_000);
 /// A lease where neither the fetch nor a timeout says how long.
 pub const DEFAULT_LEASE: Interval = Interval::of_micros(3_600_000_000);

@@ -72,3 +72,25 @@ pub(crate) mod types {
     /// Of a column only: whatever type `jobs.state` has.
     pub const ENUM: Oid = pg_sys::InvalidOid;
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use jobs_core::interval::Interval;
+    use pgrx::prelude::*;
+
+    use super::{fetch, workers};
+    use crate::pg::time;
+
+    #[pg_test]
+    fn views_have_the_durations_of_the_code() {
+        for (view, duration) in [
+            ("jobs.jobs", fetch::DEFAULT_TIMEOUT),
+            ("jobs.workers", Interval::of_micros(workers::LOST_AFTER)),
+        ] {
+            let sql = "SELECT strpos(pg_get_viewdef($1::regclass), format('%L::interval', $2::interval)) > 0";
+            let args = [view.into(), time::show(duration).into()];
+            assert_eq!(Spi::get_one_with_args(sql, &args), Ok(Some(true)), "{view}");
+        }
+    }
+}

@@ -9,8 +9,9 @@ use super::spi::{Plan, Snapshot, big, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 
-/// A worker that was not seen for so long is lost, in microseconds. `jobs.workers` says so as well.
-const LOST_AFTER: i64 = 60 * 1_000_000;
+/// A worker that was not seen for so long is lost, in microseconds. The view `jobs.workers` has it
+/// as well.
+pub(super) const LOST_AFTER: i64 = 60 * 1_000_000;
 /// Who was told something, and is seen again so soon, is not written down, in microseconds.
 const SEEN_FOR: i64 = 86_400 * 1_000_000;
 /// Who says the same again so soon is not written down, in microseconds.
