@@ -9,7 +9,7 @@ macro_rules! columns {
         $(#[$doc:meta])*
         $table:ident { $($column:ident: $type:ident $(not $null:ident)? = $value:expr,)* }
         $(#[$row_doc:meta])*
-        pub fn $row:ident($($argument:ident: $of:ty),*);
+        $visible:vis fn $row:ident($($argument:ident: $of:ty),*);
     ) => {
         columns! {
             $(#[$doc])*
@@ -17,7 +17,7 @@ macro_rules! columns {
         }
 
         $(#[$row_doc])*
-        pub fn $row($($argument: $of),*) -> [$crate::store::spi::Arg; $table::COUNT] {
+        $visible fn $row($($argument: $of),*) -> [$crate::store::spi::Arg; $table::COUNT] {
             [$($value,)*]
         }
     };
@@ -40,7 +40,7 @@ macro_rules! columns {
                 let columns: &[&str] = &[$($(concat!(stringify!($column), stringify!($null)),)?)*];
                 columns.len()
             };
-            const NAMES: [&str; COUNT] = [$(stringify!($column),)*];
+            pub const NAMES: [&str; COUNT] = [$(stringify!($column),)*];
 
             /// The columns as a statement lists them.
             pub fn list() -> String {

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::state::State;
-use pgrx::IntoDatum;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Datum;
 
+use super::columns::columns;
 use super::finish::{self, Attempt, Then};
-use super::spi::{Arg, Plan, Tuples, big, bigs, text};
+use super::spi::{Arg, Plan, Tuples, big, bigs, text, texts};
 use super::types::*;
 use super::{lanes, retention};
 use crate::pg::jsonb::Jsonb;
@@ -363,38 +363,36 @@ impl Changes<'_> {
     pub fn lane(&self) -> bool {
         self.queue.is_some() || self.priority.is_some()
     }
+}
 
-    /// The parameters of statements about them.
-    fn args(&self, id: i64) -> [Arg; 14] {
-        let is = |given: bool| Some(Datum::from(given));
-        let tags = self.tags.clone();
-        [
-            big(id),
-            self.kind.and_then(text),
-            self.args.map(Jsonb::datum),
-            self.queue.and_then(text),
-            self.priority.map(Datum::from),
-            self.max_attempts.map(Datum::from),
-            is(self.meta.is_some()),
-            self.meta.flatten().map(Jsonb::datum),
-            is(tags.is_some()),
-            tags.flatten().and_then(IntoDatum::into_datum),
-            self.scheduled_at.map(Datum::from),
-            self.timeout.map(time::interval_datum),
-            self.retry.map(Jsonb::datum),
-            self.expires_at.map(Datum::from),
-        ]
+columns! {
+    /// The columns of `job` that can change, after its id, and the parameters of statements about
+    /// them.
+    changed {
+        ID: INT8 not null = big(id),
+        KIND: TEXT = to.kind.and_then(text),
+        ARGS: JSONB = to.args.map(Jsonb::datum),
+        QUEUE: TEXT = to.queue.and_then(text),
+        PRIORITY: INT2 = to.priority.map(Datum::from),
+        MAX_ATTEMPTS: INT4 = to.max_attempts.map(Datum::from),
+        META: JSONB = to.meta.map(|meta| meta.unwrap_or_else(|| Jsonb::from_text("{}")).datum()),
+        TAGS: TEXTS = to.tags.as_ref().and_then(|tags| texts(tags.as_deref().unwrap_or_default())),
+        SCHEDULED_AT: AT = to.scheduled_at.map(Datum::from),
+        TIMEOUT: SPAN = to.timeout.map(time::interval_datum),
+        RETRY: JSONB = to.retry.map(Jsonb::datum),
+        EXPIRES_AT: AT = to.expires_at.map(Datum::from),
     }
+    fn changes(to: &Changes, id: i64);
 }
 
 /// Changes a job's row.
 pub fn rewrite(id: i64, changes: &Changes) {
-    REWRITE.execute(&changes.args(id));
+    REWRITE.execute(&self::changes(changes, id));
 }
 
 /// Whether a job that waits is as these changes would leave it.
 pub fn says(id: i64, changes: &Changes) -> bool {
-    SAYS.execute(&changes.args(id)) > 0
+    SAYS.execute(&self::changes(changes, id)) > 0
 }
 
 /// One more try for a job that has none left after so many.
@@ -567,42 +565,35 @@ static USED: Plan = Plan::new(
     &[INT8, INT8],
 );
 
-const CHANGES: &[Oid] = &[
-    INT8, TEXT, JSONB, TEXT, INT2, INT4, BOOL, JSONB, BOOL, TEXTS, AT, SPAN, JSONB, AT,
-];
-macro_rules! columns {
-    () => {
-        "(kind, args, queue, priority, max_attempts, meta, tags, scheduled_at, timeout, retry, expires_at)"
-    };
+// The columns, and what they become: as they are, where a parameter is null.
+fn columns_and_values() -> (String, String) {
+    let columns = changed::NAMES[1..].iter().map(|name| name.to_lowercase());
+    let columns: Vec<String> = columns.collect();
+    let value = |(n, column)| format!("COALESCE(${n}, {column})");
+    let values: Vec<String> = (2..).zip(&columns).map(value).collect();
+    (columns.join(", "), values.join(", "))
 }
-macro_rules! changed {
-    () => {
-        "ROW (COALESCE($2, kind), COALESCE($3, args), COALESCE($4, queue), COALESCE($5, priority), COALESCE($6, max_attempts),
-              CASE WHEN $7 THEN $8 ELSE meta END, CASE WHEN $9 THEN $10 ELSE tags END, COALESCE($11, scheduled_at),
-              COALESCE($12, timeout), COALESCE($13, retry), COALESCE($14, expires_at))"
-    };
-}
-static REWRITE: Plan = Plan::new(
-    concat!(
-        "UPDATE jobs.job SET ",
-        columns!(),
-        " = ",
-        changed!(),
-        " WHERE id = $1"
-    ),
-    CHANGES,
+static REWRITE: Plan = Plan::built(
+    || {
+        let (columns, values) = columns_and_values();
+        format!("UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1")
+    },
+    changed::TYPES,
 );
 // A schedule that it was given also takes the place of the one that it waits for now.
-static SAYS: Plan = Plan::new(
-    concat!(
-        "SELECT FROM jobs.job WHERE id = $1 AND record_image_eq(ROW ",
-        columns!(),
-        ", ",
-        changed!(),
-        ") AND ($11 IS NULL OR EXISTS (SELECT FROM jobs.scheduled s
-                                       WHERE s.job_id = id AND (s.state = 'pending' OR s.state = 'scheduled' AND s.due_at = $11)))"
-    ),
-    CHANGES,
+static SAYS: Plan = Plan::built(
+    || {
+        let (columns, values) = columns_and_values();
+        let at = changed::SCHEDULED_AT;
+        format!(
+            "SELECT FROM jobs.job
+              WHERE id = $1 AND record_image_eq(ROW ({columns}), ROW ({values}))
+                AND (${at} IS NULL OR EXISTS (
+                  SELECT FROM jobs.scheduled s
+                   WHERE s.job_id = id AND (s.state = 'pending' OR s.state = 'scheduled' AND s.due_at = ${at})))"
+        )
+    },
+    changed::TYPES,
 );
 static GRANT_ATTEMPT: Plan = Plan::new(
     "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1 AND max_attempts <= $2",
