@@ -14,9 +14,9 @@ use crate::store::history;
 use crate::store::moves::{self, Answer, ErrorRow, Move, To, Tries};
 use crate::store::place::{self, Place, TakenRow, Used};
 
-/// An attempt, and how it ended.
+/// What a finishing call says of an attempt, or a rescue.
 #[derive(Clone, Copy)]
-pub struct Said<'a> {
+pub struct Finishing<'a> {
     /// of which job
     pub id: i64,
     /// of its holder
@@ -101,7 +101,7 @@ pub enum Outcome {
 }
 
 /// Ends an attempt.
-pub fn end_one(said: &Said) -> Outcome {
+pub fn end_one(said: &Finishing) -> Outcome {
     match end(std::slice::from_ref(said)).pop().flatten() {
         Some(became) => Outcome::Ended(became),
         None => look_up(said),
@@ -109,7 +109,7 @@ pub fn end_one(said: &Said) -> Outcome {
 }
 
 /// Ends attempts; what came of each, in order. A token that is not current spoils nothing else.
-pub fn end_each<'a>(said: &'a [Said<'a>]) -> impl Iterator<Item = Outcome> {
+pub fn end_each<'a>(said: &'a [Finishing<'a>]) -> impl Iterator<Item = Outcome> {
     let ended = end(said);
     let pairs = said.iter().zip(ended);
     pairs.map(|(said, became)| became.map_or_else(|| look_up(said), Outcome::Ended))
@@ -121,7 +121,7 @@ pub fn end_each<'a>(said: &'a [Said<'a>]) -> impl Iterator<Item = Outcome> {
 ///
 /// The token may be current by now: its fetch may have committed while others of the jobs were
 /// waited for.
-fn look_up(said: &Said) -> Outcome {
+fn look_up(said: &Finishing) -> Outcome {
     loop {
         pgrx::check_for_interrupts!();
         let used = place::used(said.id, said.token);
@@ -149,7 +149,7 @@ type Each<T> = SmallVec<[T; 1]>;
 
 /// Ends the attempts whose tokens are current; what became of each of their jobs. Of those that are
 /// said twice the first one counts.
-pub fn end(said: &[Said]) -> Each<Option<Became>> {
+pub fn end(said: &[Finishing]) -> Each<Option<Became>> {
     let mut order: Each<usize> = (0..said.len()).collect();
     let pair = |n: &usize| (said[*n].id, said[*n].token);
     order.sort_by_key(pair);
@@ -179,7 +179,7 @@ pub fn end(said: &[Said]) -> Each<Option<Became>> {
 }
 
 /// Puts jobs where they go that were taken, in the order in which their attempts were said.
-fn put(said: &[Said], mut taken: Vec<(usize, TakenRow)>, became: &mut [Option<Became>]) {
+fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, became: &mut [Option<Became>]) {
     if taken.is_empty() {
         return;
     }
@@ -237,7 +237,7 @@ fn count(ending: &Ending, one: &Move, now: i64) {
 
 /// Where a job goes whose attempt failed, and its error.
 fn failed<'a>(
-    said: &Said,
+    said: &Finishing,
     failure: &Failure<'a>,
     mut row: TakenRow,
     tries: &Tries,
@@ -312,7 +312,7 @@ fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
 
 /// Where a job goes whose attempt does not count, and when it can run again: put off until then, or
 /// available at once.
-fn given_back(said: &Said, mut row: TakenRow, until: Option<i64>) -> (Move, Option<i64>) {
+fn given_back(said: &Finishing, mut row: TakenRow, until: Option<i64>) -> (Move, Option<i64>) {
     let (to, scheduled_at) = if row.cancel_requested_at.is_some() {
         row.token = Some(said.token);
         (To::Finished(State::Cancelled), None)

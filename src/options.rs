@@ -9,7 +9,7 @@ use jobs_core::state::State;
 
 use crate::check;
 use crate::error::Result;
-use crate::pg::jsonb::{Jsonb, Kept};
+use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::time;
 pub use crate::store::config::Options;
 use crate::store::config_cache;
@@ -45,7 +45,7 @@ impl Options {
     pub fn checked(self, kind: &str) -> Result<Checked> {
         let defaults = config_cache::kind(kind);
         let (given, attempts) = self.valid()?;
-        let default_of = |kept: &Option<Kept>| kept.as_ref().map(Kept::get);
+        let default_of = |kept: &Option<OwnedJsonb>| kept.as_ref().map(OwnedJsonb::get);
         let policy = policy::parse(given.unique.or(default_of(&defaults.unique_opts)))?;
         let max_attempts = given
             .max_attempts

@@ -2,7 +2,7 @@
 
 use pgrx::prelude::*;
 
-use crate::attempt::{self, Became, By, Ending, Failure, Outcome, Said};
+use crate::attempt::{self, Became, By, Ending, Failure, Finishing, Outcome};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::{Cell, Record, StateAnswer};
@@ -97,7 +97,7 @@ fn end<'a>(
     let (id, token) = held(id, token)?;
     let ending = ending()?;
     commit::wake_worker(Work::MayBeDue);
-    match attempt::end_one(&Said { id, token, ending }) {
+    match attempt::end_one(&Finishing { id, token, ending }) {
         Outcome::Ended(became) | Outcome::Before(became) => Ok(became),
         Outcome::Stale { used, place } => Err(refusal(id, token, ending.call(), used, place)),
     }

@@ -6,7 +6,7 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
 use super::parameters::{boolean, duration, fields, string, whole};
-use crate::attempt::{self, By, Ending, Failure, Outcome, Said};
+use crate::attempt::{self, By, Ending, Failure, Finishing, Outcome};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::{Cell, Rows};
@@ -30,7 +30,7 @@ fn complete_many(
         let said = pairs
             .iter()
             .enumerate()
-            .map(|(n, &(id, token))| Said {
+            .map(|(n, &(id, token))| Finishing {
                 id,
                 token,
                 ending: Ending::Complete(outputs.get(n).copied().flatten()),
@@ -70,7 +70,7 @@ fn fail_many(
             .iter()
             .zip(&errors)
             .enumerate()
-            .map(|(n, (&(id, token), error))| Said {
+            .map(|(n, (&(id, token), error))| Finishing {
                 id,
                 token,
                 ending: Ending::Fail(Failure {
@@ -143,9 +143,9 @@ fn heartbeat_many(
 
 /// Ends attempts; a row for each, by its number from 0.
 fn end_all(
-    said: &[Said],
+    said: &[Finishing],
     fcinfo: pg_sys::FunctionCallInfo,
-    row: impl Fn(usize, &Said, Outcome) -> Vec<Cell>,
+    row: impl Fn(usize, &Finishing, Outcome) -> Vec<Cell>,
 ) -> Result<Rows> {
     commit::wake_worker(Work::MayBeDue);
     let mut rows = Rows::new(fcinfo);
@@ -230,7 +230,7 @@ const CALLS: [(&str, &[&str]); 4] = [
 ];
 
 /// Reads a result.
-fn read(element: Jsonb) -> Result<Said<'static>> {
+fn read(element: Jsonb) -> Result<Finishing<'static>> {
     const FIELDS: [&str; 9] = [
         "id",
         "token",
@@ -294,7 +294,7 @@ fn read(element: Jsonb) -> Result<Said<'static>> {
         "snooze" => Ending::Snooze(check::given("delay", span("delay", delay)?)?),
         _ => Ending::Release,
     };
-    Ok(Said { id, token, ending })
+    Ok(Finishing { id, token, ending })
 }
 
 /// What a call that ends an attempt has beside id and token.

@@ -229,7 +229,7 @@ fn told(worker: &str, number: u64, wait: &Wait) -> u64 {
 
 /// What some queues have.
 #[derive(Default)]
-struct Found {
+struct QueueHeads {
     /// queues that have a job, and the first one of each
     heads: Vec<(u64, i64)>,
     /// when there will be one else
@@ -237,9 +237,9 @@ struct Found {
 }
 
 /// Looks at queues for a worker.
-fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, Found) {
+fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, QueueHeads) {
     let now = time::now();
-    let mut found = Found::default();
+    let mut found = QueueHeads::default();
     wait.look(|| {
         // Who gets nothing anyway waits for being told something else.
         if worker.and_then(config_cache::order).is_some() {

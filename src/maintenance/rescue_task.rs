@@ -1,7 +1,7 @@
 //! Attempts whose lease ran out are failed for their workers.
 
 use super::{Round, Singly, Task, Thing};
-use crate::attempt::{self, By, Ending, Failure, Said};
+use crate::attempt::{self, By, Ending, Failure, Finishing};
 use crate::pg::time;
 use crate::store::due::{self, Expired, Leases};
 use crate::store::place;
@@ -61,7 +61,7 @@ fn rescue(leases: &[Expired]) {
             retryable: true,
             by,
         });
-        Said { id, token, ending }
+        Finishing { id, token, ending }
     });
     attempt::end(&said.collect::<Vec<_>>());
 }

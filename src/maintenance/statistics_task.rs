@@ -12,7 +12,7 @@ use crate::pg::time;
 use crate::settings;
 use crate::shmem::{self, databases};
 use crate::store::catalog::{self, Extension};
-use crate::store::count::{Counts, Kept, Position, StateTable, TABLES};
+use crate::store::count::{Counts, KeptCounts, Position, StateTable, TABLES};
 use crate::store::history;
 
 pub const TASK: Task = Task {
@@ -136,7 +136,7 @@ fn is_long(number: usize, table: &StateTable) -> bool {
 }
 
 /// Whether it is time to count again. The clock may have been put back.
-fn is_stale(kept: &Kept, changes: i64) -> bool {
+fn is_stale(kept: &KeptCounts, changes: i64) -> bool {
     let pause = LEAST_PAUSE.max(kept.took.saturating_mul(PAUSE_PER_WORK));
     let age = time::now() - kept.counted_at;
     let may_have_changed = kept.changes != changes || changes == 0;
@@ -163,7 +163,7 @@ fn go_on(mut counting: Counting) -> Round {
             // long.
             more = counting.table.keep(
                 &counting.counts,
-                &Kept {
+                &KeptCounts {
                     counted_at: now,
                     took: counting.took,
                     changes: counting.changes,

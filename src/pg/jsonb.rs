@@ -15,10 +15,10 @@ const DEEPEST: u32 = 32;
 /// A jsonb value where it lies: an argument, detoasted, or a part of one. Lives as long as the
 /// memory of the call.
 #[derive(Clone, Copy, Debug)]
-pub struct Jsonb(Place);
+pub struct Jsonb(Location);
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Location {
     /// a value of its own
     Whole(*mut pg_sys::Jsonb),
     /// an object or array in another value, and how many bytes it has
@@ -80,46 +80,46 @@ macro_rules! varlena_argument {
 pub(crate) use varlena_argument;
 
 varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(
-    Place::Whole(p.cast())
+    Location::Whole(p.cast())
 ));
 
 /// A jsonb that outlives the call that it came in.
 #[derive(Clone)]
-pub struct Kept(Box<[u64]>);
+pub struct OwnedJsonb(Box<[u64]>);
 
-impl Kept {
+impl OwnedJsonb {
     /// A copy.
-    pub fn new(value: Jsonb) -> Kept {
+    pub fn new(value: Jsonb) -> OwnedJsonb {
         let value: *const pg_sys::varlena = value.datum().cast_mut_ptr();
         // SAFETY: a detoasted varlena carries its own length; there is room for it.
         unsafe {
             let length = pgrx::varsize_4b(value);
             let mut words = vec![0u64; length.div_ceil(8)];
             std::ptr::copy_nonoverlapping(value.cast::<u8>(), words.as_mut_ptr().cast(), length);
-            Kept(words.into_boxed_slice())
+            OwnedJsonb(words.into_boxed_slice())
         }
     }
 
     /// The value, as long as this lives.
     pub fn get(&self) -> Jsonb {
-        Jsonb(Place::Whole(self.0.as_ptr().cast_mut().cast()))
+        Jsonb(Location::Whole(self.0.as_ptr().cast_mut().cast()))
     }
 }
 
 impl Jsonb {
     /// The value `null`.
-    pub const NULL: Jsonb = Jsonb(Place::Null);
+    pub const NULL: Jsonb = Jsonb(Location::Null);
 
     /// From a jsonb datum, for example an element of an array.
     pub fn from_datum(datum: Datum) -> Jsonb {
         // SAFETY: the caller took it from a jsonb; detoasting copies only if needed.
         let value = unsafe { pg_sys::pg_detoast_datum(datum.cast_mut_ptr()) };
-        Jsonb(Place::Whole(value.cast()))
+        Jsonb(Location::Whole(value.cast()))
     }
 
     /// The value `{}`.
     pub fn empty_object() -> Jsonb {
-        Jsonb(Place::Whole((&raw const EMPTY).cast_mut().cast()))
+        Jsonb(Location::Whole((&raw const EMPTY).cast_mut().cast()))
     }
 
     /// The value of a text that is valid JSON.
@@ -142,20 +142,20 @@ impl Jsonb {
         use pg_sys::JsonbValue__bindgen_ty_1__bindgen_ty_1 as Text;
         use pg_sys::JsonbValue__bindgen_ty_1__bindgen_ty_4 as Binary;
         let (type_, val) = match self.0 {
-            Place::Whole(value) => return Datum::from(value),
-            Place::Nested(data, len) => {
+            Location::Whole(value) => return Datum::from(value),
+            Location::Nested(data, len) => {
                 let len = len as i32;
                 let binary = Binary { len, data };
                 (jbvType::jbvBinary, Content { binary })
             }
-            Place::String(val, len) => {
+            Location::String(val, len) => {
                 let len = len as i32;
                 let string = Text { len, val };
                 (jbvType::jbvString, Content { string })
             }
-            Place::Number(numeric) => (jbvType::jbvNumeric, Content { numeric }),
-            Place::Bool(boolean) => (jbvType::jbvBool, Content { boolean }),
-            Place::Null => (jbvType::jbvNull, Content { boolean: false }),
+            Location::Number(numeric) => (jbvType::jbvNumeric, Content { numeric }),
+            Location::Bool(boolean) => (jbvType::jbvBool, Content { boolean }),
+            Location::Null => (jbvType::jbvNull, Content { boolean: false }),
         };
         let mut value = pg_sys::JsonbValue { type_, val };
         // SAFETY: a value of that type, which is copied.
@@ -167,13 +167,13 @@ impl Jsonb {
         // SAFETY: the type says which member of the union is set.
         Jsonb(unsafe {
             match value.type_ {
-                jbvType::jbvNull => Place::Null,
-                jbvType::jbvBool => Place::Bool(value.val.boolean),
-                jbvType::jbvNumeric => Place::Number(value.val.numeric),
+                jbvType::jbvNull => Location::Null,
+                jbvType::jbvBool => Location::Bool(value.val.boolean),
+                jbvType::jbvNumeric => Location::Number(value.val.numeric),
                 jbvType::jbvString => {
-                    Place::String(value.val.string.val, value.val.string.len as u32)
+                    Location::String(value.val.string.val, value.val.string.len as u32)
                 }
-                _ => Place::Nested(value.val.binary.data, value.val.binary.len as u32),
+                _ => Location::Nested(value.val.binary.data, value.val.binary.len as u32),
             }
         })
     }
@@ -185,14 +185,14 @@ impl Jsonb {
         unsafe {
             let bytes = |data, length| std::slice::from_raw_parts(data, length);
             match self.0 {
-                Place::Null => (0, &[]),
-                Place::Bool(value) => (1 + u8::from(value), &[]),
-                Place::Number(number) => {
+                Location::Null => (0, &[]),
+                Location::Bool(value) => (1 + u8::from(value), &[]),
+                Location::Number(number) => {
                     (3, bytes(number.cast(), pgrx::varsize_any(number.cast())))
                 }
-                Place::String(text, length) => (4, bytes(text.cast(), length as usize)),
-                Place::Nested(data, length) => (5, bytes(data.cast(), length as usize)),
-                Place::Whole(value) => {
+                Location::String(text, length) => (4, bytes(text.cast(), length as usize)),
+                Location::Nested(data, length) => (5, bytes(data.cast(), length as usize)),
+                Location::Whole(value) => {
                     let length = pgrx::varsize_4b(value.cast()) - size_of::<u32>();
                     (5, bytes((&raw const (*value).root).cast(), length))
                 }
@@ -219,8 +219,8 @@ impl Jsonb {
     fn container(self) -> Option<*mut pg_sys::JsonbContainer> {
         match self.0 {
             // SAFETY: a detoasted jsonb.
-            Place::Whole(value) => Some(unsafe { &raw mut (*value).root }),
-            Place::Nested(container, _) => Some(container),
+            Location::Whole(value) => Some(unsafe { &raw mut (*value).root }),
+            Location::Nested(container, _) => Some(container),
             _ => None,
         }
     }
@@ -313,8 +313,8 @@ impl Jsonb {
     pub fn is_null(self) -> bool {
         let is_scalar = self.header() & pg_sys::JB_FSCALAR != 0;
         match self.0 {
-            Place::Whole(_) => is_scalar && matches!(self.events().next(), Event::Null),
-            other => matches!(other, Place::Null),
+            Location::Whole(_) => is_scalar && matches!(self.events().next(), Event::Null),
+            other => matches!(other, Location::Null),
         }
     }
 
@@ -326,7 +326,7 @@ impl Jsonb {
     /// A string.
     pub fn as_str(self) -> Option<&'static str> {
         match self.0 {
-            Place::String(text, length) => Some(utf8(text, length as usize)),
+            Location::String(text, length) => Some(utf8(text, length as usize)),
             _ => None,
         }
     }
@@ -392,10 +392,10 @@ impl Jsonb {
     /// The step of a walk that a part which has no parts is.
     fn scalar<'a>(self) -> Event<'a> {
         match self.0 {
-            Place::Bool(value) => Event::Bool(value),
+            Location::Bool(value) => Event::Bool(value),
             // SAFETY: the output function of a number, whose text lives as long as the memory of
             // the call.
-            Place::Number(number) => unsafe {
+            Location::Number(number) => unsafe {
                 let digits = pg_sys::OidOutputFunctionCall(
                     pg_sys::Oid::from(pg_sys::F_NUMERIC_OUT),
                     Datum::from(number),
@@ -406,11 +406,11 @@ impl Jsonb {
                         .expect("numeric digits are ASCII"),
                 ))
             },
-            Place::String(text, length) => {
+            Location::String(text, length) => {
                 Event::String(Cow::Borrowed(utf8(text, length as usize)))
             }
-            Place::Null => Event::Null,
-            Place::Whole(_) | Place::Nested(..) => unreachable!("it has parts"),
+            Location::Null => Event::Null,
+            Location::Whole(_) | Location::Nested(..) => unreachable!("it has parts"),
         }
     }
 }

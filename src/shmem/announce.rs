@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use super::bounded::{Crowd, Filter, Numbers};
+use super::bounded::{Filter, ManyNumbers, Numbers};
 use super::outbox::Content;
 use super::things;
 
@@ -14,7 +14,7 @@ pub struct Announcement {
     /// queues in which a job became available, or waits for its time
     pub queues: Numbers,
     /// jobs that became final, or are gone
-    pub jobs: Crowd,
+    pub jobs: ManyNumbers,
     /// workers that are told something, or whose jobs are to be cancelled
     pub workers: Numbers,
     /// what listeners are told
@@ -83,7 +83,7 @@ impl Announcement {
     const fn nothing() -> Announcement {
         Announcement {
             queues: Numbers::new(),
-            jobs: Crowd::new(),
+            jobs: ManyNumbers::new(),
             workers: Numbers::new(),
             to_notify: Content::new(),
         }

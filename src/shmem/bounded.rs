@@ -83,21 +83,21 @@ impl Numbers {
 }
 
 /// Numbers, however many: those that do not fit are bits of a Bloom filter.
-pub struct Crowd {
+pub struct ManyNumbers {
     few: Numbers,
-    others: [u64; Crowd::WORDS],
+    others: [u64; ManyNumbers::WORDS],
     has_others: bool,
 }
 
-impl Crowd {
+impl ManyNumbers {
     /// Among a thousand others one in sixteen is taken for one of them.
     const WORDS: usize = 256;
 
     /// None.
-    pub const fn new() -> Crowd {
-        Crowd {
+    pub const fn new() -> ManyNumbers {
+        ManyNumbers {
             few: Numbers::new(),
-            others: [0; Crowd::WORDS],
+            others: [0; ManyNumbers::WORDS],
             has_others: false,
         }
     }
@@ -105,7 +105,7 @@ impl Crowd {
     /// Adds a number. That is all that a job costs which becomes final.
     pub fn push(&mut self, number: u64) {
         if !self.few.push(number) {
-            let (word, bit) = place(number, Crowd::WORDS);
+            let (word, bit) = place(number, ManyNumbers::WORDS);
             self.others[word] |= bit;
             self.has_others = true;
         }
@@ -123,7 +123,7 @@ impl Crowd {
 
     /// Whether it may be one of them.
     pub fn may_have(&self, number: u64) -> bool {
-        let (word, bit) = place(number, Crowd::WORDS);
+        let (word, bit) = place(number, ManyNumbers::WORDS);
         self.few.may_have(number) || self.has_others && self.others[word] & bit != 0
     }
 
@@ -146,7 +146,7 @@ impl Crowd {
     pub fn clear(&mut self) {
         self.few.clear();
         if self.has_others {
-            (self.others, self.has_others) = ([0; Crowd::WORDS], false);
+            (self.others, self.has_others) = ([0; ManyNumbers::WORDS], false);
         }
     }
 }
@@ -261,7 +261,7 @@ impl Names {
 mod tests {
     use pgrx::prelude::*;
 
-    use super::{Crowd, Filter, Names, Numbers};
+    use super::{Filter, ManyNumbers, Names, Numbers};
 
     #[pg_test]
     fn numbers_are_kept_once_and_what_does_not_fit_may_be_any() {
@@ -286,16 +286,16 @@ mod tests {
 
     #[pg_test]
     fn a_crowd_has_all_that_were_pushed_and_few_others() {
-        let mut crowd = Crowd::new();
-        assert!(crowd.is_empty() && !crowd.may_have(number(0)));
+        let mut many = ManyNumbers::new();
+        assert!(many.is_empty() && !many.may_have(number(0)));
         for count in [Numbers::ROOM as u64, 1000] {
-            (0..count).for_each(|n| crowd.push(number(n)));
-            assert!((0..count).all(|n| crowd.may_have(number(n))));
-            let wrong = (1000..2000).filter(|n| crowd.may_have(number(*n))).count();
+            (0..count).for_each(|n| many.push(number(n)));
+            assert!((0..count).all(|n| many.may_have(number(n))));
+            let wrong = (1000..2000).filter(|n| many.may_have(number(*n))).count();
             let most = if count < 1000 { 0 } else { 120 };
             assert!(wrong <= most, "{count}: {wrong}");
             let mut filter = Filter::default();
-            crowd.add_to(&mut filter);
+            many.add_to(&mut filter);
             for n in 0..count {
                 let mut one = Filter::default();
                 one.add(number(n));
@@ -306,11 +306,11 @@ mod tests {
                         .all(|(one, all)| one & all == *one)
                 );
             }
-            crowd.clear();
-            assert!(crowd.is_empty() && !crowd.may_have(number(0)) && !crowd.may_have(number(999)));
+            many.clear();
+            assert!(many.is_empty() && !many.may_have(number(0)) && !many.may_have(number(999)));
         }
-        crowd.add_more();
-        assert!(!crowd.is_empty() && crowd.has_more() && crowd.may_have(number(5)));
+        many.add_more();
+        assert!(!many.is_empty() && many.has_more() && many.may_have(number(5)));
     }
 
     fn all(names: &Names) -> Vec<String> {

@@ -19,13 +19,13 @@ const COARSE: i64 = 500_000;
 
 /// A queue, or a kind of it, and when it was last fetched from, or asked for.
 #[derive(Default)]
-struct Place {
+struct LastFetch {
     /// what it is of, as a number; 0: free
     key: AtomicU64,
     at: AtomicI64,
 }
 
-struct Shared([Place; PLACES]);
+struct Shared([LastFetch; PLACES]);
 
 // SAFETY: atomics only.
 unsafe impl PGRXSharedMemory for Shared {}
@@ -35,7 +35,7 @@ static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
 
 /// Asks for the shared memory.
 pub fn register() {
-    pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| Place::default())));
+    pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| LastFetch::default())));
 }
 
 /// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
@@ -82,20 +82,20 @@ fn at(key: u64) -> Option<i64> {
     (at != 0).then_some(at)
 }
 
-fn places(key: u64) -> &'static [Place] {
+fn places(key: u64) -> &'static [LastFetch] {
     let first = (key as usize % (PLACES / WAYS)) * WAYS;
     &SHARED.get().0[first..first + WAYS]
 }
 
-fn find(key: u64) -> Option<&'static Place> {
-    let is = |place: &&Place| place.key.load(Ordering::Relaxed) == key;
+fn find(key: u64) -> Option<&'static LastFetch> {
+    let is = |place: &&LastFetch| place.key.load(Ordering::Relaxed) == key;
     places(key).iter().find(is)
 }
 
 /// Takes the place of what nobody has fetched for the longest time. Two sessions may take two: the
 /// later time is in the one that is found.
-fn settle(key: u64) -> &'static Place {
-    let at = |place: &&Place| place.at.load(Ordering::Relaxed);
+fn settle(key: u64) -> &'static LastFetch {
+    let at = |place: &&LastFetch| place.at.load(Ordering::Relaxed);
     let oldest = places(key).iter().min_by_key(at).expect("there are some");
     // First: nobody is to take the time of one for that of the other.
     oldest.at.store(0, Ordering::SeqCst);

@@ -65,11 +65,11 @@ struct Shared {
 }
 
 /// Where it is: too large to be made somewhere else first.
-struct Place(AtomicPtr<Shared>);
+struct SharedPtr(AtomicPtr<Shared>);
 
-static SHARED: Place = Place(AtomicPtr::new(std::ptr::null_mut()));
+static SHARED: SharedPtr = SharedPtr(AtomicPtr::new(std::ptr::null_mut()));
 
-impl PgSharedMemoryInitialization for Place {
+impl PgSharedMemoryInitialization for SharedPtr {
     type Value = ();
 
     unsafe fn on_shmem_request(&'static self) {

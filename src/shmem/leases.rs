@@ -30,7 +30,7 @@ pub struct Leases {
 }
 
 /// What was found in the table.
-pub struct Found {
+pub struct FoundLeases {
     /// the first end of a lease that somebody is to wait for
     pub first: i64,
     /// A lease is over of which nothing can be made yet: somebody has it locked, or is just writing
@@ -100,7 +100,7 @@ pub fn doubt() {
 }
 
 /// Reads the table with `read`, which adds to what is found.
-pub fn read_with(read: impl FnOnce(&mut Found)) -> Found {
+pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
     let begun = time::now();
     let leases = known();
     if let Some(leases) = leases {
@@ -108,7 +108,7 @@ pub fn read_with(read: impl FnOnce(&mut Found)) -> Found {
         leases.none_before.store(NEVER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
-    let mut found = Found {
+    let mut found = FoundLeases {
         first: NEVER,
         has_stuck: false,
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use jobs_core::key::Key;
 use pgrx::IntoDatum;
 
-use super::direct::claims::{Found, look_dirtily};
+use super::direct::claims::{FoundClaim, look_dirtily};
 pub use super::direct::claims::{can_claim_or_lock_directly, claim_or_lock_directly};
 use super::direct::{self, shapes};
 use super::notes::{self, Kind, Note};
@@ -117,14 +117,14 @@ pub(super) fn in_parts(jobs: &[Listed], work: impl FnMut(&[Listed])) {
 /// inserted or deleted by a transaction that is still open. Call it in a subtransaction
 /// that is rolled back: it locks what it finds free.
 pub fn is_contended(key: Key) -> bool {
-    look_dirtily(key) == Found::InProgress
+    look_dirtily(key) == FoundClaim::InProgress
         || IS_CLAIMED.execute(&[key_arg(key)]) > LOCK_FREE.execute(&[key_arg(key)])
 }
 
 /// Whether a key has a claim that the transaction's snapshot does not show.
 pub fn is_unseen(key: Key) -> bool {
     !transaction::is_read_committed()
-        && look_dirtily(key) == Found::Row
+        && look_dirtily(key) == FoundClaim::Row
         && IS_CLAIMED.execute(&[key_arg(key)]) == 0
 }
 

@@ -31,8 +31,8 @@ macro_rules! columns {
             use pgrx::pg_sys::Oid;
 
             #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-            enum Place { $($column,)* }
-            $(pub const $column: i32 = Place::$column as i32 + 1;)*
+            enum Number { $($column,)* }
+            $(pub const $column: i32 = Number::$column as i32 + 1;)*
 
             pub const TYPES: &[Oid] = &[$($crate::store::types::$type,)*];
             pub const COUNT: usize = TYPES.len();

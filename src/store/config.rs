@@ -8,7 +8,7 @@ use pgrx::pg_sys::{Datum, Oid};
 use super::spi::{Plan, Snapshot, Tuples, big, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::jsonb::Kept;
+use crate::pg::jsonb::OwnedJsonb;
 use crate::pg::name::Name;
 use crate::pg::time;
 
@@ -25,9 +25,9 @@ pub struct Kind {
     /// how long an attempt may run
     pub timeout: Option<Interval>,
     /// how it is retried
-    pub retry: Option<Kept>,
+    pub retry: Option<OwnedJsonb>,
     /// what it is unique by
-    pub unique_opts: Option<Kept>,
+    pub unique_opts: Option<OwnedJsonb>,
 }
 
 /// What is given of a job but its kind and args; `None` is the default.
@@ -95,8 +95,12 @@ pub fn kind(name: &str) -> Kind {
         priority: rows.small(0, 2),
         max_attempts: rows.int(0, 3),
         timeout: rows.span(0, 4),
-        retry: rows.datum(0, 5).map(|d| Kept::new(Jsonb::from_datum(d))),
-        unique_opts: rows.datum(0, 6).map(|d| Kept::new(Jsonb::from_datum(d))),
+        retry: rows
+            .datum(0, 5)
+            .map(|d| OwnedJsonb::new(Jsonb::from_datum(d))),
+        unique_opts: rows
+            .datum(0, 6)
+            .map(|d| OwnedJsonb::new(Jsonb::from_datum(d))),
     });
     kind.unwrap_or_default()
 }

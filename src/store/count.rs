@@ -30,7 +30,7 @@ pub struct StateTable {
 pub type Counts = BTreeMap<(String, State), i64>;
 
 /// Counts that were made before.
-pub struct Kept {
+pub struct KeptCounts {
     /// when
     pub counted_at: i64,
     /// how long that took, in microseconds
@@ -103,9 +103,9 @@ impl StateTable {
     }
 
     /// What is kept of it.
-    pub fn kept(&self, snapshot: Snapshot) -> Option<Kept> {
+    pub fn kept(&self, snapshot: Snapshot) -> Option<KeptCounts> {
         let kept = KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
-            Some(Kept {
+            Some(KeptCounts {
                 counted_at: rows.big(0, 1)?,
                 took: rows.big(0, 2)?,
                 changes: rows.big(0, 3)?,
@@ -122,7 +122,7 @@ impl StateTable {
     }
 
     /// Keeps what was counted; whether nobody else was about to.
-    pub fn keep(&self, counts: &Counts, kept: &Kept) -> bool {
+    pub fn keep(&self, counts: &Counts, kept: &KeptCounts) -> bool {
         let mut queues: BTreeMap<&str, serde_json::Map<String, serde_json::Value>> =
             BTreeMap::new();
         for ((queue, state), count) in counts {

@@ -135,7 +135,7 @@ pub fn write(deltas: Vec<Counted>) {
 }
 
 /// What was counted, by time, queue and kind.
-type Found = BTreeMap<(i64, String, String), Counts>;
+type CountsByMinute = BTreeMap<(i64, String, String), Counts>;
 
 /// The minute of which this session has written what was before it.
 static WRITTEN_BEFORE: AtomicI64 = AtomicI64::new(i64::MIN);
@@ -167,7 +167,7 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
             }
         }
     }
-    let mut minutes = Found::new();
+    let mut minutes = CountsByMinute::new();
     let folded = FOLD.run(&[big(minute), big(limit)], |rows| {
         add_rows(rows, |at| at, &mut minutes);
         rows.len()
@@ -232,7 +232,7 @@ pub fn since(
                 && queue.is_none_or(|queue| queue == copy.queue)
                 && kind.is_none_or(|kind| kind == copy.kind)
         };
-        let mut found = Found::new();
+        let mut found = CountsByMinute::new();
         add_copies(
             copies.into_iter().filter(is_meant).collect(),
             begin,
@@ -266,7 +266,7 @@ pub fn since(
 pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
     let copies = history::copies();
     let found = transaction::with_latest_snapshot(|| {
-        let mut found = Found::new();
+        let mut found = CountsByMinute::new();
         TOTALS.run_as_of(Snapshot::Callers, &[big(history::epoch())], |rows| {
             add_rows(rows, |_| 0, &mut found);
         });
@@ -280,7 +280,7 @@ pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
 }
 
 /// Adds what entries had that no row has, as the snapshot of the moment shows them.
-fn add_copies(copies: Vec<Counted>, begin: impl Fn(i64) -> i64, to: &mut Found) {
+fn add_copies(copies: Vec<Counted>, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) {
     let written = written(&copies);
     for copy in copies {
         let is_written = copy
@@ -305,7 +305,7 @@ fn written(counted: &[Counted]) -> HashMap<i64, u32> {
 }
 
 /// Adds rows of a time, a queue, a kind and counts.
-fn add_rows(rows: &Tuples, begin: impl Fn(i64) -> i64, to: &mut Found) {
+fn add_rows(rows: &Tuples, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) {
     for row in 0..rows.len() {
         let names = rows.text(row, 2).zip(rows.text(row, 3));
         if let Some((at, (queue, kind))) = rows.big(row, 1).zip(names) {

@@ -75,7 +75,7 @@ impl Holder {
 
 /// What stands under a key that has a claim.
 #[derive(Default)]
-pub struct Found {
+pub struct UnderKey {
     /// a row a job, by id
     holders: BTreeMap<i64, Holder>,
     /// A job of the list is gone, or one has returned: it may be what another one was folded for.
@@ -84,7 +84,7 @@ pub struct Found {
     notes: Vec<(Kind, i64)>,
 }
 
-impl Found {
+impl UnderKey {
     /// The jobs, in the order of their ids, and the notes that a new list of the key makes
     /// superfluous.
     pub fn take_apart(self) -> (Vec<Holder>, Vec<(Kind, i64)>) {
@@ -92,8 +92,8 @@ impl Found {
     }
 
     /// Jobs that hold nothing by themselves, each as it is, if it is there.
-    fn of(listed: Vec<(i64, Option<HolderJob>)>) -> Found {
-        let mut found = Found::default();
+    fn of(listed: Vec<(i64, Option<HolderJob>)>) -> UnderKey {
+        let mut found = UnderKey::default();
         for (id, job) in listed {
             found.add(Holder {
                 id,
@@ -145,13 +145,13 @@ impl Found {
 }
 
 /// What a claim lists, and which jobs have returned; `None` if the key has no claim. Takes no lock.
-pub fn look(key: Key) -> Option<Found> {
+pub fn look(key: Key) -> Option<UnderKey> {
     let listed = match fault::reads_outer_snapshot() {
         true => Err(()),
         false => direct::look::listed(key),
     };
     match listed {
-        Ok(listed) => listed.map(Found::of),
+        Ok(listed) => listed.map(UnderKey::of),
         Err(()) => by_statement(&[key], false).remove(&key),
     }
 }
@@ -159,7 +159,7 @@ pub fn look(key: Key) -> Option<Found> {
 /// What the claims of some keys list, and which jobs have returned; keys without a claim are left
 /// out. A claim that is there and that the statement does not see, as that of a transaction which
 /// is still open, lists nothing. Takes no lock.
-pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
+pub fn look_many(keys: &[Key]) -> BTreeMap<Key, UnderKey> {
     match keys {
         [] => BTreeMap::new(),
         [key] => look(*key).map(|found| (*key, found)).into_iter().collect(),
@@ -183,12 +183,12 @@ pub fn look_many(keys: &[Key]) -> BTreeMap<Key, Found> {
 }
 
 /// All that stands under some keys, also the jobs that were folded. Takes no lock.
-pub fn look_at_all(keys: &[Key]) -> BTreeMap<Key, Found> {
+pub fn look_at_all(keys: &[Key]) -> BTreeMap<Key, UnderKey> {
     by_statement(keys, true)
 }
 
-fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, Found> {
-    let mut found: BTreeMap<Key, Found> = BTreeMap::new();
+fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, UnderKey> {
+    let mut found: BTreeMap<Key, UnderKey> = BTreeMap::new();
     LOOK.run(&[key_args(keys), Some(Datum::from(folded))], |rows| {
         for row in 0..rows.len() {
             let ord = rows.big(row, 1).expect("ordinality") as usize;

@@ -13,7 +13,7 @@ use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{Listed, Lists};
 use crate::store::config_cache;
-use crate::store::look::{self, Found, Holder, HolderJob};
+use crate::store::look::{self, Holder, HolderJob, UnderKey};
 use crate::store::notes::Kind;
 
 /// The jobs under a key that has a claim.
@@ -64,7 +64,7 @@ pub(super) fn asks_for_final(policy: &Policy) -> bool {
 }
 
 impl Holders {
-    fn new(found: Found) -> Holders {
+    fn new(found: UnderKey) -> Holders {
         let retention = Retention::current();
         let now = time::now();
         let (mut holders, notes) = found.take_apart();

@@ -88,7 +88,7 @@ fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(usize) -> bo
 
 /// A claim, whatever snapshots show.
 #[derive(PartialEq, Eq)]
-pub enum Found {
+pub enum FoundClaim {
     /// there is none
     Nothing,
     /// one that is there to stay, be it locked
@@ -99,17 +99,17 @@ pub enum Found {
 
 /// Looks whether a key has a claim, be it of a transaction that is still open, which no statement
 /// can. So this has no gate.
-pub fn look_dirtily(key: Key) -> Found {
+pub fn look_dirtily(key: Key) -> FoundClaim {
     let table = Table::open_as_it_is_to_read(&shapes::UNIQUE_CLAIM);
     let seen = Seen::dirty();
     let mut scan = table.scan(&shapes::UNIQUE_CLAIM.key, &seen, 1);
     scan.find(&[key_is(key)]);
-    let mut found = Found::Nothing;
+    let mut found = FoundClaim::Nothing;
     while let Some(row) = scan.next() {
         if row.is_in_progress {
-            return Found::InProgress;
+            return FoundClaim::InProgress;
         }
-        found = Found::Row;
+        found = FoundClaim::Row;
     }
     found
 }

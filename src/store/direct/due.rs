@@ -332,7 +332,9 @@ pub fn first_lease() -> Option<Option<i64>> {
 
 /// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing
 /// that, to be added to what is found. `None`: use a statement.
-fn read_leases(mut add: impl FnMut(&mut leases::Found, i64, i64, bool)) -> Option<leases::Found> {
+fn read_leases(
+    mut add: impl FnMut(&mut leases::FoundLeases, i64, i64, bool),
+) -> Option<leases::FoundLeases> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
     transaction::make_visible();
     Some(leases::read_with(|found| {
