@@ -602,9 +602,10 @@ mod tests {
     /// The vectors of the core crate, through SQL.
     #[pg_test]
     fn the_vectors_have_their_keys_in_the_server() {
-        let vectors: Vec<Value> =
-            serde_json::from_str(include_str!("../../core/tests/vectors/unique_keys.json"))
-                .expect("vectors");
+        let vectors: Vec<Value> = serde_json::from_str(include_str!(
+            "../../core/tests/core/vectors/unique_keys.json"
+        ))
+        .expect("vectors");
         assert!(vectors.len() >= 25);
         for vector in &vectors {
             let text = |name: &str| match &vector[name] {

@@ -1,12 +1,11 @@
 //! Schedules: what is read, what is refused, and the ticks of clocks that are never changed.
 
-mod duration;
-mod time;
-
 use jobs_core::Invalid;
 use jobs_core::interval::Interval;
 use jobs_core::schedule::{self, Schedule};
-use time::{at, text};
+
+use crate::duration;
+use crate::time::{at, text};
 
 /// Reads durations as the server does, as far as the tests need it.
 fn read(text: &str) -> Option<Interval> {

@@ -1,13 +1,13 @@
 //! The native form: what is read, what is refused, and how it is shown.
 
-mod duration;
-
 use jobs_core::interval::Interval;
 use jobs_core::policy::{
     self, Field, Fields, Hold, HoldUntil, OnConflict, Policy, Replace, Window, WindowFrom,
 };
 use jobs_core::state::{State, States};
 use serde_json::{Value, json};
+
+use crate::duration;
 
 fn parse(value: &Value) -> Result<Option<Policy>, jobs_core::Invalid> {
     policy::parse(value, &duration::read)

@@ -1,10 +1,10 @@
 //! Other systems' options, each compared with the native policy that says the same.
 
-mod duration;
-
 use jobs_core::Invalid;
 use jobs_core::policy::{self, Policy};
 use serde_json::{Value, json};
+
+use crate::duration;
 
 fn parse(value: &Value) -> Result<Option<Policy>, Invalid> {
     policy::parse(value, &duration::read)

@@ -1,12 +1,11 @@
 //! What holds for all schedules: ticks are where walking through time minute by minute finds them.
 
-mod clock;
-
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike};
-use clock::Clock;
 use jobs_core::interval::Interval;
 use jobs_core::schedule;
 use proptest::prelude::*;
+
+use crate::clock::Clock;
 
 const MINUTE: i64 = 60_000_000;
 const HOUR: i64 = 60 * MINUTE;

@@ -1,7 +1,5 @@
 //! What holds for every value and every moment.
 
-mod support;
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -11,8 +9,9 @@ use jobs_core::period;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::Value;
-use support::Listed;
 use unicode_normalization::UnicodeNormalization;
+
+use crate::support::{self, Listed};
 
 /// A JSON value as such: without the order of members, the spelling of numbers and the form of
 /// characters. Two of them are equal exactly if they are the same value.

@@ -1,13 +1,12 @@
 //! The canonical text of a key under other systems' options.
 
-mod duration;
-mod support;
-
 use jobs_core::Invalid;
 use jobs_core::key::{self, Parts};
 use jobs_core::policy;
 use serde_json::{Value, json};
-use support::Listed;
+
+use crate::duration;
+use crate::support::{self, Listed};
 
 const PARTS: Parts = Parts {
     kind: "email.send",

@@ -1,11 +1,9 @@
 //! Ticks where clocks are changed.
 
-mod clock;
-mod time;
-
-use clock::Clock;
 use jobs_core::schedule;
-use time::{at, text};
+
+use crate::clock::Clock;
+use crate::time::{at, text};
 
 /// A clock by its distances from UTC in minutes, and when it gets them.
 fn clock(first: i64, changes: &[(&str, i64)]) -> Clock {

@@ -1,12 +1,11 @@
 //! Walking values: whole ones, and paths into them.
 
-mod support;
-
 use std::borrow::Cow;
 
 use jobs_core::canonical::{Event, Flaw};
 use jobs_core::paths::Paths;
-use support::Listed;
+
+use crate::support::{self, Listed};
 
 fn paths(paths: &[&str]) -> Paths {
     Paths::parse(

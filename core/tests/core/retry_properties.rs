@@ -1,12 +1,12 @@
 //! What holds for all retry policies, valid or not.
 
-mod duration;
-
 use jobs_core::interval::Interval;
 use jobs_core::retry::{self, Delay, Retry, Tried};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
+
+use crate::duration;
 
 const THOUSAND_YEARS: i64 = 365_000 * 86_400_000_000;
 

@@ -1,12 +1,11 @@
 //! The published vectors: for each, the canonical text and the key, byte for byte. They are what
 //! holds with programs that compute keys themselves, and with keys that are stored already.
 
-mod support;
-
 use jobs_core::key::{Key, Parts, canonical};
 use jobs_core::policy;
 use serde_json::{Value, json};
-use support::Listed;
+
+use crate::support::{self, Listed};
 
 fn vectors() -> Vec<Value> {
     serde_json::from_str(include_str!("vectors/unique_keys.json")).unwrap()

@@ -1,10 +1,10 @@
 //! Retry policies: what is read, what is refused, how it is shown, and the delays that follow.
 
-mod duration;
-
 use jobs_core::Invalid;
 use jobs_core::retry::{self, Attempts, Backoff, Delay, Retry, Strategy, Tried};
 use serde_json::{Value, json};
+
+use crate::duration;
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;

@@ -1,12 +1,12 @@
 //! What holds for all options, valid or not.
 
-mod duration;
-
 use jobs_core::interval::Interval;
 use jobs_core::policy::{self, OnConflict, Part, Policy, Replace};
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use serde_json::{Map, Value, json};
+
+use crate::duration;
 
 /// What stands in options somewhere, and what does not.
 const WORDS: [&str; 44] = [

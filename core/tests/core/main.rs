@@ -1,0 +1,20 @@
+//! What jobs-core promises, by what its users can reach. One program: sixteen would each be linked.
+
+mod canonical;
+mod clock;
+mod dialects;
+mod duration;
+mod history;
+mod keys;
+mod policy;
+mod policy_properties;
+mod properties;
+mod retry;
+mod retry_properties;
+mod schedule;
+mod schedule_clocks;
+mod schedule_properties;
+mod support;
+mod time;
+mod vectors;
+mod verdict;
