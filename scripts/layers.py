@@ -28,7 +28,7 @@ settings
 """
 
 # What talks with the server or shares memory. Everything else calls these.
-UNSAFE = ("pg/", "shmem/", "store/direct/", "worker/process.rs", "fault.rs")
+UNSAFE = ("pg/", "shmem/", "worker/process.rs", "fault.rs")
 
 # What reads and writes tables without statements, and who may.
 ACCESS = ("index", "page_lookup", "row", "scan", "table")

@@ -2,8 +2,8 @@
 
 use pgrx::IntoDatum;
 
-use super::lanes;
 use super::shapes;
+use super::walk;
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
@@ -42,7 +42,7 @@ pub fn count(queue: &str, most: usize) -> Option<Waiting> {
     );
     match floors::known(shapes::READY.name.oid(), queue) {
         None => add(&ready, &shapes::READY.key, &[Key::text(1, name)]),
-        Some(floors) => lanes::parts(&floors)
+        Some(floors) => walk::parts(&floors)
             .iter()
             .for_each(|part| add(&ready, &shapes::READY.key, &part.keys(name, &floors))),
     }

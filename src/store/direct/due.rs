@@ -7,8 +7,8 @@ use std::time::Instant;
 use pgrx::IntoDatum;
 use smallvec::SmallVec;
 
-use super::lanes::{WORTH_A_FLOOR, seen};
 use super::shapes::{self, ready, running, scheduled};
+use super::walk::{WORTH_A_FLOOR, seen};
 use crate::pg::index::IndexShape;
 use crate::pg::row::Row;
 use crate::pg::scan::Key;

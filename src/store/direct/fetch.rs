@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use pgrx::pg_sys::Datum;
 
-use super::lanes::{self, How, Taken, seen};
 use super::shapes::{self, job, running};
+use super::walk::{self, How, Taken, seen};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
@@ -118,7 +118,7 @@ pub fn claim(
 /// Takes jobs of a queue that a fetch wants, or looks at them; `None`: use a statement.
 fn take(how: How, jobs: &Table, queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<Taken>> {
     let Some(kinds) = fetch.kinds else {
-        return lanes::take(how, queue, fetch.now, most, &|_| true);
+        return walk::take(how, queue, fetch.now, most, &|_| true);
     };
     transaction::make_visible();
     // As new as the walk: a job that was given another kind has another row in its lane.
@@ -130,7 +130,7 @@ fn take(how: How, jobs: &Table, queue: &str, fetch: &Fetch, most: usize) -> Opti
         let kind = job.and_then(|job| job.text(job::KIND));
         kind.is_some_and(|kind| kinds.contains(&kind))
     };
-    lanes::take(how, queue, fetch.now, most, &wants)
+    walk::take(how, queue, fetch.now, most, &wants)
 }
 
 /// Since when each of up to so many jobs is available that a fetch could claim now; `None`: use a

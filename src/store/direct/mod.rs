@@ -4,7 +4,8 @@
 //! [`Table::open`](crate::pg::table::Table::open) or `open_to_read`, which say no where it is not
 //! as its install script makes it, or with `jobs.direct_access = off`.
 //!
-//! Each file stands beside the statement file of the same name. Its functions answer `None` where a
+//! Each file stands beside the statement file of the same name; `walk` and `shapes` are only here.
+//! Its functions answer `None` where a
 //! table was not opened, before they have done anything. Then the caller runs the statement:
 //!
 //! ```text
@@ -20,12 +21,12 @@ pub mod due;
 pub mod fetch;
 pub mod finish;
 pub mod insert;
-mod lanes;
 pub mod look;
 pub mod moves;
 pub mod prune;
 pub mod reap;
 pub mod shapes;
+mod walk;
 
 use crate::pg::table::{Shape, Table};
 
