@@ -4,7 +4,7 @@
 # expectation that was made wrong on purpose.
 
 # Those that take long come first, so that none is left alone at the end.
-ALL_SUITES=(harness model pgtest examples drivers server reliability core packaging site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
+ALL_SUITES=(harness model pgtest examples drivers reliability packaging server core site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -58,8 +58,18 @@ test_suites() {
   scratch
   ALL=$(short_directory "$JOBS_SCRATCH")
   trap finish EXIT
+  busy_loops
   build_for_units
   run_units
+}
+
+# As many as JOBS_TEST_BUSY says: how the tests do on a machine that is busy with something else.
+busy_loops() {
+  local loop
+  for loop in $(seq "${JOBS_TEST_BUSY:-0}"); do
+    (while :; do :; done) &
+    AT_END+=("kill $!")
+  done
 }
 
 # Where servers of tests are: in memory, if 4 GB are free there and programs can run. The journal of
@@ -108,7 +118,7 @@ run_units() {
   local unit n=0 pid
   declare -A UNIT_OF=() DIRECTORY_OF=() BEGUN=()
   for unit in "${UNITS[@]}"; do
-    [[ ${#UNIT_OF[@]} -lt ${JOBS_TEST_UNITS:-4} ]] || end_unit
+    [[ ${#UNIT_OF[@]} -lt ${JOBS_TEST_UNITS:-5} ]] || end_unit
     n=$((n + 1))
     mkdir -p -m 755 "$ALL/$n"
     ( run_unit "$unit" "$ALL/$n" ) >"$ALL/$n/output" 2>&1 &
