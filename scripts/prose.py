@@ -78,7 +78,7 @@ def main():
     ]
     tracked = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
     for name in tracked.splitlines():
-        found += [(name, *at) for at in comments(name, (root / name).read_text())]
+        found += [(name, *at) for at in comments(name, (root / name).read_text(errors="replace"))]
     for name, number, wrong in found:
         print(f"{name}:{number}: {wrong}")
     sys.exit(1 if found else 0)
