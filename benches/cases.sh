@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers peak memory)
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"
@@ -125,6 +125,69 @@ case_before() {
   before "fetch + complete, batches of 100" 100 80000 <<<"$(fetch_and_complete bench 100)"
   before "fetch + complete, batches of 10" 10 40000 <<<"$(fetch_and_complete bench 10)"
   before "fetch + complete, batches of 1" 1 10000 <<<"$(fetch_and_complete bench 1)"
+}
+
+# The calls of `before` by the instructions that they take, which do not depend on the machine's
+# mood: in a server of one process, under valgrind. What sessions do to each other is not in it, nor
+# what the disk does.
+case_instructions() {
+  local ours against insert="jobs.insert('bench', '{\"user_id\": 42, \"template\": \"welcome\"}'"
+  ours=$(one_process "$PGPORT")
+  against=$(one_process "$AGAINST_PORT")
+  # Of a job, once plans and caches are there. The statement comes in; $1 in it is the number of the
+  # call.
+  counted() { # HOME JOBS-EACH CALLS
+    local statement few many
+    statement=$(cat)
+    few=$(instructions "$1" 20 <<<"$statement")
+    many=$(instructions "$1" $((20 + $3)) <<<"$statement")
+    echo $(((many - few) / ($2 * $3)))
+  }
+  each() { # TITLE JOBS-EACH CALLS; the statement comes in
+    local statement
+    statement=$(cat)
+    echo "$(counted "$against" "$2" "$3" <<<"$statement") $(counted "$ours" "$2" "$3" <<<"$statement")" |
+      ratio "$1: commit $AGAINST against this" ">= 0.98" "instructions a job"
+  }
+  each "insert" 1 400 <<<"select id from $insert)"
+  each "unique insert, distinct keys" 1 400 <<<"select id from jobs.insert('bench', jsonb_build_object('user_id', \$1), '{\"by_args\": true}')"
+  each "insert_batch of 100" 100 20 <<<"select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[100]))"
+  each "fetch + complete, batches of 100" 100 40 <<<"with f as materialized (select id, token from jobs.fetch('many', 100)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
+  each "fetch + complete, batches of 10" 10 100 <<<"with f as materialized (select id, token from jobs.fetch('many', 10)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
+  each "fetch + complete, batches of 1" 1 400 <<<"select jobs.complete(id, token) from jobs.fetch('many', 1)"
+}
+
+# A data directory for that, beside which its server's programs are: the directory of both.
+one_process() { # PORT
+  local home=$WORK/one.$1
+  chmod a+x "$WORK"
+  mkdir -m 777 "$home"
+  ln -s "$(PGPORT=$1 PGDATABASE=postgres sql -c "select setting from pg_config where name = 'BINDIR'")" "$home/bin"
+  {
+    as_owner "$home/bin/initdb" -D "$home/data" -E UTF8 --locale=C
+    printf '%s\n' "shared_preload_libraries = jobs" "jobs.enabled = off" "fsync = off" "autovacuum = off" "jit = off" |
+      as_owner tee -a "$home/data/postgresql.conf"
+    for ((i = 0; i < 100; i++)); do echo "select count(*) from jobs.insert_batch('bench', array_fill('{}'::jsonb, array[100]), queue => 'many')"; done |
+      cat <(echo "create extension jobs") - | as_owner "$home/bin/postgres" --single -D "$home/data" postgres
+  } >"$home.log" 2>&1 || { cat "$home.log" >&2; exit 1; }
+  echo "$home"
+}
+
+# A server does not run as root.
+as_owner() {
+  if [[ $EUID == 0 ]]; then (cd / && runuser -u postgres -- "$@"); else "$@"; fi
+}
+
+# How many it takes to call this so often, on a copy of the jobs.
+instructions() { # HOME TIMES
+  local n copy=$1/copy count
+  as_owner rm -rf "$copy"
+  as_owner cp -r "$1/data" "$copy"
+  { echo "prepare call(bigint) as $(cat)" && for ((n = 1; n <= $2; n++)); do echo "execute call($n)"; done; } |
+    as_owner valgrind --tool=callgrind --callgrind-out-file=/dev/null "$1/bin/postgres" --single -D "$copy" postgres >"$1/out" 2>"$1/err"
+  count=$(sed -n 's/.*Collected : *//p' "$1/err")
+  if grep -q ERROR "$1/err" || [[ ! $count ]]; then cat "$1/err" >&2; exit 1; fi
+  echo "$count"
 }
 
 # Jobs from their insertion to their end, in batches of 100, and then all of them pruned, by one

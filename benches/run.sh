@@ -181,7 +181,7 @@ cases=("$@")
 [[ $# -gt 0 ]] || cases=("${CASES[@]}")
 for NAME in "${cases[@]}"; do
   declare -F "case_$NAME" >/dev/null || { say "there is no case $NAME; there are: ${CASES[*]}" >&2; exit 1; }
-  [[ $NAME != before || ${AGAINST:-} ]] || { say "before: not without --against COMMIT"; continue; }
+  [[ ! $NAME =~ ^(before|instructions)$ || ${AGAINST:-} ]] || { say "$NAME: not without --against COMMIT"; continue; }
   FILL='' EACH=1 CLIENTS=8 R2=r2
   "case_$NAME"
   say "" && sizes
