@@ -317,8 +317,26 @@ suite_pgtest() {
   if is_root; then runas=(--runas postgres); fi
   private_postgres "$PG_TEST"
   forget_library "$PG_TEST"
-  JOBS_PG_TREE=$PG_TEST PATH=$STATE/bin:$PATH CARGO_PGRX_DISABLE_GC_SECTIONS_WORKAROUND=1 \
-    libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
+  local -x JOBS_PG_TREE=$PG_TEST PATH=$STATE/bin:$PATH CARGO_PGRX_DISABLE_GC_SECTIONS_WORKAROUND=1
+  libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
+  # It starts its server as whoever calls it, which root may not do. So root calls it as somebody to
+  # whom what is root's belongs.
+  local somebody=() error
+  if is_root; then somebody=(unshare --user --map-user="$(id -u postgres)" --map-group="$(id -g postgres)"); fi
+  if error=$("${somebody[@]}" true 2>&1); then
+    check pgtest "cargo pgrx run has a server in which the extension can be created" cargo_pgrx_runs "${somebody[@]}"
+  else
+    skip pgtest "cargo pgrx run" "${somebody[*]}" "$error"
+  fi
+}
+
+cargo_pgrx_runs() { # AS-SOMEBODY..
+  local log=$TMP/pgrx.log home
+  home=$(mktemp -d) # $TMP is of user postgres
+  echo "base_port = $(($(test_port) - PG_MAJOR))" >"$home/config.toml"
+  PGRX_HOME=$home "$@" "$CARGO_PGRX" pgrx run "pg$PG_MAJOR" --profile quick >"$log" 2>&1 <<<"create extension jobs; select 'with ' || extname from pg_extension;"
+  PGRX_HOME=$home "$@" "$CARGO_PGRX" pgrx stop "pg$PG_MAJOR" >/dev/null 2>&1 && rm -rf "$home"
+  grep -q "^ with jobs$" "$log" || { cat "$log"; return 1; }
 }
 
 # The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs),
