@@ -55,7 +55,7 @@ insert into calls values
   (2, 0.01, 'configure_queue + reset_queue', $$perform jobs.configure_queue('limited', 1 + g % 5, 10, '1 minute', max_waiting => 5); perform jobs.reset_queue('limited');$$),
   (2, 0.1, 'pause_queue + resume_queue', $$perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused');$$),
   (1, 1, 'worker_beat', $$perform jobs.worker_beat('beats', '{m,mail}', g::integer, '{"version": "1"}');$$),
-  (2, 0.1, 'quiet_worker + stop_worker + resume_worker', $$perform jobs.quiet_worker('told', 'r'); perform jobs.stop_worker('told'); perform jobs.resume_worker('told');$$),
+  (2, 0.1, 'quiet_worker + stop_worker + resume_worker', $$perform jobs.quiet_worker('quiet', 'r'); perform jobs.stop_worker('quiet'); perform jobs.resume_worker('quiet');$$),
   (2, 0.1, 'pause_maintenance + resume_maintenance', $$perform jobs.pause_maintenance(); perform jobs.resume_maintenance();$$),
   (1, 0.1, 'schedule + unschedule', $$perform jobs.schedule('s', '*/5 3 * * 1-5', 's', time_zone => 'Europe/Berlin'); perform jobs.unschedule('s');$$),
   (2, 0.1, 'schedule + pause_periodic + resume_periodic + run_periodic', $$perform jobs.schedule('p', '@daily', 'p', queue => 'p', priority => g % 2); perform jobs.pause_periodic('p', 'r'); perform jobs.resume_periodic('p'); perform jobs.delete(jobs.run_periodic('p'));$$),

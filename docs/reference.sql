@@ -19,7 +19,7 @@ INSERT INTO section VALUES
    '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
-  (4, 'Kinds, queues and workers', 'What is set of kinds and queues, and what workers are told.',
+  (4, 'Kinds, queues and workers', 'What is set of kinds and queues, and commands for workers.',
    '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue,quiet_worker,stop_worker,resume_worker}'),
   (5, 'Periodic jobs', '[periodic.md](periodic.md) is about them.',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),

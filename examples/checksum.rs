@@ -122,7 +122,7 @@ async fn worker(
                 let path = args["path"].as_str().context("a job without a path")?;
                 Ok(sha256(Path::new(path))?)
             });
-            let told = match work.await.unwrap_or_else(|panic| Err(panic.into())) {
+            let finished = match work.await.unwrap_or_else(|panic| Err(panic.into())) {
                 Ok(digest) => {
                     let output = json!({ "sha256": digest });
                     db.execute(&complete, &[&id, &token, &output]).await
@@ -135,7 +135,7 @@ async fn worker(
                     db.execute(&fail, &[&id, &token, &error]).await
                 }
             };
-            if let Err(error) = told
+            if let Err(error) = finished
                 && error.code() != Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE)
             {
                 return Err(error.into());

@@ -102,9 +102,9 @@ struct Worker {
     /// The jobs that we hold, by id.
     held: Mutex<HashMap<i64, Held>>,
     concurrency: i32,
-    /// What operators have told us: run; quiet: fetch no more; stop: end as well, once what runs is
+    /// The command of operators: run; quiet: fetch no more; stop: end as well, once what runs is
     /// done.
-    told: Mutex<String>,
+    command: Mutex<String>,
 }
 
 struct Held {
@@ -126,7 +126,7 @@ impl Worker {
         let mut beating = tokio::spawn(self.clone().beats());
         let mut tasks = JoinSet::new();
         let lease = format!("{} s", self.lease.as_secs_f64());
-        while !*stop.borrow() && !self.is_told("stop") {
+        while !*stop.borrow() && !self.is_commanded("stop") {
             while let Some(ended) = tasks.try_join_next() {
                 ended??;
             }
@@ -141,7 +141,7 @@ impl Worker {
             }
             // A statement of its own is a transaction of its own: the jobs are ours when it
             // returns.
-            let jobs = match self.is_told("run") {
+            let jobs = match self.is_commanded("run") {
                 true => fetching
                     .query(
                         "select id, token, attempt, kind, args
@@ -164,8 +164,8 @@ impl Worker {
             }
         }
         fetching.cancel_token().cancel_query(NoTls).await?; // it may be waiting for work
-        // Told to stop, we end once what runs is done. After a signal it may end within the grace
-        // period. The beats go on meanwhile.
+        // Commanded to stop, we end once what runs is done. After a signal it may end within the
+        // grace period. The beats go on meanwhile.
         while !*stop.borrow() && !tasks.is_empty() {
             tokio::select! {
                 Some(ended) = tasks.join_next() => ended??,
@@ -189,8 +189,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns also when we are told something, or one of our jobs is to stop: the beat says what
-    /// it is.
+    /// Returns also when we get another command, or one of our jobs is to stop. The beat says
+    /// which.
     async fn wait_for_work(&self, fetching: &Client) -> Result<()> {
         let call = "call jobs.wait_any(queues => $1, worker => $2)";
         fetching
@@ -210,7 +210,7 @@ impl Worker {
         let job = Arc::new(job);
         // A task of its own, so that a panic ends nothing else.
         let mut handler = tokio::spawn(handle(job.clone()));
-        let told = tokio::select! {
+        let finished = tokio::select! {
             outcome = &mut handler => self.tell(&job, outcome.unwrap_or_else(|error| Err(panicked(error)))).await,
             _ = stopped => {
                 handler.abort();
@@ -220,7 +220,7 @@ impl Worker {
             }
         };
         self.held.lock().unwrap().remove(&job.id);
-        Ok(told?)
+        Ok(finished?)
     }
 
     async fn tell(
@@ -239,7 +239,7 @@ impl Worker {
                     kind: "database",
                     retryable: true,
                 },
-                told => return told,
+                completed => return completed,
             },
             Err(failed) => failed,
         };
@@ -271,8 +271,8 @@ impl Worker {
             .await?;
         let call = "select jobs.complete($1, $2, $3)";
         match finish(&transaction, call, &[&job.id, &job.token, &output]).await? {
-            Told::Done => transaction.commit().await,
-            Told::Lost => transaction.rollback().await,
+            Finished::Done => transaction.commit().await,
+            Finished::Lost => transaction.rollback().await,
         }
     }
 
@@ -283,17 +283,17 @@ impl Worker {
         Ok(())
     }
 
-    /// Says that we are there, and hears what we are told; renews all leases in one statement.
+    /// Says that we are there, and hears our command; renews all leases in one statement.
     async fn beat(&self) -> Result<()> {
         let client = self.finishing.lock().await;
         let call = "select jobs.worker_beat($1, $2, $3)";
-        let told = client
+        let beat = client
             .query_one(
                 call,
                 &[&self.name, &[&self.queue].as_slice(), &self.concurrency],
             )
             .await?;
-        *self.told.lock().unwrap() = told.get(0);
+        *self.command.lock().unwrap() = beat.get(0);
         let (ids, tokens): (Vec<i64>, Vec<i64>) = self
             .held
             .lock()
@@ -323,8 +323,8 @@ impl Worker {
         }
     }
 
-    fn is_told(&self, what: &str) -> bool {
-        *self.told.lock().unwrap() == what
+    fn is_commanded(&self, command: &str) -> bool {
+        *self.command.lock().unwrap() == command
     }
 }
 
@@ -339,7 +339,7 @@ fn job_of(row: &Row) -> Job {
 }
 
 /// What became of a finishing call.
-enum Told {
+enum Finished {
     Done,
     /// The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted.
     /// Whoever has it now is not disturbed.
@@ -352,7 +352,7 @@ async fn finish(
     client: &impl GenericClient,
     call: &str,
     values: &[&(dyn ToSql + Sync)],
-) -> Result<Told, tokio_postgres::Error> {
+) -> Result<Finished, tokio_postgres::Error> {
     let is_lost = |error: &tokio_postgres::Error| {
         let Some(error) = error.as_db_error() else {
             return false;
@@ -362,8 +362,8 @@ async fn finish(
                 && matches!(error.detail(), Some("lease_lost" | "already_finished"))
     };
     match client.execute(call, values).await {
-        Err(error) if is_lost(&error) => Ok(Told::Lost),
-        told => told.map(|_| Told::Done),
+        Err(error) if is_lost(&error) => Ok(Finished::Lost),
+        other => other.map(|_| Finished::Done),
     }
 }
 
@@ -420,7 +420,7 @@ async fn main() -> Result<()> {
         lease: seconds("LEASE", 30.0)?,
         finishing: tokio::sync::Mutex::new(connect(&name).await?),
         held: Mutex::default(),
-        told: Mutex::default(),
+        command: Mutex::default(),
         concurrency,
         name: name.clone(),
     });

@@ -316,18 +316,18 @@ COMMENT ON TABLE jobs.worker IS 'Workers that said that they are there: jobs.wor
 COMMENT ON COLUMN jobs.worker.queues IS 'Where it says that it fetches from.';
 COMMENT ON COLUMN jobs.worker.info IS 'What else it says.';
 
-CREATE TABLE jobs.worker_order (
-  told_at     timestamptz NOT NULL,
-  seen_at     timestamptz NOT NULL,
-  worker      text        COLLATE "C" NOT NULL,
-  told        text        COLLATE "C" NOT NULL,
-  told_by     text        NOT NULL,
-  told_reason text,
-  CONSTRAINT worker_order_pkey PRIMARY KEY (worker)
+CREATE TABLE jobs.worker_command (
+  commanded_at   timestamptz NOT NULL,
+  seen_at        timestamptz NOT NULL,
+  worker         text        COLLATE "C" NOT NULL,
+  command        text        COLLATE "C" NOT NULL,
+  commanded_by   text        NOT NULL,
+  command_reason text,
+  CONSTRAINT worker_command_pkey PRIMARY KEY (worker)
 );
-COMMENT ON TABLE jobs.worker_order IS 'Workers that are to fetch no more, until jobs.resume_worker, or until nobody has seen them for 30 days. Sessions remember it: written by functions of the extension only.';
-COMMENT ON COLUMN jobs.worker_order.seen_at IS 'When the worker was told, or has fetched or said that it is there since, within a day.';
-COMMENT ON COLUMN jobs.worker_order.told IS 'quiet or stop.';
+COMMENT ON TABLE jobs.worker_command IS 'Workers that are to fetch no more, until jobs.resume_worker, or until nobody has seen them for 30 days. Sessions remember it: written by functions of the extension only.';
+COMMENT ON COLUMN jobs.worker_command.seen_at IS 'When it was commanded, or the worker has fetched or said that it is there since, within a day.';
+COMMENT ON COLUMN jobs.worker_command.command IS 'quiet or stop.';
 
 -- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this
 -- server.

@@ -162,12 +162,12 @@ COMMENT ON COLUMN jobs.kinds.unique_opts IS 'Unique options, as given; null: not
 
 -- 60 s is LOST_AFTER of src/store/workers.rs.
 CREATE VIEW jobs.workers AS
-SELECT COALESCE(h.worker, w.worker, o.worker) AS worker, COALESCE(h.running, 0) AS running, COALESCE(h.job_ids, '{}') AS job_ids,
-       COALESCE(h.queues, '{}') AS queues, COALESCE(h.kinds, '{}') AS kinds, h.oldest_attempted_at, h.next_lease_expires_at,
+SELECT COALESCE(h.worker, w.worker, c.worker) AS worker, COALESCE(h.running, 0) AS running, COALESCE(h.job_ids, '{}') AS job_ids,
+       COALESCE(w.queues, h.queues, '{}') AS queues, COALESCE(h.kinds, '{}') AS kinds, h.oldest_attempted_at, h.next_lease_expires_at,
        COALESCE(h.expired, 0) AS expired, COALESCE(h.cancel_requested, 0) AS cancel_requested,
-       CASE WHEN w.last_seen_at <= clock_timestamp() - interval '60 s' THEN 'lost' ELSE COALESCE(o.told, 'run') END AS status,
-       w.first_seen_at, w.last_seen_at, w.queues AS registered_queues, w.concurrency, COALESCE(h.running, 0) AS busy,
-       w.info ->> 'version' AS version, w.info, o.told, o.told_at, o.told_by, o.told_reason
+       CASE WHEN w.last_seen_at <= clock_timestamp() - interval '60 s' THEN 'lost' ELSE COALESCE(c.command, 'run') END AS status,
+       w.first_seen_at, w.last_seen_at, w.concurrency, COALESCE(h.running, 0) AS busy,
+       w.info ->> 'version' AS version, w.info, c.command, c.commanded_at, c.commanded_by, c.command_reason
   FROM (SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids,
                array_agg(DISTINCT COALESCE(r.queue, j.queue) ORDER BY COALESCE(r.queue, j.queue)) AS queues,
                array_agg(DISTINCT j.kind ORDER BY j.kind) AS kinds,
@@ -176,29 +176,28 @@ SELECT COALESCE(h.worker, w.worker, o.worker) AS worker, COALESCE(h.running, 0) 
           FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
          GROUP BY r.worker) h
   FULL JOIN jobs.worker w ON w.worker = h.worker
-  FULL JOIN jobs.worker_order o ON o.worker = COALESCE(h.worker, w.worker);
-COMMENT ON VIEW jobs.workers IS 'Workers by the name that they fetch with: those that hold jobs, those that say that they are there (jobs.worker_beat), also when they are idle and for a day after they are lost, and those that were told to fetch no more.';
+  FULL JOIN jobs.worker_command c ON c.worker = COALESCE(h.worker, w.worker);
+COMMENT ON VIEW jobs.workers IS 'Workers by the name that they fetch with: those that hold jobs, those that say that they are there (jobs.worker_beat), also when they are idle and for a day after they are lost, and those that have a command.';
 COMMENT ON COLUMN jobs.workers.worker IS 'Name that it fetches with.';
 COMMENT ON COLUMN jobs.workers.running IS 'How many jobs it holds.';
 COMMENT ON COLUMN jobs.workers.job_ids IS 'Which.';
-COMMENT ON COLUMN jobs.workers.queues IS 'Queues of these jobs.';
+COMMENT ON COLUMN jobs.workers.queues IS 'Queues that it says it fetches from; of one that never said so, those of its jobs.';
 COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of these jobs.';
 COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When the longest running one began.';
 COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When the first of its leases runs out.';
 COMMENT ON COLUMN jobs.workers.expired IS 'How many of its leases have run out and are not yet rescued.';
 COMMENT ON COLUMN jobs.workers.cancel_requested IS 'How many of its jobs have been asked to stop.';
-COMMENT ON COLUMN jobs.workers.status IS 'lost: it said that it is there, but not within the last 60 seconds; else what it is told: run, quiet or stop.';
+COMMENT ON COLUMN jobs.workers.status IS 'lost: it said that it is there, but not within the last 60 seconds; else its command: run, quiet or stop.';
 COMMENT ON COLUMN jobs.workers.first_seen_at IS 'When it said so first; null: it never did.';
 COMMENT ON COLUMN jobs.workers.last_seen_at IS 'When it said so last, within 3 seconds.';
-COMMENT ON COLUMN jobs.workers.registered_queues IS 'Queues that it says it fetches from.';
 COMMENT ON COLUMN jobs.workers.concurrency IS 'How many jobs it says it runs at a time.';
 COMMENT ON COLUMN jobs.workers.busy IS 'How many of these places are taken: as running.';
 COMMENT ON COLUMN jobs.workers.version IS 'Member version of info.';
 COMMENT ON COLUMN jobs.workers.info IS 'What else it says of itself.';
-COMMENT ON COLUMN jobs.workers.told IS 'quiet or stop, also of one that is lost; null: nothing.';
-COMMENT ON COLUMN jobs.workers.told_at IS 'When it was told.';
-COMMENT ON COLUMN jobs.workers.told_by IS 'Who told it.';
-COMMENT ON COLUMN jobs.workers.told_reason IS 'Why.';
+COMMENT ON COLUMN jobs.workers.command IS 'What an operator has commanded: quiet or stop, also of one that is lost; null: nothing.';
+COMMENT ON COLUMN jobs.workers.commanded_at IS 'When.';
+COMMENT ON COLUMN jobs.workers.commanded_by IS 'By whom.';
+COMMENT ON COLUMN jobs.workers.command_reason IS 'Why.';
 
 CREATE VIEW jobs.unique_claims AS
 SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until

@@ -60,8 +60,8 @@ CREATE PROCEDURE jobs.wait_any(
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_any_wrapper';
 COMMENT ON PROCEDURE jobs.wait_any(text[], interval, text) IS
-$$As jobs.wait for several queues: returns when a job of one of them may be ready. With worker, the name that it fetches with, it also returns when one of the worker's jobs is asked to stop, and when the worker is told something: jobs.quiet_worker, stop_worker, resume_worker. jobs.heartbeat and jobs.worker_beat say what it is.
-Of these requests only new ones count: those since the call began, or since the session's last call for that worker. A worker that is quiet or to stop gets no jobs, so jobs do not end its wait. Without preload it looks once a second for what the worker is told.
+$$As jobs.wait for several queues: returns when a job of one of them may be ready. With worker, the name that it fetches with, it also returns when one of the worker's jobs is asked to stop, and when the worker gets another command: jobs.quiet_worker, stop_worker, resume_worker. jobs.heartbeat and jobs.worker_beat say what it is.
+Of these requests only new ones count: those since the call began, or since the session's last call for that worker. A worker that is quiet or to stop gets no jobs, so jobs do not end its wait. Without preload it looks once a second for these requests.
 Errors: as jobs.wait.$$;
 
 CREATE PROCEDURE jobs.wait_for(

@@ -15,7 +15,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.retention_change', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
-SELECT pg_catalog.pg_extension_config_dump('jobs.worker_order', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.worker_command', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.audit_record', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.history_bucket', '');

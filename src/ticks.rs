@@ -138,7 +138,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         || subxact::attempt_unless_cancelled(|| work().unwrap_or_else(|error| error.raise()));
     match unique::no_wait(insert) {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
-        Ok((outcome, _)) => Decided::Done(told(&outcome)),
+        Ok((outcome, _)) => Decided::Done(came_of(&outcome)),
         Err((code, message)) if may_pass(code) => Decided::Later(message),
         Err((_, message)) => Decided::Done(Outcome {
             error: Some(message),
@@ -156,7 +156,7 @@ pub fn insert_now(definition: Definition) -> Result<(Option<i64>, bool)> {
         .checked(kind)?
         .candidate(definition.args)?;
     let outcome = unique::insert_one(&candidate)?;
-    let Outcome { job, skipped, .. } = told(&outcome);
+    let Outcome { job, skipped, .. } = came_of(&outcome);
     let is_updated = matches!(outcome, unique::Outcome::Updated(_));
     Ok((job, !skipped || is_updated))
 }
@@ -166,7 +166,8 @@ fn may_pass(code: PgSqlErrorCode) -> bool {
     subxact::is_passing(code) || code == PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED
 }
 
-fn told(outcome: &unique::Outcome) -> Outcome {
+/// What came of inserting the job of a tick.
+fn came_of(outcome: &unique::Outcome) -> Outcome {
     use unique::Outcome as Inserted;
     let (job, skipped) = match outcome {
         Inserted::Inserted(id) => (Some(*id), false),

@@ -140,12 +140,12 @@ worker_left() { # QUEUE; the expectation is standard input
 
 # Idle workers say that they are there; quiet ones fetch nothing, and go on when they may.
 worker_told() { # LANGUAGE
-  local in_queue="from jobs.jobs where queue = '$1'" workers="from jobs.workers where registered_queues = '{$1}'"
+  local in_queue="from jobs.jobs where queue = '$1'" workers="from jobs.workers where queues = '{$1}'"
   check examples "$1: idle workers are seen" until_true "count(*) = 2 and bool_and(status = 'run' and concurrency = 4) $workers"
   # A fetch that is under way when its worker is told may yet take what is inserted meanwhile.
   jobs_sql "select jobs.quiet_worker(worker) $workers" >/dev/null
   check examples "$1: quiet workers wait" until_true "count(*) = 2 from pg_stat_activity
-    where query ilike 'call jobs.wait_any%' and state = 'active' and query_start > (select max(told_at) from jobs.worker_order)"
+    where query ilike 'call jobs.wait_any%' and state = 'active' and query_start > (select max(commanded_at) from jobs.worker_command)"
   jobs_sql "select jobs.insert('ok', queue => '$1')" >/dev/null
   check examples "$1: and leave the job" until_true "state = 'available' $in_queue and id = (select max(id) $in_queue)"
   jobs_sql "select jobs.resume_worker(worker) $workers" >/dev/null
@@ -158,7 +158,7 @@ worker_told_to_stop() { # LANGUAGE
   jobs_sql "select jobs.insert('slow', '{\"seconds\": 12}', queue => '$queue') from generate_series(1, 5)" >/dev/null
   start_workers 2 "$queue"
   check examples "$1: its slow jobs run" until_true "count(*) = 5 $in_queue and state = 'running'"
-  jobs_sql "select jobs.stop_worker(worker) from jobs.workers where registered_queues = '{$queue}'" >/dev/null
+  jobs_sql "select jobs.stop_worker(worker) from jobs.workers where queues = '{$queue}'" >/dev/null
   # As above.
   check examples "$1: no fetch is under way" until_true "not exists (select from pg_stat_activity
     where state = 'active' and query ilike '%jobs.fetch%' and pid <> pg_backend_pid())"
@@ -168,7 +168,7 @@ worker_told_to_stop() { # LANGUAGE
 ok available 1 jobs, attempts 0..0, errors 0..0, rows 0..0
 slow completed 5 jobs, attempts 1..1, errors 0..0, rows 1..1
 TEXT
-  jobs_sql "select jobs.resume_worker(worker) from jobs.workers where registered_queues = '{$queue}'" >/dev/null
+  jobs_sql "select jobs.resume_worker(worker) from jobs.workers where queues = '{$queue}'" >/dev/null
 }
 
 # SIGTERM while jobs run: what ends within the grace period is completed, the rest is given back,

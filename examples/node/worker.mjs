@@ -71,7 +71,7 @@ const finishing = await connect(); // heartbeats and results
 // id -> { job, stop }: the jobs that we hold, and how to stop their handlers.
 const held = new Map();
 const stopping = new AbortController();
-let told = "run"; // by operators; quiet: fetch no more; stop: end as well, once what runs is done
+let command = "run"; // quiet: fetch no more; stop: end as well, once what runs is done
 
 // One transaction at a time on the second connection.
 let last = Promise.resolve();
@@ -166,13 +166,13 @@ function fail(job, error, type, retryable = true) {
   return alone(() => finish(call, [job.id, job.token, storable(error), retryable, details]));
 }
 
-// Says that we are there, and hears what we are told; renews all leases in one statement.
+// Says that we are there, and hears our command; renews all leases in one statement.
 async function beat() {
   const jobs = [...held.values()].map(({ job }) => job);
   const leases = [jobs.map((job) => job.id), jobs.map((job) => job.token)];
   const { rows } = await alone(async () => {
-    const beat = await finishing.query("select jobs.worker_beat($1, $2, $3) as told", [name, [queue], concurrency]);
-    told = beat.rows[0].told;
+    const beat = await finishing.query("select jobs.worker_beat($1, $2, $3) as command", [name, [queue], concurrency]);
+    command = beat.rows[0].command;
     return finishing.query("select id, cancel_requested from jobs.heartbeat_many($1, $2)", leases);
   });
   // cancel_requested is null where the job is lost
@@ -187,7 +187,7 @@ async function beats(signal) {
   }
 }
 
-// Returns also when we are told something, or one of our jobs is to stop: the beat says what it is.
+// Returns also when we get another command, or one of our jobs is to stop. The beat says which.
 async function waitForWork() {
   await fetching.query("call jobs.wait_any(queues => $1, worker => $2)", [[queue], name]);
   await beat();
@@ -203,9 +203,9 @@ const beating = beats(ended.signal).catch((error) => {
 });
 
 const tasks = new Set();
-while (!stopping.signal.aborted && told !== "stop") {
+while (!stopping.signal.aborted && command !== "stop") {
   const free = concurrency - tasks.size;
-  const jobs = free > 0 && told === "run" ? await fetchJobs(free) : [];
+  const jobs = free > 0 && command === "run" ? await fetchJobs(free) : [];
   for (const job of jobs) {
     const task = work(job).then(() => tasks.delete(task));
     tasks.add(task);

@@ -122,8 +122,8 @@ class Worker:
         self.lock = asyncio.Lock()  # one transaction at a time on it
         # The jobs that we hold, and the tasks of their handlers.
         self.held: dict[int, tuple[Job, asyncio.Task]] = {}
-        # By operators; quiet: fetch no more; stop: end as well, once what runs is done.
-        self.told = "run"
+        # Of operators; quiet: fetch no more; stop: end as well, once what runs is done.
+        self.command = "run"
 
     async def fetch(self, max_jobs: int) -> list[Job]:
         # In autocommit: the statement is its own transaction, so the jobs are ours when it returns.
@@ -190,11 +190,11 @@ class Worker:
             await self.finish("select jobs.release(%s, %s)", job.id, job.token)
 
     async def beat(self) -> None:
-        """Says that we are there, hears what we are told, renews all leases in one statement."""
+        """Says that we are there, hears our command, renews all leases in one statement."""
         jobs = [job for job, _ in self.held.values()]
         async with self.lock:
             cursor = await self.finishing.execute("select jobs.worker_beat(%s, %s, %s)", (NAME, [QUEUE], CONCURRENCY))
-            (self.told,) = await cursor.fetchone()
+            (self.command,) = await cursor.fetchone()
             cursor = await self.finishing.execute(
                 "select id, cancel_requested is distinct from false from jobs.heartbeat_many(%s::bigint[], %s::bigint[])",
                 ([job.id for job in jobs], [job.token for job in jobs]),
@@ -211,7 +211,7 @@ class Worker:
             await self.beat()
 
     async def wait_for_work(self) -> None:
-        # Also until we are told something, or one of our jobs is to stop: the beat says what it is.
+        # Also until we get another command, or one of our jobs is to stop. The beat says which.
         await self.fetching.execute("call jobs.wait_any(queues => %s, worker => %s)", ([QUEUE], NAME))
         await self.beat()
 
@@ -221,9 +221,9 @@ class Worker:
             beats = group.create_task(self.beats())
             stopped = group.create_task(stop.wait())
             tasks: set[asyncio.Task] = set()
-            while not stop.is_set() and self.told != "stop":
+            while not stop.is_set() and self.command != "stop":
                 free = CONCURRENCY - len(tasks)
-                jobs = await self.fetch(free) if free and self.told == "run" else []
+                jobs = await self.fetch(free) if free and self.command == "run" else []
                 for job in jobs:
                     tasks.add(task := group.create_task(self.work(job)))
                     task.add_done_callback(tasks.discard)

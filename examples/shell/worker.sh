@@ -113,18 +113,18 @@ running() { # forgets the jobs that have ended
   pids=("${kept[@]}")
 }
 
-# Says that we are there, every 10 seconds, and hears what operators have told us. quiet: fetch no
-# more; stop: end as well, once what runs is done.
-told='' next_beat=0
+# Says that we are there, every 10 seconds, and hears the command of operators. quiet: fetch
+# no more; stop: end as well, once what runs is done.
+command='' next_beat=0
 beat() {
   ((SECONDS >= next_beat)) || return 0
-  told=$(sql -v concurrency="$CONCURRENCY" <<<"select jobs.worker_beat(:'name', array[:'queue'], :concurrency)") || broken=yes
+  command=$(sql -v concurrency="$CONCURRENCY" <<<"select jobs.worker_beat(:'name', array[:'queue'], :concurrency)") || broken=yes
   next_beat=$((SECONDS + 10))
 }
 
-while running; beat; [[ ! $stopping && ! $broken && $told != stop ]]; do
+while running; beat; [[ ! $stopping && ! $broken && $command != stop ]]; do
   free=$((CONCURRENCY - ${#pids[@]})) fetched=''
-  if [[ $told == run ]] && ((free > 0)); then
+  if [[ $command == run ]] && ((free > 0)); then
     # One statement, one transaction: the jobs are ours when it returns.
     fetched=$(sql -v free=$free -v lease="$LEASE s" <<<"select id, token, attempt, kind, coalesce(args->>'seconds', '1') from jobs.fetch(:'queue', :free, :'name', :'lease')") ||
       { broken=yes; break; }
@@ -137,7 +137,7 @@ while running; beat; [[ ! $stopping && ! $broken && $told != stop ]]; do
   elif ((free == 0)); then
     sleep 0.1 # no room
   else
-    # No job: until there may be one, or until we are told something. The beat says what it is.
+    # No job: until there may be one, or until we get another command. The beat says what it is.
     "${PSQL[@]}" <<<"call jobs.wait_any(array[:'queue'], '10 s', :'name')" &
     waiting=$! next_beat=0
     [[ $stopping ]] || wait $waiting || [[ $stopping ]] || { broken=yes; break; }

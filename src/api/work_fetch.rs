@@ -78,7 +78,7 @@ fn claim(
         .map(|kinds| check::texts("kinds", kinds))
         .transpose()?;
     let least = least.checked(wanted)?;
-    // Whatever name it is, the worker can be told something by it.
+    // Whatever name it is, the worker can be given a command by it.
     let worker = match worker.filter(|worker| !worker.is_empty()) {
         Some(worker) => check::name("worker", Some(worker))?.to_string(),
         None => session_name(),
@@ -91,7 +91,7 @@ fn claim(
     };
     let mut rows = Rows::new(fcinfo);
     rows.expect(fetch::FETCHED_JOB);
-    if config_cache::order(&worker).is_some() {
+    if config_cache::command(&worker).is_some() {
         workers::seen(&worker, fetch.now);
         return Ok(rows);
     }

@@ -83,7 +83,7 @@ fn fail_many(
             })
             .collect::<Vec<_>>();
         end_all(&said, fcinfo, |_, said, outcome| {
-            let [state, scheduled_at, done, _] = told(outcome);
+            let [state, scheduled_at, done, _] = cells_of(outcome);
             vec![Cell::Big(said.id), state, scheduled_at, done]
         })
     };
@@ -107,7 +107,7 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
         }
         end_all(&said, fcinfo, |n, said, outcome| {
             let mut cells = vec![Cell::Int(n as i32 + 1), Cell::Big(said.id)];
-            cells.extend(told(outcome));
+            cells.extend(cells_of(outcome));
             cells
         })
     };
@@ -157,7 +157,7 @@ fn end_all(
 
 /// Of an attempt that was to end: the job's state, when it can run again, whether this call has
 /// ended it, now or before, and why not.
-fn told(outcome: Outcome) -> [Cell; 4] {
+fn cells_of(outcome: Outcome) -> [Cell; 4] {
     match outcome {
         Outcome::Ended(became) | Outcome::Before(became) => [
             Cell::State(became.state),

@@ -1,4 +1,4 @@
-//! Waiting for jobs, and for what a worker is told.
+//! Waiting for jobs, and for what is asked of a worker.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -21,15 +21,15 @@ use crate::store::{config_cache, limits, workers};
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often to look where no commit can wake the session.
 pub(super) const POLL: Duration = Duration::from_millis(100);
-/// How long a job is kept back that the session was told of the last time, and that is still
-/// there: somebody may have it locked, or it may be of a kind that the caller does not take.
-/// Told at once, the caller would look for it in an endless loop.
-const TOLD: Duration = Duration::from_millis(100);
+/// How long a job is kept back for which the session's last call has returned, and that is still
+/// there: somebody may have it locked, or it may be of a kind that the caller does not take. If the
+/// next call returned at once, the caller would look for it in an endless loop.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// The queues and the jobs in front of each that the last call saw.
     static LAST: RefCell<Vec<(u64, i64)>> = const { RefCell::new(Vec::new()) };
-    /// The worker of the last call that had one, and how often it had been told something.
+    /// The worker of the last call that had one, and what had been asked of it by then.
     static HEARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
@@ -50,7 +50,7 @@ fn wait(
     answer(run)
 }
 
-/// Waits for jobs of several queues, and for what a worker is told. See the COMMENT in
+/// Waits for jobs of several queues, and for what is asked of a worker. See the COMMENT in
 /// sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn wait_any(
@@ -143,7 +143,7 @@ impl Wait {
     }
 }
 
-/// Returns when there may be a job, or news for the worker.
+/// Returns when there may be a job, or something new is asked of the worker.
 fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
     let mut things: Vec<u64> = queues.iter().map(|queue| things::queue(queue)).collect();
     things.extend(worker.map(things::worker));
@@ -153,26 +153,29 @@ fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
     if let Some(seat) = seat {
         seat.wait_for(things.into_iter());
     }
-    let mut news = worker.map(|worker| News::begin(worker, wait));
+    let mut requests = worker.map(|worker| Requests::begin(worker, wait));
     let mut woken = false;
     while !wait.is_over() {
         if let Some(seat) = seat {
             seat.forget();
         }
-        if news.as_mut().is_some_and(|news| news.is_any(wait)) {
+        if requests
+            .as_mut()
+            .is_some_and(|requests| requests.are_new(wait))
+        {
             return;
         }
         let (now, found) = look(queues, worker, wait);
         let mut pause = wait.pause(seat, LOOK_AGAIN);
         let is_any = !found.heads.is_empty();
-        let told = LAST.replace(found.heads.clone());
-        if found.heads.iter().any(|head| !told.contains(head))
-            || is_any && (woken || wait.begun.elapsed() >= TOLD)
+        let last = LAST.replace(found.heads.clone());
+        if found.heads.iter().any(|head| !last.contains(head))
+            || is_any && (woken || wait.begun.elapsed() >= AGAIN_AFTER)
         {
             return;
         }
         if is_any {
-            pause = pause.min(TOLD);
+            pause = pause.min(AGAIN_AFTER);
         }
         if let Some(due_at) = found.due_at {
             pause = pause.min(Duration::from_micros(due_at.abs_diff(now)));
@@ -181,9 +184,9 @@ fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
     }
 }
 
-/// What a worker was told, from one call to the next one of the same session: what comes between
-/// two of them is news, too.
-struct News<'a> {
+/// What is asked of a worker: that one of its jobs stops, or a command. What comes between two
+/// calls of a session is new to the second one.
+struct Requests<'a> {
     worker: &'a str,
     number: u64,
     /// up to the last call
@@ -192,12 +195,12 @@ struct News<'a> {
     looked: Instant,
 }
 
-impl<'a> News<'a> {
-    fn begin(worker: &'a str, wait: &Wait) -> News<'a> {
+impl<'a> Requests<'a> {
+    fn begin(worker: &'a str, wait: &Wait) -> Requests<'a> {
         let number = things::worker(worker);
-        let now = told(worker, number, wait);
+        let now = requests(worker, number, wait);
         let before = HEARD.get().filter(|(worker, _)| *worker == number);
-        News {
+        Requests {
             worker,
             number,
             heard: before.map_or(now, |(_, heard)| heard),
@@ -206,11 +209,11 @@ impl<'a> News<'a> {
         }
     }
 
-    /// Whether there is any. It is only told once.
-    fn is_any(&mut self, wait: &Wait) -> bool {
+    /// Whether something is. It is new only once.
+    fn are_new(&mut self, wait: &Wait) -> bool {
         // Without shared memory all that runs has to be read.
         if shmem::is_preloaded() || self.looked.elapsed() >= LOOK_AGAIN {
-            self.now = told(self.worker, self.number, wait);
+            self.now = requests(self.worker, self.number, wait);
             self.looked = Instant::now();
         }
         HEARD.set(Some((self.number, self.now)));
@@ -218,12 +221,12 @@ impl<'a> News<'a> {
     }
 }
 
-/// What a worker was told, as a number that is another one when it was told more. Without shared
-/// memory the tables say it.
-fn told(worker: &str, number: u64, wait: &Wait) -> u64 {
+/// What is asked of a worker, as a number that is another one when more is. Without shared memory
+/// the tables say it.
+fn requests(worker: &str, number: u64, wait: &Wait) -> u64 {
     match shmem::is_preloaded() {
-        true => waiters::news(number),
-        false => wait.look(|| workers::told(worker)),
+        true => waiters::requests(number),
+        false => wait.look(|| workers::requests(worker)),
     }
 }
 
@@ -241,8 +244,8 @@ fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, QueueHead
     let now = time::now();
     let mut found = QueueHeads::default();
     wait.look(|| {
-        // Who gets nothing anyway waits for being told something else.
-        if worker.and_then(config_cache::order).is_some() {
+        // Who gets nothing anyway waits for another command.
+        if worker.and_then(config_cache::command).is_some() {
             return;
         }
         for queue in queues {

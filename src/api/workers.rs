@@ -1,4 +1,4 @@
-//! Workers: they say that they are there, and operators tell them to stop.
+//! Workers: they say that they are there, and operators give them commands.
 
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
@@ -10,7 +10,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
-use crate::store::workers::{self, Beat, Order};
+use crate::store::workers::{self, Beat, Command};
 use crate::store::{audit, config_cache};
 
 /// A worker says that it is there. See the COMMENT in sql/57_workers.sql.
@@ -33,11 +33,11 @@ fn worker_beat(
         };
         let now = time::now();
         workers::beat(&beat, now);
-        let order = config_cache::order(worker);
-        if order.is_some() {
+        let command = config_cache::command(worker);
+        if command.is_some() {
             workers::seen(worker, now);
         }
-        Ok(order.map_or("run", Order::as_str).to_string())
+        Ok(command.map_or("run", Command::as_str).to_string())
     };
     answer(run)
 }
@@ -54,37 +54,37 @@ fn at_least_one(concurrency: i32) -> Result<i32> {
 /// Has a worker fetch no more. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn quiet_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    answer(|| tell(worker, Some(Order::Quiet), reason, fcinfo))
+    answer(|| give(worker, Some(Command::Quiet), reason, fcinfo))
 }
 
 /// Has a worker end. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn stop_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    answer(|| tell(worker, Some(Order::Stop), reason, fcinfo))
+    answer(|| give(worker, Some(Command::Stop), reason, fcinfo))
 }
 
 /// Lets a worker go on. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn resume_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    answer(|| tell(worker, None, reason, fcinfo))
+    answer(|| give(worker, None, reason, fcinfo))
 }
 
-/// `None`: nothing any more.
-fn tell(
+/// Gives a worker a command; `None`: none any more.
+fn give(
     worker: Option<&str>,
-    order: Option<Order>,
+    command: Option<Command>,
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> Result<()> {
     check::writable()?;
     let worker = check::name("worker", worker)?;
-    let is_news = match order {
-        Some(order) => workers::tell(worker, order, reason, &role::caller(), time::now()),
+    let is_new = match command {
+        Some(command) => workers::give(worker, command, reason, &role::caller(), time::now()),
         None => workers::resume(worker),
     };
-    if is_news {
+    if is_new {
         config_cache::changed();
-        announce::told(worker);
+        announce::requested(worker);
         commit::wake_worker(Work::MayBeDue);
         audit::note(fcinfo, None);
     }

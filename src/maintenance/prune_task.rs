@@ -1,7 +1,7 @@
 //! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together
 //! with the claims that no job needs any more, with the answers that no client can still be asking
-//! for, with what was managed long ago, with workers that were not seen for a day, and with what
-//! workers were told that may never come back.
+//! for, with what was managed long ago, with workers that were not seen for a day, and with
+//! commands for workers that may never come back.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -26,8 +26,8 @@ const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
 
 /// How long a worker is shown after it was seen last, in microseconds.
 const WORKERS_SHOWN: i64 = 86_400 * 1_000_000;
-/// How long what a worker was told is kept after it was seen last, in microseconds.
-const ORDERS_KEPT: i64 = 30 * 86_400 * 1_000_000;
+/// How long a command is kept after its worker was seen last, in microseconds.
+const COMMANDS_KEPT: i64 = 30 * 86_400 * 1_000_000;
 /// How often the background worker looks for those, in microseconds: there is no index for that.
 const WORKERS_EVERY: i64 = 60 * 1_000_000;
 
@@ -77,18 +77,18 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     round
 }
 
-/// Forgets workers that were not seen for long, and what they were told; how much.
+/// Forgets workers that were not seen for long, and their commands; how much.
 fn forget_workers(now: i64, limit: i64) -> usize {
     let since = now - LOOKED_FOR_WORKERS.load(Ordering::Relaxed);
     if shmem::is_worker() && (0..WORKERS_EVERY).contains(&since) {
         return 0;
     }
     LOOKED_FOR_WORKERS.store(now, Ordering::Relaxed);
-    let orders = workers::forget_orders(now - ORDERS_KEPT, limit);
-    if orders > 0 {
+    let commands = workers::forget_commands(now - COMMANDS_KEPT, limit);
+    if commands > 0 {
         config_cache::changed();
     }
-    orders + workers::forget(now - WORKERS_SHOWN, limit)
+    commands + workers::forget(now - WORKERS_SHOWN, limit)
 }
 
 /// What is due of a kind, if anything is.

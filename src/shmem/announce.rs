@@ -1,7 +1,7 @@
 //! What the transaction under way has to tell others once it commits: in which queues there are
 //! jobs that were not there before, which jobs are final, which running ones are to be cancelled,
-//! and which workers are told something. What a savepoint takes back is told nevertheless: somebody
-//! looks for nothing.
+//! and of which workers something is asked. What a savepoint takes back is told nevertheless:
+//! somebody looks for nothing.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ pub struct Announcement {
     pub queues: Numbers,
     /// jobs that became final, or are gone
     pub jobs: ManyNumbers,
-    /// workers that are told something, or whose jobs are to be cancelled
+    /// workers that have another command, or whose jobs are to be cancelled
     pub workers: Numbers,
     /// what listeners are told
     pub to_notify: Content,
@@ -54,8 +54,8 @@ pub fn cancelled(id: i64, worker: &str) {
     });
 }
 
-/// A worker is told something.
-pub fn told(worker: &str) {
+/// A worker has another command.
+pub fn requested(worker: &str) {
     note(|announced| announced.workers.add(things::worker(worker)));
 }
 

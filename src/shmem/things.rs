@@ -24,7 +24,7 @@ pub fn queue(name: &str) -> u64 {
     named('q', name)
 }
 
-/// A worker: one of its jobs is asked to stop, or it is told something itself.
+/// A worker: one of its jobs is asked to stop, or it has another command.
 pub fn worker(name: &str) -> u64 {
     named('w', name)
 }

@@ -22,8 +22,8 @@ use crate::pg::server;
 const SEATS: usize = 2048;
 /// How many a test leaves, by [`Fault::FewSeats`].
 const FEW_SEATS: usize = 32;
-/// Numbers of workers that share a count of news.
-const NEWS: usize = 1024;
+/// Numbers of workers that share a count of requests.
+const REQUEST_COUNTS: usize = 1024;
 
 /// What is waited for: a set of these.
 pub type Kinds = u8;
@@ -31,12 +31,12 @@ pub type Kinds = u8;
 pub const QUEUES: Kinds = 1;
 /// that a job is final or gone
 pub const JOBS: Kinds = 2;
-/// what a worker is told
+/// what is asked of a worker
 pub const WORKERS: Kinds = 4;
 
 /// What a session waits for that has only a filter of it.
 const MANY: u8 = u8::MAX;
-/// As many things can be told exactly.
+/// As many things have a word each.
 pub const FEW: usize = Filter::WORDS;
 
 /// One session that waits.
@@ -65,10 +65,10 @@ struct Waiters {
     /// held while a seat is taken or the end is lowered: no commit waits for it
     seating: Lock,
     seats: [Seat; SEATS],
-    /// what workers were told, counted, also while they do not wait
-    news: [AtomicU64; NEWS],
-    /// the same of all of them
-    news_for_all: AtomicU64,
+    /// how often something was asked of workers, also while they do not wait
+    requests: [AtomicU64; REQUEST_COUNTS],
+    /// how often it was of any of them, as far as is known
+    requests_of_any: AtomicU64,
 }
 
 // SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
@@ -93,8 +93,8 @@ pub fn register() {
             end: AtomicU32::new(0),
             seating: Lock::new(),
             seats: std::array::from_fn(|_| Seat::default()),
-            news: [const { AtomicU64::new(0) }; NEWS],
-            news_for_all: AtomicU64::new(0),
+            requests: [const { AtomicU64::new(0) }; REQUEST_COUNTS],
+            requests_of_any: AtomicU64::new(0),
         }
     );
 }
@@ -104,7 +104,7 @@ pub fn register() {
 pub fn wake(database: Oid, announced: &Announcement) {
     let waiters = WAITERS.get();
     if !announced.workers.is_empty() {
-        waiters.count_news(announced);
+        waiters.count_requests(announced);
     }
     if waiters.count.load(Ordering::SeqCst) == 0 {
         return;
@@ -128,20 +128,20 @@ pub fn wake(database: Oid, announced: &Announcement) {
     }
 }
 
-/// How often a worker was told something. A number for several workers: it grows more often.
-pub fn news(worker: u64) -> u64 {
+/// How often something was asked of a worker. A number for several workers: it grows more often.
+pub fn requests(worker: u64) -> u64 {
     let waiters = WAITERS.get();
-    let own = waiters.news[worker as usize % NEWS].load(Ordering::SeqCst);
-    own.wrapping_add(waiters.news_for_all.load(Ordering::SeqCst))
+    let own = waiters.requests[worker as usize % REQUEST_COUNTS].load(Ordering::SeqCst);
+    own.wrapping_add(waiters.requests_of_any.load(Ordering::SeqCst))
 }
 
 impl Waiters {
-    fn count_news(&self, announced: &Announcement) {
+    fn count_requests(&self, announced: &Announcement) {
         for worker in announced.workers.as_slice() {
-            self.news[*worker as usize % NEWS].fetch_add(1, Ordering::SeqCst);
+            self.requests[*worker as usize % REQUEST_COUNTS].fetch_add(1, Ordering::SeqCst);
         }
         if announced.workers.has_more() {
-            self.news_for_all.fetch_add(1, Ordering::SeqCst);
+            self.requests_of_any.fetch_add(1, Ordering::SeqCst);
         }
     }
 

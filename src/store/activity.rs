@@ -52,6 +52,6 @@ static LAST_FETCHED: Plan = Plan::new(
 static IS_AT_WORK: Plan = Plan::new(
     "SELECT FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
       WHERE COALESCE(r.queue, j.queue) = $1 AND r.lease_expires_at > $2
-        AND NOT EXISTS (SELECT FROM jobs.worker_order o WHERE o.worker = r.worker) LIMIT 1",
+        AND NOT EXISTS (SELECT FROM jobs.worker_command c WHERE c.worker = r.worker) LIMIT 1",
     &[TEXT, AT],
 );

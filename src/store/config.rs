@@ -126,8 +126,8 @@ pub fn some(what: Rare, seen: Snapshot) -> bool {
 pub fn tables() -> [Oid; 3] {
     static KIND: Name = Name::new(c"kind");
     static QUEUE: Name = Name::new(c"queue");
-    static ORDER: Name = Name::new(c"worker_order");
-    [&KIND, &QUEUE, &ORDER].map(Name::oid)
+    static COMMAND: Name = Name::new(c"worker_command");
+    [&KIND, &QUEUE, &COMMAND].map(Name::oid)
 }
 
 /// Writes the defaults of a kind: those of the options that it can have. Whether they are others

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use super::config::{self, Kind, Queue, Rare};
 use super::spi::Snapshot;
-use super::workers::{self, Order};
+use super::workers::{self, Command};
 use crate::pg::{invalidation, transaction, versions};
 
 /// More names than this are not remembered: somebody makes them up.
@@ -28,8 +28,8 @@ struct Known {
     good_for: (u64, Option<u32>),
     kinds: HashMap<String, Rc<Kind>>,
     queues: HashMap<String, Rc<Queue>>,
-    /// of all workers: they make up names, and hardly any is told something
-    orders: Option<Rc<HashMap<String, Order>>>,
+    /// of all workers: they make up names, and hardly any has a command
+    commands: Option<Rc<HashMap<String, Command>>>,
     /// by `Rare`
     some: [Option<bool>; 2],
 }
@@ -78,15 +78,15 @@ pub fn some(what: Rare) -> bool {
     )
 }
 
-/// What a worker is told, if it is.
-pub fn order(worker: &str) -> Option<Order> {
-    let orders = look_up(
+/// The command of a worker, if it has one.
+pub fn command(worker: &str) -> Option<Command> {
+    let commands = look_up(
         Snapshot::Own,
-        |known| known.orders.clone(),
-        || Rc::new(workers::orders()),
-        |known, orders| known.orders = Some(orders),
+        |known| known.commands.clone(),
+        || Rc::new(workers::commands()),
+        |known, commands| known.commands = Some(commands),
     );
-    orders.get(worker).copied()
+    commands.get(worker).copied()
 }
 
 fn by_name<T>(

@@ -30,7 +30,7 @@ pub fn reasons<T>(
         |since| activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Callers);
     let is_left = is_left_since(now - activity::UNATTENDED);
     let quiet = workers::quiet_for(&queue, now, Snapshot::Callers)
-        .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.told_at));
+        .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
     let args = [
         big(id),
         big(now),

@@ -146,7 +146,7 @@ static UNATTENDED_QUEUES: Plan = Plan::new(
                 format('jobs of queue %s wait, and ', u.queue) || COALESCE('nobody has fetched from it for ' || ",
         age!("u.fetched_at"),
         ", 'nobody is known to have fetched from it'),
-                format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (registered_queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue)
+                format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue)
            FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n"
     ),
     &[TEXTS, ATS],

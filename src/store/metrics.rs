@@ -121,13 +121,13 @@ static WORK: Plan = Plan::new(
 
 static WORKERS: Plan = Plan::new(
     "SELECT 'jobs_known_workers', 'gauge', jsonb_build_object('status', s.status), count(w.status)::double precision,
-            'Workers that jobs.workers shows: at work, idle, told to be quiet or to stop, or lost'
+            'Workers that jobs.workers shows: at work, idle, commanded to be quiet or to stop, or lost'
        FROM (VALUES ('busy'), ('idle'), ('lost'), ('quiet'), ('stop')) s(status)
        LEFT JOIN (SELECT CASE WHEN w.last_seen_at <= $1 THEN 'lost'
-                              ELSE COALESCE(o.told, CASE WHEN r.worker IS NULL THEN 'idle' ELSE 'busy' END) END AS status
+                              ELSE COALESCE(c.command, CASE WHEN r.worker IS NULL THEN 'idle' ELSE 'busy' END) END AS status
                     FROM (SELECT DISTINCT r.worker FROM jobs.running r) r
                     FULL JOIN jobs.worker w ON w.worker = r.worker
-                    FULL JOIN jobs.worker_order o ON o.worker = COALESCE(r.worker, w.worker)) w ON w.status = s.status
+                    FULL JOIN jobs.worker_command c ON c.worker = COALESCE(r.worker, w.worker)) w ON w.status = s.status
       GROUP BY s.status ORDER BY s.status",
     &[AT],
 );

@@ -1,4 +1,4 @@
-//! Workers: which ones say that they are there, and what operators tell them.
+//! Workers: which ones say that they are there, and what operators command them.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,26 +12,26 @@ use crate::pg::jsonb::Jsonb;
 /// A worker that was not seen for so long is lost, in microseconds. The view `jobs.workers` has it
 /// as well.
 pub(super) const LOST_AFTER: i64 = 60 * 1_000_000;
-/// Who was told something, and is seen again so soon, is not written down, in microseconds.
+/// Who has a command, and is seen again so soon, is not written down, in microseconds.
 const SEEN_FOR: i64 = 86_400 * 1_000_000;
 /// Who says the same again so soon is not written down, in microseconds.
 const SAME_FOR: i64 = 3 * 1_000_000;
 
-/// What a worker is told.
+/// What an operator commands a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Command {
     /// fetch no more
     Quiet,
     /// and end, once what runs is done
     Stop,
 }
 
-impl Order {
+impl Command {
     /// As it is stored, and as `jobs.worker_beat` answers.
     pub fn as_str(self) -> &'static str {
         match self {
-            Order::Quiet => "quiet",
-            Order::Stop => "stop",
+            Command::Quiet => "quiet",
+            Command::Stop => "stop",
         }
     }
 }
@@ -62,12 +62,12 @@ pub fn beat(beat: &Beat, now: i64) {
     }
 }
 
-/// Workers that say that they fetch from a queue, and were told not to.
+/// Workers that say that they fetch from a queue, and are not to.
 pub struct Quiet {
     /// their names
     pub names: String,
-    /// when the last of them was told
-    pub told_at: i64,
+    /// when the last of them got its command
+    pub commanded_at: i64,
     /// no other one says that it fetches from that queue
     pub are_all: bool,
 }
@@ -77,53 +77,52 @@ pub fn quiet_for(queue: &str, now: i64, seen: Snapshot) -> Option<Quiet> {
     QUIET.run_as_of(seen, &[text(queue), big(now - LOST_AFTER)], |rows| {
         Some(Quiet {
             names: rows.text(0, 1)?,
-            told_at: rows.big(0, 2)?,
+            commanded_at: rows.big(0, 2)?,
             are_all: rows.bool(0, 3)?,
         })
     })
 }
 
-/// Everything that workers were told.
-pub fn orders() -> HashMap<String, Order> {
-    let order = |told: &str| match told {
-        "stop" => Order::Stop,
-        _ => Order::Quiet,
+/// The commands of all workers.
+pub fn commands() -> HashMap<String, Command> {
+    let command = |name: &str| match name {
+        "stop" => Command::Stop,
+        _ => Command::Quiet,
     };
-    let orders = ORDERS.list(&[], |rows, row| {
-        Some((rows.text(row, 1)?, order(&rows.text(row, 2)?)))
+    let commands = COMMANDS.list(&[], |rows, row| {
+        Some((rows.text(row, 1)?, command(&rows.text(row, 2)?)))
     });
-    orders.into_iter().collect()
+    commands.into_iter().collect()
 }
 
-/// What a worker was told: a number that is another one when its order is, or another of its jobs
-/// is asked to stop.
-pub fn told(worker: &str) -> u64 {
-    TOLD.run(&[text(worker)], |rows| {
+/// What is asked of a worker: a number that is another one when its command is, or another of its
+/// jobs is asked to stop.
+pub fn requests(worker: &str) -> u64 {
+    REQUESTS.run(&[text(worker)], |rows| {
         let mut hasher = DefaultHasher::new();
         (rows.big(0, 1), rows.big(0, 2)).hash(&mut hasher);
         hasher.finish()
     })
 }
 
-/// Tells a worker something, in the place of what it was told before; whether that is something
-/// else.
-pub fn tell(worker: &str, order: Order, reason: Option<&str>, by: &str, now: i64) -> bool {
+/// Gives a worker a command, in the place of the one that it had; whether that is another one.
+pub fn give(worker: &str, command: Command, reason: Option<&str>, by: &str, now: i64) -> bool {
     let args = [
         text(worker),
-        text(order.as_str()),
+        text(command.as_str()),
         reason.and_then(text),
         text(by),
         big(now),
     ];
-    TELL.execute(&args) > 0
+    GIVE.execute(&args) > 0
 }
 
-/// Writes down that a worker which was told something is still there.
+/// Writes down that a worker which has a command is still there.
 pub fn seen(worker: &str, now: i64) {
     SEEN.execute(&[text(worker), big(now), big(now - SEEN_FOR)]);
 }
 
-/// Takes back what a worker was told; whether it was.
+/// Takes back the command of a worker; whether it had one.
 pub fn resume(worker: &str) -> bool {
     RESUME.execute(&[text(worker)]) > 0
 }
@@ -133,9 +132,9 @@ pub fn forget(seen_before: i64, limit: i64) -> usize {
     FORGET.execute(&[big(seen_before), big(limit)])
 }
 
-/// Forgets what up to so many workers were told that were not seen since then; how many.
-pub fn forget_orders(seen_before: i64, limit: i64) -> usize {
-    FORGET_ORDERS.execute(&[big(seen_before), big(limit)])
+/// Forgets the commands of up to so many workers that were not seen since then; how many.
+pub fn forget_commands(seen_before: i64, limit: i64) -> usize {
+    FORGET_COMMANDS.execute(&[big(seen_before), big(limit)])
 }
 
 // Whether a worker has said the same a moment ago. (The clock may have been put back.)
@@ -152,43 +151,43 @@ static SAY: Plan = Plan::new(
     &[TEXT, TEXTS, INT4, JSONB, AT],
 );
 static QUIET: Plan = Plan::new(
-    "SELECT string_agg(o.worker, ', ' ORDER BY o.worker), max(o.told_at), bool_and(o.worker IS NOT NULL)
-       FROM jobs.worker w LEFT JOIN jobs.worker_order o ON o.worker = w.worker
+    "SELECT string_agg(c.worker, ', ' ORDER BY c.worker), max(c.commanded_at), bool_and(c.worker IS NOT NULL)
+       FROM jobs.worker w LEFT JOIN jobs.worker_command c ON c.worker = w.worker
       WHERE $1 = ANY (w.queues) AND w.last_seen_at > $2",
     &[TEXT, AT],
 );
-static ORDERS: Plan = Plan::new("SELECT o.worker, o.told FROM jobs.worker_order o", &[]);
-static TOLD: Plan = Plan::new(
+static COMMANDS: Plan = Plan::new("SELECT c.worker, c.command FROM jobs.worker_command c", &[]);
+static REQUESTS: Plan = Plan::new(
     "SELECT (SELECT max(r.cancel_requested_at) FROM jobs.running r WHERE r.worker = $1),
-            (SELECT o.told_at FROM jobs.worker_order o WHERE o.worker = $1)",
+            (SELECT c.commanded_at FROM jobs.worker_command c WHERE c.worker = $1)",
     &[TEXT],
 );
-static TELL: Plan = Plan::new(
-    "INSERT INTO jobs.worker_order AS o (worker, told, told_reason, told_at, seen_at, told_by) VALUES ($1, $2, $3, $5, $5, $4)
+static GIVE: Plan = Plan::new(
+    "INSERT INTO jobs.worker_command AS c (worker, command, command_reason, commanded_at, seen_at, commanded_by) VALUES ($1, $2, $3, $5, $5, $4)
      ON CONFLICT (worker) DO UPDATE
-        SET told = excluded.told, told_reason = excluded.told_reason, told_at = excluded.told_at, seen_at = excluded.seen_at,
-            told_by = excluded.told_by
-      WHERE o.told <> excluded.told",
+        SET command = excluded.command, command_reason = excluded.command_reason, commanded_at = excluded.commanded_at, seen_at = excluded.seen_at,
+            commanded_by = excluded.commanded_by
+      WHERE c.command <> excluded.command",
     &[TEXT, TEXT, TEXT, TEXT, AT],
 );
 // Its sessions do not wait for each other.
 static SEEN: Plan = Plan::new(
-    "UPDATE jobs.worker_order SET seen_at = $2
-      WHERE worker = (SELECT o.worker FROM jobs.worker_order o WHERE o.worker = $1 AND o.seen_at < $3 FOR UPDATE SKIP LOCKED)",
+    "UPDATE jobs.worker_command SET seen_at = $2
+      WHERE worker = (SELECT c.worker FROM jobs.worker_command c WHERE c.worker = $1 AND c.seen_at < $3 FOR UPDATE SKIP LOCKED)",
     &[TEXT, AT, AT],
 );
-static RESUME: Plan = Plan::new("DELETE FROM jobs.worker_order WHERE worker = $1", &[TEXT]);
+static RESUME: Plan = Plan::new("DELETE FROM jobs.worker_command WHERE worker = $1", &[TEXT]);
 static FORGET: Plan = Plan::new(
     "DELETE FROM jobs.worker
       WHERE ctid = ANY (ARRAY(
         SELECT w.ctid FROM jobs.worker w WHERE w.last_seen_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
     &[AT, INT8],
 );
-static FORGET_ORDERS: Plan = Plan::new(
-    "DELETE FROM jobs.worker_order
+static FORGET_COMMANDS: Plan = Plan::new(
+    "DELETE FROM jobs.worker_command
       WHERE ctid = ANY (ARRAY(
-        SELECT o.ctid FROM jobs.worker_order o
-         WHERE o.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = o.worker)
-         LIMIT $2 FOR UPDATE OF o SKIP LOCKED))",
+        SELECT c.ctid FROM jobs.worker_command c
+         WHERE c.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = c.worker)
+         LIMIT $2 FOR UPDATE OF c SKIP LOCKED))",
     &[AT, INT8],
 );

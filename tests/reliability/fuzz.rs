@@ -327,18 +327,18 @@ fn is_for_callers(code: &str) -> bool {
 }
 
 #[derive(Default)]
-struct Told {
+struct Answers {
     codes: BTreeMap<String, u64>,
     calls: u64,
     transactions: u64,
 }
 
 /// Transactions of a few calls each, until the time is over and there were enough.
-async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> Told {
+async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> Answers {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut told = Told::default();
+    let mut answers = Answers::default();
     let begun = Instant::now();
-    while begun.elapsed() < duration() || told.calls < least {
+    while begun.elapsed() < duration() || answers.calls < least {
         let level = ["read committed", "repeatable read", "serializable"]
             .choose(&mut rng)
             .unwrap();
@@ -369,10 +369,10 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> To
         } else {
             script.push(call(&mut rng, function));
         }
-        told.transactions += 1;
+        answers.transactions += 1;
         for sql in &script {
             let is_call = sql.contains("jobs.");
-            told.calls += u64::from(is_call);
+            answers.calls += u64::from(is_call);
             let Err(error) = db.simple_query(sql).await else {
                 continue;
             };
@@ -391,7 +391,7 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> To
                 let is_about_input = ["22023", "22004"].contains(&code);
                 assert_eq!(is_named, is_about_input, "seed {seed}: {shown}: {error:?}");
             }
-            *told.codes.entry(code.into()).or_default() += 1;
+            *answers.codes.entry(code.into()).or_default() += 1;
             if is_call && script.len() > 1 {
                 // The others go on from the savepoint before it.
                 let savepoint = script[..script
@@ -408,11 +408,11 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> To
                 let _ = db.simple_query("rollback").await; // it failed at its commit
             }
         }
-        if told.transactions.is_multiple_of(20) {
+        if answers.transactions.is_multiple_of(20) {
             refill(db).await;
         }
     }
-    told
+    answers
 }
 
 /// So that there is something to hold: whatever the calls have paused, limited or granted.
@@ -476,12 +476,12 @@ async fn every_function_with_all_that_is_nasty() {
             calls(&session, &functions, seed, least).await
         }));
     }
-    let mut all = Told::default();
+    let mut all = Answers::default();
     for task in tasks {
-        let told = task.await.unwrap();
-        all.calls += told.calls;
-        all.transactions += told.transactions;
-        for (code, count) in told.codes {
+        let answers = task.await.unwrap();
+        all.calls += answers.calls;
+        all.transactions += answers.transactions;
+        for (code, count) in answers.codes {
             *all.codes.entry(code).or_default() += count;
         }
     }

@@ -77,7 +77,7 @@ pub async fn differences(db: &Client, journal: &Journal, pruning: Pruning) -> Ve
             wrong.push(format!("number {n} is there twice, the second is job {id}"));
         }
         match journal.wanted.get(n) {
-            Some(Fate::Inserted(told)) if told == id => {}
+            Some(Fate::Inserted(own)) if own == id => {}
             Some(Fate::Unknown) => {}
             other => wrong.push(format!("job {id} of number {n} is there: {other:?}")),
         }
@@ -91,10 +91,10 @@ pub async fn differences(db: &Client, journal: &Journal, pruning: Pruning) -> Ve
         }
     }
     // The journal against jobs.
-    let mut told = HashSet::new();
+    let mut seen = HashSet::new();
     for (n, fate) in &journal.wanted {
         if let Fate::Inserted(id) = fate {
-            if !told.insert(id) {
+            if !seen.insert(id) {
                 wrong.push(format!("id {id} was given out twice"));
             }
             let times = done.get(id).copied().unwrap_or(0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Told, check_inserts, check_work};
+use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Reply, check_inserts, check_work};
 use jobs_tests::{Client, Cluster, blocked, number, poll_until, rng, sqlstate, with_faults};
 use rand::Rng;
 use rand::SeedableRng;
@@ -162,14 +162,14 @@ impl Inserter {
             .zip(keys)
             .map(|(row, &key)| {
                 let id = row.get(0);
-                let told = match row.get(1) {
-                    true => Told::Skipped(id),
-                    false => Told::Inserted(id),
+                let reply = match row.get(1) {
+                    true => Reply::Skipped(id),
+                    false => Reply::Inserted(id),
                 };
                 Recorded {
                     insert: Insert {
                         key,
-                        told,
+                        reply,
                         committed: false,
                     },
                     begun,
@@ -186,16 +186,16 @@ fn waited(record: &[Recorded]) -> usize {
     let commits: HashMap<i64, Instant> = record
         .iter()
         .filter(|entry| entry.insert.committed)
-        .filter_map(|entry| match entry.insert.told {
-            Told::Inserted(id) => Some((id, entry.committed)),
-            Told::Skipped(_) => None,
+        .filter_map(|entry| match entry.insert.reply {
+            Reply::Inserted(id) => Some((id, entry.committed)),
+            Reply::Skipped(_) => None,
         })
         .collect();
     record
         .iter()
-        .filter(|entry| match entry.insert.told {
-            Told::Skipped(id) => commits.get(&id).is_some_and(|commit| entry.begun < *commit),
-            Told::Inserted(_) => false,
+        .filter(|entry| match entry.insert.reply {
+            Reply::Skipped(id) => commits.get(&id).is_some_and(|commit| entry.begun < *commit),
+            Reply::Inserted(_) => false,
         })
         .count()
 }
@@ -266,7 +266,7 @@ async fn insert_all(
         })
         .collect();
     let mut inserts: Vec<Insert> = record.iter().map(|entry| entry.insert).collect();
-    inserts.push(insert(0, Told::Inserted(held), true));
+    inserts.push(insert(0, Reply::Inserted(held), true));
     let wrong = check_inserts(&inserts, &jobs);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(jobs.len(), keys as usize);
@@ -695,21 +695,21 @@ async fn every_job_is_completed_once_by_its_last_worker() {
 
 // --- the control: the checks can fail ------------------------------------------------------------
 
-fn insert(key: i32, told: Told, committed: bool) -> Insert {
+fn insert(key: i32, reply: Reply, committed: bool) -> Insert {
     Insert {
         key,
-        told,
+        reply,
         committed,
     }
 }
 
 fn a_good_history() -> (Vec<Insert>, Vec<Job>) {
     let history = vec![
-        insert(1, Told::Inserted(10), true),
-        insert(1, Told::Skipped(10), true),
-        insert(2, Told::Inserted(11), false),
-        insert(2, Told::Inserted(12), true),
-        insert(2, Told::Skipped(12), false),
+        insert(1, Reply::Inserted(10), true),
+        insert(1, Reply::Skipped(10), true),
+        insert(2, Reply::Inserted(11), false),
+        insert(2, Reply::Inserted(12), true),
+        insert(2, Reply::Skipped(12), false),
     ];
     let jobs = vec![Job { id: 10, key: 1 }, Job { id: 12, key: 2 }];
     (history, jobs)
@@ -724,7 +724,7 @@ fn control_a_good_history_passes() {
 #[test]
 fn control_two_jobs_of_a_key_are_found() {
     let (mut history, mut jobs) = a_good_history();
-    history.push(insert(1, Told::Inserted(13), true));
+    history.push(insert(1, Reply::Inserted(13), true));
     jobs.push(Job { id: 13, key: 1 });
     assert_eq!(
         check_inserts(&history, &jobs),
@@ -735,13 +735,13 @@ fn control_two_jobs_of_a_key_are_found() {
 #[test]
 fn control_a_lost_insert_is_found() {
     let (mut history, jobs) = a_good_history();
-    history.push(insert(3, Told::Inserted(13), true));
+    history.push(insert(3, Reply::Inserted(13), true));
     assert_eq!(
         check_inserts(&history, &jobs),
         ["key 3: job 13 is lost, which a committed transaction was told it inserted"]
     );
     let (mut history, jobs) = a_good_history();
-    history.push(insert(2, Told::Skipped(11), true));
+    history.push(insert(2, Reply::Skipped(11), true));
     assert_eq!(
         check_inserts(&history, &jobs),
         ["key 2: job 11 is lost, which a committed transaction was told it skipped to"]
@@ -765,14 +765,14 @@ fn control_what_a_rollback_leaves_behind_is_found() {
 fn control_a_wait_is_counted() {
     let start = Instant::now();
     let after = |millis| start + Duration::from_millis(millis);
-    let entry = |told, begun, committed| Recorded {
-        insert: insert(1, told, true),
+    let entry = |reply, begun, committed| Recorded {
+        insert: insert(1, reply, true),
         begun: after(begun),
         committed: after(committed),
     };
-    let rival = || entry(Told::Inserted(1), 0, 10);
-    assert_eq!(waited(&[rival(), entry(Told::Skipped(1), 5, 20)]), 1);
-    assert_eq!(waited(&[rival(), entry(Told::Skipped(1), 15, 20)]), 0);
+    let rival = || entry(Reply::Inserted(1), 0, 10);
+    assert_eq!(waited(&[rival(), entry(Reply::Skipped(1), 5, 20)]), 1);
+    assert_eq!(waited(&[rival(), entry(Reply::Skipped(1), 15, 20)]), 0);
 }
 
 fn fetched(id: i64, token: i64, attempt: i32) -> Fetched {

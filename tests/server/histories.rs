@@ -100,10 +100,10 @@ async fn group(task: Arc<Task>, clients: Vec<Client>, parity: u64) {
         found.histories += 1;
         found.counts.add(&history);
         if let Err(wrong) = checked {
-            let told = count::tell(&history);
+            let story = count::tell(&history);
             found
                 .unexplained
-                .push(format!("JOBS_SEED={seed} ({plan:?}): {wrong}\n{told}"));
+                .push(format!("JOBS_SEED={seed} ({plan:?}): {wrong}\n{story}"));
             task.stop.fetch_or(task.stop_at_first, Ordering::Relaxed);
         }
     }

@@ -562,7 +562,7 @@ async fn what_operators_look_at_is_the_same_on_a_standby() {
         "jobs.history('past')".into(),
         "jobs.audit".into(),
         "jobs.kinds".into(),
-        "(select worker, told, told_by, told_reason, told_at, last_seen_at, registered_queues from jobs.workers)"
+        "(select worker, command, commanded_by, command_reason, commanded_at, last_seen_at, queues from jobs.workers)"
             .into(),
     ] {
         let look = format!("select to_json(t)::text from {look} t order by 1");

@@ -543,8 +543,8 @@ async fn a_dump_takes_definitions_along_and_a_restore_is_not_disturbed() {
         2,
         "the tick before, and one more"
     );
-    let told = "select string_agg(concat_ws(' ', name, last_skipped, last_job_id > 20000, last_error), ', ' order by name)
+    let reply = "select string_agg(concat_ws(' ', name, last_skipped, last_job_id > 20000, last_error), ', ' order by name)
                   from jobs.periodic where name <> 'two'";
-    assert_eq!(text(&db, told).await, "one t f, three f t");
+    assert_eq!(text(&db, reply).await, "one t f, three f t");
     assert_eq!(count(&db, "many").await, 20000);
 }

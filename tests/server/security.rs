@@ -361,14 +361,14 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
         ),
     )
     .await;
-    let told = worker
+    let reply = worker
         .query_one(
             "select cancel_requested from jobs.heartbeat($1, $2)",
             &[&id, &token],
         )
         .await
         .unwrap();
-    assert!(!told.get::<_, bool>(0));
+    assert!(!reply.get::<_, bool>(0));
     assert!(
         worker
             .query("select id from jobs.fetch()", &[])

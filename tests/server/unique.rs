@@ -686,8 +686,8 @@ async fn an_old_snapshot_with_a_claim_that_is_gone_shows_ones_own_too() {
         let old = old_snapshot_of_a_deleted_job(&cluster, "old", level, gone).await;
         let (own, skipped) = insert(&old, "k", r#"["running"]"#).await;
         assert!(!skipped, "by the old snapshot job {gone} is available");
-        let told = insert(&old, "k", AVAILABLE).await;
-        assert_eq!(told, (own, true), "the latest of both jobs, {level}");
+        let reply = insert(&old, "k", AVAILABLE).await;
+        assert_eq!(reply, (own, true), "the latest of both jobs, {level}");
         old.batch_execute("rollback").await.unwrap();
     }
 }
@@ -711,18 +711,18 @@ async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
             scalar::<i64>(&db, "select count(*) from jobs.unique_claim").await,
             0
         );
-        let told = batch(&old, "{1,2}", "available").await;
+        let reply = batch(&old, "{1,2}", "available").await;
         assert_eq!(
-            told[0],
+            reply[0],
             (gone, true),
             "{level}: by its snapshot it is there"
         );
-        assert!(!told[1].1, "{level}");
+        assert!(!reply[1].1, "{level}");
         let own = batch(&old, "{1,3}", "running").await;
         assert!(own.iter().all(|(_, skipped)| !skipped), "{level}");
-        let told = batch(&old, "{1,3}", "available").await;
+        let reply = batch(&old, "{1,3}", "available").await;
         let latest: Vec<(i64, bool)> = own.iter().map(|(id, _)| (*id, true)).collect();
-        assert_eq!(told, latest, "{level}");
+        assert_eq!(reply, latest, "{level}");
         old.batch_execute("rollback").await.unwrap();
     }
 }
@@ -973,7 +973,7 @@ async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
     for level in ["read committed", "repeatable read", "serializable"] {
         for (before, call, after) in COMEBACKS {
             begun(&db, before, 25).await;
-            let told = overtaken_by_an_update(&cluster, &db, level, &update, call).await;
+            let reply = overtaken_by_an_update(&cluster, &db, level, &update, call).await;
             let state: String = scalar(
                 &db,
                 "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2' and j.priority = 1",
@@ -985,7 +985,7 @@ async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
                 _ => ("40001", before),
             };
             assert_eq!(
-                ((told.as_str(), state.as_str()), violated),
+                ((reply.as_str(), state.as_str()), violated),
                 (expected, 0),
                 "{level}: {call}"
             );
@@ -1052,14 +1052,18 @@ async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
         ("completed", "jobs.retry(id)", 5, 1, ("available", 2)),
     ] {
         begun(&db, before, max).await;
-        let told =
+        let reply =
             overtaken_by_an_update(&cluster, &db, "read committed", &update(new_max), call).await;
         let row = db
             .query_one("select state::text, max_attempts from jobs.jobs", &[])
             .await
             .unwrap();
         let found = (row.get::<_, &str>(0), row.get::<_, i32>(1));
-        assert_eq!((told.as_str(), found), ("00000", after), "{before}: {call}");
+        assert_eq!(
+            (reply.as_str(), found),
+            ("00000", after),
+            "{before}: {call}"
+        );
         db.batch_execute("select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs")
             .await
             .unwrap();

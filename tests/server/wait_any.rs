@@ -1,4 +1,4 @@
-//! `CALL jobs.wait_any`: several queues, and what a worker is told.
+//! `CALL jobs.wait_any`: several queues, and what is asked of a worker.
 
 use std::time::{Duration, Instant};
 

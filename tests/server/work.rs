@@ -356,8 +356,8 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
     let id: i64 = scalar(&db, job).await;
     let update = format!("select jobs.update({id}, scheduled_at => '2901-01-01Z')");
     let activate = format!("jobs.activate({id})");
-    let told = overtaken(&cluster, "overtaken", "jobs.scheduled", &activate, &update).await;
-    assert_eq!(told, "scheduled");
+    let reply = overtaken(&cluster, "overtaken", "jobs.scheduled", &activate, &update).await;
+    assert_eq!(reply, "scheduled");
     let due = format!("select due_at = '2901-01-01Z' from jobs.scheduled where job_id = {id}");
     assert!(
         scalar::<bool>(&db, &due).await,
@@ -373,8 +373,8 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
         "select jobs.retry({id}); select jobs.fail(id, token, 'e', retryable => false) from jobs.fetch()"
     );
     let delete = "jobs.delete_many(kind => 'done', states => array['completed']::jobs.state[])";
-    let told = overtaken(&cluster, "overtaken", "jobs.finished", delete, &again).await;
-    assert_eq!(told, "0");
+    let reply = overtaken(&cluster, "overtaken", "jobs.finished", delete, &again).await;
+    assert_eq!(reply, "0");
     let state = format!("select state::text from jobs.jobs where id = {id}");
     assert_eq!(scalar::<String>(&db, &state).await, "discarded");
 }

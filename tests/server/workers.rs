@@ -14,7 +14,7 @@ fn quiet() -> Cluster {
 /// What the sessions of one worker have in common.
 #[derive(Default)]
 struct Shared {
-    /// it was told to fetch no more, and that is committed
+    /// it was commanded to fetch no more, and that is committed
     is_told: AtomicBool,
     is_over: AtomicBool,
     fetched: AtomicI64,

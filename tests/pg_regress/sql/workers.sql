@@ -7,7 +7,7 @@
 -- With all parameters, and with those that are needed.
 select jobs.worker_beat(worker => 'w1', queues => '{mail,default}', concurrency => 10, info => '{"version": "1.2", "host": "a"}');
 select jobs.worker_beat('w2', '{}', 1);
-select worker, status, registered_queues, concurrency, busy, running, version, info, told, last_seen_at = first_seen_at as once, job_ids, queues, kinds, oldest_attempted_at, next_lease_expires_at, expired, cancel_requested
+select worker, status, queues, concurrency, busy, running, version, info, command, last_seen_at = first_seen_at as once, job_ids, kinds, oldest_attempted_at, next_lease_expires_at, expired, cancel_requested
   from jobs.workers order by worker;
 
 -- Bad input.
@@ -53,7 +53,7 @@ select info, version from jobs.workers where worker = 'w1';
 -- shown while it holds jobs.
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, '{9}'), queue => 'mail');
 select count(*) from jobs.fetch('mail', 2, worker => 'w1') a, jobs.fetch('mail', 1, worker => 'w3') b;
-select worker, status, running, busy, concurrency, queues, registered_queues, last_seen_at is not null as seen from jobs.workers order by worker;
+select worker, status, running, busy, concurrency, queues, last_seen_at is not null as seen from jobs.workers order by worker;
 
 -- Quiet: from then on it gets nothing, in this session and in others, by either function; what it
 -- holds it keeps. Others go on.
@@ -63,7 +63,7 @@ select count(*) from jobs.fetch('mail', worker => 'w1');
 select count(*) from jobs.fetch_any('{default,mail}', worker => 'w1');
 select count(*) from jobs.fetch('mail', worker => 'w2');
 select (jobs.heartbeat(id, token)).cancel_requested from jobs.jobs where worker = 'w1' limit 1;
-select worker, status, told, told_at between now() - interval '1 minute' and clock_timestamp() as at, told_by = session_user as by, told_reason from jobs.workers where told is not null;
+select worker, status, command, commanded_at between now() - interval '1 minute' and clock_timestamp() as at, commanded_by = session_user as by, command_reason from jobs.workers where command is not null;
 -- By the session's name, too, where the fetch gives none, or an empty one.
 set application_name = 'w1';
 select count(*) from jobs.fetch('mail');
@@ -74,7 +74,7 @@ reset application_name;
 -- Stop takes the place of quiet; resume takes back either. Again, nothing changes.
 select jobs.stop_worker('w1');
 select jobs.worker_beat('w1', '{mail}', 10);
-select status, told, told_reason from jobs.workers where worker = 'w1';
+select status, command, command_reason from jobs.workers where worker = 'w1';
 select count(*) from jobs.fetch('mail', worker => 'w1');
 select jobs.resume_worker('w1', reason => 'all is well'), jobs.resume_worker('w1');
 select action, target, reason, arguments from jobs.audit order by at;
@@ -82,10 +82,10 @@ select jobs.worker_beat('w1', '{mail}', 10);
 select count(*) from jobs.fetch('mail', worker => 'w1');
 -- A name that nobody has used yet.
 select jobs.stop_worker('new', 'not yet');
-select worker, status, running, last_seen_at, told_reason from jobs.workers where worker = 'new';
+select worker, status, running, last_seen_at, command_reason from jobs.workers where worker = 'new';
 select count(*) from jobs.fetch('mail', worker => 'new');
 select jobs.worker_beat('new', '{mail}', 1);
--- What is rolled back was never told.
+-- What is rolled back was never commanded.
 begin;
 select jobs.resume_worker('new');
 select count(*) from jobs.fetch('mail', worker => 'new');
@@ -96,7 +96,7 @@ begin;
 select jobs.quiet_worker('w2');
 rollback;
 select jobs.worker_beat('w2', '{}', 1);
--- An older snapshot shows what was told before; the next transaction knows.
+-- An older snapshot shows the command from before; the next transaction knows.
 begin isolation level repeatable read;
 select count(*) from jobs.fetch('nothing', worker => 'w1');
 commit;
@@ -110,22 +110,22 @@ select jobs.resume_worker('w1');
 -- lost all the same.
 select jobs.quiet_worker('w2', 'gone');
 select pg_temp.later('30 seconds');
-select worker, status, told from jobs.workers order by worker;
+select worker, status, command from jobs.workers order by worker;
 select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
 select pg_temp.later('31 seconds');
-select worker, status, told from jobs.workers order by worker;
+select worker, status, command from jobs.workers order by worker;
 select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
--- A day later it is forgotten, unless it was seen meanwhile. What it was told stays longer.
+-- A day later it is forgotten, unless it was seen meanwhile. Its command stays longer.
 select jobs.worker_beat('w1', '{mail}', 10);
 select pg_temp.later('23 hours');
 select error from jobs.maintain() where error is not null;
-select worker, first_seen_at is not null as known, status, told from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
+select worker, first_seen_at is not null as known, status, command from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
 select jobs.worker_beat('w1', '{mail}', 10);
 select pg_temp.later('2 hours');
 select rows > 0 as some, error from jobs.maintain() where task = 'prune';
-select worker, first_seen_at is not null as known, status, told from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
+select worker, first_seen_at is not null as known, status, command from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
 select worker from jobs.worker;
--- What a worker was told is forgotten after 30 days in which it has neither fetched nor beaten,
+-- The command of a worker is forgotten after 30 days in which it has neither fetched nor beaten,
 -- once it runs nothing.
 select count(*) from jobs.insert('k', queue => 'slow', timeout => '-1 s');
 select id, token from jobs.fetch('slow', worker => 'busy', lease => '900 days') \gset
@@ -135,9 +135,9 @@ select count(*) from jobs.fetch('mail', worker => 'fetches');
 select jobs.worker_beat('beats', '{mail}', 1);
 select pg_temp.later('11 days');
 select error from jobs.maintain() where task = 'prune';
-select worker, told from jobs.workers where told is not null order by worker;
+select worker, command from jobs.workers where command is not null order by worker;
 select jobs.worker_beat('new', '{mail}', 1);
 select jobs.complete(:id, :token);
 select pg_temp.later('20 days');
 select error from jobs.maintain() where task = 'prune';
-select worker, told from jobs.workers where told is not null order by worker;
+select worker, command from jobs.workers where command is not null order by worker;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What an insert answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Reply {
     Inserted(i64),
     Skipped(i64),
 }
@@ -13,7 +13,7 @@ pub enum Told {
 #[derive(Clone, Copy, Debug)]
 pub struct Insert {
     pub key: i32,
-    pub told: Told,
+    pub reply: Reply,
     pub committed: bool,
 }
 
@@ -40,11 +40,11 @@ pub fn check_inserts(history: &[Insert], jobs: &[Job]) -> Vec<String> {
     let keys: HashMap<i64, i32> = jobs.iter().map(|job| (job.id, job.key)).collect();
     let mut inserted: BTreeMap<i64, bool> = BTreeMap::new();
     for insert in history {
-        let (id, what) = match insert.told {
-            Told::Inserted(id) => (id, "inserted"),
-            Told::Skipped(id) => (id, "skipped to"),
+        let (id, what) = match insert.reply {
+            Reply::Inserted(id) => (id, "inserted"),
+            Reply::Skipped(id) => (id, "skipped to"),
         };
-        if insert.told == Told::Inserted(id)
+        if insert.reply == Reply::Inserted(id)
             && inserted.insert(id, insert.committed) == Some(insert.committed)
         {
             wrong.push(format!("job {id} was inserted twice"));

@@ -35,13 +35,13 @@ fn state(cell: &Option<String>) -> Option<State> {
 
 /// What rows say.
 pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
-    let told = |row: &Vec<Option<String>>| match (number(&row[0]), row[2].as_deref()) {
-        (None, _) => Told::Busy,
-        (Some(id), Some("t")) => Told::Skipped {
+    let reply = |row: &Vec<Option<String>>| match (number(&row[0]), row[2].as_deref()) {
+        (None, _) => Reply::Busy,
+        (Some(id), Some("t")) => Reply::Skipped {
             id,
             state: state(&row[1]),
         },
-        (Some(id), _) => Told::Inserted {
+        (Some(id), _) => Reply::Inserted {
             id,
             state: state(&row[1]).expect("a state"),
             replaced: number(&row[3]),
@@ -57,7 +57,7 @@ pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
                 .map(|((key, new), row)| Fact::Insert {
                     key,
                     new,
-                    told: told(row),
+                    reply: reply(row),
                 })
                 .collect()
         }
@@ -74,11 +74,11 @@ pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
                 job: *job,
                 token: *token,
                 what: *what,
-                told: answer(),
+                reply: answer(),
             }]
         }
         Say::CompleteMany(_) | Say::FailMany(..) | Say::FinishMany(_) => {
-            let told = |row: &Vec<Option<String>>| match row[2].as_deref() {
+            let reply = |row: &Vec<Option<String>>| match row[2].as_deref() {
                 // complete_many tells the state that the job has by now.
                 Some("t") if matches!(say, Say::CompleteMany(_)) => Ok(Completed),
                 Some("t") => Ok(state(&row[1]).expect("a state")),
@@ -92,14 +92,14 @@ pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
                     job,
                     token,
                     what,
-                    told: told(row),
+                    reply: reply(row),
                 })
                 .collect()
         }
         Say::Manage(job, what) => vec![Fact::Manage {
             job: *job,
             what: *what,
-            told: answer(),
+            reply: answer(),
         }],
         Say::Look => {
             let seen = rows.iter().map(|row| {
@@ -128,13 +128,13 @@ pub fn refused(say: &Say, code: &str, detail: &str) -> Vec<Fact> {
                 job: *job,
                 token: *token,
                 what: *what,
-                told: Err(refusal),
+                reply: Err(refusal),
             }]
         }
         Say::Manage(job, what) => vec![Fact::Manage {
             job: *job,
             what: *what,
-            told: Err(refusal),
+            reply: Err(refusal),
         }],
         _ => Vec::new(),
     }
@@ -156,7 +156,7 @@ fn rejected(say: &Say, detail: &str) -> Vec<Fact> {
             vec![Fact::Insert {
                 key,
                 new,
-                told: Told::Rejected { id, state },
+                reply: Reply::Rejected { id, state },
             }]
         }
         _ => Vec::new(),

@@ -74,14 +74,14 @@ fn whoever_waits_for_a_rollback_inserts() {
 
 #[test]
 fn a_skip_that_names_the_older_job_is_reported() {
-    let layers = |told| {
+    let layers = |reply| {
         let other = Fact::Insert {
             key: 0,
             new: New {
                 by_state: vec![Running],
                 ..new(OnConflict::Skip)
             },
-            told: Told::Inserted {
+            reply: Reply::Inserted {
                 id: 2,
                 state: Available,
                 replaced: None,
@@ -90,7 +90,7 @@ fn a_skip_that_names_the_older_job_is_reported() {
         [
             alone(0, 0, 1, inserted(1)),
             alone(0, 2, 3, other),
-            alone(0, 4, 5, skipped(told, Available)),
+            alone(0, 4, 5, skipped(reply, Available)),
         ]
     };
     accepts(layers(2));
@@ -112,10 +112,10 @@ fn a_skip_that_tells_another_state_is_reported() {
 
 #[test]
 fn an_insert_by_a_stale_snapshot_is_reported() {
-    let late = |snapshot, told| {
+    let late = |snapshot, reply| {
         let steps = [
             call(snapshot, snapshot + 1, [Fact::Look(Vec::new())]),
-            call(20, 21, told),
+            call(20, 21, reply),
             end(22, 23, true),
         ];
         [
@@ -172,7 +172,7 @@ fn a_change_by_a_stale_snapshot_is_reported() {
 
 #[test]
 fn busy_without_a_rival_is_reported() {
-    let busy = alone(0, 5, 6, insert(OnConflict::Skip, Told::Busy));
+    let busy = alone(0, 5, 6, insert(OnConflict::Skip, Reply::Busy));
     let rival = |until| transaction(1, RC, [call(0, 1, [inserted(1)]), end(until, until, false)]);
     accepts([busy.clone(), rival(5)]);
     reports([busy.clone(), rival(4)]);
@@ -181,7 +181,7 @@ fn busy_without_a_rival_is_reported() {
 
 #[test]
 fn who_was_told_of_an_error_may_still_be_rolling_back() {
-    let busy = alone(0, 5, 6, insert(OnConflict::Skip, Told::Busy));
+    let busy = alone(0, 5, 6, insert(OnConflict::Skip, Reply::Busy));
     let rival = transaction(1, RC, [failed(0, 1, "23505"), end(0, 1, false)]);
     let next = |until| alone(1, 2, until, Fact::Look(Vec::new()));
     accepts([rival.clone(), busy.clone()]);
@@ -191,16 +191,16 @@ fn who_was_told_of_an_error_may_still_be_rolling_back() {
 
 #[test]
 fn a_job_that_is_lost_after_a_skip_is_reported() {
-    let told = |seen: &[(i64, State)]| {
+    let reply = |seen: &[(i64, State)]| {
         [
             alone(0, 0, 1, inserted(1)),
             alone(1, 2, 3, skipped(1, Available)),
             alone(2, 9, 10, Fact::Look(seen.to_vec())),
         ]
     };
-    accepts(told(&[(1, Available)]));
-    reports(told(&[]));
-    reports(told(&[(1, Available), (2, Available)]));
+    accepts(reply(&[(1, Available)]));
+    reports(reply(&[]));
+    reports(reply(&[(1, Available), (2, Available)]));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_replacement_of_a_job_that_conflicts_no_more_is_reported() {
             by_state: vec![Available],
             ..new(OnConflict::Replace)
         },
-        told: Told::Inserted {
+        reply: Reply::Inserted {
             id: 2,
             state: Available,
             replaced,
@@ -267,7 +267,7 @@ fn one_job_is_not_completed_after_it_was_replaced() {
         job: 1,
         token: 10,
         what: Finish::Complete,
-        told: Err(Refusal::WrongState),
+        reply: Err(Refusal::WrongState),
     };
     accepts([&begin[..], &[alone(0, 6, 7, refused)]].concat());
 }
@@ -297,7 +297,7 @@ fn an_error_that_explains_nothing_is_reported() {
 
 #[test]
 fn what_is_past_its_retention_is_gone_to_inserts_only() {
-    let told = |transactions: Vec<Transaction>| {
+    let reply = |transactions: Vec<Transaction>| {
         check(&History {
             gone: vec![Completed],
             transactions,
@@ -308,14 +308,14 @@ fn what_is_past_its_retention_is_gone_to_inserts_only() {
         alone(0, 2, 3, fetched(1)),
         alone(0, 4, 5, completed(1)),
     ];
-    let then = |fact| told([&begin[..], &[alone(1, 6, 7, fact)]].concat());
+    let then = |fact| reply([&begin[..], &[alone(1, 6, 7, fact)]].concat());
     assert!(then(skipped(1, Completed)).is_err());
     assert!(then(inserted(2)).is_ok());
-    let delete = |told| {
+    let delete = |reply| {
         then(Fact::Manage {
             job: 1,
             what: Manage::Delete,
-            told,
+            reply,
         })
     };
     assert!(delete(Ok(Completed)).is_ok() && delete(Err(Refusal::Unknown)).is_ok());
@@ -323,7 +323,7 @@ fn what_is_past_its_retention_is_gone_to_inserts_only() {
 
 #[test]
 fn what_its_own_window_keeps_counts_past_its_retention() {
-    let told = |by_state: &[State], fact| {
+    let reply = |by_state: &[State], fact| {
         let first = Fact::Insert {
             key: 0,
             new: New {
@@ -331,7 +331,7 @@ fn what_its_own_window_keeps_counts_past_its_retention() {
                 window: Some("created_at"),
                 ..new(OnConflict::Skip)
             },
-            told: Told::Inserted {
+            reply: Reply::Inserted {
                 id: 1,
                 state: Available,
                 replaced: None,
@@ -347,23 +347,23 @@ fn what_its_own_window_keeps_counts_past_its_retention() {
             ],
         })
     };
-    assert!(told(&[Completed], skipped(1, Completed)).is_ok());
-    assert!(told(&[Completed], inserted(2)).is_err());
-    assert!(told(&[Available], skipped(1, Completed)).is_err());
-    assert!(told(&[Available], inserted(2)).is_ok());
+    assert!(reply(&[Completed], skipped(1, Completed)).is_ok());
+    assert!(reply(&[Completed], inserted(2)).is_err());
+    assert!(reply(&[Available], skipped(1, Completed)).is_err());
+    assert!(reply(&[Available], inserted(2)).is_ok());
 }
 
 #[test]
 fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
-    let of = |by_state: &[State], on_conflict, told| Fact::Insert {
+    let of = |by_state: &[State], on_conflict, reply| Fact::Insert {
         key: 0,
         new: New {
             by_state: by_state.to_vec(),
             ..new(on_conflict)
         },
-        told,
+        reply,
     };
-    let told = |id, replaced| Told::Inserted {
+    let reply = |id, replaced| Reply::Inserted {
         id,
         state: Available,
         replaced,
@@ -374,11 +374,11 @@ fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
             RR,
             [
                 call(2, 3, [skipped(1, Available)]),
-                call(6, 7, [of(&[Completed], OnConflict::Skip, told(2, None))]),
+                call(6, 7, [of(&[Completed], OnConflict::Skip, reply(2, None))]),
                 call(
                     8,
                     9,
-                    [of(&[Available], OnConflict::Replace, told(3, Some(2)))],
+                    [of(&[Available], OnConflict::Replace, reply(3, Some(2)))],
                 ),
                 end(10, 11, true),
             ],
@@ -404,13 +404,13 @@ fn a_hold_outlives_its_job_until_it_is_given_back() {
             hold: Some(until),
             ..new(OnConflict::Skip)
         };
-        let told = Told::Inserted {
+        let reply = Reply::Inserted {
             id: 1,
             state: Available,
             replaced: None,
         };
         [
-            alone(0, 0, 1, Fact::Insert { key: 0, new, told }),
+            alone(0, 0, 1, Fact::Insert { key: 0, new, reply }),
             alone(0, 2, 3, fetched(1)),
         ]
     };
@@ -419,7 +419,7 @@ fn a_hold_outlives_its_job_until_it_is_given_back() {
         alone(0, 6, 7, managed(1, Manage::Delete, Cancelled)),
     ];
     let then = |until, fact| [&holds(until)[..], &deleted, &[alone(1, 8, 9, fact)]].concat();
-    let held = insert(OnConflict::Skip, Told::Skipped { id: 1, state: None });
+    let held = insert(OnConflict::Skip, Reply::Skipped { id: 1, state: None });
     accepts(then(Until::Success, held.clone()));
     reports(then(Until::Success, inserted(2)));
     accepts(then(Until::Start, inserted(2)));
@@ -428,11 +428,11 @@ fn a_hold_outlives_its_job_until_it_is_given_back() {
 
 #[test]
 fn a_used_token_answers_the_same_call_alone() {
-    let finished = |what, told| Fact::Finish {
+    let finished = |what, reply| Fact::Finish {
         job: 1,
         token: 10,
         what,
-        told,
+        reply,
     };
     let after = |first: Fact, again: Fact| {
         [

@@ -46,19 +46,19 @@ impl Counts {
         for fact in &call.facts {
             self.count(match fact {
                 Fact::Insert {
-                    told:
-                        Told::Inserted {
+                    reply:
+                        Reply::Inserted {
                             replaced: Some(_), ..
                         },
                     ..
                 } => "replaced",
                 Fact::Insert {
-                    told: Told::Inserted { .. },
+                    reply: Reply::Inserted { .. },
                     ..
                 } => "inserted",
                 Fact::Insert {
-                    told:
-                        Told::Skipped {
+                    reply:
+                        Reply::Skipped {
                             state: Some(state), ..
                         },
                     new,
@@ -68,20 +68,20 @@ impl Counts {
                     _ => "skipped",
                 },
                 Fact::Insert {
-                    told: Told::Skipped { .. },
+                    reply: Reply::Skipped { .. },
                     ..
                 } => "skipped",
                 Fact::Insert {
-                    told: Told::Rejected { .. },
+                    reply: Reply::Rejected { .. },
                     ..
                 } => "rejected",
                 Fact::Insert {
-                    told: Told::Busy, ..
+                    reply: Reply::Busy, ..
                 } => "busy",
                 Fact::Fetch { .. } => "fetched",
-                Fact::Finish { told: Ok(_), .. } => "finished",
+                Fact::Finish { reply: Ok(_), .. } => "finished",
                 Fact::Finish { .. } => "lease lost",
-                Fact::Manage { told: Ok(_), .. } => "managed",
+                Fact::Manage { reply: Ok(_), .. } => "managed",
                 Fact::Manage { .. } => "refused",
                 Fact::Look(_) => "looked",
             });
@@ -122,7 +122,7 @@ fn has_waited(history: &History, transaction: &Transaction, call: &Call) -> bool
         call.facts.iter().any(|fact| match fact {
             Fact::Insert {
                 key,
-                told: Told::Inserted { .. },
+                reply: Reply::Inserted { .. },
                 ..
             } => keys.contains(key),
             _ => false,

@@ -84,7 +84,7 @@ impl Key<'_> {
     /// What a fact means here; nothing if it is not true here.
     pub fn effect(&self, fact: &Fact) -> Option<Effect> {
         match fact {
-            Fact::Insert { new, told, .. } => self.insert(new, *told),
+            Fact::Insert { new, reply, .. } => self.insert(new, *reply),
             Fact::Fetch { job, token } => {
                 let found = self.jobs.get(job)?;
                 let fetched = Job {
@@ -98,9 +98,9 @@ impl Key<'_> {
                 job,
                 token,
                 what,
-                told,
-            } => self.finish(*job, *token, *what, *told),
-            Fact::Manage { job, what, told } => self.manage(*job, *what, *told),
+                reply,
+            } => self.finish(*job, *token, *what, *reply),
+            Fact::Manage { job, what, reply } => self.manage(*job, *what, *reply),
             Fact::Look(seen) => {
                 let is_seen =
                     |(id, job): (&i64, &Job)| match (job.state, seen.iter().find(|s| s.0 == *id)) {
@@ -150,13 +150,13 @@ impl Key<'_> {
         }
     }
 
-    fn insert(&self, new: &New, told: Told) -> Option<Effect> {
+    fn insert(&self, new: &New, reply: Reply) -> Option<Effect> {
         let (touched, schedule) = self.touches(new);
-        if told == Told::Busy {
+        if reply == Reply::Busy {
             return Some(Effect::none());
         }
         if touched.is_empty() {
-            return self.insert_untouching(new, told);
+            return self.insert_untouching(new, reply);
         }
         if let OnConflict::Update { schedule, .. } = &new.on_conflict {
             let id = touched[0];
@@ -169,10 +169,10 @@ impl Key<'_> {
                 Available | Scheduled | Retryable if *schedule => Available,
                 other => other,
             };
-            let right = Told::Skipped {
+            let right = Reply::Skipped {
                 id,
                 state: Some(after),
-            } == told;
+            } == reply;
             // Of a running or a final job only the row of its values is written.
             return right.then(|| match before == Running || before.is_final() {
                 true => Effect::none(),
@@ -197,8 +197,8 @@ impl Key<'_> {
             new.state
         };
         let replaced = changes.last_key_value().map(|(id, _)| *id);
-        match told {
-            Told::Inserted {
+        match reply {
+            Reply::Inserted {
                 id,
                 state: s,
                 replaced: r,
@@ -213,18 +213,18 @@ impl Key<'_> {
         }
     }
 
-    fn insert_untouching(&self, new: &New, told: Told) -> Option<Effect> {
+    fn insert_untouching(&self, new: &New, reply: Reply) -> Option<Effect> {
         let newest = self.conflicting(new).last();
         let newest = newest.map(|(id, job)| (id, job.state.filter(|_| !job.is_past(self.gone))));
-        match told {
-            Told::Busy => unreachable!("that is no decision"),
-            Told::Skipped { id, state } => (newest == Some((id, state))
+        match reply {
+            Reply::Busy => unreachable!("that is no decision"),
+            Reply::Skipped { id, state } => (newest == Some((id, state))
                 && new.on_conflict != OnConflict::Reject)
                 .then(Effect::none),
-            Told::Rejected { id, state } => (newest == Some((id, state))
+            Reply::Rejected { id, state } => (newest == Some((id, state))
                 && new.on_conflict == OnConflict::Reject)
                 .then(Effect::none),
-            Told::Inserted {
+            Reply::Inserted {
                 id,
                 state,
                 replaced,
@@ -243,15 +243,15 @@ impl Key<'_> {
         id: i64,
         token: i64,
         what: Finish,
-        told: Result<State, Refusal>,
+        reply: Result<State, Refusal>,
     ) -> Option<Effect> {
         let is_current = |job: &&Job| job.state == Some(Running) && job.token == token;
         let Some(job) = self.jobs.get(&id).filter(is_current) else {
             // That it is refused is decided here; the reason is looked for later, when there may be
             // another one.
             let right = match self.used(id, token, what) {
-                Some((first, may_be_gone)) => told == Ok(first) || may_be_gone && told.is_err(),
-                None => told.is_err(),
+                Some((first, may_be_gone)) => reply == Ok(first) || may_be_gone && reply.is_err(),
+                None => reply.is_err(),
             };
             return right.then(Effect::none);
         };
@@ -267,7 +267,7 @@ impl Key<'_> {
         if what == Finish::Complete {
             after.hold = after.hold.filter(|until| *until != Until::Success);
         }
-        (told == Ok(state)).then(|| Effect::change(id, after))
+        (reply == Ok(state)).then(|| Effect::change(id, after))
     }
 
     /// What this very call made of a job with this token before, and whether the job may have been
@@ -280,11 +280,11 @@ impl Key<'_> {
         Some((first.2, self.gone.contains(&state)))
     }
 
-    fn manage(&self, id: i64, what: Manage, told: Result<State, Refusal>) -> Option<Effect> {
+    fn manage(&self, id: i64, what: Manage, reply: Result<State, Refusal>) -> Option<Effect> {
         let Some((job, state)) = self.jobs.get(&id).and_then(|job| Some((job, job.state?))) else {
-            return (told == Err(Refusal::Unknown)).then(Effect::none);
+            return (reply == Err(Refusal::Unknown)).then(Effect::none);
         };
-        if told == Err(Refusal::Unknown) {
+        if reply == Err(Refusal::Unknown) {
             return job.is_past(self.gone).then(Effect::none);
         }
         let (answer, after) = match (what, state) {
@@ -312,7 +312,8 @@ impl Key<'_> {
                 }),
             ),
         };
-        (told == answer).then(|| after.map_or_else(Effect::none, |after| Effect::change(id, after)))
+        (reply == answer)
+            .then(|| after.map_or_else(Effect::none, |after| Effect::change(id, after)))
     }
 }
 

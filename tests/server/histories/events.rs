@@ -12,14 +12,14 @@ pub fn keys(history: &History) -> KeyOf {
     let facts = history.transactions.iter().flat_map(Transaction::calls);
     let mut keys = KeyOf::new();
     for fact in facts.flat_map(|call| &call.facts) {
-        if let Fact::Insert { key, told, .. } = fact {
-            match told {
-                Told::Inserted { id, .. }
-                | Told::Skipped { id, .. }
-                | Told::Rejected { id, .. } => {
+        if let Fact::Insert { key, reply, .. } = fact {
+            match reply {
+                Reply::Inserted { id, .. }
+                | Reply::Skipped { id, .. }
+                | Reply::Rejected { id, .. } => {
                     keys.insert(*id, *key);
                 }
-                Told::Busy => {}
+                Reply::Busy => {}
             }
         }
     }

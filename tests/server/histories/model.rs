@@ -104,7 +104,7 @@ pub struct New {
 
 /// What an insert was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Reply {
     Inserted {
         id: i64,
         state: State,
@@ -163,7 +163,7 @@ pub enum Fact {
     Insert {
         key: usize,
         new: New,
-        told: Told,
+        reply: Reply,
     },
     Fetch {
         job: i64,
@@ -173,12 +173,12 @@ pub enum Fact {
         job: i64,
         token: i64,
         what: Finish,
-        told: Result<State, Refusal>,
+        reply: Result<State, Refusal>,
     },
     Manage {
         job: i64,
         what: Manage,
-        told: Result<State, Refusal>,
+        reply: Result<State, Refusal>,
     },
     /// all jobs of the history in one snapshot
     Look(Vec<(i64, State)>),

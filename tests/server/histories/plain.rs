@@ -52,7 +52,7 @@ pub fn busy_without_rival(history: &History) -> Option<String> {
             for fact in &call.facts {
                 let Fact::Insert {
                     key,
-                    told: Told::Busy,
+                    reply: Reply::Busy,
                     ..
                 } = fact
                 else {

@@ -257,7 +257,7 @@ impl Session<'_> {
         for fact in &call.facts {
             match fact {
                 Fact::Insert {
-                    told: Told::Inserted { id, .. },
+                    reply: Reply::Inserted { id, .. },
                     ..
                 } => pool.jobs.push(*id),
                 Fact::Fetch { job, token } => pool.leases.push((*job, *token)),

@@ -226,7 +226,7 @@ impl<'a> Search<'a> {
 fn inserted(fact: &Fact) -> Option<i64> {
     match fact {
         Fact::Insert {
-            told: Told::Inserted { id, .. },
+            reply: Reply::Inserted { id, .. },
             ..
         } => Some(*id),
         _ => None,

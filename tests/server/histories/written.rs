@@ -16,18 +16,18 @@ pub fn new(on_conflict: OnConflict) -> New {
     }
 }
 
-pub fn insert(on_conflict: OnConflict, told: Told) -> Fact {
+pub fn insert(on_conflict: OnConflict, reply: Reply) -> Fact {
     Fact::Insert {
         key: 0,
         new: new(on_conflict),
-        told,
+        reply,
     }
 }
 
 pub fn inserted(id: i64) -> Fact {
     insert(
         OnConflict::Skip,
-        Told::Inserted {
+        Reply::Inserted {
             id,
             state: Available,
             replaced: None,
@@ -38,7 +38,7 @@ pub fn inserted(id: i64) -> Fact {
 pub fn skipped(id: i64, state: State) -> Fact {
     insert(
         OnConflict::Skip,
-        Told::Skipped {
+        Reply::Skipped {
             id,
             state: Some(state),
         },
@@ -48,7 +48,7 @@ pub fn skipped(id: i64, state: State) -> Fact {
 pub fn replaced(id: i64, replaced: i64) -> Fact {
     insert(
         OnConflict::Replace,
-        Told::Inserted {
+        Reply::Inserted {
             id,
             state: Available,
             replaced: Some(replaced),
@@ -60,7 +60,7 @@ pub fn managed(job: i64, what: Manage, state: State) -> Fact {
     Fact::Manage {
         job,
         what,
-        told: Ok(state),
+        reply: Ok(state),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn completed(job: i64) -> Fact {
         job,
         token: job * 10,
         what: Finish::Complete,
-        told: Ok(Completed),
+        reply: Ok(Completed),
     }
 }
 
