@@ -17,6 +17,8 @@ mod failover;
 mod figures;
 #[path = "reliability/fuzz.rs"]
 mod fuzz;
+#[path = "reliability/healthy.rs"]
+mod healthy;
 #[path = "reliability/journal.rs"]
 mod journal;
 #[path = "reliability/leaks.rs"]

@@ -21,7 +21,7 @@ pub const DATABASE: &str = "load";
 
 const LEASE: &str = "2 seconds";
 /// How long everything that is left may take once the producers have stopped.
-const DRAINED: Duration = Duration::from_secs(120);
+pub const DRAINED: Duration = Duration::from_secs(120);
 
 /// What producers, workers and the case share.
 struct Shared {
