@@ -96,7 +96,7 @@ case_finish_many() {
   # Of twenty jobs 16 are completed, two fail, one is snoozed and one released.
   local mixed="case when id % 20 < 16 then $large when id % 20 < 18 then '{\"do\": \"fail\", \"error\": \"no route to host\"}' when id % 20 < 19 then '{\"do\": \"snooze\", \"delay\": 3600}' else '{\"do\": \"release\"}' end"
   against "finish_many, 100 completed, against complete_many" ">= 0.9" "$plain" "$finish" "$complete"
-  against "finish_many, 100 mixed results, outputs of 1 kB, against complete_many without" "-" "$mixed" "$finish" "$complete"
+  against "finish_many, 100 mixed results, outputs of 1 kB, against complete_many with these" ">= 0.9" "$mixed" "$finish" "$outputs"
   against "finish_many, 100 completed with outputs of 1 kB, against complete_many with them" "-" "$large" "$finish" "$outputs"
   against "complete_many with outputs of 1 kB, against without" "-" "$large" "$outputs" "$complete"
 }

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char};
 
 use jobs_core::canonical::{Event, Events};
-use pgrx::pg_sys::{self, Datum, JsonbIteratorToken as Token, jbvType};
+use pgrx::pg_sys::{self, Datum, jbvType};
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::error::{self, Error};
 
@@ -162,22 +163,6 @@ impl Jsonb {
         Datum::from(unsafe { pg_sys::JsonbValueToJsonb(&mut value) })
     }
 
-    /// The part of a value that a walk has come to.
-    fn part(value: &pg_sys::JsonbValue) -> Jsonb {
-        // SAFETY: the type says which member of the union is set.
-        Jsonb(unsafe {
-            match value.type_ {
-                jbvType::jbvNull => Location::Null,
-                jbvType::jbvBool => Location::Bool(value.val.boolean),
-                jbvType::jbvNumeric => Location::Number(value.val.numeric),
-                jbvType::jbvString => {
-                    Location::String(value.val.string.val, value.val.string.len as u32)
-                }
-                _ => Location::Nested(value.val.binary.data, value.val.binary.len as u32),
-            }
-        })
-    }
-
     /// What tells this value from others, as long as it lives: where it is the same, so are the
     /// values.
     pub fn identity(self) -> (u8, &'static [u8]) {
@@ -202,15 +187,9 @@ impl Jsonb {
 
     /// A walk over the value.
     pub fn events(self) -> JsonbEvents {
-        let (iterator, alone) = match self.container() {
-            // SAFETY: a container inside a detoasted jsonb.
-            Some(container) => (unsafe { pg_sys::JsonbIteratorInit(container) }, None),
-            None => (std::ptr::null_mut(), Some(self)),
-        };
         JsonbEvents {
-            iterator,
-            raw_scalar: false,
-            alone,
+            open: SmallVec::new(),
+            value: Some(self),
         }
     }
 
@@ -277,23 +256,22 @@ impl Jsonb {
         self.is_object().then(|| self.children())
     }
 
-    /// What is in an object or array; each but an element has a name, which lives as long as the
-    /// value.
-    fn children(self) -> impl Iterator<Item = (&'static str, Jsonb)> {
-        let mut events = self.events();
-        events.step(false);
-        let mut name = "";
-        std::iter::from_fn(move || {
-            loop {
-                // Skipping nested values hands each child over as one value.
-                let (token, value) = events.step(true);
-                match token {
-                    Token::WJB_KEY => name = string(&value),
-                    Token::WJB_VALUE | Token::WJB_ELEM => return Some((name, Jsonb::part(&value))),
-                    _ => return None,
-                }
-            }
-        })
+    /// What is in an object or array, or, of a scalar of its own, that.
+    fn children(self) -> Children {
+        let is_object = self.is_object();
+        let left = (self.header() & pg_sys::JB_CMASK) as usize;
+        let parts = self.container().map(|container| match is_object {
+            true => (
+                Some(Parts::of(container, 0, 2 * left)),
+                Parts::of(container, left, 2 * left),
+            ),
+            false => (None, Parts::of(container, 0, left)),
+        });
+        Children {
+            is_object,
+            left,
+            parts,
+        }
     }
 
     /// What it is, to stand after "must not be": "a string", "an array", "true".
@@ -332,59 +310,141 @@ impl Jsonb {
     }
 }
 
-/// A walk over a jsonb value; see [`Jsonb::events`].
+/// What is in an object or array, one after the other; each but an element has a name, which lives
+/// as long as the value.
+struct Children {
+    is_object: bool,
+    left: usize,
+    /// the names of an object, and the values
+    parts: Option<(Option<Parts>, Parts)>,
+}
+
+impl Iterator for Children {
+    type Item = (&'static str, Jsonb);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Documents are as large as callers like.
+        pgrx::check_for_interrupts!();
+        self.left = self.left.checked_sub(1)?;
+        let (names, values) = self.parts.as_mut()?;
+        let name = names.as_mut().and_then(|names| names.next().as_str());
+        Some((name.unwrap_or(""), values.next()))
+    }
+}
+
+/// The parts of an object or array, one after the other. First come entries of all of them, of an
+/// object those of the names before those of the values, and then their bytes.
+struct Parts {
+    entry: *const pg_sys::JEntry,
+    bytes: *mut u8,
+    /// where the bytes of the next one begin
+    offset: usize,
+}
+
+impl Parts {
+    /// From this part on.
+    fn of(container: *mut pg_sys::JsonbContainer, first: usize, total: usize) -> Parts {
+        // SAFETY: a container has an entry of each part.
+        unsafe {
+            let entries: *mut pg_sys::JEntry = (&raw mut (*container).children).cast();
+            Parts {
+                entry: entries.add(first),
+                bytes: entries.add(total).cast(),
+                offset: match first {
+                    0 => 0,
+                    _ => pg_sys::getJsonbOffset(container, first as i32) as usize,
+                },
+            }
+        }
+    }
+
+    /// The next one; the caller knows that there is one.
+    fn next(&mut self) -> Jsonb {
+        // SAFETY: there is an entry, and it says where its bytes are and what they are.
+        unsafe {
+            let entry = *self.entry;
+            let (begin, said) = (self.offset, (entry & pg_sys::JENTRY_OFFLENMASK) as usize);
+            // Some say where they end, the others how long they are.
+            self.offset = match entry & pg_sys::JENTRY_HAS_OFF {
+                0 => begin + said,
+                _ => said,
+            };
+            self.entry = self.entry.add(1);
+            let aligned = begin.next_multiple_of(size_of::<i32>());
+            Jsonb(match entry & pg_sys::JENTRY_TYPEMASK {
+                pg_sys::JENTRY_ISSTRING => {
+                    Location::String(self.bytes.add(begin).cast(), (self.offset - begin) as u32)
+                }
+                pg_sys::JENTRY_ISNUMERIC => Location::Number(self.bytes.add(aligned).cast()),
+                pg_sys::JENTRY_ISBOOL_FALSE => Location::Bool(false),
+                pg_sys::JENTRY_ISBOOL_TRUE => Location::Bool(true),
+                pg_sys::JENTRY_ISNULL => Location::Null,
+                _ => Location::Nested(
+                    self.bytes.add(aligned).cast(),
+                    (self.offset - aligned) as u32,
+                ),
+            })
+        }
+    }
+}
+
+/// A walk over a jsonb value; see [`Jsonb::events`]. In place: with the server's own iterator it
+/// takes several times as long.
 pub struct JsonbEvents {
-    iterator: *mut pg_sys::JsonbIterator,
-    /// A scalar at the top is stored as an array of one that is not one.
-    raw_scalar: bool,
-    /// There is no container to walk through: this value, once.
-    alone: Option<Jsonb>,
+    /// the objects and arrays that have begun, the innermost last
+    open: SmallVec<[Children; 2]>,
+    /// the value that comes next, where that is known
+    value: Option<Jsonb>,
 }
 
 impl JsonbEvents {
-    fn step(&mut self, skip_nested: bool) -> (Token::Type, pg_sys::JsonbValue) {
-        // Documents are as large as callers like.
-        pgrx::check_for_interrupts!();
-        let mut value = std::mem::MaybeUninit::<pg_sys::JsonbValue>::zeroed();
-        // SAFETY: the iterator comes from JsonbIteratorInit and is null only at the end.
-        unsafe {
-            let token = if self.iterator.is_null() {
-                Token::WJB_DONE
-            } else {
-                pg_sys::JsonbIteratorNext(&mut self.iterator, value.as_mut_ptr(), skip_nested)
-            };
-            (token, value.assume_init())
+    fn begin(&mut self, value: Jsonb) -> Event<'static> {
+        let header = value.header();
+        if header & pg_sys::JB_FSCALAR != 0 {
+            let scalar = value.children().next();
+            return scalar.map_or(Event::End, |(_, scalar)| scalar.scalar());
         }
+        if header & (pg_sys::JB_FOBJECT | pg_sys::JB_FARRAY) == 0 {
+            return value.scalar();
+        }
+        let children = value.children();
+        let is_object = children.is_object;
+        self.open.push(children);
+        match is_object {
+            true => Event::BeginObject,
+            false => Event::BeginArray,
+        }
+    }
+
+    fn next_child(&mut self) -> Option<(&'static str, Jsonb)> {
+        self.open.last_mut()?.next()
     }
 }
 
 impl Events for JsonbEvents {
     fn next(&mut self) -> Event<'_> {
-        if let Some(value) = self.alone.take() {
-            return value.scalar();
+        if let Some(value) = self.value.take() {
+            return self.begin(value);
         }
-        loop {
-            let (token, value) = self.step(false);
-            return match token {
-                // SAFETY: an array token carries the array member.
-                Token::WJB_BEGIN_ARRAY if unsafe { value.val.array.rawScalar } => {
-                    self.raw_scalar = true;
-                    continue;
-                }
-                Token::WJB_END_ARRAY if self.raw_scalar => Event::End,
-                Token::WJB_BEGIN_ARRAY => Event::BeginArray,
-                Token::WJB_END_ARRAY => Event::EndArray,
-                Token::WJB_BEGIN_OBJECT => Event::BeginObject,
-                Token::WJB_END_OBJECT => Event::EndObject,
-                Token::WJB_KEY => Event::Name(Cow::Borrowed(string(&value))),
-                Token::WJB_VALUE | Token::WJB_ELEM => Jsonb::part(&value).scalar(),
-                _ => Event::End,
-            };
+        let is_object = self.open.last().is_some_and(|open| open.is_object);
+        match (self.next_child(), is_object) {
+            (Some((name, value)), true) => {
+                self.value = Some(value);
+                Event::Name(Cow::Borrowed(name))
+            }
+            (Some((_, element)), false) => self.begin(element),
+            (None, _) => match self.open.pop() {
+                None => Event::End,
+                Some(_) if is_object => Event::EndObject,
+                Some(_) => Event::EndArray,
+            },
         }
     }
 
     fn skip_value(&mut self) {
-        self.step(true);
+        if self.value.take().is_none() {
+            self.next_child();
+        }
     }
 }
 
@@ -413,13 +473,6 @@ impl Jsonb {
             Location::Whole(_) | Location::Nested(..) => unreachable!("it has parts"),
         }
     }
-}
-
-/// A string that a walk has come to.
-fn string(value: &pg_sys::JsonbValue) -> &'static str {
-    // SAFETY: the caller has a string.
-    let string = unsafe { value.val.string };
-    utf8(string.val, string.len as usize)
 }
 
 /// A string of the document, as long as that lives. The extension is in UTF-8 databases only.
