@@ -119,12 +119,12 @@ TEXT
   check examples "$1: idle workers wait for work" until_true "count(*) = 2 from pg_stat_activity where query ilike 'call jobs.wait%' and state = 'active'"
   jobs_sql "select jobs.insert('ok', queue => '$queue')" >/dev/null
   check examples "$1: and take it when it comes" until_true "count(*) = 1 $in_queue and id = (select max(id) $in_queue) and state = 'completed'"
-  worker_told "$1"
+  worker_obeys "$1"
   end_workers TERM
   check examples "$1: idle workers stop" workers_end_well
 
   worker_stops "$1"
-  worker_told_to_stop "$1"
+  worker_stops_on_command "$1"
   worker_dies "$1"
 }
 
@@ -139,7 +139,7 @@ worker_left() { # QUEUE; the expectation is standard input
 }
 
 # Idle workers say that they are there; quiet ones fetch nothing, and go on when they may.
-worker_told() { # LANGUAGE
+worker_obeys() { # LANGUAGE
   local in_queue="from jobs.jobs where queue = '$1'" workers="from jobs.workers where queues = '{$1}'"
   check examples "$1: idle workers are seen" until_true "count(*) = 2 and bool_and(status = 'run' and concurrency = 4) $workers"
   # A fetch that is under way when its worker is told may yet take what is inserted meanwhile.
@@ -153,8 +153,8 @@ worker_told() { # LANGUAGE
 }
 
 # Told to stop, they end what runs, however long that takes, and begin nothing.
-worker_told_to_stop() { # LANGUAGE
-  local queue=$1_told in_queue="from jobs.jobs where queue = '$1_told'"
+worker_stops_on_command() { # LANGUAGE
+  local queue=$1_commands in_queue="from jobs.jobs where queue = '$1_commands'"
   jobs_sql "select jobs.insert('slow', '{\"seconds\": 12}', queue => '$queue') from generate_series(1, 5)" >/dev/null
   start_workers 2 "$queue"
   check examples "$1: its slow jobs run" until_true "count(*) = 5 $in_queue and state = 'running'"

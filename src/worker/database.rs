@@ -158,9 +158,9 @@ impl Worker {
             let mut is_stale = false;
             loop {
                 let work = slot.take_work();
-                let has_news = work != Work::Nothing;
+                let has_work = work != Work::Nothing;
                 is_stale |= work == Work::MayBeDue;
-                if has_news {
+                if has_work {
                     self.is_asked = true;
                     idle_since = Instant::now();
                 }
@@ -195,13 +195,13 @@ impl Worker {
                 self.write_journal(false)?;
                 process::report_statistics();
                 process::report_activity(None);
-                let until_news = self
+                let until_notify = self
                     .notifier
                     .as_ref()
                     .map_or(Duration::MAX, Notifier::pause);
-                let longest = if has_news { REST } else { YIELD };
-                slot.set_rests(has_news);
-                process::sleep(pause.min(longest).min(until_news));
+                let longest = if has_work { REST } else { YIELD };
+                slot.set_rests(has_work);
+                process::sleep(pause.min(longest).min(until_notify));
                 slot.set_rests(false);
                 // Whoever wants the database waits for us: look at least every second.
                 in_extension(|| ())?;

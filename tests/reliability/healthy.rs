@@ -21,16 +21,16 @@ const ASKED_EVERY: Duration = Duration::from_secs(2);
 /// Longer than the minute from which on a job can run long.
 const RENDERING: Duration = Duration::from_secs(80);
 
-/// What the clients were told.
+/// What the database has answered to the clients.
 #[derive(Default)]
-struct Told {
+struct Answers {
     inserted: HashSet<i64>,
     /// Final jobs and their states.
     ended: HashMap<i64, String>,
     counts: BTreeMap<&'static str, u64>,
 }
 
-impl Told {
+impl Answers {
     fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
@@ -49,12 +49,12 @@ impl Told {
 struct Shared {
     is_over: AtomicBool, // for producers, and for what takes long
     is_drained: AtomicBool,
-    told: Mutex<Told>,
+    answers: Mutex<Answers>,
 }
 
 impl Shared {
-    fn told<T>(&self, what: impl FnOnce(&mut Told) -> T) -> T {
-        what(&mut self.told.lock().unwrap())
+    fn answers<T>(&self, what: impl FnOnce(&mut Answers) -> T) -> T {
+        what(&mut self.answers.lock().unwrap())
     }
 }
 
@@ -124,7 +124,7 @@ impl Busy {
     }
 
     /// Ends the load, once there is nothing left but what is scheduled for another day.
-    async fn end(self, db: &Client) -> Told {
+    async fn end(self, db: &Client) -> Answers {
         self.shared.is_over.store(true, Ordering::Relaxed);
         for producer in self.producers {
             producer.await.expect("a producer");
@@ -139,7 +139,7 @@ impl Busy {
         for worker in self.workers {
             worker.await.expect("a worker");
         }
-        self.shared.told(std::mem::take)
+        self.shared.answers(std::mem::take)
     }
 }
 
@@ -165,16 +165,16 @@ async fn produce(shared: Arc<Shared>, db: Client, every: Duration, statement: fn
 async fn insert(shared: &Shared, db: &Client, function: &str) -> i64 {
     let sql = format!("select id, unique_skipped_as_duplicate, replaced_id from {function}");
     let rows = db.query(&sql, &[]).await.expect(&sql);
-    shared.told(|told| {
+    shared.answers(|answers| {
         for row in &rows {
             if row.get(1) {
-                told.count("skipped_as_duplicates");
+                answers.count("skipped_as_duplicates");
             } else {
                 let id = row.get(0);
-                assert!(told.inserted.insert(id), "id {id} was given out twice");
+                assert!(answers.inserted.insert(id), "id {id} was given out twice");
             }
             if let Some(replaced) = row.get(2) {
-                told.ended(replaced, "cancelled".into(), "replaced");
+                answers.ended(replaced, "cancelled".into(), "replaced");
             }
         }
     });
@@ -212,7 +212,7 @@ async fn cancel(shared: Arc<Shared>, db: Client) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let state = text(&db, &format!("select jobs.cancel({id})::text")).await;
         if state == "cancelled" {
-            shared.told(|told| told.ended(id, state, "cancelled"));
+            shared.answers(|answers| answers.ended(id, state, "cancelled"));
         }
     }
 }
@@ -317,7 +317,8 @@ impl Worker {
         };
         let sql = format!("select {}", sql.replacen("state", "state::text", 1));
         let state = text(&self.db, &sql).await;
-        self.shared.told(|told| told.ended(id, state, count));
+        self.shared
+            .answers(|answers| answers.ended(id, state, count));
     }
 
     async fn finish_many(&mut self, results: &[(i64, i64, &'static str)]) {
@@ -338,7 +339,7 @@ impl Worker {
             list.join(",")
         );
         let rows = self.db.query(&sql, &[]).await.expect(&sql);
-        self.shared.told(|told| {
+        self.shared.answers(|answers| {
             for row in rows {
                 let (ord, id, state): (i32, i64, String) = (row.get(0), row.get(1), row.get(2));
                 let reason: Option<String> = row.get(3);
@@ -348,7 +349,7 @@ impl Worker {
                     "snooze" => "snoozed",
                     _ => "completed_together",
                 };
-                told.ended(id, state, count);
+                answers.ended(id, state, count);
             }
         });
     }
@@ -364,17 +365,17 @@ async fn findings(db: &Client) -> Vec<String> {
 
 /// Where the database says something else about a job than the clients were told, once all work is
 /// done: what has not ended is scheduled for another day.
-async fn differences(db: &Client, told: &Told) -> Vec<String> {
+async fn differences(db: &Client, answers: &Answers) -> Vec<String> {
     let sql = "select id, state::text, kind from jobs.jobs";
     let rows = db.query(sql, &[]).await.unwrap();
-    let mut unseen = told.inserted.clone();
+    let mut unseen = answers.inserted.clone();
     let mut wrong = Vec::new();
     for row in rows {
         let (id, state, kind): (i64, String, String) = (row.get(0), row.get(1), row.get(2));
         if !unseen.remove(&id) && kind != "tick" {
             wrong.push(format!("job {id} is there, and nobody was told of it"));
         }
-        let expected = told.ended.get(&id).map_or("scheduled", String::as_str);
+        let expected = answers.ended.get(&id).map_or("scheduled", String::as_str);
         if state != expected || state == "scheduled" && kind != "later" {
             wrong.push(format!(
                 "job {id} of kind {kind} is {state}, not {expected}"
@@ -404,23 +405,23 @@ async fn nothing_needs_attention() {
         busy.assert_at_work();
         tokio::time::sleep(ASKED_EVERY).await;
     }
-    let told = busy.end(&db).await;
+    let answers = busy.end(&db).await;
     assert_eq!(findings(&db).await, [""; 0]);
     assert_whole(&db).await;
-    assert_eq!(differences(&db, &told).await, [""; 0]);
+    assert_eq!(differences(&db, &answers).await, [""; 0]);
     figure(case, "length", format!("{time} s"));
     figure(case, "times_that_jobs.health()_was_asked", asked + 1);
     figure(case, "findings", 0);
-    figure(case, "jobs_inserted,_acknowledged", told.inserted.len());
+    figure(case, "jobs_inserted,_acknowledged", answers.inserted.len());
     let ticks = "select count(*) from jobs.jobs where kind = 'tick'";
     figure(case, "jobs_of_periodic_ones", number(&db, ticks).await);
-    for (what, count) in &told.counts {
+    for (what, count) in &answers.counts {
         figure(case, what, count);
     }
     // One that is lost, and one that nobody was told of, are found.
-    let id = told.inserted.iter().min().unwrap();
+    let id = answers.inserted.iter().min().unwrap();
     run(&db, &format!("select jobs.delete({id}), jobs.insert('x')")).await;
-    let found = differences(&db, &told).await;
+    let found = differences(&db, &answers).await;
     assert!(
         found.iter().any(|one| one.ends_with("is lost")),
         "{found:?}"

@@ -856,7 +856,7 @@ async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
     }
     let waited = begun.elapsed();
     assert!(waited > Duration::from_secs(1), "{waited:?}");
-    // Behind it another one comes: that is news. It waits too shortly to be seen asleep.
+    // Behind it another one comes: that is new. It waits too shortly to be seen asleep.
     let wait = run(&db, "call jobs.wait('q', '10 s')");
     let insert = cluster.connect("locked").await;
     let insert = async {

@@ -33,10 +33,10 @@ async fn a_job_of_any_of_the_queues_wakes() {
 }
 
 #[tokio::test]
-async fn what_the_worker_is_told_wakes() {
+async fn a_command_wakes() {
     let cluster = only_commits();
-    let db = cluster.database("told").await;
-    let mut client = cluster.connect("told").await;
+    let db = cluster.database("commands").await;
+    let mut client = cluster.connect("commands").await;
     let fetched = "select jobs.insert('k', queue => 'q9', timeout => '-1 s'); select jobs.fetch('q9', worker => 'w')";
     for (before, statement) in [
         (
@@ -98,7 +98,7 @@ async fn who_is_woken_finds_all_sessions_told() {
 }
 
 #[tokio::test]
-async fn what_others_are_told_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
+async fn a_command_for_others_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
     let cluster = without_worker();
     let db = cluster.database("others").await;
     run(&db, "select jobs.quiet_worker('w')").await;
@@ -113,7 +113,7 @@ async fn what_others_are_told_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
     run(&db, "begin; select jobs.resume_worker('w'); rollback").await;
     let (waited, client) = waiter.returned(begun).await;
     assert!(waited >= Duration::from_millis(1500), "{waited:?}");
-    // Once it may fetch again it is told so.
+    // Once it may fetch again it is woken.
     let waiter = Waiter::start(&db, client, "call jobs.wait_any('{q1}', '1 h', 'w')").await;
     run(&db, "select jobs.resume_worker('w')").await;
     let (_, client) = waiter.returned(Instant::now()).await;
@@ -146,7 +146,7 @@ async fn jobs_that_cannot_be_had_make_no_busy_loop() {
 }
 
 #[tokio::test]
-async fn without_preload_what_the_worker_is_told_is_found() {
+async fn without_preload_a_command_is_found() {
     let cluster = Cluster::builder().without_preload().start();
     let db = cluster.database("plain").await;
     let mut client = cluster.connect("plain").await;

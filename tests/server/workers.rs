@@ -15,20 +15,20 @@ fn quiet() -> Cluster {
 #[derive(Default)]
 struct Shared {
     /// it was commanded to fetch no more, and that is committed
-    is_told: AtomicBool,
+    is_quiet: AtomicBool,
     is_over: AtomicBool,
     fetched: AtomicI64,
 }
 
-/// Fetches by a name until it is over. What was begun after the worker was told gets nothing.
+/// Fetches by a name until it is over. What was begun after the command gets nothing.
 async fn fetch(client: Client, worker: &'static str, shared: Arc<Shared>) {
     let sql = format!(
         "select count(jobs.release(id, token)) from jobs.fetch('q', 3, worker => '{worker}')"
     );
     while !shared.is_over.load(Ordering::SeqCst) {
-        let is_told = shared.is_told.load(Ordering::SeqCst);
+        let is_quiet = shared.is_quiet.load(Ordering::SeqCst);
         let count = number(&client, &sql).await;
-        assert!(!is_told || count == 0, "a quiet worker fetched {count}");
+        assert!(!is_quiet || count == 0, "a quiet worker fetched {count}");
         shared.fetched.fetch_add(count, Ordering::SeqCst);
         tokio::task::yield_now().await;
     }
@@ -61,10 +61,10 @@ async fn no_fetch_that_begins_after_it_gets_anything() {
                 }
             }
             let [(_, a), (_, b)] = &workers;
-            // They remember by now that nobody is told anything.
+            // They remember by now that nobody has a command.
             fetched(a, 20).await;
             run(&db, &format!("select jobs.{how}('a')")).await;
-            a.is_told.store(true, Ordering::SeqCst);
+            a.is_quiet.store(true, Ordering::SeqCst);
             // The other one goes on.
             fetched(b, b.fetched.load(Ordering::SeqCst) + 50).await;
             for shared in [a, b] {
@@ -117,7 +117,7 @@ async fn many_beat_at_once_and_each_is_seen() {
 }
 
 #[tokio::test]
-async fn what_a_worker_is_told_outlives_a_restart() {
+async fn a_command_outlives_a_restart() {
     let cluster = quiet();
     let db = cluster.database("restart").await;
     run(&db, "select jobs.stop_worker('a', 'broken')").await;

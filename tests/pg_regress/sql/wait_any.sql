@@ -31,7 +31,7 @@ select clock_timestamp() - :'begun' >= interval '100 ms' as waited;
 select jobs.resume_queue('q3');
 call jobs.wait_any('{q1,q2,q3}', '1 hour', 'w');
 
--- A worker that is to fetch no more has nothing to wait for but news.
+-- A worker that is to fetch no more has nothing to wait for but another command.
 select jobs.quiet_worker('w');
 select clock_timestamp() as begun \gset
 -- It came since the last call: it is told, once.
