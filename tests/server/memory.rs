@@ -127,9 +127,11 @@ async fn an_empty_meta_takes_no_memory_of_its_own() {
             )
         }
     };
-    // Some of the shared memory is touched by nobody before.
-    growth(&cluster, insert("")).await;
-    let with_none = growth(&cluster, insert("")).await;
+    // The shared buffers that a session touches count, too, and are more as the table grows.
+    let mut with_none = 0;
+    for _ in 0..4 {
+        with_none = with_none.max(growth(&cluster, insert("")).await);
+    }
     let most = with_none + 16;
     let with_empty = least_growth(&cluster, insert(", meta => '{}'"), most).await;
     assert!(with_empty < most, "{with_empty}, {with_none}");
