@@ -18,7 +18,7 @@ GENERATED = {"docs/reference.md", "docs/performance.md", "docs/reliability.md"}
 # What begins a comment, by the ends of the files' names; expected output repeats its script's.
 # Files without a suffix are scripts, and the like.
 COMMENTS = {
-    (".rs", ".mjs", ".js", ".java", ".go"): "//[/!]?",
+    (".rs", ".mjs", ".js", ".ts", ".java", ".go"): "//[/!]?",
     (".sql", ".psql", ".out"): "--",
     (".sh", ".py", ".rb", ".toml", ".yml", ".conf", ".spec", ".control", ""): "#",
 }

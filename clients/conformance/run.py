@@ -1,0 +1,305 @@
+"""Runs the cases of cases/*.toml against the driver of one library. README.md says what they are.
+
+    DATABASE_URL=.. python run.py LIBRARY [--only TEXT] [--jobs N] -- COMMAND ARG..
+
+The last line says how many cases passed and how many failed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import sys
+import time
+import tomllib
+
+import psycopg
+
+# How long to wait for what must come. It is no measure of speed: a machine may be busy.
+PATIENCE = float(os.environ.get("JOBS_PATIENCE", "60"))
+# A line of a driver can have an output of megabytes.
+LONGEST_LINE = 64 << 20
+
+
+class Failed(Exception):
+    """What a step expected did not come."""
+
+
+class Impossible(Exception):
+    """The language cannot do what the rest of the case is about."""
+
+
+class Driver:
+    """A driver that runs, and what it has printed."""
+
+    def __init__(self, process: asyncio.subprocess.Process):
+        self.process = process
+        self.events: list[dict] = []
+        self.taken: list[dict] = []
+        self.said = asyncio.Condition()
+        self.errors: list[str] = []
+        self.readers = [asyncio.create_task(self.read()), asyncio.create_task(self.read_errors())]
+
+    async def read(self) -> None:
+        async for line in self.process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = {"event": "no JSON", "line": line.decode(errors="replace")[:1000]}
+            async with self.said:
+                self.events.append(event)
+                self.said.notify_all()
+
+    async def read_errors(self) -> None:
+        async for line in self.process.stderr:
+            self.errors = [*self.errors[-30:], line.decode(errors="replace")[:500]]
+
+    async def take(self, wanted: dict) -> None:
+        """Waits for an event, and takes it, so that the next step waits for another one."""
+
+        def find() -> dict | None:
+            return next((event for event in self.events if is_within(wanted, event)), None)
+
+        async with self.said:
+            try:
+                await asyncio.wait_for(self.said.wait_for(find), PATIENCE)
+            except TimeoutError:
+                raise Failed(f"no event {wanted}") from None
+            event = find()
+            self.events.remove(event)
+            self.taken.append(event)
+
+    async def write(self, op: dict) -> None:
+        self.process.stdin.write(json.dumps(op).encode() + b"\n")
+        await self.process.stdin.drain()
+
+    async def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+        for reader in self.readers:
+            reader.cancel()
+
+    def report(self) -> str:
+        said = [json.dumps(event)[:300] for event in self.taken + self.events]
+        return "\n".join(["printed:", *said[-20:], "logged:", *[line.rstrip() for line in self.errors]])
+
+
+def is_within(wanted: object, found: object) -> bool:
+    """Whether all members that are wanted of an object are there; "any" is anything."""
+    if wanted == "any":
+        return True
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(k in found and is_within(v, found[k]) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        is_list = isinstance(found, list) and len(found) == len(wanted)
+        return is_list and all(map(is_within, wanted, found))
+    return wanted == found and isinstance(wanted, bool) == isinstance(found, bool)
+
+
+class Case:
+    """A case that runs: its queue, its jobs, its driver."""
+
+    def __init__(self, case: dict, library: str, command: list[str]):
+        self.steps = case["steps"]
+        self.command = command
+        slug = re.sub(r"\W+", "_", case["name"])[:60]
+        self.queue = f"{library} {slug} {os.getpid()}"
+        self.worker = f"worker of {self.queue}"
+        self.ids: list[int] = []
+        self.driver: Driver | None = None
+        self.connection: psycopg.AsyncConnection | None = None
+
+    async def run(self) -> None:
+        try:
+            for number, step in enumerate(self.steps, 1):
+                try:
+                    await self.step(self.fill(step))
+                except Failed as failed:
+                    shown = self.driver.report() if self.driver else "no driver"
+                    raise Failed(f"step {number}, {json.dumps(step)[:300]}: {failed}\n{shown}") from None
+        finally:
+            if self.driver:
+                await self.driver.end()
+            if self.connection:
+                await self.connection.close()
+
+    def fill(self, value: object) -> object:
+        """Puts the queue, the worker's name and ids of jobs where the case names them."""
+        if isinstance(value, dict):
+            return {name: self.fill(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.fill(one) for one in value]
+        if not isinstance(value, str):
+            return value
+        if value == "none":
+            return None
+        if match := re.fullmatch(r"\$(\d+)", value):
+            return self.ids[int(match[1]) - 1]
+        value = re.sub(r"\$(\d+)", lambda m: str(self.ids[int(m[1]) - 1]), value)
+        is_sql = re.match(r"(select|insert|update|delete|begin|call|with|create|set)\b", value, re.I)
+        for name, text in {"$Q": self.queue, "$W": self.worker}.items():
+            value = value.replace(name, f"'{text}'" if is_sql else text)
+        return value
+
+    async def step(self, step: dict) -> None:
+        match step:
+            case {"insert": args}:
+                options = ", " + step["options"] if "options" in step else ""
+                if "retry =>" not in options:  # else it would be tried again while one looks
+                    options += """, retry => '{"strategy": "constant", "initial": 3600}'"""
+                call = f"select (jobs.insert(%s, %s, queue => %s{options.replace('%', '%%')})).id"
+                for one in args:
+                    rows = await self.query(call, step.get("kind", "run"), psycopg.types.json.Jsonb(one), self.queue)
+                    self.ids.append(rows[0][0])
+            case {"start": worker}:
+                await self.start(worker, step)
+            case {"equal": [sql, rows]}:
+                await self.equal(sql, rows)
+            case {"stays": [sql, rows]}:
+                await self.equal(sql, rows, patience=0)
+                await asyncio.sleep(0.5)
+                await self.equal(sql, rows, patience=0)
+            case {"event": wanted}:
+                await self.driver.take(wanted)
+            case {"never": wanted}:
+                seen = [event for event in self.driver.taken + self.driver.events if is_within(wanted, event)]
+                if seen:
+                    raise Failed(f"it printed {seen}")
+            case {"sql": sql}:
+                await self.query(sql)
+            case {"op": op}:
+                await self.driver.write({"op": op} if isinstance(op, str) else op)
+            case {"signal": name}:
+                self.driver.process.send_signal(getattr(signal, "SIG" + name))
+            case {"exit": code}:
+                try:
+                    found = await asyncio.wait_for(self.driver.process.wait(), PATIENCE)
+                except TimeoutError:
+                    raise Failed("it did not end") from None
+                if found != code:
+                    raise Failed(f"it ended with {found}")
+                await asyncio.wait(self.driver.readers)  # what it has printed until then
+            case {"cut": True}:
+                await self.query(
+                    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s", self.worker
+                )
+            case {"restart": True}:
+                process = await asyncio.create_subprocess_shell(os.environ["JOBS_RESTART"])
+                if await process.wait() != 0:
+                    raise Failed("the server did not restart")
+                self.connection = None
+            case {"possible": True}:
+                if any(event.get("event") == "impossible" for event in self.driver.events):
+                    raise Impossible
+            case {"sleep": seconds}:
+                await asyncio.sleep(seconds)
+            case _:
+                raise Failed("there is no such step")
+
+    async def start(self, worker: dict, step: dict) -> None:
+        argument = dict(step.get("driver", {}))
+        if worker.pop("none", False) is False:
+            argument["worker"] = {"queues": [self.queue], "name": self.worker} | worker
+        command = [*self.command, json.dumps(argument)]
+        if "clock" in step:
+            command = ["faketime", "-f", step["clock"], *command]
+        url = os.environ["JOBS_POOLED_URL"] + step["pooled"] if "pooled" in step else os.environ["DATABASE_URL"]
+        if self.driver:
+            await self.driver.end()
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LONGEST_LINE,
+            env=os.environ | {"DATABASE_URL": url, "PGAPPNAME": self.worker},
+        )
+        self.driver = Driver(process)
+        if "worker" in argument and step.get("ready", True):
+            await self.driver.take({"event": "ready"})
+
+    async def equal(self, sql: str, wanted: list, patience: float = PATIENCE) -> None:
+        end = time.monotonic() + patience
+        while True:
+            rows = await self.query(sql)
+            if is_within(wanted, rows):
+                return
+            if time.monotonic() > end:
+                raise Failed(f"it is {json.dumps(rows, default=str)[:1000]}")
+            await asyncio.sleep(0.02)
+
+    async def query(self, sql: str, *values: object) -> list:
+        end = time.monotonic() + PATIENCE
+        while self.connection is None:
+            try:
+                self.connection = await psycopg.AsyncConnection.connect(
+                    os.environ["DATABASE_URL"], autocommit=True, application_name="conformance"
+                )
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(0.1)
+        cursor = await self.connection.execute(sql, values or None)
+        return [list(row) for row in await cursor.fetchall()] if cursor.description else []
+
+
+async def run_case(case: dict, library: str, command: list[str]) -> str | None:
+    """None, or why it failed."""
+    try:
+        await Case(case, library, command).run()
+    except Impossible:
+        print(f"impossible in {library}, but for what came before: {case['name']}")
+    except Failed as failed:
+        return str(failed)
+    except Exception as error:  # what the server refuses, a driver that is gone
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument("--jobs", type=int, default=4, help="how many cases run at a time")
+    parser.add_argument("command", nargs="+")
+    given = parser.parse_args()
+    cases = [
+        case
+        for path in sorted((pathlib.Path(__file__).parent / "cases").glob("*.toml"))
+        for case in tomllib.loads(path.read_text())["case"]
+        if given.only in case["name"]
+    ]
+    names = [case["name"] for case in cases]
+    assert len(set(names)) == len(names), "two cases have one name"
+    passed = failed = 0
+    places = asyncio.Semaphore(given.jobs)
+
+    async def run(case: dict) -> None:
+        nonlocal passed, failed
+        if why := case.get("except", {}).get(given.library):
+            print(f"left out: {case['name']}: {why}")
+            return
+        async with places:
+            why = await run_case(case, given.library, given.command)
+        if why is None:
+            passed += 1
+        else:
+            failed += 1
+            print(f"FAILED: {case['name']}: {why}\n", flush=True)
+
+    await asyncio.gather(*[run(case) for case in cases if not case.get("alone")])
+    for case in cases:
+        if case.get("alone"):
+            await run(case)
+    print(f"{given.library}: {shlex.join(given.command)}")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed > 0 or passed == 0)
+
+
+asyncio.run(main())
