@@ -61,7 +61,7 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_any_wrapper';
 COMMENT ON PROCEDURE jobs.wait_any(text[], interval, text) IS
 $$As jobs.wait for several queues: returns when a job of one of them may be ready. With worker, the name that it fetches with, it also returns when one of the worker's jobs is asked to stop, and when the worker gets another command: jobs.quiet_worker, stop_worker, resume_worker. jobs.heartbeat and jobs.worker_beat say what it is.
-Of these requests only new ones count: those since the call began, or since the session's last call for that worker. A worker that is quiet or to stop gets no jobs, so jobs do not end its wait. Without preload it looks once a second for these requests.
+Of these requests only new ones count: those since the call began, or since the session's last call for that worker. A worker that is quiet or to stop gets no jobs, so jobs do not end its wait. With a worker and no queue at all it waits for these requests alone. Without preload it looks once a second for these requests.
 Errors: as jobs.wait.$$;
 
 CREATE PROCEDURE jobs.wait_for(
@@ -171,7 +171,7 @@ RETURNS SETOF jobs.batch_finish_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'finish_many_wrapper';
 COMMENT ON FUNCTION jobs.finish_many(jsonb) IS
-$$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
+$$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does; or it is cancel (may have reason): the worker itself cancels the job, as by jobs.cancel and jobs.release in one. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
 A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, and state is the job's state now, null where there is no such job. Of results with the same id and token the first one counts.
 At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 

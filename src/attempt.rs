@@ -36,6 +36,8 @@ pub enum Ending<'a> {
     Snooze(Interval),
     /// it does not count: the job is given back
     Release,
+    /// its worker cancels the job, for this reason
+    Cancel(Option<&'a str>),
 }
 
 impl Ending<'_> {
@@ -45,7 +47,8 @@ impl Ending<'_> {
             Ending::Complete(_) => "complete",
             Ending::Fail(_) => "fail",
             Ending::Snooze(_) => "snooze",
-            Ending::Release => "release",
+            // Who cancels asks to, and gives the job back.
+            Ending::Release | Ending::Cancel(_) => "release",
         }
     }
 }
@@ -189,7 +192,7 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, became: &mut [Opti
     let ids: Vec<i64> = taken.iter().map(|(n, _)| said[*n].id).collect();
     let tries = moves::tries(&ids);
     let (mut moves, mut errors) = (Vec::with_capacity(taken.len()), Vec::new());
-    for ((n, row), tries) in taken.into_iter().zip(tries) {
+    for ((n, mut row), tries) in taken.into_iter().zip(tries) {
         // A lease without a job was left from something that went wrong.
         let Some(tries) = tries else {
             continue;
@@ -203,6 +206,13 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, became: &mut [Opti
             }
             Ending::Snooze(delay) => given_back(&said[n], row, Some(time::add(now, delay))),
             Ending::Release => given_back(&said[n], row, None),
+            Ending::Cancel(reason) => {
+                if row.cancel_requested_at.is_none() {
+                    row.cancel_requested_at = Some(now);
+                    row.cancel_reason = reason.map(str::to_string);
+                }
+                given_back(&said[n], row, None)
+            }
             Ending::Complete(_) => unreachable!("its job is completed where it is taken"),
         };
         count(&said[n].ending, &one, now);

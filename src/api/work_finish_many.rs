@@ -222,16 +222,17 @@ fn same_length(parameter: &str, what: &str, length: usize, ids: usize) -> Result
 }
 
 /// What each call that ends an attempt has beside id and token.
-const CALLS: [(&str, &[&str]); 4] = [
+const CALLS: [(&str, &[&str]); 5] = [
     ("complete", &["output"]),
     ("fail", &["error", "details", "retry_in", "retryable"]),
     ("snooze", &["delay"]),
     ("release", &[]),
+    ("cancel", &["reason"]),
 ];
 
 /// Reads a result.
 fn read(element: Jsonb) -> Result<Finishing<'static>> {
-    const FIELDS: [&str; 9] = [
+    const FIELDS: [&str; 10] = [
         "id",
         "token",
         "do",
@@ -241,6 +242,7 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
         "retry_in",
         "retryable",
         "delay",
+        "reason",
     ];
     pgrx::check_for_interrupts!();
     let mut values = [None; FIELDS.len()];
@@ -262,6 +264,7 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
         retry_in,
         retryable,
         delay,
+        reason,
     ] = values;
     let call = check::given("do", call.map(|call| string("do", call)).transpose()?)?;
     let takes = takes(call)?;
@@ -292,6 +295,7 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
             by: By::Worker,
         }),
         "snooze" => Ending::Snooze(check::given("delay", span("delay", delay)?)?),
+        "cancel" => Ending::Cancel(reason.map(|reason| string("reason", reason)).transpose()?),
         _ => Ending::Release,
     };
     Ok(Finishing { id, token, ending })
@@ -303,7 +307,7 @@ fn takes(call: &str) -> Result<&'static [&'static str]> {
         return Ok(takes);
     }
     let known = CALLS.map(|(known, _)| known);
-    let rule = "do is complete, fail, snooze or release.";
+    let rule = "do is complete, fail, snooze, release or cancel.";
     let invalid = Invalid::new("do", format!("do {} is not known", quoted(call)), rule);
     Err(invalid.did_you_mean(call, &known).into())
 }

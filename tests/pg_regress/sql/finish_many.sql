@@ -66,6 +66,15 @@ select pg_temp.hold(5, 'cancelled');
 select count(jobs.cancel(id, 'not wanted')) from held;
 select f.state, f.scheduled_at, f.done from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}', '{"do": "fail", "error": "e", "retry_in": 0}', '{"do": "snooze", "delay": 1}', '{"do": "release"}')) f;
 select pg_temp.of(id) as n, state, attempt, cancel_reason, (select count(*) from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'cancelled' order by id;
+-- A worker that cancels its job by itself: as if somebody had asked to, and it had released the
+-- job. Who asked before has said why.
+select pg_temp.hold(4, 'given_up');
+select count(jobs.cancel(id, 'theirs')) from held where n = 3;
+create temp table given_up as select pg_temp.results('{"do": "cancel", "reason": "mine"}', '{"do": "cancel"}', '{"do": "cancel", "reason": "mine"}', '{"do": "cancel", "token": 1}') as results;
+select f.ord, f.state, f.scheduled_at, f.done, f.reason from given_up, jobs.finish_many(results) f order by ord;
+select f.ord, f.state, f.done, f.reason from given_up, jobs.finish_many(results) f order by ord;
+select pg_temp.of(id) as n, state, attempt, cancel_reason, cancel_requested_at = finalized_at as by_itself, (select count(*) from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'given_up' order by id;
+select jobs.release(id, token), pg_temp.ask(format('select jobs.complete(%s, %s)', id, token)) as complete from held where n = 1;
 select jobs.configure_queue('limited', concurrency => 4);
 select pg_temp.hold(8, 'limited');
 select count(*) from held;
@@ -144,7 +153,8 @@ select more, pg_temp.refused(more) as answer from (values
   ('{"token": 1, "do": "release"}'), ('{"id": null, "token": 1, "do": "release"}'), ('{"id": 1, "do": "release"}'), ('{"id": "1", "token": 1, "do": "release"}'), ('{"id": 1, "token": 1.5, "do": "release"}'), ('{"id": 1e30, "token": 1, "do": "release"}'), ('{"id": [1], "token": 1, "do": "release"}'),
   ('{"id": 1, "token": 1, "do": "fail"}'), ('{"id": 1, "token": 1, "do": "fail", "error": null}'), ('{"id": 1, "token": 1, "do": "fail", "error": {}}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retry_in": -1}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retry_in": "soon"}'),
   ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retry_in": true}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "retryable": "no"}'), ('{"id": 1, "token": 1, "do": "snooze"}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": "-1 s"}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": "2000 years"}'),
-  ('{"id": 1, "token": 1, "do": "complete", "error": "e"}'), ('{"id": 1, "token": 1, "do": "release", "output": null}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "delay": 1}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": 1, "retry_in": 1}')) v(more);
+  ('{"id": 1, "token": 1, "do": "complete", "error": "e"}'), ('{"id": 1, "token": 1, "do": "release", "output": null}'), ('{"id": 1, "token": 1, "do": "fail", "error": "e", "delay": 1}'), ('{"id": 1, "token": 1, "do": "snooze", "delay": 1, "retry_in": 1}'),
+  ('{"id": 1, "token": 1, "do": "cancel", "reason": 1}'), ('{"id": 1, "token": 1, "do": "release", "reason": "r"}'), ('{"id": 1, "token": 1, "do": "cancel", "error": "e"}')) v(more);
 select call, pg_temp.try('select jobs.' || call) as answer from (values
   ($$finish_many(null)$$), ($$finish_many('null')$$), ($$finish_many('{"id": 1}')$$), ($$finish_many('"x"')$$),
   ($$finish_many((select jsonb_agg(1) from generate_series(1, 10001)))$$),
