@@ -152,7 +152,7 @@ class Case:
             case {"insert": args}:
                 options = ", " + step["options"] if "options" in step else ""
                 if "retry =>" not in options:  # else it would be tried again while one looks
-                    options += """, retry => '{"strategy": "constant", "initial": 3600}'"""
+                    options += """, retry => '{"strategy": "constant", "initial": 3600, "max": 3600}'"""
                 call = f"select (jobs.insert(%s, %s, queue => %s{options.replace('%', '%%')})).id"
                 for one in args:
                     rows = await self.query(call, step.get("kind", "run"), psycopg.types.json.Jsonb(one), self.queue)
