@@ -4,7 +4,7 @@
 # expectation that was made wrong on purpose.
 
 # Those that take long come first, so that none is left alone at the end.
-ALL_SUITES=(harness model pgtest examples drivers reliability packaging server core site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
+ALL_SUITES=(harness model pgtest clients examples drivers reliability packaging server core site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -84,8 +84,8 @@ scratch() {
   rm "$program"
 }
 
-# Each module of the suite `server` is a unit, those that take long first, and each program of
-# `examples`, which mostly waits.
+# Each module of the suite `server` is a unit, those that take long first, and so is each program of
+# `examples` and each library of `clients`, which mostly wait.
 LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|transactions|unique|wait|durability|concurrency|floors|together)$'
 units_of() { # SUITE[:FILTER]
   local modules
@@ -95,6 +95,7 @@ units_of() { # SUITE[:FILTER]
       UNITS+=($(printf 'server:%s\n' $(grep -E "$LONGEST" <<<"$modules") $(grep -vE "$LONGEST" <<<"$modules")))
       ;;
     examples) UNITS+=($(printf 'examples:%s\n' "${WORKER_LANGUAGES[@]}" checksum)) ;;
+    clients) UNITS+=($(printf 'clients:%s\n' "${CLIENTS[@]}")) ;;
     *) UNITS+=("$1") ;;
   esac
 }
@@ -550,6 +551,7 @@ checksums_match() { # TREE
 source tests/migration.sh
 source tests/monitoring.sh
 source tests/drivers.sh
+source tests/clients.sh
 source tests/packaging.sh
 
 # --- doc: the examples in README.md and docs/ -----------------------------------------------------

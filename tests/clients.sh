@@ -1,0 +1,88 @@
+# The worker libraries of clients/: the cases of clients/conformance, each library with a driver of
+# its own, and what its registry would refuse. tests/suites.sh sources this file.
+
+CLIENTS=(go rust typescript python)
+
+# A unit is one library.
+suite_clients() { # LIBRARY
+  local library=$1
+  local -a DRIVER=()
+  [[ " ${CLIENTS[*]} " == *" $library "* ]] || die "there is no library $library in clients/: ${CLIENTS[*]}"
+  need_runner || return 0
+  "client_$library" || return 0
+  begin_clients_server
+  check clients "$library: every case" conforms "$library" "${DRIVER[@]}"
+  end_clients_server
+}
+
+# Counts the cases by the runner's last line; that there was none is one that failed.
+conforms() { # LIBRARY COMMAND..
+  local log=$TMP/conformance.log passed failed
+  "$RUNNER" clients/conformance/run.py "$1" -- "${@:2}" | tee "$log" || true
+  read -r passed failed < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log") || return 1
+  record clients "$passed" "$failed"
+}
+
+# --- What it needs --------------------------------------------------------------------------------
+
+need_runner() {
+  local said
+  RUNNER=$STATE/clients/bin/python
+  said=$(need_python clients clients/conformance/requirements.txt && need_packages faketime && need_pgbouncer 2>&1) ||
+    { cannot clients "the runner" "pip install, apt-get install" "$said"; return 1; }
+}
+
+# A server, and PgBouncer before it: a database of its for each of two modes.
+begin_clients_server() {
+  local dir=$TMP/clients port pool_port
+  port=$(test_port)
+  begin_server clients "" "$port"
+  as_pg "$PG_BIN/psql" -X -q -h "$dir" -p "$port" -U postgres -d postgres -c "create database clients"
+  as_pg "$PG_BIN/psql" -X -q -h "$dir" -p "$port" -U postgres -d clients -c "create extension jobs"
+  pool_port=$(test_port)
+  cp "$CACHE/programs/usr/sbin/pgbouncer" "$dir/pgbouncer" # where its user can reach it
+  echo '"postgres" ""' >"$dir/userlist.txt"
+  printf '%s\n' "[databases]" \
+    "session = host=127.0.0.1 port=$port dbname=clients pool_mode=session" \
+    "transaction = host=127.0.0.1 port=$port dbname=clients pool_mode=transaction" \
+    "[pgbouncer]" "listen_addr = 127.0.0.1" "listen_port = $pool_port" "unix_socket_dir =" "auth_type = trust" \
+    "auth_file = $dir/userlist.txt" "default_pool_size = 40" "ignore_startup_parameters = extra_float_digits" \
+    "logfile = $dir/pgbouncer.log" "pidfile = $dir/pgbouncer.pid" >"$dir/pgbouncer.ini"
+  as_pg "$dir/pgbouncer" -d -q "$dir/pgbouncer.ini"
+  # pg_ctl remembers the options that the server was started with.
+  export JOBS_RESTART="cd / && $(is_root && echo "runuser -u postgres --") $PG_BIN/pg_ctl -D $dir/data -l $dir/data/server.log -m fast -s -w restart"
+  export DATABASE_URL=postgresql://postgres@127.0.0.1:$port/clients JOBS_POOLED_URL=postgresql://postgres@127.0.0.1:$pool_port/
+}
+
+# The cases end connections and servers, and handlers say what they like.
+end_clients_server() {
+  kill "$(cat "$TMP/clients/pgbouncer.pid")"
+  end_server clients 1000000 "57P01 .* FATAL: +terminating connection due to administrator command" \
+    1000000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000000 "57P01 .* ERROR: +mine"
+}
+
+# --- The libraries: the command of the driver, as the array DRIVER --------------------------------
+
+client_python() {
+  DRIVER=(env "PYTHONPATH=clients/python/src" "$RUNNER" clients/conformance/driver.py)
+}
+
+client_typescript() {
+  local said
+  command -v npm >/dev/null || need_packages nodejs npm
+  said=$(cd clients/typescript && npm ci --loglevel=error --no-audit --no-fund 2>&1 && npm run -s build 2>&1) ||
+    { cannot clients "typescript" "npm ci, npm run build" "$said"; return 1; }
+  DRIVER=(node clients/conformance/driver.mjs)
+}
+
+client_rust() {
+  cargo build --quiet -p postgres-jobs --example conformance || { check clients "rust: its driver is built" false; return 1; }
+  DRIVER=("${CARGO_TARGET_DIR:-target}/debug/examples/conformance")
+}
+
+client_go() {
+  local said
+  said=$(need_packages golang-go golang-github-lib-pq-dev && cd clients/go/conformance && go build -o "$STATE/clients-go" . 2>&1) ||
+    { cannot clients "go" "apt-get install golang-go golang-github-lib-pq-dev; go build" "$said"; return 1; }
+  DRIVER=("$STATE/clients-go")
+}
