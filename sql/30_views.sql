@@ -180,9 +180,9 @@ SELECT COALESCE(h.worker, w.worker, c.worker) AS worker, COALESCE(h.running, 0) 
 COMMENT ON VIEW jobs.workers IS 'Workers by the name that they fetch with: those that hold jobs, those that say that they are there (jobs.worker_beat), also when they are idle and for a day after they are lost, and those that have a command.';
 COMMENT ON COLUMN jobs.workers.worker IS 'Name that it fetches with.';
 COMMENT ON COLUMN jobs.workers.running IS 'How many jobs it holds.';
-COMMENT ON COLUMN jobs.workers.job_ids IS 'Which.';
+COMMENT ON COLUMN jobs.workers.job_ids IS 'The jobs that it holds.';
 COMMENT ON COLUMN jobs.workers.queues IS 'Queues that it says it fetches from; of one that never said so, those of its jobs.';
-COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of these jobs.';
+COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of the jobs that it holds.';
 COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When the longest running one began.';
 COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When the first of its leases runs out.';
 COMMENT ON COLUMN jobs.workers.expired IS 'How many of its leases have run out and are not yet rescued.';

@@ -152,7 +152,7 @@ worker_obeys() { # LANGUAGE
   check examples "$1: until they are resumed" until_true "state = 'completed' $in_queue and id = (select max(id) $in_queue)"
 }
 
-# Told to stop, they end what runs, however long that takes, and begin nothing.
+# With the command stop they end what runs, however long that takes, and begin nothing.
 worker_stops_on_command() { # LANGUAGE
   local queue=$1_commands in_queue="from jobs.jobs where queue = '$1_commands'"
   jobs_sql "select jobs.insert('slow', '{\"seconds\": 12}', queue => '$queue') from generate_series(1, 5)" >/dev/null

@@ -106,8 +106,8 @@ select count(*) from jobs.fetch('mail', worker => 'w1');
 commit;
 select jobs.resume_worker('w1');
 
--- Lost, a minute after it was seen last; whoever never said anything cannot be. Told it is shown as
--- lost all the same.
+-- Lost, a minute after it was seen last; whoever never said anything cannot be. With a command it
+-- is shown as lost all the same.
 select jobs.quiet_worker('w2', 'gone');
 select pg_temp.later('30 seconds');
 select worker, status, command from jobs.workers order by worker;
