@@ -132,7 +132,7 @@ class Case:
     def fill(self, value: object) -> object:
         """Puts the queue, the worker's name and ids of jobs where the case names them."""
         if isinstance(value, dict):
-            return {name: self.fill(one) for name, one in value.items()}
+            return {name.replace("$Q", self.queue): self.fill(one) for name, one in value.items()}
         if isinstance(value, list):
             return [self.fill(one) for one in value]
         if not isinstance(value, str):
