@@ -1,0 +1,3 @@
+module postgres_jobs
+
+go 1.19

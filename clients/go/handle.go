@@ -1,0 +1,101 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Args are the args of jobs of one kind, to be written as JSON.
+type Args interface {
+	// Kind is the name of the kind. It must be the same for the zero value.
+	Kind() string
+}
+
+type handler struct {
+	work Work
+	// timeout of the kind: zero is the worker's, negative none.
+	timeout time.Duration
+}
+
+// HandlerOption says more about a handler.
+type HandlerOption func(*handler)
+
+// Timeout is how long a handler may run, instead of the worker's timeout; negative is no limit. The
+// deadline of the job ends it in any case.
+func Timeout(timeout time.Duration) HandlerOption {
+	return func(h *handler) { h.timeout = timeout }
+}
+
+// Handle gives the worker the handler for jobs whose args are of type A. What it returns is the
+// output of the job, of anything that encoding/json writes; nil is none. An error or a panic fails
+// the attempt, but for the endings [Snooze], [Cancel], [Discard] and [RetryIn].
+//
+// The context of the handler ends when it is to stop; [JobRow.CancelledBecause] says why. A handler
+// that returns its error then ends as that reason has it. One that returns without an error has
+// completed its job all the same.
+//
+// All handlers are given before the worker starts.
+func Handle[A Args](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
+	var args A
+	HandleKind(w, args.Kind(), handle, options...)
+}
+
+// HandleKind is as Handle, for args of any type. With json.RawMessage they are not decoded.
+func HandleKind[A any](w *Worker, kind string, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
+	if w.handlers[kind] != nil {
+		panic(fmt.Sprintf("jobs: kind %q has a handler already", kind))
+	}
+	w.handlers[kind] = newHandler(w, handle, options)
+}
+
+// HandleOthers gives the worker the handler for all kinds that have none of their own.
+func HandleOthers[A any](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
+	w.otherwise = newHandler(w, handle, options)
+}
+
+func newHandler[A any](w *Worker, handle func(context.Context, *Job[A]) (any, error), options []HandlerOption) *handler {
+	h := &handler{work: func(ctx context.Context, row *JobRow) (any, error) {
+		job := &Job[A]{JobRow: row}
+		if err := decode(row.RawArgs, &job.Args); err != nil {
+			return nil, fmt.Errorf("the args of the job are not as the handler expects them: %w", err)
+		}
+		return handle(ctx, job)
+	}}
+	for i := len(w.options.Around) - 1; i >= 0; i-- {
+		h.work = w.options.Around[i](h.work)
+	}
+	for _, option := range options {
+		option(h)
+	}
+	return h
+}
+
+// handler is the one for a kind; nil if there is none.
+func (w *Worker) handler(kind string) *handler {
+	if h := w.handlers[kind]; h != nil {
+		return h
+	}
+	return w.otherwise
+}
+
+// kinds are those to ask for, as an argument of a fetch; nil is all.
+func (w *Worker) kinds() any {
+	if w.otherwise != nil {
+		return nil
+	}
+	kinds := make([]string, 0, len(w.handlers))
+	for kind := range w.handlers {
+		kinds = append(kinds, kind)
+	}
+	return array(kinds)
+}
+
+// decode reads JSON, and keeps numbers exact.
+func decode(encoded []byte, value any) error {
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	return decoder.Decode(value)
+}
