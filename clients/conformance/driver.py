@@ -1,0 +1,320 @@
+"""The driver of the Python library: README.md says what it does."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import datetime
+
+import psycopg
+
+import postgres_jobs
+from postgres_jobs import Cancel, Discard, Job, NewJob, RetryIn, Snooze, Unique, Worker, insert, insert_many, testing, wait_for
+
+URL = os.environ["DATABASE_URL"]
+printing = threading.Lock()
+
+
+def say(event: str, **members) -> None:
+    line = json.dumps({"event": event, **members})
+    with printing:
+        print(line, flush=True)
+
+
+def lines_of_stdin() -> None:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+# --- Handlers -------------------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it cannot be shown")
+
+    __repr__ = __str__
+
+
+def bad_output(name: str) -> object:
+    deep, circular = [], []
+    if name == "deep":
+        for _ in range(100_000):
+            deep = [deep]
+    circular.append(circular)
+    makers = {"nul": "a\0b", "surrogate": "a\ud800b", "circular": circular, "deep": deep, "nan": float("nan"), "other": bad_output}
+    return "x" * 300_000_000 if name == "huge" else makers[name]
+
+
+def fail_badly(name: str) -> None:
+    if name == "exit":
+        sys.exit(3)
+    if name == "nothing":
+        raise ValueError
+    if name == "broken":
+        raise Broken
+    texts = {"nul": "a\0b", "surrogate": "a\ud800b", "empty": ""}
+    raise ValueError("x" * 100_000_000 if name == "huge" else texts[name])
+
+
+def actions(job: Job) -> list[dict]:
+    args = job.args if isinstance(job.args, dict) else {}
+    return args.get("first" if job.attempt == 1 else "later", args.get("do", [])) if "do" not in args else args["do"]
+
+
+def describe(job: Job) -> None:
+    names = ("id", "kind", "queue", "attempt", "max_attempts", "priority", "args", "meta", "tags")
+    left = job.deadline and (job.deadline - datetime.now(job.deadline.tzinfo)).total_seconds()
+    say("described", job={name: getattr(job, name) for name in names}, left=left)
+
+
+def simply(job: Job, action: dict) -> None:
+    """The actions that do not wait."""
+    match action:
+        case {"say": text}:
+            say("said", job=job.id, attempt=job.attempt, say=text)
+        case {"describe": _}:
+            describe(job)
+        case {"fail": text}:
+            raise RuntimeError(text)
+        case {"fail_badly": name}:
+            fail_badly(name)
+        case {"snooze": delay}:
+            raise Snooze(delay)
+        case {"cancel": reason}:
+            raise Cancel(reason)
+        case {"discard": text}:
+            raise Discard(text)
+        case {"retry_in": delay}:
+            raise RetryIn(delay, "later")
+        case {"exit_process": code}:
+            os._exit(code)
+        case _:
+            raise RuntimeError(f"no such action: {action}")
+
+
+def after_transaction(then: str) -> dict | None:
+    if then == "commit_and_fail":
+        raise RuntimeError("after the commit")
+    return {"in": "handler"}
+
+
+async def run(job: Job) -> object:
+    for action in actions(job):
+        match action:
+            case {"sleep": seconds}:
+                try:
+                    await asyncio.sleep(seconds)
+                except asyncio.CancelledError:
+                    say("cancelled", job=job.id)
+                    raise
+            case {"sleep_on": seconds}:
+                end = time.monotonic() + seconds
+                while (left := end - time.monotonic()) > 0:
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.sleep(left)
+            case {"return": value}:
+                return value
+            case {"return_bad": name}:
+                return bad_output(name)
+            case {"progress": value}:
+                await job.progress(value)
+            case {"sql": text}:
+                async with await psycopg.AsyncConnection.connect(URL, autocommit=True) as connection:
+                    await connection.execute(text)
+            case {"in_transaction": text, "then": then}:
+                async with await psycopg.AsyncConnection.connect(URL) as connection:
+                    await connection.execute(text)
+                    await job.complete(connection, {"in": "transaction"})
+                    if then == "rollback":
+                        raise RuntimeError("rolled back")
+                    if then == "exit":
+                        os._exit(9)
+                return after_transaction(then)
+            case _:
+                simply(job, action)
+    return None
+
+
+def run_blocking(job: Job) -> object:
+    for action in actions(job):
+        match action:
+            case {"sleep": seconds}:
+                if job.cancelled.wait(seconds):
+                    say("cancelled", job=job.id)
+                    raise InterruptedError("cancelled")
+            case {"sleep_on": seconds}:
+                time.sleep(seconds)
+            case {"return": value}:
+                return value
+            case {"return_bad": name}:
+                return bad_output(name)
+            case {"progress": value}:
+                job.progress(value)
+            case {"sql": text}:
+                with psycopg.connect(URL, autocommit=True) as connection:
+                    connection.execute(text)
+            case {"in_transaction": text, "then": then}:
+                with psycopg.connect(URL) as connection:
+                    connection.execute(text)
+                    job.complete(connection, {"in": "transaction"})
+                    if then == "rollback":
+                        raise RuntimeError("rolled back")
+                    if then == "exit":
+                        os._exit(9)
+                return after_transaction(then)
+            case _:
+                simply(job, action)
+    return None
+
+
+# --- Middleware -----------------------------------------------------------------------------------
+
+
+async def around_work(job: Job, handler) -> object:
+    say("middleware", around="work", kind=job.kind)
+    return await handler(job)
+
+
+@contextlib.contextmanager
+def around_insert(jobs: list[dict]):
+    for job in jobs:
+        say("middleware", around="insert", kind=job["kind"])
+        job["meta"]["middleware"] = True
+    yield
+
+
+# --- Operations -----------------------------------------------------------------------------------
+
+
+def typed(options: dict) -> dict:
+    """Options as a program gives them."""
+    times = {name: datetime.fromisoformat(options[name]) for name in ("scheduled_at", "expires_at") if name in options}
+    unique = {"unique_opts": Unique(**options["unique_opts"])} if "unique_opts" in options else {}
+    return options | times | unique
+
+
+class Undone(Exception):
+    """Rolls a transaction back."""
+
+
+def op_insert(op: dict) -> None:
+    with psycopg.connect(URL) as connection, contextlib.suppress(Undone), connection.transaction():
+        inserted = insert(connection, op["kind"], op["args"], **typed(op.get("options", {})))
+        say("inserted", **vars(inserted))
+        if op["then"] == "rollback":
+            raise Undone
+
+
+def op_insert_many(op: dict) -> None:
+    with psycopg.connect(URL) as connection:
+        jobs: list[NewJob] = [typed(job) for job in op["jobs"]]
+        say("inserted_many", jobs=[vars(one) for one in insert_many(connection, jobs)])
+
+
+def op_wait_for(op: dict) -> None:
+    with psycopg.connect(URL, autocommit=True) as connection:
+        results = wait_for(connection, op["ids"], op["timeout"], op["want"])
+        say("results", results=[vars(one) for one in results])
+
+
+def op_testing(op: dict) -> None:
+    with psycopg.connect(URL) as connection, contextlib.suppress(Undone), connection.transaction():
+        worker = Worker(URL)
+        worker.kind("run")(run)
+        results = [testing_step(connection, worker, step) for step in op["steps"]]
+        say("tested", results=results)
+        raise Undone
+
+
+def testing_step(connection: psycopg.Connection, worker: Worker, step: dict) -> object:
+    match step:
+        case {"insert": job}:
+            return insert(connection, job["kind"], job["args"], **typed(job.get("options", {}))).id
+        case {"assert_inserted": job}:
+            try:
+                testing.assert_inserted(connection, job["kind"], job["args"])
+                return True
+            except AssertionError:
+                return False
+        case {"advance": seconds}:
+            return testing.advance(connection, seconds)
+        case {"work_all": _}:
+            return [[worked.kind, worked.state] for worked in testing.work_all(connection, worker)]
+    raise RuntimeError(f"no such step: {step}")
+
+
+OPS = {"insert": op_insert, "insert_many": op_insert_many, "wait_for": op_wait_for, "testing": op_testing}
+
+
+def operate(op: dict) -> None:
+    try:
+        OPS[op["op"]](op)
+    except psycopg.Error as error:
+        say("refused", code=error.sqlstate)
+
+
+# --- The program ----------------------------------------------------------------------------------
+
+
+def make_worker(argument: dict) -> Worker:
+    options = argument["worker"]
+    kinds = options.pop("kinds", {"run": {}})
+    otherwise = options.pop("otherwise", False)
+    worker = Worker(URL, **options, middleware=[around_work] if argument.get("middleware") else [])
+    for name, kind in kinds.items():
+        worker.kind(name, timeout=kind.get("timeout"))(run_blocking if kind.get("blocking") else run)
+    if otherwise:
+        worker.otherwise()(run)
+    return worker
+
+
+def say_ready(worker: Worker) -> None:
+    worker.ready.wait()
+    say("ready")
+
+
+async def in_program(worker: Worker) -> None:
+    await worker.start()
+    await asyncio.to_thread(worker.ready.wait)
+    say("ready")
+    lines = lines_of_stdin()
+    while op := await asyncio.to_thread(next, lines, None):
+        if op["op"] == "stop":
+            return await worker.stop()
+        if op["op"] == "stop_and_cancel":
+            return await worker.stop_and_cancel()
+        await asyncio.to_thread(operate, op)
+
+
+def operate_all() -> None:
+    for op in lines_of_stdin():
+        if op["op"] in ("stop", "stop_and_cancel"):
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            operate(op)
+
+
+def main() -> None:
+    argument = json.loads(sys.argv[1])
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    if argument.get("middleware"):
+        postgres_jobs.insert_middleware.append(around_insert)
+    if "worker" not in argument:
+        operate_all()
+    elif argument.get("in_program"):
+        asyncio.run(in_program(make_worker(argument)))
+    else:
+        worker = make_worker(argument)
+        threading.Thread(target=say_ready, args=[worker], daemon=True).start()
+        threading.Thread(target=operate_all, daemon=True).start()
+        worker.run()
+    say("stopped")
+
+
+main()

@@ -1,0 +1,47 @@
+"""Workers and producers for `jobs`, the job queue in Postgres.
+
+    worker = Worker(dsn)
+
+    @worker.kind("email.send", timeout=30)
+    async def send(job: Job[EmailArgs]) -> dict: ...
+
+    worker.run()
+"""
+
+from ._version import __version__
+from .job import Job
+from .outcomes import Cancel, Discard, Outcome, RetryIn, Snooze
+from .produce import (
+    Inserted,
+    NewJob,
+    Options,
+    Result,
+    Unique,
+    insert,
+    insert_many,
+    insert_middleware,
+    wait_for,
+)
+from .worker import Handler, Middleware, Worker
+
+__all__ = [
+    "Cancel",
+    "Discard",
+    "Handler",
+    "Inserted",
+    "Job",
+    "Middleware",
+    "NewJob",
+    "Options",
+    "Outcome",
+    "Result",
+    "RetryIn",
+    "Snooze",
+    "Unique",
+    "Worker",
+    "__version__",
+    "insert",
+    "insert_many",
+    "insert_middleware",
+    "wait_for",
+]

@@ -1,0 +1,360 @@
+"""One run of a worker: it fetches, handles, keeps and finishes jobs until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import psycopg
+
+from ._database import Row
+from ._finish import MOST_RESULTS, Finisher
+from ._link import Backoff, Link
+from ._threads import Threads
+from .job import Job, Nothing
+from .outcomes import Finish, Outcome, completion, failure, timed_out, wire
+
+if TYPE_CHECKING:
+    from .worker import Handler, Worker
+
+log = logging.getLogger("postgres_jobs")
+
+LEFT_BEHIND = 1.0  # seconds that a cancelled handler has to end when the worker stops
+
+# Times come as numbers and JSON as text: one that Python cannot hold must not spoil the others.
+_FETCH = """
+    select id, token, attempt, kind, cast(args as text), cast(meta as text), queue, priority, tags, max_attempts,
+           cast(extract(epoch from created_at) as float8), cast(extract(epoch from scheduled_at) as float8),
+           cast(extract(epoch from attempted_at) as float8),
+           cast(extract(epoch from deadline_at - clock_timestamp()) as float8),
+           cast(extract(epoch from deadline_at - attempted_at) as float8)
+      from jobs.fetch_any(queues => %s::text[], max_jobs => %s, worker => %s, lease => %s, kinds => %s::text[])
+"""
+
+
+class Attempt:
+    """A job that this worker has, and the handler that works on it."""
+
+    def __init__(self, job: Job[Any], handler: Handler) -> None:
+        self.job = job  # its args and meta are JSON until the handler begins
+        self.handler = handler
+        self.task: asyncio.Task[Finish | None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.timeout = math.inf
+        self.is_cancelled = False
+        self.handler_timed_out = False
+        self.is_settled = False
+        """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self.job.cancelled.set()
+            if self.task and self.handler.is_async:
+                self.task.cancel()
+
+
+class Engine:
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+        self.fetch_link, self.finish_link, self.control_link = (Link(worker.dsn, worker.name) for _ in range(3))
+        self.finisher = Finisher(self.finish_link, self._told)
+        self.threads = Threads()
+        self.command = "run"
+        # By tokens: attempts whose handlers run; and all that the server thinks to be ours, so also
+        # those whose results are on their way.
+        self.running: dict[int, Attempt] = {}
+        self.held: dict[int, Attempt] = {}
+        self.is_beaten = asyncio.Event()
+        self.is_changed = asyncio.Event()  # a place is free, there is another command
+        self.is_idle = asyncio.Event()  # nothing runs
+        self.is_idle.set()
+        # How far the worker is on its way to the end.
+        self.is_ending = asyncio.Event()
+        self.is_leaving = asyncio.Event()  # the grace period has begun
+        self.is_now = asyncio.Event()  # and is over
+
+    def stop(self, now: bool = False) -> None:
+        self.is_ending.set()
+        self.is_leaving.set()
+        if now:
+            self.is_now.set()
+
+    async def serve(self) -> bool:
+        """Works until it is stopped. Whether every result could be sent."""
+        control, fetching, finishing = tasks = [
+            asyncio.create_task(one) for one in (self._control(), self._fetch(), self.finisher.run())
+        ]
+        grace = self.worker.grace
+        try:
+            await _first(self.is_ending, *tasks)
+            for task in tasks:
+                if task.done():
+                    task.result()  # raises what the server has against this worker
+            self.fetch_link.is_closing = True
+            if not self.fetch_link.is_busy:
+                fetching.cancel()
+            await _first(fetching, timeout=grace)
+            await _first(self.is_idle, self.is_leaving)
+            await _first(self.is_idle, self.is_now, timeout=grace)
+            for attempt in list(self.running.values()):
+                attempt.cancel()
+            await _first(self.is_idle, timeout=LEFT_BEHIND)
+            for attempt in list(self.running.values()):
+                log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
+                self._settle(attempt, {"do": "release"})
+            await _first(self.finisher.is_empty, timeout=max(grace, LEFT_BEHIND))
+            is_all_sent = self.finisher.is_empty.is_set() and not self.finisher.refused
+            if not is_all_sent:
+                log.error("results could not be sent")
+            return is_all_sent
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=5)
+            for link in (self.fetch_link, self.finish_link, self.control_link):
+                await link.close()
+            self.threads.close()
+
+    # --- Being there, and keeping what it has
+
+    async def _control(self) -> None:
+        pace = min(self.worker.lease / 3, 10)
+        while True:
+            try:
+                await self._beat()
+                if not self.is_beaten.is_set():
+                    log.info("worker %s is ready", self.worker.name)
+                    self.is_beaten.set()
+                    self.worker.ready.set()
+                await self.control_link.wait(
+                    "call jobs.wait_any('{}', timeout => %s, worker => %s)", timedelta(seconds=pace), self.worker.name
+                )
+            except psycopg.Error as error:
+                if not self.is_beaten.is_set():
+                    raise
+                log.error("a beat was refused: %s", error)
+                await asyncio.sleep(pace)
+
+    async def _beat(self) -> None:
+        worker = self.worker
+        info = json.dumps(worker.info)
+        rows = await self.control_link.run(
+            "select jobs.worker_beat(%s, %s::text[], %s, %s)", worker.name, list(worker.queues), worker.concurrency, info
+        )
+        if rows[0][0] != self.command:
+            self.command = rows[0][0]
+            log.info("worker %s is to %s", worker.name, self.command)
+            self.is_changed.set()
+            if self.command == "stop":
+                self.is_ending.set()
+        # What completes in a transaction of its own is locked by that.
+        held = [attempt for attempt in self.held.values() if not attempt.job._is_completed]
+        ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
+        if held:
+            sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"
+            for attempt, (is_cancelled,) in zip(held, await self.control_link.run(sql, ids, tokens)):
+                self._hear(attempt, is_cancelled)
+
+    def _hear(self, attempt: Attempt, is_cancelled: bool | None) -> None:
+        """What a heartbeat has answered. An attempt that ended meanwhile looks lost, and is not."""
+        if attempt.job.token not in self.running or attempt.is_settled or attempt.job._is_completed:
+            return
+        if is_cancelled is None:
+            log.warning("job %s was lost", attempt.job.id, extra={"job_id": attempt.job.id})
+            attempt.is_settled = True
+            self._told(attempt.job)
+        if is_cancelled is not False:
+            attempt.cancel()
+
+    # --- Fetching
+
+    async def _fetch(self) -> None:
+        await self.is_beaten.wait()
+        worker = self.worker
+        kinds = None if worker.handler_of_others else list(worker.handlers)
+        lease = timedelta(seconds=worker.lease)
+        in_vain = 0
+        backoff = Backoff()
+        while not self.is_ending.is_set():
+            free = worker.concurrency - len(self.running)
+            if free <= 0 or self.command != "run" or len(self.finisher.waiting) > MOST_RESULTS:
+                self.is_changed.clear()
+                await self.is_changed.wait()
+                continue
+            queues, most = self._share(free)
+            try:
+                rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, kinds)
+                for row in rows:
+                    self._begin(row)
+                if not rows and not self.is_ending.is_set():
+                    began = self.loop.time()
+                    await self.fetch_link.wait("call jobs.wait_any(%s::text[], worker => %s)", queues, worker.name)
+                    # Jobs that are there and cannot be had, such as those of other kinds, end
+                    # every wait at once.
+                    in_vain = in_vain + 1 if self.loop.time() - began < 0.02 else 0
+                    await asyncio.sleep(min(0.001 * 2**in_vain, 1) if in_vain > 2 else 0)
+                backoff = Backoff()
+            except psycopg.Error as error:
+                log.error("a fetch was refused: %s", error)
+                await backoff.pause()
+
+    def _share(self, free: int) -> tuple[list[str], int]:
+        """The queues, that which lacks most of its share first, and how many jobs to ask for."""
+        weights = self.worker.queues
+        runs = dict.fromkeys(weights, 0)
+        for attempt in self.running.values():
+            runs[attempt.job.queue] += 1
+        queues = sorted(weights, key=lambda queue: runs[queue] / weights[queue])
+        share = self.worker.concurrency * weights[queues[0]] / sum(weights.values())
+        lacks = max(math.ceil(share) - runs[queues[0]], 1)
+        return queues, min(free, lacks, 10_000)
+
+    def _begin(self, row: Row) -> None:
+        id, token, number, kind, args, meta, queue, priority, tags, max_attempts = row[:10]
+        created_at, scheduled_at, attempted_at = map(_time, row[10:13])
+        left, whole = row[13:]
+        handler = self.worker.handlers.get(kind) or self.worker.handler_of_others
+        assert handler
+        deadline = None if left is None else _time(datetime.now(timezone.utc).timestamp() + left)
+        job = Job[Any](
+            id=id,
+            kind=kind,
+            queue=queue,
+            args=args,
+            meta=meta,
+            tags=tags or [],
+            priority=priority,
+            attempt=number,
+            max_attempts=max_attempts,
+            created_at=created_at,
+            scheduled_at=scheduled_at,
+            attempted_at=attempted_at,
+            deadline=deadline,
+            token=token,
+        )
+        job._store = self._store
+        attempt = self.held[token] = Attempt(job, handler)
+        if self.is_ending.is_set():
+            self._settle(attempt, {"do": "release"})
+            return
+        self.running[token] = attempt
+        self.is_idle.clear()
+        timeout = handler.timeout if handler.timeout is not None else self.worker.timeout
+        limits = [timeout] if timeout is not None and timeout >= 0 else []
+        if left is not None:  # the worker is to be earlier than the server
+            limits.append(left - min(whole / 20, 1))
+        attempt.task = self.loop.create_task(self._handle(attempt))
+        attempt.task.add_done_callback(partial(self._ended, attempt))
+        if limits:
+            attempt.timeout = max(min(limits), 0)
+            attempt.timer = self.loop.call_later(min(attempt.timeout, 1e9), self._timed_out, attempt)
+
+    # --- Handling
+
+    async def _handle(self, attempt: Attempt) -> Finish | None:
+        """Runs the handler. It may raise anything, also what would end the event loop."""
+        job = attempt.job
+        try:
+            job.args, job.meta = json.loads(job.args), json.loads(cast(str, job.meta))
+            call: Callable[[Job[Any]], Awaitable[Any]] = partial(self._call, attempt.handler)
+            for around in reversed(self.worker.middleware):
+                call = partial(around, handler=call)
+            output = await call(attempt.handler.typed(job))
+            return None if job._is_completed else completion(output)
+        except BaseException as error:
+            if attempt.is_cancelled and not isinstance(error, Outcome):
+                # It ended because it was to. Who cancelled the job has given the reason, and the
+                # server makes a cancelled job of one that is released.
+                return {"do": "release"}
+            finish = failure(error)
+            log.info("job %s (%s) ended with %r", job.id, job.kind, type(error).__name__, extra={"job_id": job.id})
+            return finish
+
+    async def _call(self, handler: Handler, job: Job[Any]) -> Any:
+        if handler.is_async:
+            return await handler.function(job)
+        output = await self.threads.run(handler.function, job)
+        return await output if isinstance(output, Awaitable) else output
+
+    def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
+        if attempt.timer:
+            attempt.timer.cancel()
+        # A task that was cancelled before it began has run nothing.
+        finish: Finish | None = {"do": "release"} if task.cancelled() else task.result()
+        self.running.pop(attempt.job.token, None)
+        if not self.running:
+            self.is_idle.set()
+        self.is_changed.set()
+        if finish is None:
+            attempt.is_settled = True
+            self._told(attempt.job)
+        elif attempt.handler_timed_out and finish["do"] == "release":
+            self._settle(attempt, timed_out(attempt.timeout))
+        else:
+            self._settle(attempt, finish)
+
+    def _timed_out(self, attempt: Attempt) -> None:
+        log.warning("job %s (%s) timed out", attempt.job.id, attempt.job.kind, extra={"job_id": attempt.job.id})
+        attempt.handler_timed_out = True
+        # If it completes the job itself its transaction decides, and has locked the job until then.
+        if not attempt.job._is_completed:
+            self._settle(attempt, timed_out(attempt.timeout))
+        attempt.cancel()
+
+    def _settle(self, attempt: Attempt, finish: Finish) -> None:
+        if not attempt.is_settled:
+            attempt.is_settled = True
+            self.finisher.add(attempt.job, wire(attempt.job.id, attempt.job.token, finish))
+
+    def _told(self, job: Job[Any]) -> None:
+        self.held.pop(job.token, None)
+        self.is_changed.set()
+
+    def _store(self, token: int, progress: str) -> Awaitable[None]:
+        if threading.get_ident() == self.thread:
+            # A handler that is cancelled meanwhile must not break the statement off.
+            return asyncio.shield(self.loop.create_task(self._store_progress(token, progress)))
+        asyncio.run_coroutine_threadsafe(self._store_progress(token, progress), self.loop).result()
+        return Nothing()
+
+    async def _store_progress(self, token: int, progress: str) -> None:
+        attempt = self.held.get(token)
+        if attempt is None:
+            return  # the job is lost, and its handler cancelled
+        sql = "select cancel_requested from jobs.heartbeat(%s, %s, progress => %s)"
+        try:
+            rows = await self.finish_link.run(sql, attempt.job.id, token, progress)
+            self._hear(attempt, rows[0][0])
+        except psycopg.Error as error:
+            if error.sqlstate not in ("55000", "P0002"):
+                raise
+            self._hear(attempt, None)
+
+
+def _time(epoch: float) -> datetime:
+    """The time, or the nearest that Python knows."""
+    try:
+        return datetime.fromtimestamp(epoch, timezone.utc)
+    except (ValueError, OverflowError):
+        return (datetime.max if epoch > 0 else datetime.min).replace(tzinfo=timezone.utc)
+
+
+async def _first(*things: asyncio.Event | asyncio.Task[Any], timeout: float | None = None) -> None:
+    """Waits for the first of events and tasks."""
+    waits = [asyncio.create_task(thing.wait()) for thing in things if isinstance(thing, asyncio.Event)]
+    tasks = [thing for thing in things if isinstance(thing, asyncio.Task)]
+    try:
+        await asyncio.wait([*waits, *tasks], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,95 @@
+"""Telling the server what came of attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from ._link import Link
+from .job import Job
+from .outcomes import invalid_output, wire
+
+log = logging.getLogger("postgres_jobs")
+
+MOST_RESULTS = 1000
+MOST_CHARACTERS = 16 << 20
+LONGEST_RESULT = 256 << 20  # bytes: more than jsonb takes
+
+_FINISH = "select done, cast(state as text), reason from jobs.finish_many(%s) order by ord"
+
+Result = tuple[Job[Any], str]  # the second as an element of jobs.finish_many
+
+
+class Finisher:
+    """Sends results: one at once if no call is under way, else together with others when that
+    returns."""
+
+    def __init__(self, link: Link, on_told: Callable[[Job[Any]], None]) -> None:
+        self.link = link
+        self.on_told = on_told
+        self.waiting: deque[Result] = deque()
+        self.has_some = asyncio.Event()
+        self.is_empty = asyncio.Event()
+        self.is_empty.set()
+        self.refused = 0
+
+    def add(self, job: Job[Any], element: str) -> None:
+        self.waiting.append((job, element))
+        self.has_some.set()
+        self.is_empty.clear()
+
+    async def run(self) -> None:
+        while True:
+            await self.has_some.wait()
+            await self._send(self._batch())
+            if not self.waiting:
+                self.has_some.clear()
+                self.is_empty.set()
+
+    def _batch(self) -> list[Result]:
+        batch = [self.waiting.popleft()]
+        size = len(batch[0][1])
+        while self.waiting and len(batch) < MOST_RESULTS and size + len(self.waiting[0][1]) < MOST_CHARACTERS:
+            batch.append(self.waiting.popleft())
+            size += len(batch[-1][1])
+        return batch
+
+    async def _send(self, batch: list[Result], is_last_try: bool = False) -> None:
+        try:
+            if _is_too_long(batch[0][1]):
+                raise psycopg.errors.ProgramLimitExceeded("it is too long")
+            elements = "[" + ",".join(element for _, element in batch) + "]"
+            rows = await self.link.run(_FINISH, elements)
+        except Exception as error:  # also a lack of memory
+            await self._send_apart(batch, error, is_last_try)
+            return
+        for (job, _), (done, state, reason) in zip(batch, rows):
+            if not done:
+                log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra={"job_id": job.id})
+            else:
+                log.debug("job %s is %s", job.id, state, extra={"job_id": job.id})
+            self.on_told(job)
+
+    async def _send_apart(self, batch: list[Result], error: Exception, is_last_try: bool) -> None:
+        """A result that is refused must not spoil the others."""
+        if len(batch) > 1:
+            for result in batch:
+                await self._send([result])
+            return
+        job = batch[0][0]
+        is_its_value = not isinstance(error, psycopg.Error) or (error.sqlstate or "")[:2] in ("22", "54")
+        if is_its_value and not is_last_try:
+            await self._send([(job, wire(job.id, job.token, invalid_output(error)))], is_last_try=True)
+        else:
+            log.error("what came of job %s could not be sent: %s", job.id, error, extra={"job_id": job.id})
+            self.refused += 1
+            self.on_told(job)
+
+
+def _is_too_long(element: str) -> bool:
+    return len(element) > LONGEST_RESULT // 4 and len(element.encode()) > LONGEST_RESULT

@@ -1,0 +1,111 @@
+"""A connection that comes back when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
+
+from ._database import Row
+
+log = logging.getLogger("postgres_jobs")
+
+# Of an error that passes by itself. What has rolled back need not connect again.
+_ROLLED_BACK = {"40001", "40P01", "55P03"}
+_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P04", "57P05", "25006"}
+
+
+def will_pass(error: psycopg.Error) -> bool:
+    state = error.sqlstate
+    if state is None:  # not from the server: the connection broke
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return state in _ROLLED_BACK | _UNAVAILABLE or state.startswith("08")
+
+
+class Backoff:
+    """Pauses that get longer: 0.1 s, doubled up to 10 s, each ± 25 %."""
+
+    def __init__(self) -> None:
+        self.next = 0.1
+
+    async def pause(self) -> None:
+        pause, self.next = self.next * random.uniform(0.75, 1.25), min(self.next * 2, 10)
+        await asyncio.sleep(pause)
+
+
+class Link:
+    """One connection in autocommit, used by one statement at a time."""
+
+    def __init__(self, dsn: str, worker: str) -> None:
+        self.options: dict[str, Any] = {
+            # A broken network must not look like a wait for work.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "connect_timeout": 10,
+            "fallback_application_name": worker,
+        } | conninfo_to_dict(dsn)
+        self.connection: psycopg.AsyncConnection[Any] | None = None
+        self.lock = asyncio.Lock()
+        self.backoff = Backoff()
+        self.is_busy = False
+        """Whether a statement is under way whose effect would be lost if it were abandoned."""
+        self.is_closing = False
+        """Set when a statement that breaks is not to be repeated any more."""
+
+    async def run(self, sql: str, *values: object) -> list[Row]:
+        """Repeats the statement until it is answered. Raises errors that do not pass by
+        themselves."""
+        async with self.lock:
+            while True:
+                try:
+                    rows = await self._run(sql, values)
+                    self.backoff = Backoff()
+                    return rows
+                except psycopg.Error as error:
+                    if self.is_closing or not await self._will_pass(error):
+                        raise
+                    await self.backoff.pause()
+
+    async def wait(self, sql: str, *values: object) -> None:
+        """Runs a CALL that waits. It may be abandoned, and returns early when the connection
+        breaks: who waits has to look then, anyway."""
+        async with self.lock:
+            try:
+                await self._run(sql, values, is_wait=True)
+            except psycopg.Error as error:
+                if not await self._will_pass(error):
+                    raise
+
+    async def _run(self, sql: str, values: tuple[object, ...], is_wait: bool = False) -> list[Row]:
+        if self.connection is None:
+            # No statement is prepared: a pooler may give each another session.
+            self.connection = await psycopg.AsyncConnection.connect(
+                autocommit=True, prepare_threshold=None, row_factory=tuple_row, **self.options
+            )
+        self.is_busy = not is_wait
+        try:
+            cursor = await self.connection.execute(sql.encode(), values)
+            return await cursor.fetchall() if cursor.description else []
+        finally:
+            self.is_busy = False
+
+    async def _will_pass(self, error: psycopg.Error) -> bool:
+        """Whether to go on after the error. Whatever happens while connecting passes."""
+        is_connecting = self.connection is None
+        if is_connecting or will_pass(error):
+            log.warning("the database is out of reach: %s", str(error).strip())
+            if error.sqlstate not in _ROLLED_BACK:
+                await self.close()
+            return True
+        return False
+
+    async def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection:
+            await connection.close()

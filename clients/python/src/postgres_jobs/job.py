@@ -1,0 +1,81 @@
+"""The job that a handler gets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar, overload
+
+from ._database import AsyncTransaction, Talk, converse
+from ._values import encode
+
+A = TypeVar("A")
+
+
+@dataclass(eq=False)
+class Job(Generic[A]):
+    """A job that runs. Its args are of type A: a dataclass, a pydantic model, or what JSON has."""
+
+    id: int
+    kind: str
+    queue: str
+    args: A
+    meta: dict[str, Any]
+    tags: list[str]
+    priority: int
+    """The lower number runs first."""
+    attempt: int
+    """Which attempt this is, from 1."""
+    max_attempts: int
+    created_at: datetime
+    scheduled_at: datetime
+    """Since when it was to run."""
+    attempted_at: datetime
+    """When it was fetched."""
+    deadline: datetime | None
+    """When the attempt must have ended, in this computer's clock. None: whenever it likes."""
+    token: int = field(repr=False)
+    """What the server knows the attempt by."""
+    cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+    """Set when the handler is to stop. An async handler is cancelled then; a handler in a thread
+    looks at this, or waits for it instead of sleeping."""
+
+    _store: Callable[[int, str], Awaitable[None]] | None = field(default=None, repr=False)
+    _is_completed: bool = field(default=False, repr=False)
+
+    def progress(self, value: object) -> Awaitable[None]:
+        """Stores progress, any JSON value, and renews the lease. In a thread it returns when that
+        is done; in an async handler it is awaited."""
+        assert self._store, "this job does not run"
+        return self._store(self.token, encode(value))
+
+    @overload
+    def complete(self, transaction: AsyncTransaction, output: object = None) -> Awaitable[None]: ...
+    @overload
+    def complete(self, transaction: Any, output: object = None) -> None: ...
+    def complete(self, transaction: Any, output: object = None) -> Any:
+        """Completes the job within a transaction of the handler, so that what it wrote and the end
+        of the job are one. `transaction` is anything that `insert` takes. If the transaction does
+        not commit, the handler must raise."""
+        return converse(transaction, self._completion(encode(output)))
+
+    def _completion(self, output: str) -> Talk[None]:
+        value = "null" if output == "null" else "cast(cast(%s as text) as jsonb)"
+        # The worker leaves the job alone from here on: its row is locked until the transaction
+        # ends, and who waited for that could not keep the other jobs.
+        self._is_completed = True
+        try:
+            yield f"select jobs.complete({self.id}, {self.token}, {value})", output
+        except BaseException:
+            self._is_completed = False
+            raise
+
+
+class Nothing(Awaitable[None]):
+    """What may be awaited, or not: it is done."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield

@@ -1,0 +1,187 @@
+"""Inserting jobs, and waiting for what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, overload
+
+from ._database import AsyncTransaction, Talk, converse
+from ._values import Duration, encode, seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+@dataclass(frozen=True)
+class Unique:
+    """What a job is unique by, and what becomes of a duplicate. docs/uniqueness.md has the rules.
+    What is None is left to the server. A Unique() with nothing in it means not unique, also where
+    the kind has options of its own."""
+
+    by_kind: bool | None = None
+    """The kind alone."""
+    by_args: Union[bool, Sequence[str], None] = None
+    """True: all args; a list: only these paths."""
+    by_meta: Sequence[str] | None = None
+    """Only these paths of meta."""
+    by_queue: bool | None = None
+    """The queue, too."""
+    by_period: Union[Duration, str, None] = None
+    """The clock, or scheduled_at, rounded down to a multiple of this."""
+    by_state: Sequence[str] | None = None
+    """The states in which a job is a duplicate; all but cancelled and discarded if left out."""
+    window: Union[Duration, str, None] = None
+    """A job counts only while it is younger than this."""
+    window_from: Literal["created_at", "scheduled_at", None] = None
+    hold_for: Union[Duration, str, None] = None
+    """The job holds its key for so long, even if it is deleted."""
+    hold_until: Literal["success", "start", None] = None
+    """What releases a hold early: success is the server's default."""
+    exclude_kind: bool | None = None
+    key: str | None = None
+    """This text instead of args, meta, queue and period."""
+    on_conflict: Union[str, Mapping[str, Any], None] = None
+    """skip (the server's default), reject, replace, replace_except_schedule, {"update": ..}."""
+    wait: bool | None = None
+    """False: a job whose key another transaction is inserting right now is skipped."""
+
+
+class Options(TypedDict, total=False):
+    """What jobs.insert takes beside kind and args. None is as if left out: the kind's default, else
+    the server's."""
+
+    unique_opts: Union[Unique, Mapping[str, Any], None]
+    queue: str | None
+    priority: int | None
+    scheduled_at: datetime | None
+    max_attempts: int | None
+    tags: Sequence[str] | None
+    meta: Mapping[str, Any] | None
+    timeout: Duration | None
+    retry: Union[str, Mapping[str, Any], None]
+    expires_at: datetime | None
+    pending: bool
+
+
+class _JobWithoutArgs(Options):
+    kind: str
+
+
+class NewJob(_JobWithoutArgs, total=False):
+    """A job to insert: kind, and what may be left out."""
+
+    args: Any
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What an insert answers: the new job, or that which is there already."""
+
+    id: int | None
+    """None: skipped because of `wait=False`."""
+    state: str | None
+    duplicate: bool
+    """Whether the job was there already, so that nothing was inserted."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What has become of a job."""
+
+    id: int
+    state: str | None
+    """None: there is no such job, or no more."""
+    output: Any
+    error: str | None
+    """The text of the latest attempt that failed."""
+
+
+insert_middleware: list[Callable[[list[dict[str, Any]]], AbstractContextManager[Any]]] = []
+"""What is around every insert of this program, the first outermost. Each gets the jobs, as dicts
+that it may change (meta is always there), and returns a context manager."""
+
+
+@overload
+def insert(
+    connection: AsyncTransaction, kind: str, args: Any = ..., **options: Unpack[Options]
+) -> Awaitable[Inserted]: ...
+@overload
+def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[Options]) -> Inserted: ...
+def insert(connection: Any, kind: str, args: Any = {}, **options: Unpack[Options]) -> Any:
+    """Inserts a job with the caller's connection, so as a part of its transaction. Args are any
+    JSON value, a dataclass or a pydantic model.
+
+    The connection is a connection or cursor of psycopg, a Session, Connection or their async
+    counterparts of SQLAlchemy, or Django's. If it is async, so is the call."""
+    return converse(connection, _insert_one({"kind": kind, "args": args, **options}))
+
+
+@overload
+def insert_many(connection: AsyncTransaction, jobs: Iterable[NewJob]) -> Awaitable[list[Inserted]]: ...
+@overload
+def insert_many(connection: Any, jobs: Iterable[NewJob]) -> list[Inserted]: ...
+def insert_many(connection: Any, jobs: Iterable[NewJob]) -> Any:
+    """Inserts all of the jobs or none, and returns an answer for each in order. The connection is
+    as that of `insert`."""
+    return converse(connection, _insert(jobs))
+
+
+@overload
+def wait_for(
+    connection: AsyncTransaction, ids: Iterable[int], timeout: Duration = 30, want: Literal["all", "any"] = "all"
+) -> Awaitable[list[Result]]: ...
+@overload
+def wait_for(
+    connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Literal["all", "any"] = "all"
+) -> list[Result]: ...
+def wait_for(
+    connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Literal["all", "any"] = "all"
+) -> Any:
+    """Waits until all of the jobs are over, or any, at most for the timeout. Returns what has
+    become of each by then, in order.
+
+    The connection is as that of `insert`, but in autocommit, and what inserted the jobs is
+    committed."""
+    return converse(connection, _wait_for([int(id) for id in ids], seconds(timeout), want))
+
+
+def _insert_one(job: NewJob) -> Talk[Inserted]:
+    answers = yield from _insert([job])
+    return answers[0]
+
+
+def _insert(jobs: Iterable[NewJob]) -> Talk[list[Inserted]]:
+    given = [{**job, "meta": dict(job.get("meta") or {})} for job in jobs]
+    with ExitStack() as stack:
+        for around in insert_middleware:
+            stack.enter_context(around(given))
+        sql = (
+            "select id, cast(state as text), unique_skipped_as_duplicate"
+            " from jobs.insert_many(cast(cast(%s as text) as jsonb)) order by ord"
+        )
+        rows = yield sql, encode([_member_values(job) for job in given])
+        return [Inserted(*row) for row in rows]
+
+
+def _member_values(job: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in job.items() if value is not None and value != {} or name == "args"}
+    for name in ("scheduled_at", "expires_at"):
+        if isinstance(time := values.get(name), datetime) and time.tzinfo is None:
+            raise ValueError(f"{name} has no time zone: {time}")
+    if isinstance(unique := job.get("unique_opts"), Unique):
+        unique = {name: value for name, value in vars(unique).items() if value is not None}
+    return values | ({} if unique is None else {"unique_opts": unique})
+
+
+def _wait_for(ids: list[int], timeout: float, want: str) -> Talk[list[Result]]:
+    array = "{" + ",".join(map(str, ids)) + "}"
+    if want not in ("all", "any"):
+        raise ValueError(f"want is all or any, not {want!r}")
+    yield f"call jobs.wait_for(cast(%s as bigint[]), timeout => interval '{timeout:f} s', want => '{want}')", array
+    sql = "select id, cast(state as text), cast(output as text), error from jobs.results(cast(%s as bigint[])) order by ord"
+    rows = yield sql, array
+    return [Result(id, state, None if output is None else json.loads(output), error) for id, state, output, error in rows]

@@ -1,0 +1,177 @@
+"""The worker: its options, its handlers, its beginning and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, Union
+
+from ._engine import Engine
+from ._values import Duration, args_type, build, seconds
+from ._version import __version__
+from .job import Job
+
+Function = TypeVar("Function", bound=Callable[[Job[Any]], Any])
+Middleware = Callable[..., Awaitable[Any]]
+"""`async def around(job, handler)`: returns what `await handler(job)` returns."""
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A function for jobs of a kind."""
+
+    function: Callable[[Job[Any]], Any]
+    args_type: Any
+    is_async: bool
+    timeout: float | None
+    """Seconds; None: the worker's, -1: none."""
+
+    @classmethod
+    def of(cls, function: Callable[[Job[Any]], Any], timeout: Duration | None = None) -> Handler:
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)
+        )
+        return cls(function, args_type(function), is_async, None if timeout is None else seconds(timeout))
+
+    def typed(self, job: Job[Any]) -> Job[Any]:
+        """The job, its args as the function wants them."""
+        job.args = build(self.args_type, job.args)
+        return job
+
+
+class Worker:
+    """Works on jobs.
+
+    dsn: a URL or a connection string of libpq; what it leaves out the PG* variables say.
+    queues: names, or names with weights by which they share the places.
+    concurrency: the most handlers that run at a time.
+    timeout: how long a handler may run, if its kind does not say; None: as long as its job may.
+    lease: how long a dead worker goes unnoticed.
+    grace: how long handlers may go on after a stop.
+    name: its name in jobs.workers; by default HOST:PID:RANDOM.
+    info: shown in jobs.workers.
+    middleware: what is around every handler, the first outermost.
+
+    Durations are seconds or timedeltas.
+    """
+
+    def __init__(
+        self,
+        dsn: str = "",
+        *,
+        queues: Union[Sequence[str], Mapping[str, float]] = ("default",),
+        concurrency: int = 10,
+        timeout: Duration | None = None,
+        lease: Duration = 30,
+        grace: Duration = 10,
+        name: str | None = None,
+        info: Mapping[str, Any] | None = None,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        if isinstance(queues, str):
+            raise ValueError(f"queues is a list of names, such as [{queues!r}]")
+        self.queues = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
+        if not self.queues or min(self.queues.values()) <= 0:
+            raise ValueError("a worker needs a queue, and a weight is above 0")
+        if concurrency < 1:
+            raise ValueError(f"a concurrency of {concurrency} runs nothing")
+        self.dsn = dsn
+        self.concurrency = concurrency
+        self.timeout = None if timeout is None else seconds(timeout)
+        self.lease = seconds(lease)
+        self.grace = seconds(grace)
+        self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{random.getrandbits(32):08x}"
+        self.info = {"library": "postgres-jobs (Python)", "version": __version__, **(info or {})}
+        self.middleware = list(middleware)
+        self.handlers: dict[str, Handler] = {}
+        self.handler_of_others: Handler | None = None
+        self.ready = threading.Event()
+        """Set after the first beat: the worker is in jobs.workers and begins to fetch."""
+        self._engine: Engine | None = None
+        self._serving: asyncio.Task[bool] | None = None
+
+    def kind(self, name: str, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
+        """The decorated function handles jobs of the kind. An async one is a task of the event
+        loop, another runs in a thread. timeout: how long it may run; -1: as long as its job may."""
+
+        def register(function: Function) -> Function:
+            if name in self.handlers:
+                raise ValueError(f"kind {name!r} has a handler already")
+            self.handlers[name] = Handler.of(function, timeout)
+            return function
+
+        return register
+
+    def otherwise(self, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
+        """The decorated function handles jobs of every other kind."""
+
+        def register(function: Function) -> Function:
+            self.handler_of_others = Handler.of(function, timeout)
+            return function
+
+        return register
+
+    def run(self) -> None:
+        """Works until SIGTERM or SIGINT; a second one ends the grace period. Exits with 1 if a
+        result could not be sent."""
+        loop = asyncio.new_event_loop()
+        try:
+            asyncio.set_event_loop(loop)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._signal)
+            is_all_sent = loop.run_until_complete(self._serve())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            # Not asyncio.run: it waits for handlers that do not stop.
+            loop.set_exception_handler(lambda *_: None)
+            asyncio.set_event_loop(None)
+            loop.close()
+        if not is_all_sent:
+            sys.exit(1)
+
+    async def start(self) -> None:
+        """Works within a program that has its signals to itself, until `stop`. It does not wait
+        for the database."""
+        if self._serving and not self._serving.done():
+            raise RuntimeError("this worker runs already")
+        self._serving = asyncio.create_task(self._serve())
+        await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        """Fetches no more, gives handlers the grace period, and returns when all is told. Raises
+        RuntimeError if a result could not be sent, or what has ended the worker before."""
+        await self._stop(now=False)
+
+    async def stop_and_cancel(self) -> None:
+        """As `stop`, without a grace period. It may follow a `stop` that has not returned yet."""
+        await self._stop(now=True)
+
+    async def _stop(self, now: bool) -> None:
+        if self._serving is None:
+            return
+        if self._engine:
+            self._engine.stop(now)
+        if not await asyncio.shield(self._serving):
+            raise RuntimeError("results could not be sent; their jobs run again when the leases are over")
+
+    def _signal(self) -> None:
+        if self._engine:
+            self._engine.stop(now=self._engine.is_leaving.is_set())
+
+    async def _serve(self) -> bool:
+        if not self.handlers and not self.handler_of_others:
+            raise ValueError("a worker needs a handler: see Worker.kind")
+        self._engine = Engine(self)
+        try:
+            return await self._engine.serve()
+        finally:
+            self.ready.clear()
+            self._engine = None
