@@ -80,7 +80,7 @@ class Driver:
 
     async def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)  # faketime is a parent of the driver
         await self.process.wait()
         for reader in self.readers:
             reader.cancel()
@@ -218,6 +218,7 @@ class Case:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=LONGEST_LINE,
+            start_new_session=True,
             env=os.environ | {"DATABASE_URL": url, "PGAPPNAME": self.worker},
         )
         self.driver = Driver(process)
