@@ -4,18 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime/debug"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // ending is an error that says what is to become of the job.
 type ending struct {
-	do    string
-	err   error
-	delay time.Duration
+	err error
+	// result is what to send, where a handler ended with an error that wraps this one.
+	result func(a *attempt, err error) object
 }
 
 func (e *ending) Error() string { return fmt.Sprint(e.err) }
@@ -24,64 +24,85 @@ func (e *ending) Unwrap() error { return e.err }
 // Snooze ends a handler: return nil, jobs.Snooze(delay). The job comes again after the delay, and
 // the attempt does not count. Like the other endings it is found also where it is wrapped.
 func Snooze(delay time.Duration) error {
-	return &ending{do: "snooze", err: fmt.Errorf("snoozed for %v", delay), delay: delay}
+	return &ending{fmt.Errorf("snoozed for %v", delay), func(a *attempt, _ error) object {
+		return a.result("snooze", "delay", math.Max(0, delay.Seconds()))
+	}}
 }
 
 // Cancel ends a handler: the job is cancelled for this reason.
 func Cancel(reason string) error {
-	return &ending{do: "cancel", err: errors.New(reason)}
+	return &ending{errors.New(reason), func(a *attempt, _ error) object {
+		return a.result("cancel", "reason", storable(reason))
+	}}
 }
 
 // Discard ends a handler: the job has failed with this error, and is not tried again.
 func Discard(err error) error {
-	return &ending{do: "discard", err: err}
+	return &ending{err, func(a *attempt, err error) object {
+		return a.failure(err, "retryable", false)
+	}}
 }
 
 // RetryIn ends a handler: the attempt has failed with this error, and the job is tried again after
 // the delay and not as its policy has it.
 func RetryIn(delay time.Duration, err error) error {
-	return &ending{do: "retry", err: err, delay: delay}
+	return &ending{err, func(a *attempt, err error) object {
+		return a.failure(err, "retry_in", math.Max(0, delay.Seconds()))
+	}}
 }
 
-// result is an element of what jobs.finish_many gets.
-type result struct {
-	ID        int64             `json:"id"`
-	Token     int64             `json:"token"`
-	Do        string            `json:"do"`
-	Output    json.RawMessage   `json:"output,omitempty"`
-	Error     string            `json:"error,omitempty"`
-	Details   map[string]string `json:"details,omitempty"`
-	Retryable *bool             `json:"retryable,omitempty"`
-	RetryIn   *float64          `json:"retry_in,omitempty"`
-	Delay     *float64          `json:"delay,omitempty"`
-	Reason    string            `json:"reason,omitempty"`
+// object is one of JSON.
+type object map[string]any
+
+// result is an element of what jobs.finish_many gets, with more members by name and value.
+func (a *attempt) result(do string, more ...any) object {
+	result := object{"id": a.row.ID, "token": a.token, "do": do}
+	for i := 0; i < len(more); i += 2 {
+		result[more[i].(string)] = more[i+1]
+	}
+	return result
 }
 
-func (a *attempt) result(do string) *result {
-	return &result{ID: a.id, Token: a.token, Do: do}
+// fail is the result of an attempt that failed.
+func (a *attempt) fail(text, errorType string) object {
+	return a.result("fail", "error", storable(text), "details", object{"type": storable(errorType)})
 }
 
-func (a *attempt) failure(text, errorType string) *result {
-	failed := a.result("fail")
-	failed.Error, failed.Details = storable(text), map[string]string{"type": storable(errorType)}
-	return failed
-}
+func (a *attempt) timeout() object { return a.fail(ErrTimeout.Error(), "timeout") }
 
-func (a *attempt) timeout() *result {
-	return a.failure(ErrTimeout.Error(), "timeout")
+// failure is the result of a handler that failed with an error, with one more member.
+func (a *attempt) failure(err error, name string, value any) object {
+	errorType := typeOf(err)
+	text := fmt.Sprint(err) // fmt shows also an error whose method panics
+	if text == "" {
+		text = errorType
+	}
+	result := a.fail(text, errorType)
+	details := result["details"].(object)
+	var panicked panicked
+	if errors.As(err, &panicked) && panicked.trace != "" {
+		end := len(panicked.trace) - maxText
+		details["trace"] = storable(panicked.trace[int(math.Max(0, float64(end))):])
+	}
+	if code := sqlState(err); code != "" {
+		details["code"] = storable(code)
+	}
+	if name != "" {
+		result[name] = value
+	}
+	return result
 }
 
 // perform runs a handler and calls end with what is to be sent, nil for nothing. A handler may end
 // its goroutine, so that is to be the handler's own.
-func (a *attempt) perform(handler Work, end func(*result)) {
+func (a *attempt) perform(handler Work, end func(object)) {
 	var output []byte
-	var err error = panicked{"the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
-	var trace string
+	var err error = panicked{"the handler ended its goroutine, by runtime.Goexit or panic(nil)", ""}
 	defer func() {
 		if value := recover(); value != nil {
-			err, trace = panicked{value}, string(debug.Stack())
+			err = panicked{value, string(debug.Stack())}
 		}
-		end(a.outcome(output, err, trace))
+		end(a.outcome(output, err))
 	}()
 	value, failed := handler(a.ctx, a.row)
 	if failed == nil {
@@ -93,80 +114,39 @@ func (a *attempt) perform(handler Work, end func(*result)) {
 }
 
 // outcome is what is to be sent after a handler has ended so; nil is nothing.
-func (a *attempt) outcome(output []byte, err error, trace string) (out *result) {
+func (a *attempt) outcome(output []byte, err error) (result object) {
 	defer func() { // an error can panic when it is asked what it is
 		if recover() != nil {
-			out = a.failure("the handler failed with an error that panics when it is shown", "panic")
+			result = a.fail("the handler failed with an error that panics when it is shown", "panic")
 		}
 	}()
 	reason := a.cancelledBecause()
-	var end *ending
+	var ending *ending
 	switch {
-	case reason == ErrLost:
+	case reason == ErrLost, err == nil && a.completed.Load():
 		return nil
-	case err == nil && a.isCompleted():
-		return nil
+	case err == nil && string(output) == "null":
+		return a.result("complete")
 	case err == nil:
-		out = a.result("complete")
-		if string(output) != "null" {
-			out.Output = output
-		}
-		return out
+		return a.result("complete", "output", json.RawMessage(output))
 	case errors.As(err, new(invalidOutput)):
-		return a.failure(fmt.Sprint(err), "invalid_output")
-	case errors.As(err, &end):
-		return a.ended(end, err)
+		return a.fail(err.Error(), "invalid_output")
+	case errors.As(err, &ending):
+		return ending.result(a, err)
 	case reason == ErrTimeout:
 		return a.timeout()
-	case reason != nil: // the server makes the job cancelled, where somebody has cancelled it
+	case reason != nil: // the server makes it cancelled, where somebody has cancelled the job
 		return a.result("release")
-	}
-	out = a.failed(err)
-	if trace != "" {
-		out.Details["trace"] = storableEnd(trace)
-	}
-	return out
-}
-
-func (a *attempt) ended(end *ending, err error) (out *result) {
-	delay := end.delay.Seconds()
-	if delay < 0 {
-		delay = 0
-	}
-	switch end.do {
-	case "snooze":
-		out = a.result("snooze")
-		out.Delay = &delay
-	case "cancel":
-		out = a.result("cancel")
-		out.Reason = storable(end.Error())
-	case "discard":
-		out = a.failed(err)
-		out.Retryable = new(bool)
 	default:
-		out = a.failed(err)
-		out.RetryIn = &delay
+		return a.failure(err, "", nil)
 	}
-	return out
-}
-
-// failed is the result of a handler that failed with this error.
-func (a *attempt) failed(err error) *result {
-	name := typeOf(err)
-	// fmt shows also an error whose method panics.
-	text := fmt.Sprint(err)
-	if text == "" {
-		text = name
-	}
-	out := a.failure(text, name)
-	if code := sqlState(err); code != "" {
-		out.Details["code"] = storable(code)
-	}
-	return out
 }
 
 // panicked is what a handler panicked with.
-type panicked struct{ value any }
+type panicked struct {
+	value any
+	trace string
+}
 
 func (p panicked) Error() string { return fmt.Sprint(p.value) }
 func (p panicked) Unwrap() error {
@@ -177,25 +157,22 @@ func (p panicked) Unwrap() error {
 // invalidOutput is why something that a handler returned cannot be written as JSON.
 type invalidOutput struct{ error }
 
-// typeOf is the name of an error's type, which policies know it by. What only wraps does not count.
+// typeOf is the name of an error's type, by which policies know it. What only wraps does not count.
 func typeOf(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
-		switch err.(type) {
-		case *ending:
-		case panicked:
-			name = "panic"
-		default:
-			if name != "fmt.wrapError" {
-				return name
-			}
-		}
-		if inner == nil {
+	name, inner := strings.TrimPrefix(fmt.Sprintf("%T", err), "*"), errors.Unwrap(err)
+	switch err.(type) {
+	case *ending:
+	case panicked:
+		name = "panic"
+	default:
+		if name != "fmt.wrapError" {
 			return name
 		}
-		err = inner
 	}
+	if inner == nil {
+		return name
+	}
+	return typeOf(inner)
 }
 
 // sqlState is the SQLSTATE of an error of any driver, or "".
@@ -218,62 +195,31 @@ func sqlState(err error) string {
 // maxText is how many characters of a text are stored.
 const maxText = 10_000
 
-// storable is a text as the database can hold it, cut at its end.
+// storable is a text as the database can hold it: valid, and not too long.
 func storable(text string) string {
-	if len(text) > maxText*utf8.UTFMax { // not all of 100 MB is to be looked at
-		text = text[:maxText*utf8.UTFMax]
+	if len(text) > 4*maxText { // not all of 100 MB is to be looked at
+		text = text[:4*maxText]
 	}
-	text = valid(text)
-	count := 0
-	for at := range text {
-		if count == maxText {
-			return text[:at]
-		}
-		count++
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if runes := []rune(text); len(runes) > maxText {
+		text = string(runes[:maxText])
 	}
 	return text
 }
 
-// storableEnd is the end of a text as the database can hold it.
-func storableEnd(text string) string {
-	if len(text) > maxText*utf8.UTFMax {
-		text = text[len(text)-maxText*utf8.UTFMax:]
-	}
-	runes := []rune(valid(text))
-	if len(runes) > maxText {
-		runes = runes[len(runes)-maxText:]
-	}
-	return string(runes)
-}
-
-func valid(text string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// maxOutput is how many bytes of JSON Postgres takes in one message, with room for what is around.
+// maxOutput is how many bytes of JSON Postgres takes in a message, with room for what is around.
 const maxOutput = 1<<30 - 1<<20
 
 // encode writes a value as JSON; whatever its methods do, there is an answer.
 func encode(value any) (encoded []byte, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			encoded, err = nil, fmt.Errorf("writing it as JSON panicked: %v", panicked)
+			err = fmt.Errorf("writing it as JSON panicked: %v", panicked)
 		}
 	}()
 	encoded, err = json.Marshal(value)
 	if err == nil && len(encoded) > maxOutput {
-		return nil, fmt.Errorf("it is %d bytes of JSON, at most %d", len(encoded), maxOutput)
-	}
-	if err == nil && !json.Valid(encoded) { // nested deeper than encoding/json reads
-		return nil, errors.New("its JSON is nested too deeply")
+		err = fmt.Errorf("it has %d bytes as JSON, at most %d", len(encoded), maxOutput)
 	}
 	return encoded, err
-}
-
-// nullable is JSON as an argument of a statement; null is SQL's.
-func nullable(encoded []byte) any {
-	if string(encoded) == "null" {
-		return nil
-	}
-	return string(encoded)
 }

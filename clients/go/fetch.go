@@ -57,43 +57,33 @@ func (w *Worker) fetchLoop() {
 func (w *Worker) places() (queues string, places int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	free := w.options.Concurrency
-	for _, running := range w.running {
-		free -= running
+	free, shares := w.options.Concurrency, 0
+	weight := func(queue string) int {
+		if weight := w.options.Weights[queue]; weight > 0 {
+			return weight
+		}
+		return 1
+	}
+	names := append([]string(nil), w.options.Queues...)
+	for _, name := range names {
+		free -= w.running[name]
+		shares += weight(name)
 	}
 	if w.command != "run" || free <= 0 {
 		return "", 0
 	}
-	names := append([]string(nil), w.options.Queues...)
-	weight := func(queue string) float64 {
-		if weight := w.options.Weights[queue]; weight > 0 {
-			return float64(weight)
-		}
-		return 1
-	}
-	used := func(i int) float64 { return float64(w.running[names[i]]) / weight(names[i]) }
-	sort.SliceStable(names, func(i, j int) bool { return used(i) < used(j) })
-	total := 0.0
-	for _, name := range names {
-		total += weight(name)
-	}
-	share := float64(w.options.Concurrency) * weight(names[0]) / total
-	lacks := int(math.Ceil(share)) - w.running[names[0]]
-	if lacks < 1 {
-		lacks = 1
-	}
-	if lacks < free {
-		free = lacks
-	}
-	return array(names), free
+	sort.SliceStable(names, func(i, j int) bool { // the one that runs least of its share first
+		return w.running[names[i]]*weight(names[j]) < w.running[names[j]]*weight(names[i])
+	})
+	share := float64(w.options.Concurrency*weight(names[0])) / float64(shares)
+	lacks := math.Max(1, math.Ceil(share)-float64(w.running[names[0]]))
+	return array(names), int(math.Min(float64(free), lacks))
 }
 
 // fetch gets at most so many jobs. A fetch under way is never abandoned at a stop: its jobs may be
 // ours already.
 func (w *Worker) fetch(queues string, places int) (jobs []fetched, err error) {
-	err = w.fetching.do(w.quit, func(conn *sql.Conn) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+	err = w.fetching.do(w.quit, patience, func(ctx context.Context, conn *sql.Conn) error {
 		jobs = nil
 		rows, err := conn.QueryContext(ctx, fetchCall,
 			queues, places, w.options.Name, interval(w.options.Lease), w.kinds())
@@ -115,9 +105,9 @@ func (w *Worker) fetch(queues string, places int) (jobs []fetched, err error) {
 
 // waitForJobs returns when there may be a job, or when the worker is to fetch no more.
 func (w *Worker) waitForJobs() error {
-	return w.fetching.do(w.quit, func(conn *sql.Conn) error {
-		const call = "CALL jobs.wait_any(queues => $1, timeout => $2, worker => $3)"
-		_, err := conn.ExecContext(w.quit, call, w.queues, interval(30*time.Second), w.options.Name)
+	return w.fetching.do(w.quit, 0, func(ctx context.Context, conn *sql.Conn) error {
+		const call = "CALL jobs.wait_any(queues => $1, timeout => '30 s', worker => $2)"
+		_, err := conn.ExecContext(ctx, call, w.queues, w.options.Name)
 		return err
 	})
 }
@@ -125,28 +115,29 @@ func (w *Worker) waitForJobs() error {
 // start runs the handler of a job.
 func (w *Worker) start(job fetched) {
 	a, work := w.attempt(context.Background(), job)
+	isLate := w.quit.isRaised() // while the fetch was under way
 	w.mu.Lock()
 	w.held[a] = struct{}{}
+	if !isLate {
+		w.running[a.row.Queue]++
+	}
 	w.mu.Unlock()
-	if w.quit.isRaised() { // while the fetch was under way
+	if isLate {
 		a.cancel(ErrStopping)
 		a.settle()
 		w.send(a, a.result("release"))
 		return
 	}
-	w.mu.Lock()
-	w.running[a.row.Queue]++
-	w.mu.Unlock()
 	w.handling.Add(1)
 	stop := func() bool { return false }
 	if deadline, ok := a.ctx.Deadline(); ok {
 		stop = time.AfterFunc(time.Until(deadline), func() { w.timeOut(a) }).Stop
 	}
-	go a.perform(work, func(out *result) {
+	go a.perform(work, func(result object) {
 		stop()
 		a.cancelCtx()
 		if a.settle() {
-			w.send(a, out)
+			w.send(a, result)
 		}
 		w.mu.Lock()
 		w.running[a.row.Queue]--
@@ -169,31 +160,22 @@ func (w *Worker) attempt(ctx context.Context, job fetched) (*attempt, Work) {
 	now := time.Now()
 	row := &JobRow{}
 	unread := decode(job.row, row)
-	a := &attempt{id: job.id, token: job.token, row: row}
+	a := &attempt{row: row, token: job.token}
 	row.ID, row.attempt = job.id, a
 	a.use = func(ctx context.Context, call func(context.Context, DB) error) error {
-		return w.finishing.do(ctx, func(conn *sql.Conn) error {
-			own, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			return call(own, conn)
+		return w.finishing.do(ctx, patience, func(ctx context.Context, conn *sql.Conn) error {
+			return call(ctx, conn)
 		})
 	}
 	h := w.handler(row.Kind)
-	switch {
-	case unread != nil:
+	if unread != nil || h == nil {
 		h = &handler{work: func(context.Context, *JobRow) (any, error) {
-			return nil, fmt.Errorf("the job cannot be read: %w", unread)
-		}}
-	case h == nil:
-		h = &handler{work: func(context.Context, *JobRow) (any, error) {
-			return nil, fmt.Errorf("there is no handler for kind %q", row.Kind)
+			return nil, fmt.Errorf("job of kind %q cannot be handled: %w", row.Kind, unread)
 		}}
 	}
+	ends := time.Time{}
 	timeout := h.timeout
-	if timeout == 0 {
-		timeout = w.options.Timeout
-	}
-	var ends time.Time
+	orDefault(&timeout, w.options.Timeout)
 	if timeout > 0 {
 		ends = now.Add(timeout)
 	}
@@ -213,18 +195,13 @@ func (w *Worker) attempt(ctx context.Context, job fetched) (*attempt, Work) {
 	return a, h.work
 }
 
-// seconds is a duration; one that is too long is the longest.
+// seconds is a duration; one that is too long is a century.
 func seconds(count float64) time.Duration {
-	if count > math.MaxInt64/float64(time.Second)/2 {
-		return math.MaxInt64 / 2
-	}
-	return time.Duration(count * float64(time.Second))
+	return time.Duration(math.Min(count, 100*365*24*3600) * float64(time.Second))
 }
 
 // interval is a duration as an argument of a statement.
-func interval(duration time.Duration) string {
-	return fmt.Sprintf("%.6f s", duration.Seconds())
-}
+func interval(duration time.Duration) string { return fmt.Sprintf("%.6f s", duration.Seconds()) }
 
 // array is an array of texts as an argument of a statement.
 func array(texts []string) string {

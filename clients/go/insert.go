@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -21,89 +20,119 @@ type DB interface {
 type State string
 
 // InsertOpts say more about a job than its kind and args. The zero value of each leaves it to the
-// kind, else to the server.
+// kind, else to the server, whose default is said here.
 type InsertOpts struct {
-	// Queue is the name of the queue. The server's default: "default".
-	Queue string
-	// Priority: a job with a lower number runs first. The server's default: 1.
-	Priority *int
-	// ScheduledAt is when the job is to run. Default: now.
-	ScheduledAt time.Time
-	// MaxAttempts is after how many failed attempts the job is discarded. The server's default: 25.
-	MaxAttempts int
+	// Queue is the name of the queue: "default".
+	Queue string `json:"queue,omitempty"`
+	// Priority: a job with a lower number runs first; 1.
+	Priority *int `json:"priority,omitempty"`
+	// ScheduledAt is when the job is to run: now.
+	ScheduledAt time.Time `json:"-"`
+	// MaxAttempts is after how many failed attempts the job is discarded: 25.
+	MaxAttempts int `json:"max_attempts,omitempty"`
 	// Tags are words to find the job by.
-	Tags []string
+	Tags []string `json:"tags,omitempty"`
 	// Meta is what is to be said beside the args.
-	Meta map[string]any
-	// Timeout is how long an attempt may take; negative is no limit. The server's default: 1 minute.
-	Timeout time.Duration
-	// Retry is the policy for failed attempts: "river", "oban" or "faktory", or an object. See
-	// jobs.insert.
-	Retry any
-	// ExpiresAt is when a job that has not begun is discarded. Default: never.
-	ExpiresAt time.Time
+	Meta map[string]any `json:"meta,omitempty"`
+	// Timeout is how long an attempt may take: 1 minute. Negative is no limit.
+	Timeout time.Duration `json:"-"`
+	// Retry is the policy for failed attempts: "river", "oban", "faktory", or an object as
+	// jobs.insert takes it.
+	Retry any `json:"retry,omitempty"`
+	// ExpiresAt is when a job that has not begun is discarded: never.
+	ExpiresAt time.Time `json:"-"`
 	// Pending jobs wait until jobs.activate.
-	Pending bool
+	Pending bool `json:"pending,omitempty"`
 	// Unique is what makes the job unique. &Unique{} is not unique, also where the kind is.
-	Unique *Unique
+	Unique *Unique `json:"unique_opts,omitempty"`
 }
 
 // Unique says which jobs are duplicates of each other, and what becomes of one. docs/uniqueness.md
 // is about it.
 type Unique struct {
-	// ByKind: jobs of the same kind.
-	ByKind bool
-	// ByArgs: jobs whose args are the same.
-	ByArgs bool
-	// ByArgsPaths, instead of ByArgs: jobs that have the same at these paths of their args.
-	ByArgsPaths []string
-	// ByMetaPaths: jobs that have the same at these paths of their meta.
-	ByMetaPaths []string
-	// ByQueue: jobs of the same queue.
-	ByQueue bool
-	// ByPeriod: jobs of the same period of this length, such as a day.
-	ByPeriod time.Duration
-	// ByState are the states in which a job counts. Default: all but cancelled and discarded.
-	ByState []State
+	// ByKind: by the kind alone.
+	ByKind bool `json:"by_kind,omitempty"`
+	// ByArgs: by all args (true), or by these paths of them ([]string).
+	ByArgs any `json:"by_args,omitempty"`
+	// ByMeta: by these paths of meta.
+	ByMeta []string `json:"by_meta,omitempty"`
+	// ByQueue: by the queue, too.
+	ByQueue bool `json:"by_queue,omitempty"`
+	// ByPeriod: by the period of this length, such as a day.
+	ByPeriod time.Duration `json:"-"`
+	// ByState are the states in which a job counts: all but cancelled and discarded.
+	ByState []State `json:"by_state,omitempty"`
 	// Window is how long a job counts.
-	Window time.Duration
+	Window time.Duration `json:"-"`
 	// WindowFrom is from when: "created_at" or "scheduled_at".
-	WindowFrom string
+	WindowFrom string `json:"window_from,omitempty"`
 	// HoldFor is how long the job keeps its key, whatever becomes of it.
-	HoldFor time.Duration
+	HoldFor time.Duration `json:"-"`
 	// HoldUntil is what ends that earlier: "success", the default, or "start".
-	HoldUntil string
-	// ExcludeKind: also jobs of other kinds.
-	ExcludeKind bool
+	HoldUntil string `json:"hold_until,omitempty"`
+	// ExcludeKind: also jobs of other kinds are duplicates.
+	ExcludeKind bool `json:"exclude_kind,omitempty"`
 	// Key is what makes it unique, instead of args, meta, queue and period.
-	Key string
-	// OnConflict is what becomes of a duplicate: "skip", the default, "reject", "replace" or
-	// "replace_except_schedule".
-	OnConflict string
-	// Update, instead of OnConflict: the job that is there takes these fields, by its state.
-	Update map[State][]string
+	Key string `json:"key,omitempty"`
+	// OnConflict is what becomes of a duplicate: "skip", the default, "reject", "replace",
+	// "replace_except_schedule", or an object as docs/uniqueness.md has it.
+	OnConflict any `json:"on_conflict,omitempty"`
 	// NoWait: the job is skipped where another transaction is inserting its duplicate.
-	NoWait bool
+	NoWait bool `json:"-"`
+}
+
+// MarshalJSON writes the options as jobs.insert takes them.
+func (u Unique) MarshalJSON() ([]byte, error) {
+	type plain Unique
+	var wait *bool
+	if u.NoWait {
+		wait = new(bool)
+	}
+	return json.Marshal(struct {
+		plain
+		ByPeriod float64 `json:"by_period,omitempty"`
+		Window   float64 `json:"window,omitempty"`
+		HoldFor  float64 `json:"hold_for,omitempty"`
+		Wait     *bool   `json:"wait,omitempty"`
+	}{plain(u), u.ByPeriod.Seconds(), u.Window.Seconds(), u.HoldFor.Seconds(), wait})
 }
 
 // NewJob is a job to be inserted.
 type NewJob struct {
-	// Args are the args of the job, and have its kind.
-	Args Args
+	Args Args // the args of the job, which have its kind
 	InsertOpts
+}
+
+// MarshalJSON writes the job as jobs.insert_many takes it.
+func (j NewJob) MarshalJSON() ([]byte, error) {
+	given := func(at time.Time) *time.Time {
+		if at.IsZero() {
+			return nil
+		}
+		return &at
+	}
+	timeout := j.Timeout.Seconds()
+	if timeout < 0 {
+		timeout = -1
+	}
+	return json.Marshal(struct {
+		Kind string `json:"kind"`
+		Args Args   `json:"args"`
+		InsertOpts
+		ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
+		ExpiresAt   *time.Time `json:"expires_at,omitempty"`
+		Timeout     float64    `json:"timeout,omitempty"`
+	}{j.Args.Kind(), j.Args, j.InsertOpts, given(j.ScheduledAt), given(j.ExpiresAt), timeout})
 }
 
 // Inserted is what became of an insert.
 type Inserted struct {
-	// ID is the number of the job, or of the one that is there already.
-	ID int64 `json:"id"`
-	// State is that of this job.
-	State State `json:"state"`
-	// Duplicate: the job was there already, and nothing was inserted.
-	Duplicate bool `json:"unique_skipped_as_duplicate"`
+	ID        int64 `json:"id"`                          // of the job, or of the one that is there
+	State     State `json:"state"`                       // of that job
+	Duplicate bool  `json:"unique_skipped_as_duplicate"` // it was there, and nothing was inserted
 }
 
-// Insert inserts a job, in the transaction of the caller if db is one. Of opts there is at most one.
+// Insert inserts a job, in the transaction of the caller if db is one. Of opts the last one counts.
 func Insert(ctx context.Context, db DB, args Args, opts ...InsertOpts) (Inserted, error) {
 	return Producer{}.Insert(ctx, db, args, opts...)
 }
@@ -125,16 +154,12 @@ type InsertFunc func(ctx context.Context, db DB, jobs []NewJob) ([]Inserted, err
 // Insert is as the function Insert, with the middleware.
 func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOpts) (Inserted, error) {
 	job := NewJob{Args: args}
-	switch len(opts) {
-	case 0:
-	case 1:
-		job.InsertOpts = opts[0]
-	default:
-		return Inserted{}, errors.New("jobs: Insert takes one InsertOpts")
+	for _, one := range opts {
+		job.InsertOpts = one
 	}
 	inserted, err := p.InsertMany(ctx, db, []NewJob{job})
 	if err == nil && len(inserted) != 1 {
-		err = fmt.Errorf("jobs: one job was to be inserted, middleware returned %d", len(inserted))
+		err = fmt.Errorf("jobs: middleware returned %d results for one job", len(inserted))
 	}
 	if err != nil {
 		return Inserted{}, err
@@ -152,80 +177,21 @@ func (p Producer) InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inser
 }
 
 func insertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
-	elements := make([]map[string]any, len(jobs))
-	for i, job := range jobs {
-		elements[i] = job.element()
-	}
-	const call = "SELECT coalesce(json_agg(r ORDER BY r.ord), '[]') FROM jobs.insert_many($1) r"
-	encoded, err := encode(elements)
-	if err == nil {
+	encoded, err := encode(jobs)
+	if err == nil && len(jobs) > 0 {
+		const call = "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r"
 		err = queryJSON(ctx, db, &inserted, call, string(encoded))
 	}
 	return inserted, err
 }
 
 // queryJSON makes a call whose answer is one value of JSON.
-func queryJSON(ctx context.Context, db DB, answer any, call, argument string) error {
+func queryJSON(ctx context.Context, db DB, answer any, call string, args ...any) error {
 	var row []byte
-	if err := db.QueryRowContext(ctx, call, argument).Scan(&row); err != nil {
+	if err := db.QueryRowContext(ctx, call, args...).Scan(&row); err != nil {
 		return err
 	}
 	return json.Unmarshal(row, answer)
-}
-
-// element is the job as jobs.insert_many takes it.
-func (j *NewJob) element() map[string]any {
-	element := object{"kind": j.Args.Kind(), "args": j.Args}
-	element.set("queue", j.Queue, j.Queue != "")
-	element.set("priority", j.Priority, j.Priority != nil)
-	element.set("scheduled_at", j.ScheduledAt, !j.ScheduledAt.IsZero())
-	element.set("max_attempts", j.MaxAttempts, j.MaxAttempts != 0)
-	element.set("tags", j.Tags, j.Tags != nil)
-	element.set("meta", j.Meta, j.Meta != nil)
-	element.set("retry", j.Retry, j.Retry != nil)
-	element.set("expires_at", j.ExpiresAt, !j.ExpiresAt.IsZero())
-	element.set("pending", true, j.Pending)
-	element.set("unique_opts", j.Unique, j.Unique != nil)
-	if j.Timeout < 0 {
-		element["timeout"] = -1
-	} else {
-		element.setDuration("timeout", j.Timeout)
-	}
-	return element
-}
-
-// MarshalJSON writes the options as jobs.insert takes them.
-func (u Unique) MarshalJSON() ([]byte, error) {
-	options := object{}
-	options.set("by_kind", true, u.ByKind)
-	options.set("by_args", true, u.ByArgs)
-	options.set("by_args", u.ByArgsPaths, u.ByArgsPaths != nil)
-	options.set("by_meta", u.ByMetaPaths, u.ByMetaPaths != nil)
-	options.set("by_queue", true, u.ByQueue)
-	options.setDuration("by_period", u.ByPeriod)
-	options.set("by_state", u.ByState, u.ByState != nil)
-	options.setDuration("window", u.Window)
-	options.set("window_from", u.WindowFrom, u.WindowFrom != "")
-	options.setDuration("hold_for", u.HoldFor)
-	options.set("hold_until", u.HoldUntil, u.HoldUntil != "")
-	options.set("exclude_kind", true, u.ExcludeKind)
-	options.set("key", u.Key, u.Key != "")
-	options.set("on_conflict", u.OnConflict, u.OnConflict != "")
-	options.set("on_conflict", object{"update": u.Update}, u.Update != nil)
-	options.set("wait", false, u.NoWait)
-	return json.Marshal(options)
-}
-
-type object map[string]any
-
-func (o object) set(name string, value any, isGiven bool) {
-	if isGiven {
-		o[name] = value
-	}
-}
-
-func (o object) setDuration(name string, duration time.Duration) {
-	o.set(name, duration.Seconds(), duration != 0)
 }
 
 // What to wait for, with [WaitFor].
@@ -234,16 +200,12 @@ const (
 	Any = "any"
 )
 
-// Result is what became of a job.
+// Result is what became of a job. Output and Error are there if the caller may see them.
 type Result struct {
-	// ID is the number of the job.
-	ID int64 `json:"id"`
-	// State is that of now; "" where there is no such job, or no more.
-	State State `json:"state"`
-	// Output is what the handler returned, where the caller may see it.
-	Output json.RawMessage `json:"output"`
-	// Error is the text of the latest error, where the caller may see it.
-	Error string `json:"error"`
+	ID     int64           `json:"id"`     // of the job
+	State  State           `json:"state"`  // that of now; "" where there is no such job, or no more
+	Output json.RawMessage `json:"output"` // what the handler returned
+	Error  string          `json:"error"`  // the text of the latest error
 }
 
 // WaitFor waits until [All] of the jobs, or [Any] of them, are over: completed, cancelled, discarded
@@ -251,11 +213,10 @@ type Result struct {
 //
 // It needs a connection in autocommit, so a *sql.DB or a *sql.Conn outside of a transaction.
 func WaitFor(ctx context.Context, db DB, ids []int64, timeout time.Duration, want string) (results []Result, err error) {
-	const call = "CALL jobs.wait_for($1, timeout => $2, want => $3)"
-	if _, err := db.ExecContext(ctx, call, numbers(ids), interval(timeout), want); err != nil {
-		return nil, err
+	const wait = "CALL jobs.wait_for($1, timeout => $2, want => $3)"
+	if _, err = db.ExecContext(ctx, wait, numbers(ids), interval(timeout), want); err == nil {
+		const call = "SELECT coalesce(json_agg(r ORDER BY r.ord), '[]') FROM jobs.results($1) r"
+		err = queryJSON(ctx, db, &results, call, numbers(ids))
 	}
-	const answers = "SELECT coalesce(json_agg(r ORDER BY r.ord), '[]') FROM jobs.results($1) r"
-	err = queryJSON(ctx, db, &results, answers, numbers(ids))
 	return results, err
 }

@@ -23,8 +23,7 @@ type link struct {
 	db   *sql.DB
 	log  Logger
 	what string
-	// turn has an element while somebody uses the connection.
-	turn chan struct{}
+	turn chan struct{} // has an element while somebody uses the connection
 	conn *sql.Conn
 }
 
@@ -32,91 +31,78 @@ func newLink(db *sql.DB, log Logger, what string) *link {
 	return &link{db: db, log: log, what: what, turn: make(chan struct{}, 1)}
 }
 
-// do makes a call, and repeats it until it succeeds, is refused, or ctx is done. What the call
-// itself is cancelled by is its own affair.
-func (l *link) do(ctx context.Context, call func(*sql.Conn) error) error {
+// do makes a call, and repeats it until it succeeds, is refused, or ctx is done. The call itself
+// ends after limit and not with ctx, but for one without a limit.
+func (l *link) do(ctx context.Context, limit time.Duration, call func(context.Context, *sql.Conn) error) error {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for pause := minPause; ; pause = longer(pause) {
-		err := l.once(ctx, call)
+	for pause := minPause; ; pause *= 2 {
+		if pause > maxPause {
+			pause = maxPause
+		}
+		err := l.once(ctx, limit, call)
 		if err == nil || !isPassing(err) {
 			return err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if ctx.Err() == nil {
+			l.log.Warn("a call failed and will be repeated", "connection", l.what, "error", err)
 		}
-		l.log.Warn("a call failed and will be repeated", "connection", l.what, "error", err)
 		if !sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}
 }
 
-func (l *link) once(ctx context.Context, call func(*sql.Conn) error) error {
+func (l *link) once(ctx context.Context, limit time.Duration, call func(context.Context, *sql.Conn) error) (err error) {
 	if l.conn == nil {
-		conn, err := l.db.Conn(ctx)
-		if err != nil {
+		if l.conn, err = l.db.Conn(ctx); err != nil {
 			return notConnected{err}
 		}
-		l.conn = conn
 	}
-	err := call(l.conn)
-	if err != nil && isBroken(err) {
-		// The pool would give it to somebody else.
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), limit)
+		defer cancel()
+	}
+	err = call(ctx, l.conn)
+	if state := sqlState(err); isPassing(err) && state != "40001" && state != "40P01" && state != "55P03" {
+		// It is broken, or leads to a server that is a standby by now: not for the pool.
 		_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
 		l.conn = nil
 	}
 	return err
 }
 
-// close gives the connection back.
+// close gives the connection back, unless a call is still under way.
 func (l *link) close() {
 	select {
 	case l.turn <- struct{}{}:
 		if l.conn != nil {
 			_ = l.conn.Close()
-			l.conn = nil
 		}
-		<-l.turn
-	default: // a call is still under way
+	default:
 	}
 }
 
-// notConnected is an error of connecting. Whatever it is, the next one may succeed.
+// notConnected is an error of connecting. Whatever it is, the next time may be better.
 type notConnected struct{ error }
-
-func (e notConnected) Unwrap() error { return e.error }
 
 // isPassing is whether a call may succeed that is repeated. Errors without an SQLSTATE are those of
 // the connection.
 func isPassing(err error) bool {
+	if err == nil || errors.As(err, new(notConnected)) {
+		return err != nil
+	}
 	switch state := sqlState(err); state {
 	case "25006", "40P01", "40001", "55P03", "57014", "57P01", "57P02", "57P03", "57P04", "57P05", "":
 		return true
 	default:
-		return strings.HasPrefix(state, "08") || errors.As(err, new(notConnected))
+		return strings.HasPrefix(state, "08")
 	}
-}
-
-// isBroken is whether a connection is to be dropped after an error: it may be broken, or lead to a
-// server that is a standby by now.
-func isBroken(err error) bool {
-	switch sqlState(err) {
-	case "40P01", "40001", "55P03":
-		return false
-	}
-	return isPassing(err)
-}
-
-func longer(pause time.Duration) time.Duration {
-	if pause *= 2; pause < maxPause {
-		return pause
-	}
-	return maxPause
 }
 
 // sleep sleeps for about as long, 25 % either way, so that workers do not come all at once. It is

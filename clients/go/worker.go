@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -35,7 +34,7 @@ type Options struct {
 	Grace time.Duration
 	// Name is that of the worker in jobs.workers. Default: host, process id and a random number.
 	Name string
-	// Info is shown in jobs.workers; the library adds its name and version to it.
+	// Info is shown in jobs.workers; the library adds its name and version.
 	Info map[string]any
 	// Around is middleware: a function around every handler, the first one outermost.
 	Around []func(next Work) Work
@@ -48,10 +47,9 @@ type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
 // Worker fetches jobs and runs their handlers. It has three connections, however many jobs it runs.
 type Worker struct {
-	db        *sql.DB
 	options   Options
-	invalid   error // what is wrong with the options
-	queues    string
+	queues    string // as an argument of a call
+	info      []byte
 	handlers  map[string]*handler
 	otherwise *handler
 
@@ -60,18 +58,14 @@ type Worker struct {
 	// Each flag raises those after it: cancel what runs; give it the grace period; fetch no more.
 	hurry, asked, quit flag
 	ready, done        chan struct{}
-	// changed and unsent wake who fetches and who finishes.
-	changed, unsent chan struct{}
-	handling        sync.WaitGroup
+	changed, unsent    chan struct{} // wake who fetches and who finishes
+	handling           sync.WaitGroup
 
 	mu      sync.Mutex
 	started bool
-	command string // of an operator: run, quiet or stop
-	// running counts the places that are taken, by queue.
-	running map[string]int
-	// held are the attempts of which the server has not had the result.
-	held map[*attempt]struct{}
-	// results are to be sent.
+	command string                // of an operator: run, quiet or stop
+	running map[string]int        // the places that are taken, by queue
+	held    map[*attempt]struct{} // of which the server has not had the result
 	results []*outgoing
 	closing bool // nothing will be added to results
 	dropped int  // results that the server would not take
@@ -82,14 +76,38 @@ type Worker struct {
 // allow for more than three, as the handlers need theirs as well.
 func NewWorker(db *sql.DB, options Options) *Worker {
 	w := &Worker{
-		db: db, handlers: map[string]*handler{}, command: "run",
+		handlers: map[string]*handler{}, command: "run",
 		ready: make(chan struct{}), done: make(chan struct{}),
 		changed: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
 		running: map[string]int{}, held: map[*attempt]struct{}{},
 	}
-	w.invalid = options.complete()
-	w.options = options
-	w.queues = array(options.Queues)
+	if len(options.Queues) == 0 {
+		options.Queues = []string{"default"}
+	}
+	orDefault(&options.Concurrency, 10)
+	orDefault(&options.Lease, 30*time.Second)
+	orDefault(&options.Grace, 10*time.Second)
+	if options.Grace < 0 {
+		options.Grace = 0
+	}
+	if options.Name == "" {
+		host, _ := os.Hostname()
+		random := make([]byte, 4)
+		_, _ = rand.Read(random)
+		options.Name = fmt.Sprintf("%.80s:%d:%x", host, os.Getpid(), random)
+	}
+	if options.Log == nil {
+		options.Log = standardLogger{}
+	}
+	info := object{"library": "postgres-jobs for Go", "version": Version}
+	for name, value := range options.Info {
+		info[name] = value
+	}
+	w.info, w.err = encode(info)
+	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit <= 3 {
+		w.err = fmt.Errorf("jobs: a worker takes three connections, and db has only %d", limit)
+	}
+	w.options, w.queues = options, array(options.Queues)
 	w.fetching = newLink(db, options.Log, "fetch")
 	w.finishing = newLink(db, options.Log, "finish")
 	w.control = newLink(db, options.Log, "control")
@@ -97,43 +115,6 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	w.asked = newFlag(w.hurry)
 	w.quit = newFlag(w.asked)
 	return w
-}
-
-// complete fills in the defaults, and says what is wrong.
-func (o *Options) complete() error {
-	if len(o.Queues) == 0 {
-		o.Queues = []string{"default"}
-	}
-	switch {
-	case o.Concurrency < 0:
-		return fmt.Errorf("jobs: Concurrency is %d, at least 1", o.Concurrency)
-	case o.Lease < 0:
-		return fmt.Errorf("jobs: Lease is %v, it must be positive", o.Lease)
-	}
-	for queue, weight := range o.Weights {
-		if weight < 1 {
-			return fmt.Errorf("jobs: the weight of queue %q is %d, at least 1", queue, weight)
-		}
-	}
-	orDefault(&o.Concurrency, 10)
-	orDefault(&o.Lease, 30*time.Second)
-	orDefault(&o.Grace, 10*time.Second)
-	if o.Name == "" {
-		host, _ := os.Hostname()
-		random := make([]byte, 4)
-		_, _ = rand.Read(random)
-		o.Name = fmt.Sprintf("%.80s:%d:%x", host, os.Getpid(), random)
-	}
-	if o.Log == nil {
-		o.Log = standardLogger{}
-	}
-	info := map[string]any{"library": "postgres-jobs for Go", "version": Version}
-	for name, value := range o.Info {
-		info[name] = value
-	}
-	o.Info = info
-	_, err := json.Marshal(info)
-	return err
 }
 
 func orDefault[T int | time.Duration](value *T, otherwise T) {
@@ -173,16 +154,13 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Start() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	limit := w.db.Stats().MaxOpenConnections
 	switch {
-	case w.invalid != nil:
-		return w.invalid
+	case w.err != nil:
+		return w.err
 	case w.started:
 		return errors.New("jobs: a worker is started once")
 	case len(w.handlers) == 0 && w.otherwise == nil:
 		return errors.New("jobs: the worker has no handlers")
-	case limit > 0 && limit <= 3:
-		return fmt.Errorf("jobs: the worker takes three connections, and db has only %d", limit)
 	}
 	w.started = true
 	go w.live()
@@ -197,60 +175,47 @@ func (w *Worker) Done() <-chan struct{} { return w.done }
 
 // Stop ends the worker, and returns when it has ended. It fetches no more. Handlers have the grace
 // period, then they are cancelled and their jobs released. The error is nil if nothing was lost.
-func (w *Worker) Stop() error {
-	w.asked.raise()
-	return w.wait()
-}
+func (w *Worker) Stop() error { return w.stop(w.asked) }
 
 // StopAndCancel ends the worker without a grace period.
-func (w *Worker) StopAndCancel() error {
-	w.hurry.raise()
-	return w.wait()
-}
+func (w *Worker) StopAndCancel() error { return w.stop(w.hurry) }
 
-func (w *Worker) wait() error {
+func (w *Worker) stop(how flag) error {
+	how.raise()
 	w.mu.Lock()
 	started := w.started
 	w.mu.Unlock()
-	if !started {
-		return nil
+	if started {
+		<-w.done
 	}
-	<-w.done
 	return w.err
 }
 
 // live is the worker's whole life.
 func (w *Worker) live() {
 	defer close(w.done)
-	err := w.beat(w.quit)
-	if w.quit.isRaised() {
-		return
-	}
-	if err != nil {
-		w.err = fmt.Errorf("jobs: the server refuses the worker: %w", err)
+	if err := w.beat(w.quit); err != nil || w.quit.isRaised() {
+		if !w.quit.isRaised() {
+			w.err = fmt.Errorf("jobs: the server refuses the worker: %w", err)
+		}
 		return
 	}
 	close(w.ready)
-	controlling, endControl := context.WithCancel(context.Background())
-	sending, endSending := context.WithCancel(context.Background())
-	controlled := async(func() { w.controlLoop(controlling) })
-	sent := async(func() { w.finishLoop(sending) })
+	working, end := context.WithCancel(context.Background())
+	controlled := async(func() { w.controlLoop(working) })
+	sent := async(func() { w.finishLoop(working) })
 	idle := async(func() {
 		w.fetchLoop()
 		w.handling.Wait()
 	})
-
 	w.awaitHandlers(idle)
 	w.mu.Lock()
 	w.closing = true
 	w.mu.Unlock()
 	wake(w.unsent)
-	if !isClosedWithin(sent, w.options.Grace, time.Second) {
-		endSending()
-		isClosedWithin(sent, time.Second)
-	}
-	endSending()
-	endControl()
+	isClosedWithin(sent, w.options.Grace+time.Second)
+	end()
+	isClosedWithin(sent, time.Second)
 	isClosedWithin(controlled, time.Second)
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		link.close()
@@ -264,20 +229,16 @@ func (w *Worker) live() {
 
 // awaitHandlers returns when no handler runs, or when it need not be waited for.
 func (w *Worker) awaitHandlers(idle <-chan struct{}) {
-	var grace <-chan time.Time
-	asked := w.asked.Done()
-	for waiting := true; waiting; {
-		select {
-		case <-idle:
-			return
-		case <-asked:
-			asked = nil
-			grace = time.After(w.options.Grace)
-		case <-grace:
-			waiting = false
-		case <-w.hurry.Done():
-			waiting = false
-		}
+	select {
+	case <-idle:
+		return
+	case <-w.asked.Done():
+	}
+	select {
+	case <-idle:
+		return
+	case <-time.After(w.options.Grace):
+	case <-w.hurry.Done():
 	}
 	for _, a := range w.attempts() {
 		a.cancel(ErrStopping)
@@ -287,7 +248,7 @@ func (w *Worker) awaitHandlers(idle <-chan struct{}) {
 	}
 	for _, a := range w.attempts() {
 		if a.settle() {
-			w.options.Log.Warn("a handler does not end and is left behind", "job", a.id)
+			w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
 			w.send(a, a.result("release"))
 		}
 	}
@@ -327,18 +288,11 @@ func async(call func()) <-chan struct{} {
 	return done
 }
 
-// isClosedWithin waits for a channel, for as long as the longest of the times.
-func isClosedWithin(channel <-chan struct{}, times ...time.Duration) bool {
-	var longest time.Duration
-	for _, time := range times {
-		if time > longest {
-			longest = time
-		}
-	}
+func isClosedWithin(channel <-chan struct{}, limit time.Duration) bool {
 	select {
 	case <-channel:
 		return true
-	case <-time.After(longest):
+	case <-time.After(limit):
 		return false
 	}
 }

@@ -426,28 +426,12 @@ func (u *unique) typed() *jobs.Unique {
 	if u == nil {
 		return nil
 	}
-	typed := &jobs.Unique{
-		ByKind: u.ByKind, ByMetaPaths: u.ByMeta, ByQueue: u.ByQueue,
+	return &jobs.Unique{
+		ByKind: u.ByKind, ByArgs: u.ByArgs, ByMeta: u.ByMeta, ByQueue: u.ByQueue,
 		ByPeriod: u.ByPeriod.duration(), ByState: u.ByState, Window: u.Window.duration(),
 		WindowFrom: u.WindowFrom, HoldFor: u.HoldFor.duration(), HoldUntil: u.HoldUntil,
-		ExcludeKind: u.ExcludeKind, Key: u.Key, NoWait: u.Wait != nil && !*u.Wait,
+		ExcludeKind: u.ExcludeKind, Key: u.Key, OnConflict: u.OnConflict, NoWait: u.Wait != nil && !*u.Wait,
 	}
-	switch by := u.ByArgs.(type) {
-	case bool:
-		typed.ByArgs = by
-	case []any:
-		for _, path := range by {
-			typed.ByArgsPaths = append(typed.ByArgsPaths, path.(string))
-		}
-	}
-	switch conflict := u.OnConflict.(type) {
-	case string:
-		typed.OnConflict = conflict
-	case object:
-		encoded, _ := json.Marshal(conflict["update"])
-		_ = json.Unmarshal(encoded, &typed.Update)
-	}
-	return typed
 }
 
 // operation is a line of stdin.
