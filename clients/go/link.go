@@ -69,6 +69,11 @@ func (l *link) once(ctx context.Context, limit time.Duration, call func(context.
 		defer cancel()
 	}
 	err = call(ctx, l.conn)
+	if ctx.Err() != nil && limit == 0 {
+		// The driver's request to cancel the call may be under way yet, and the program may end
+		// next. PgBouncer before 1.19 dies of a request that is cut off.
+		time.Sleep(100 * time.Millisecond)
+	}
 	if state := sqlState(err); isPassing(err) && state != "40001" && state != "40P01" && state != "55P03" {
 		// It is broken, or leads to a server that is a standby by now: not for the pool.
 		_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
