@@ -20,14 +20,14 @@ Talk = Generator[tuple[str, str], list[Row], T]
 
 class AsyncTransaction(Protocol):
     """An AsyncConnection or AsyncCursor of psycopg, an AsyncSession or AsyncConnection of
-    SQLAlchemy."""
+    SQLAlchemy, a Connection of asyncpg."""
 
     def execute(self, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
 
 
 def is_async(connection: Any) -> bool:
     is_psycopg = isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor))
-    return is_psycopg or _is_of(connection, "sqlalchemy.ext.asyncio")
+    return is_psycopg or _is_of(connection, "sqlalchemy.ext.asyncio") or _is_of(connection, "asyncpg")
 
 
 def converse(connection: Any, talk: Talk[T]) -> Any:
@@ -90,6 +90,9 @@ async def _execute_later(connection: Any, sql: str, text: str) -> list[Row]:
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
             await cursor.execute(sql.encode(), [text] if "%s" in sql else None)
             return await cursor.fetchall() if cursor.description else []
+    if _is_of(connection, "asyncpg"):
+        rows = await connection.fetch(sql.replace("%s", "$1"), *([text] if "%s" in sql else []))
+        return [tuple(row) for row in rows]
     result = await connection.execute(*_for_sqlalchemy(sql, text))
     return [tuple(row) for row in result] if result.returns_rows else []
 

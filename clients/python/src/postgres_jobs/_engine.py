@@ -8,9 +8,9 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -18,7 +18,7 @@ from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Backoff, Link
 from ._threads import Threads
-from .job import Job, Nothing
+from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, timed_out, wire
 
 if TYPE_CHECKING:
@@ -28,13 +28,8 @@ log = logging.getLogger("postgres_jobs")
 
 LEFT_BEHIND = 1.0  # seconds that a cancelled handler has to end when the worker stops
 
-# Times come as numbers and JSON as text: one that Python cannot hold must not spoil the others.
-_FETCH = """
-    select id, token, attempt, kind, cast(args as text), cast(meta as text), queue, priority, tags, max_attempts,
-           cast(extract(epoch from created_at) as float8), cast(extract(epoch from scheduled_at) as float8),
-           cast(extract(epoch from attempted_at) as float8),
-           cast(extract(epoch from deadline_at - clock_timestamp()) as float8),
-           cast(extract(epoch from deadline_at - attempted_at) as float8)
+_FETCH = f"""
+    select {COLUMNS}
       from jobs.fetch_any(queues => %s::text[], max_jobs => %s, worker => %s, lease => %s, kinds => %s::text[])
 """
 
@@ -43,13 +38,13 @@ class Attempt:
     """A job that this worker has, and the handler that works on it."""
 
     def __init__(self, job: Job[Any], handler: Handler) -> None:
-        self.job = job  # its args and meta are JSON until the handler begins
+        self.job = job
         self.handler = handler
         self.task: asyncio.Task[Finish | None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timeout = math.inf
         self.is_cancelled = False
-        self.handler_timed_out = False
+        self.is_late = False
         self.is_settled = False
         """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
 
@@ -91,9 +86,8 @@ class Engine:
 
     async def serve(self) -> bool:
         """Works until it is stopped. Whether every result could be sent."""
-        control, fetching, finishing = tasks = [
-            asyncio.create_task(one) for one in (self._control(), self._fetch(), self.finisher.run())
-        ]
+        fetching = asyncio.create_task(self._fetch())
+        tasks = [fetching, asyncio.create_task(self._control()), asyncio.create_task(self.finisher.run())]
         grace = self.worker.grace
         try:
             await _first(self.is_ending, *tasks)
@@ -220,34 +214,15 @@ class Engine:
         return queues, min(free, lacks, 10_000)
 
     def _begin(self, row: Row) -> None:
-        id, token, number, kind, args, meta, queue, priority, tags, max_attempts = row[:10]
-        created_at, scheduled_at, attempted_at = map(_time, row[10:13])
-        left, whole = row[13:]
-        handler = self.worker.handlers.get(kind) or self.worker.handler_of_others
+        job, left, whole = job_of(row)
+        handler = self.worker.handlers.get(job.kind) or self.worker.handler_of_others
         assert handler
-        deadline = None if left is None else _time(datetime.now(timezone.utc).timestamp() + left)
-        job = Job[Any](
-            id=id,
-            kind=kind,
-            queue=queue,
-            args=args,
-            meta=meta,
-            tags=tags or [],
-            priority=priority,
-            attempt=number,
-            max_attempts=max_attempts,
-            created_at=created_at,
-            scheduled_at=scheduled_at,
-            attempted_at=attempted_at,
-            deadline=deadline,
-            token=token,
-        )
         job._store = self._store
-        attempt = self.held[token] = Attempt(job, handler)
+        attempt = self.held[job.token] = Attempt(job, handler)
         if self.is_ending.is_set():
             self._settle(attempt, {"do": "release"})
             return
-        self.running[token] = attempt
+        self.running[job.token] = attempt
         self.is_idle.clear()
         timeout = handler.timeout if handler.timeout is not None else self.worker.timeout
         limits = [timeout] if timeout is not None and timeout >= 0 else []
@@ -265,7 +240,6 @@ class Engine:
         """Runs the handler. It may raise anything, also what would end the event loop."""
         job = attempt.job
         try:
-            job.args, job.meta = json.loads(job.args), json.loads(cast(str, job.meta))
             call: Callable[[Job[Any]], Awaitable[Any]] = partial(self._call, attempt.handler)
             for around in reversed(self.worker.middleware):
                 call = partial(around, handler=call)
@@ -277,7 +251,9 @@ class Engine:
                 # server makes a cancelled job of one that is released.
                 return {"do": "release"}
             finish = failure(error)
-            log.info("job %s (%s) ended with %r", job.id, job.kind, type(error).__name__, extra={"job_id": job.id})
+            if finish["do"] == "fail":
+                told = {"job_id": job.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempt}
+                log.warning("job %s (%s) failed: %.200s", job.id, job.kind, finish["error"], extra=told)
             return finish
 
     async def _call(self, handler: Handler, job: Job[Any]) -> Any:
@@ -298,14 +274,14 @@ class Engine:
         if finish is None:
             attempt.is_settled = True
             self._told(attempt.job)
-        elif attempt.handler_timed_out and finish["do"] == "release":
+        elif attempt.is_late and finish["do"] == "release":
             self._settle(attempt, timed_out(attempt.timeout))
         else:
             self._settle(attempt, finish)
 
     def _timed_out(self, attempt: Attempt) -> None:
         log.warning("job %s (%s) timed out", attempt.job.id, attempt.job.kind, extra={"job_id": attempt.job.id})
-        attempt.handler_timed_out = True
+        attempt.is_late = True
         # If it completes the job itself its transaction decides, and has locked the job until then.
         if not attempt.job._is_completed:
             self._settle(attempt, timed_out(attempt.timeout))
@@ -339,14 +315,6 @@ class Engine:
             if error.sqlstate not in ("55000", "P0002"):
                 raise
             self._hear(attempt, None)
-
-
-def _time(epoch: float) -> datetime:
-    """The time, or the nearest that Python knows."""
-    try:
-        return datetime.fromtimestamp(epoch, timezone.utc)
-    except (ValueError, OverflowError):
-        return (datetime.max if epoch > 0 else datetime.min).replace(tzinfo=timezone.utc)
 
 
 async def _first(*things: asyncio.Event | asyncio.Task[Any], timeout: float | None = None) -> None:

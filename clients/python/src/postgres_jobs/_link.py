@@ -78,6 +78,8 @@ class Link:
         async with self.lock:
             try:
                 await self._run(sql, values, is_wait=True)
+            except psycopg.errors.QueryCanceled:  # by a statement_timeout
+                pass
             except psycopg.Error as error:
                 if not await self._will_pass(error):
                     raise

@@ -7,13 +7,13 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-Duration = Union[float, timedelta]  # a number is of seconds
+Duration = float | timedelta  # a number is of seconds
 
 
 def seconds(duration: Duration) -> float:
@@ -79,11 +79,14 @@ def build(wanted: Any, value: Any) -> Any:
 
 def args_type(handler: Callable[..., Any]) -> Any:
     """The type X of a handler whose parameter is a Job[X]; Any if it says none."""
-    annotation = next(iter(inspect.signature(handler).parameters.values())).annotation
+    parameters = list(inspect.signature(handler).parameters.values())
+    if not parameters:
+        raise TypeError(f"{handler!r} has no parameter for the job")
+    annotation = parameters[0].annotation
     if isinstance(annotation, str):
-        function: Any = inspect.unwrap(handler)
-        function = getattr(function, "func", function)  # of a partial
-        closure = zip(function.__code__.co_freevars, function.__closure__ or ())
-        annotation = eval(annotation, function.__globals__, {name: cell.cell_contents for name, cell in closure})
+        function: Any = inspect.unwrap(getattr(handler, "func", handler))  # of a partial
+        function = function if hasattr(function, "__globals__") else type(function).__call__
+        names = zip(function.__code__.co_freevars, function.__closure__ or ())
+        annotation = eval(annotation, function.__globals__, {name: cell.cell_contents for name, cell in names})
     parts = get_args(annotation)
     return parts[0] if parts and not isinstance(parts[0], TypeVar) else Any

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Generic, TypeVar, overload
 
-from ._database import AsyncTransaction, Talk, converse
+from ._database import AsyncTransaction, Row, Talk, converse
 from ._values import encode
 
 A = TypeVar("A")
@@ -79,3 +79,30 @@ class Nothing(Awaitable[None]):
     def __await__(self) -> Generator[Any, None, None]:
         return
         yield
+
+
+# What a fetch selects. Times come as numbers and JSON as text: a value that Python cannot hold must
+# not spoil the jobs beside it.
+COLUMNS = ", ".join(
+    ["id", "kind", "queue", "cast(args as text)", "cast(meta as text)", "tags", "priority", "attempt", "max_attempts"]
+    + [f"cast(extract(epoch from {name}) as float8)" for name in ("created_at", "scheduled_at", "attempted_at")]
+    + ["cast(extract(epoch from deadline_at - clock_timestamp()) as float8)"]
+    + ["cast(extract(epoch from deadline_at - attempted_at) as float8)", "token"]
+)
+
+
+def job_of(row: Row) -> tuple[Job[Any], float | None, float]:
+    """The job of a row of COLUMNS, its args and meta still JSON; how many seconds are left of the
+    attempt, and how many it has had. The clocks of server and worker need not agree."""
+    *values, left, whole, token = row
+    deadline = None if left is None else _time(datetime.now().timestamp() + left)
+    make: Any = Job  # the row is of no type
+    return make(*values[:9], *map(_time, values[9:]), deadline, token), left, whole or 0.0
+
+
+def _time(epoch: float) -> datetime:
+    """The time, or the nearest that Python knows."""
+    try:
+        return datetime.fromtimestamp(epoch, timezone.utc)
+    except (ValueError, OverflowError):
+        return (datetime.max if epoch > 0 else datetime.min).replace(tzinfo=timezone.utc)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from typing import Any, Union
+from typing import Any
 
 from ._values import Duration, encode, seconds
 
@@ -51,7 +51,7 @@ class Discard(Outcome):
     """The attempt failed, and another one cannot help. The error is a text or an exception;
     without one it is that which the outcome is raised from."""
 
-    def __init__(self, error: Union[str, BaseException, None] = None) -> None:
+    def __init__(self, error: str | BaseException | None = None) -> None:
         super().__init__(error or "")
         self.error = error
 
@@ -63,7 +63,7 @@ class RetryIn(Outcome):
     """The attempt failed, and is retried after the delay (seconds, or a timedelta). The error is as
     that of Discard."""
 
-    def __init__(self, delay: Duration, error: Union[str, BaseException, None] = None) -> None:
+    def __init__(self, delay: Duration, error: str | BaseException | None = None) -> None:
         super().__init__(error or "")
         self.delay = _delay(delay)
         self.error = error
@@ -105,7 +105,7 @@ def wire(id: int, token: int, finish: Finish) -> str:
         return encode({"id": id, "token": token} | invalid_output(error))
 
 
-def _failure(error: BaseException, given: Union[str, BaseException, None] = None) -> Finish:
+def _failure(error: BaseException, given: str | BaseException | None = None) -> Finish:
     shown = given if isinstance(given, BaseException) else error
     if given is None and isinstance(error, Outcome) and error.__cause__:
         shown = error.__cause__
@@ -128,13 +128,11 @@ def _code(error: BaseException) -> str | None:
     """The SQLSTATE of an error of psycopg, SQLAlchemy (orig) or Django (__cause__); else its own
     code."""
     try:
-        for one in (error, getattr(error, "orig", None), error.__cause__):
-            for name in ("sqlstate", "pgcode", "code"):
-                if isinstance(code := getattr(one, name, None), (str, int)):
-                    return str(code)
-    except BaseException:
-        pass
-    return None
+        found = [getattr(one, "sqlstate", None) for one in (error, getattr(error, "orig", None), error.__cause__)]
+        codes = [code for code in [*found, getattr(error, "code", None)] if isinstance(code, (str, int))]
+        return str(codes[0]) if codes else None
+    except BaseException:  # an error can fail to be looked at, too
+        return None
 
 
 def _trace(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 from ._database import AsyncTransaction, Talk, converse
 from ._values import Duration, encode, seconds
@@ -24,27 +24,27 @@ class Unique:
 
     by_kind: bool | None = None
     """The kind alone."""
-    by_args: Union[bool, Sequence[str], None] = None
+    by_args: bool | Sequence[str] | None = None
     """True: all args; a list: only these paths."""
     by_meta: Sequence[str] | None = None
     """Only these paths of meta."""
     by_queue: bool | None = None
     """The queue, too."""
-    by_period: Union[Duration, str, None] = None
+    by_period: Duration | str | None = None
     """The clock, or scheduled_at, rounded down to a multiple of this."""
     by_state: Sequence[str] | None = None
     """The states in which a job is a duplicate; all but cancelled and discarded if left out."""
-    window: Union[Duration, str, None] = None
+    window: Duration | str | None = None
     """A job counts only while it is younger than this."""
-    window_from: Literal["created_at", "scheduled_at", None] = None
-    hold_for: Union[Duration, str, None] = None
+    window_from: Literal["created_at", "scheduled_at"] | None = None
+    hold_for: Duration | str | None = None
     """The job holds its key for so long, even if it is deleted."""
-    hold_until: Literal["success", "start", None] = None
+    hold_until: Literal["success", "start"] | None = None
     """What releases a hold early: success is the server's default."""
     exclude_kind: bool | None = None
     key: str | None = None
     """This text instead of args, meta, queue and period."""
-    on_conflict: Union[str, Mapping[str, Any], None] = None
+    on_conflict: str | Mapping[str, Any] | None = None
     """skip (the server's default), reject, replace, replace_except_schedule, {"update": ..}."""
     wait: bool | None = None
     """False: a job whose key another transaction is inserting right now is skipped."""
@@ -54,7 +54,7 @@ class Options(TypedDict, total=False):
     """What jobs.insert takes beside kind and args. None is as if left out: the kind's default, else
     the server's."""
 
-    unique_opts: Union[Unique, Mapping[str, Any], None]
+    unique_opts: Unique | Mapping[str, Any] | None
     queue: str | None
     priority: int | None
     scheduled_at: datetime | None
@@ -62,7 +62,7 @@ class Options(TypedDict, total=False):
     tags: Sequence[str] | None
     meta: Mapping[str, Any] | None
     timeout: Duration | None
-    retry: Union[str, Mapping[str, Any], None]
+    retry: str | Mapping[str, Any] | None
     expires_at: datetime | None
     pending: bool
 
@@ -116,7 +116,7 @@ def insert(connection: Any, kind: str, args: Any = {}, **options: Unpack[Options
     JSON value, a dataclass or a pydantic model.
 
     The connection is a connection or cursor of psycopg, a Session, Connection or their async
-    counterparts of SQLAlchemy, or Django's. If it is async, so is the call."""
+    counterparts of SQLAlchemy, Django's, or one of asyncpg. If it is async, so is the call."""
     return converse(connection, _insert_one({"kind": kind, "args": args, **options}))
 
 

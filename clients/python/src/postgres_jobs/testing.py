@@ -4,19 +4,17 @@ back. They take the connections that `insert` takes, and are async where these a
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Union, overload
+from typing import Any, overload
 
 from ._database import AsyncTransaction, Talk, converse, is_async
-from ._values import Duration, build, encode, seconds
-from .job import Job, Nothing
+from ._values import Duration, encode, seconds
+from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, wire
 from .worker import Handler, Worker
 
-Handlers = Union[Worker, Mapping[str, Callable[[Job[Any]], Any]]]
+Handlers = Worker | Mapping[str, Callable[[Job[Any]], Any]]
 
 
 @dataclass(frozen=True)
@@ -115,19 +113,15 @@ def _fetch(queues: list[str] | None, kinds: list[str] | None) -> Talk[Job[Any] |
     if not queues:
         return None
     rows = yield (
-        "select cast(to_jsonb(fetched) as text) from cast(cast(%s as text) as jsonb) asked, lateral jobs.fetch_any("
+        f"select {COLUMNS} from cast(cast(%s as text) as jsonb) asked, lateral jobs.fetch_any("
         "queues => array(select jsonb_array_elements_text(asked->'queues')), worker => 'work_all', kinds =>"
-        " case when asked->'kinds' <> 'null' then array(select jsonb_array_elements_text(asked->'kinds')) end) fetched",
+        " case when asked->'kinds' <> 'null' then array(select jsonb_array_elements_text(asked->'kinds')) end)",
         encode({"queues": queues, "kinds": kinds}),
     )
     if not rows:
         return None
-    row = json.loads(rows[0][0])
-    times = {name: build(datetime | None, row[name]) for name in ("created_at", "scheduled_at", "attempted_at")}
-    names = ("id", "kind", "queue", "args", "meta", "priority", "attempt", "max_attempts", "token")
-    deadline = build(datetime | None, row["deadline_at"])
-    job = Job[Any](**{name: row[name] for name in names}, **times, tags=row["tags"] or [], deadline=deadline)
-    job._store = _store_nothing
+    job = job_of(rows[0])[0]
+    job._store = lambda token, progress: Nothing()
     return job
 
 
@@ -150,7 +144,3 @@ def _finish(job: Job[Any], finish: Finish) -> Talk[Worked]:
         yield "select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{wire(job.id, job.token, finish)}]"
     rows = yield "select cast(state as text) from jobs.results(cast(%s as bigint[]))", f"{{{job.id}}}"
     return Worked(job.id, job.kind, job.args, rows[0][0])
-
-
-def _store_nothing(token: int, progress: str) -> Awaitable[None]:
-    return Nothing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar, cast
 
 from ._engine import Engine
 from ._values import Duration, args_type, build, seconds
@@ -36,14 +37,12 @@ class Handler:
 
     @classmethod
     def of(cls, function: Callable[[Job[Any]], Any], timeout: Duration | None = None) -> Handler:
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)
-        )
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
         return cls(function, args_type(function), is_async, None if timeout is None else seconds(timeout))
 
     def typed(self, job: Job[Any]) -> Job[Any]:
-        """The job, its args as the function wants them."""
-        job.args = build(self.args_type, job.args)
+        """The job, its args as the function wants them. Raises what is wrong with them."""
+        job.args, job.meta = build(self.args_type, json.loads(job.args)), json.loads(cast(str, job.meta))
         return job
 
 
@@ -67,7 +66,7 @@ class Worker:
         self,
         dsn: str = "",
         *,
-        queues: Union[Sequence[str], Mapping[str, float]] = ("default",),
+        queues: Sequence[str] | Mapping[str, float] = ("default",),
         concurrency: int = 10,
         timeout: Duration | None = None,
         lease: Duration = 30,

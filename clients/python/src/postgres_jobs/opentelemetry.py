@@ -1,0 +1,64 @@
+"""OpenTelemetry: a span around every insert and every handler, by the conventions for messaging.
+
+    insert_middleware.append(opentelemetry.around_insert)
+    Worker(dsn, middleware=[opentelemetry.around_work])
+
+The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry is a
+trace of its own, with a link to it. This module needs the package opentelemetry-api.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ._version import __version__
+from .job import Job
+from .outcomes import Discard, RetryIn
+
+_tracer = trace.get_tracer("postgres_jobs", __version__)
+_propagator = TraceContextTextMapPropagator()
+
+
+@contextmanager
+def around_insert(jobs: list[dict[str, Any]]) -> Iterator[None]:
+    """A producer's span around an insert, of one job or many."""
+    queue = jobs[0].get("queue") or "default" if jobs else "default"
+    attributes = _attributes("insert", "send", queue) | {"messaging.batch.message_count": len(jobs)}
+    with _tracer.start_as_current_span(f"insert {queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes):
+        for job in jobs:
+            _propagator.inject(job["meta"])
+        yield
+
+
+async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
+    """A consumer's span around a handler. A failure sets its status; Snooze and Cancel do not."""
+    producer = _propagator.extract({name: text for name, text in job.meta.items() if isinstance(text, str)})
+    sender = trace.get_current_span(producer).get_span_context()
+    is_retry = job.attempt > 1
+    with _tracer.start_as_current_span(
+        f"work {job.queue}",
+        context=None if is_retry else producer,
+        kind=trace.SpanKind.CONSUMER,
+        links=[trace.Link(sender)] if is_retry and sender.is_valid else [],
+        attributes=_attributes("work", "process", job.queue)
+        | {"messaging.message.id": str(job.id), "jobs.kind": job.kind, "jobs.attempt": job.attempt},
+    ) as span:
+        try:
+            return await handler(job)
+        except (Discard, RetryIn) as failure:
+            span.set_status(trace.StatusCode.ERROR, str(failure))
+            raise
+
+
+def _attributes(name: str, type: str, queue: str) -> dict[str, Any]:
+    return {
+        "messaging.system": "postgres_jobs",
+        "messaging.operation.name": name,
+        "messaging.operation.type": type,
+        "messaging.destination.name": queue,
+    }

@@ -1,0 +1,166 @@
+"""Args of the handler's type, values as JSON, errors as texts."""
+
+from __future__ import annotations
+
+import enum
+import json
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+import pydantic
+import pytest
+
+from postgres_jobs import Discard, Job, RetryIn, Snooze
+from postgres_jobs._values import args_type, build, encode
+from postgres_jobs.outcomes import failure, wire
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Line:
+    product: int
+    colour: Colour | None = None
+
+
+@dataclass
+class Order:
+    id: uuid.UUID
+    at: datetime
+    lines: list[Line]
+    by_name: dict[str, Line] = field(default_factory=dict)
+    note: str | None = None
+
+
+class Mail(pydantic.BaseModel):
+    to: str
+    at: datetime | None = None
+
+
+ORDER = Order(uuid.UUID(int=7), datetime(2030, 1, 2, tzinfo=timezone.utc), [Line(1, Colour.RED), Line(2)], {"a": Line(3)})
+
+
+def test_a_dataclass_comes_back_as_it_went():
+    assert build(Order, json.loads(encode(ORDER))) == ORDER
+
+
+def test_members_that_a_dataclass_does_not_have_are_left_out():
+    assert build(Line, {"product": 1, "new": True}) == Line(1)
+
+
+def test_members_that_are_missing_are_an_error():
+    with pytest.raises(TypeError):
+        build(Line, {})
+    with pytest.raises(TypeError):
+        build(Line, [1])
+
+
+def test_a_model_comes_back_as_it_went():
+    mail = Mail(to="a@b", at=datetime(2030, 1, 2, tzinfo=timezone.utc))
+    assert build(Mail, json.loads(encode(mail))) == mail
+    with pytest.raises(pydantic.ValidationError):
+        build(Mail, {"to": 1})
+
+
+def test_the_annotation_says_the_type():
+    @dataclass
+    class Local:
+        a: int
+
+    def of_this_function(job: Job[Local]) -> None: ...
+    async def of_the_module(job: Job[Order]) -> None: ...
+    def of_a_dict(job: Job[dict[str, int]]) -> None: ...
+    def of_none(job): ...
+    def of_any(job: Job) -> None: ...
+
+    class Callable_:
+        def __call__(self, job: Job[Mail]) -> None: ...
+
+    with pytest.raises(NameError):
+        args_type(of_this_function)
+    assert args_type(of_the_module) is Order
+    assert build(args_type(of_a_dict), {"a": 1}) == {"a": 1}
+    assert args_type(Callable_()) is Mail
+    assert build(args_type(of_none), 7) == build(args_type(of_any), 7) == 7
+
+
+def test_what_is_no_json_is_refused():
+    for bad in (float("nan"), "\ud800", object(), {1, 2}, b"x"):
+        with pytest.raises((ValueError, TypeError)):
+            encode(bad)
+    assert encode({"d": timedelta(seconds=90)}) == '{"d":90.0}'
+
+
+def test_outcomes_are_no_exceptions():
+    def careful():
+        try:
+            raise Snooze(1)
+        except Exception:
+            return "swallowed"
+
+    with pytest.raises(Snooze):
+        careful()
+
+
+def test_a_delay_is_a_number():
+    for bad in (-1, float("nan"), float("inf"), timedelta(seconds=-1)):
+        with pytest.raises(ValueError):
+            Snooze(bad)
+        with pytest.raises(ValueError):
+            RetryIn(bad)
+    assert Snooze(timedelta(minutes=1)).finish() == {"do": "snooze", "delay": 60.0}
+
+
+def test_an_error_keeps_its_text_type_and_stack():
+    try:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise LookupError("out\0er\ud800") from error
+    except LookupError as error:
+        told = failure(error)
+    assert told["error"] == "out\ufffder\ufffd"
+    assert told["details"]["type"] == "LookupError"
+    trace = told["details"]["trace"]
+    assert trace.index("KeyError") < trace.index("LookupError") and "test_values.py" in trace
+
+
+def test_the_error_of_an_outcome():
+    assert failure(Discard("text"))["error"] == "text"
+    assert failure(Discard())["error"] == "Discard"
+    inner = failure(RetryIn(5, OSError("busy")))
+    assert (inner["error"], inner["details"]["type"], inner["retry_in"]) == ("busy", "OSError", 5.0)
+    try:
+        raise Discard from ValueError("bad")
+    except Discard as outcome:
+        told = failure(outcome)
+    assert (told["error"], told["details"]["type"], told["retryable"]) == ("bad", "ValueError", False)
+
+
+def test_codes_of_errors():
+    class Driver(Exception):
+        sqlstate = "P0002"
+
+    class Orm(Exception):
+        code = "e3q8"
+        orig = Driver()
+
+    assert failure(Driver())["details"]["code"] == "P0002"
+    assert failure(Orm())["details"]["code"] == "P0002"
+    try:
+        raise ValueError from Driver()
+    except ValueError as error:
+        assert failure(error)["details"]["code"] == "P0002"
+
+
+def test_an_output_that_is_none_fails():
+    class Worse:
+        def __getattribute__(self, name):
+            raise RuntimeError("no")
+
+    for bad in (object(), "\ud800", Worse()):
+        told = json.loads(wire(1, 2, {"do": "complete", "output": bad}))
+        assert (told["do"], told["details"]["type"]) == ("fail", "invalid_output")

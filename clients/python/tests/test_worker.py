@@ -1,0 +1,240 @@
+"""What the conformance suite cannot see of a worker."""
+
+import asyncio
+import contextvars
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from postgres_jobs import Job, Snooze, Worker, insert, insert_middleware, wait_for
+
+
+@asynccontextmanager
+async def working(worker):
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop_and_cancel()
+
+
+async def done(url, *ids):
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        return await wait_for(connection, ids, 60)
+
+
+def begin(url, queue, kind, args, **options):
+    with psycopg.connect(url, autocommit=True) as connection:
+        return insert(connection, kind, args, queue=queue, **options).id
+
+
+@dataclass
+class Sum:
+    numbers: list[int]
+
+
+async def test_args_are_of_the_annotated_type(url, queue):
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("add")
+    async def add(job: Job[Sum]) -> int:
+        return sum(job.args.numbers)
+
+    @worker.kind("add in a thread")
+    def add_in_a_thread(job: Job[Sum]) -> dict:
+        return {"sum": sum(job.args.numbers), "thread": threading.current_thread() is not threading.main_thread()}
+
+    ids = [begin(url, queue, "add", Sum([1, 2])), begin(url, queue, "add in a thread", {"numbers": [3]})]
+    ids.append(begin(url, queue, "add", {"numbers_": [3]}))
+    async with working(worker):
+        first, second = await done(url, *ids[:2])
+        assert (first.output, second.output) == (3, {"sum": 3, "thread": True})
+        while (await done_now(url, ids[2])).state != "retryable":
+            await asyncio.sleep(0.02)
+        assert "numbers" in (await done_now(url, ids[2])).error
+
+
+async def done_now(url, id):
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        return (await wait_for(connection, [id], 0))[0]
+
+
+async def test_middleware_is_around_handlers_in_order(url, queue):
+    said = []
+    current = contextvars.ContextVar("current")
+
+    def named(name):
+        async def around(job, handler):
+            current.set(name)
+            said.append(f"{name} before")
+            output = await handler(job)
+            said.append(f"{name} after")
+            return [output]
+
+        return around
+
+    worker = Worker(url, queues=[queue], middleware=[named("outer"), named("inner")])
+    worker.kind("run")(lambda job: current.get())  # a thread has the context, too
+    job = begin(url, queue, "run", {})
+    async with working(worker):
+        assert (await done(url, job))[0].output == [["inner"]]
+    assert said == ["outer before", "inner before", "inner after", "outer after"]
+
+
+async def test_a_worker_starts_again(url, queue):
+    worker = Worker(url, queues=[queue])
+
+    @worker.otherwise()
+    async def handle(job):
+        return job.kind
+
+    for kind in ("one", "two"):
+        job = begin(url, queue, kind, {})
+        async with working(worker):
+            with pytest.raises(RuntimeError):
+                await worker.start()
+            assert (await done(url, job))[0].output == kind
+
+
+async def test_what_the_server_has_against_a_worker_is_raised(url, queue):
+    worker = Worker(url, queues=[queue], name="x" * 200)
+    worker.kind("run")(lambda job: None)
+    await worker.start()
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        await asyncio.sleep(0.5)
+        await worker.stop()
+
+
+def test_a_worker_without_handlers_is_refused(url):
+    with pytest.raises(ValueError, match="handler"):
+        Worker(url).run()
+    with pytest.raises(ValueError):
+        Worker(url, queues="default")
+    with pytest.raises(ValueError):
+        Worker(url, queues={"a": 0})
+    worker = Worker(url)
+    worker.kind("k")(lambda job: None)
+    with pytest.raises(ValueError):
+        worker.kind("k")(lambda job: None)
+
+
+async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their_leases(url, queue, look):
+    """A job that is completed in a transaction is locked until that ends."""
+    worker = Worker(url, queues=[queue], lease=1)
+
+    @worker.kind("slow commit")
+    async def slow_commit(job):
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await job.complete(connection, "in time")
+            await asyncio.sleep(3)
+
+    @worker.kind("beside")
+    async def beside(job):
+        await asyncio.sleep(4)
+        return job.attempt
+
+    retry = {"strategy": "constant", "initial": 0.1}
+    ids = [begin(url, queue, kind, {}, retry=retry, timeout=-1) for kind in ("slow commit", "beside")]
+    async with working(worker):
+        results = await done(url, *ids)
+    assert [one.output for one in results] == ["in time", 1]
+
+
+async def test_progress_and_complete_from_a_thread(url, queue, look):
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("run")
+    def run(job: Job):
+        job.progress({"step": 1})
+        with psycopg.connect(url) as connection:
+            seen = connection.execute("select progress from jobs.jobs where id = %s", [job.id]).fetchone()
+            job.complete(connection, ["from the thread", *seen])
+        return "dropped"
+
+    @worker.kind("bad progress")
+    async def bad_progress(job: Job):
+        await job.progress("\0")
+
+    job, bad = begin(url, queue, "run", {}), begin(url, queue, "bad progress", {}, max_attempts=1)
+    async with working(worker):
+        assert [one.output for one in await done(url, job, bad)] == [["from the thread", {"step": 1}], None]
+    assert look("select details->>'code' from jobs.errors where job_id = %s", bad) == [("22P05",)]
+
+
+async def test_args_that_python_cannot_read_fail_their_job_alone(url, queue, look):
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("run")
+    async def run(job: Job):
+        return "read"
+
+    look("select jobs.insert('run', cast(repeat('9', 6000) as jsonb), queue => %s, max_attempts => 1)", queue)
+    look("select jobs.insert('run', cast(repeat('[', 3000) || repeat(']', 3000) as jsonb), queue => %s, max_attempts => 1)", queue)
+    look("select jobs.insert('run', queue => %s, scheduled_at => '4000-01-01 BC')", queue)
+    ids = [id for (id,) in look("select id from jobs.jobs where queue = %s order by id", queue)]
+    async with working(worker):
+        assert [one.state for one in await done(url, *ids)] == ["discarded", "discarded", "completed"]
+
+
+async def test_opentelemetry(url, queue):
+    from postgres_jobs import opentelemetry
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    insert_middleware.append(opentelemetry.around_insert)
+    worker = Worker(url, queues=[queue], middleware=[opentelemetry.around_work])
+
+    @worker.kind("run")
+    async def run(job):
+        if job.attempt == 1:
+            raise ValueError("once")
+
+    try:
+        job = begin(url, queue, "run", {}, retry={"strategy": "constant", "initial": 0.01})
+    finally:
+        insert_middleware.remove(opentelemetry.around_insert)
+    async with working(worker):
+        await done(url, job)
+    inserted, first, second = exporter.get_finished_spans()
+    assert [one.kind.name for one in (inserted, first, second)] == ["PRODUCER", "CONSUMER", "CONSUMER"]
+    assert first.parent.span_id == inserted.context.span_id and first.status.status_code.name == "ERROR"
+    assert second.parent is None and second.links[0].context.span_id == inserted.context.span_id
+    assert second.status.status_code.name == "UNSET"
+    assert dict(second.attributes) == {
+        "messaging.system": "postgres_jobs",
+        "messaging.operation.name": "work",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": queue,
+        "messaging.message.id": str(job),
+        "jobs.kind": "run",
+        "jobs.attempt": 2,
+    }
+
+
+def test_insert_middleware_sees_errors(url, queue):
+    seen = []
+
+    @contextmanager
+    def around(jobs):
+        try:
+            yield
+        except psycopg.Error as error:
+            seen.append(error.sqlstate)
+            raise
+
+    insert_middleware.append(around)
+    try:
+        with psycopg.connect(url) as connection, pytest.raises(psycopg.Error):
+            insert(connection, "", queue=queue)
+    finally:
+        insert_middleware.remove(around)
+    assert seen == ["22023"]
