@@ -15,7 +15,7 @@ CREATE TEMP TABLE section (n integer, title text, intro text, functions text[]);
 INSERT INTO section VALUES
   (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) is about unique ones.',
    '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
-  (2, 'Work', 'A worker fetches jobs and finishes each with the token that it was given. [workers.md](workers.md) says how.',
+  (2, 'Work', 'A worker fetches jobs and finishes each with the token that it was given. [worker-in-sql.md](worker-in-sql.md) says how.',
    '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),

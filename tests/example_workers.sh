@@ -8,7 +8,7 @@
 # row in the table `done`, which has no key, so that a row too many is seen. Workers are started
 # with short leases, so that only heartbeats keep a slow job.
 
-WORKER_LANGUAGES=(rust python node shell)
+WORKER_LANGUAGES=(python shell)
 
 example_workers() { # FILTER; needs the server of the suite `examples`
   local language
@@ -32,13 +32,7 @@ example_workers() { # FILTER; needs the server of the suite `examples`
 
 # --- What starts a worker, as the array COMMAND ---------------------------------------------------
 
-worker_rust() {
-  cp "$(dirname "$EXAMPLE")/worker" "$TMP/worker"
-  COMMAND=("$TMP/worker")
-}
-
 worker_python() { need_python python examples/python/requirements.txt && COMMAND=("$STATE/python/bin/python" examples/python/worker.py); }
-worker_node() { need_npm examples/node "$STATE/node" && COMMAND=(node "$STATE/node/worker.mjs"); }
 worker_shell() { COMMAND=(env "PATH=$PG_BIN:$PATH" examples/shell/worker.sh); }
 
 # --- Starting and ending them ---------------------------------------------------------------------

@@ -77,8 +77,8 @@ site_controls() { # DIRECTORY
   check site "control: a tag that is not closed is found" site_finds 'unclosed HTML tag' site_copy_builds "$copy"
   cp docs/concepts.md "$copy/docs/"
 
-  site_plant "$copy/docs/concepts.md" '[1](lost-page.md) [2](../examples/lost-file.rs) [3](workers.md#lost-there) [4](#lost-here)'
-  site_plant "$copy/README.md" '[5](docs/workers.md#lost-from-readme)'
+  site_plant "$copy/docs/concepts.md" '[1](lost-page.md) [2](../examples/lost-file.rs) [3](worker-in-sql.md#lost-there) [4](#lost-here)'
+  site_plant "$copy/README.md" '[5](docs/worker-in-sql.md#lost-from-readme)'
   check site "a site with wrong links is built all the same" site_copy_builds "$copy"
   check site "control: its links are refused" refuses site_links "$copy.site" index.html docs/concepts.html >"$found"
   check site "control: a link to a page that is not there" grep -q "Error.*lost-page.html" "$found"

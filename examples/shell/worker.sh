@@ -7,9 +7,9 @@
 #
 #   create table done (job_id bigint, attempt int, worker text);
 #
-# docs/workers.md says why it does what it does. Each call is a session of its own, which is slow
-# but simple: this is for jobs that are programs to run. A worker that loses its database ends with
-# an error; whoever supervises it starts it again.
+# docs/worker-in-sql.md says why it does what it does. Each call is a session of its own, which is
+# slow but simple: this is for jobs that are programs to run. A worker that loses its database ends
+# with an error; whoever supervises it starts it again.
 set -uo pipefail
 
 URL=${DATABASE_URL:-postgresql://postgres@localhost/jobs} QUEUE=${1:-default}
