@@ -18,6 +18,17 @@ WORKDIR /source
 COPY . .
 RUN make install PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" DESTDIR=/installed
 
+# The program `jobs`, for workers: docker build --target worker -t postgres-jobs-worker .
+FROM rust AS build-worker
+WORKDIR /source
+COPY . .
+RUN cargo build --release -p postgres-jobs-cli
+
+FROM debian:bookworm-slim AS worker
+COPY --from=build-worker /source/target/release/jobs /usr/local/bin/
+USER 65534
+ENTRYPOINT ["jobs"]
+
 FROM postgres:${PG_MAJOR}-bookworm
 COPY --from=build /installed/ /
 # What the image makes postgresql.conf of when it creates a cluster.

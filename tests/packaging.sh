@@ -5,7 +5,7 @@
 # installed, into Debian's own Postgres and a cluster made for it, and removed at the end, also when
 # the suite stops half-way.
 
-PACKAGING_PARTS=(versions meta make deb release docker scripts)
+PACKAGING_PARTS=(versions meta make deb release docker systemd scripts)
 PGXN_META_VERSION=0.7.0 # PGXN's own validator
 
 suite_packaging() { # FILTER: a part's name
@@ -439,9 +439,27 @@ packaging_docker() {
     return
   fi
   check packaging "hadolint is content with the Dockerfile" "$STATE/packaging/bin/hadolint" Dockerfile
+  check packaging "compose.yaml is as the Compose specification has it" compose_is_valid examples/compose/compose.yaml
+  sed 's/^    restart:/    restarts:/' examples/compose/compose.yaml >"$PACKAGING/compose.yaml"
+  check packaging "control: a wrong compose.yaml is found" refuses compose_is_valid "$PACKAGING/compose.yaml" >/dev/null
   sed 's/^COPY \. \./ADD . ./; s/^WORKDIR .*/RUN cd source/' Dockerfile >"$PACKAGING/Dockerfile"
   check packaging "control: hadolint finds what is bad" finds 'DL3020' "$STATE/packaging/bin/hadolint" "$PACKAGING/Dockerfile"
 }
+
+# Of what starts a worker: a unit, and services in containers.
+packaging_systemd() {
+  local unit=packaging/systemd/jobs-work@.service
+  need_packages systemd
+  unit_verified() { # UNIT; the program and its settings are not installed
+    sed 's/^ExecStart=[^ ]*/ExecStart=\/bin\/true/' "$1" >"$PACKAGING/jobs-work@.service" &&
+      systemd-analyze verify --man=no "$PACKAGING/jobs-work@.service" 2>&1 | tee /dev/stderr | wc -l | grep -qx 0
+  }
+  check packaging "systemd is content with the unit" unit_verified "$unit"
+  sed 's/^Restart=always/Restart=now and then/' "$unit" >"$PACKAGING/bad.service"
+  check packaging "control: a wrong unit is found" refuses unit_verified "$PACKAGING/bad.service" &>/dev/null
+}
+
+compose_is_valid() { "$STATE/packaging/bin/check-jsonschema" --builtin-schema vendor.compose-spec "$1"; }
 
 need_packaging_python() {
   local wanted
