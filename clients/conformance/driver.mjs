@@ -1,0 +1,250 @@
+// The driver of the conformance suite for the TypeScript library, which must be built. README.md
+// says what it does. JOBS_DRIVER=postgres connects the worker with that package instead of pg.
+
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  Cancel, connectPg, connectPostgres, Discard, Producer, RetryIn, Snooze, waitFor, Worker,
+} from "../typescript/dist/esm/index.js";
+import { advance, assertInserted, workAll } from "../typescript/dist/esm/testing.js";
+
+const require = createRequire(new URL("../typescript/package.json", import.meta.url));
+const pg = require("pg");
+
+const url = process.env.DATABASE_URL;
+const given = JSON.parse(process.argv[2] ?? "{}");
+// Bigints are args of the suite, which the library keeps exact: they are printed as numbers.
+const print = (event) =>
+  process.stdout.write(`${JSON.stringify(event, (_, value) => (typeof value === "bigint" ? Number(value) : value))}\n`);
+
+async function connected(action) {
+  const client = new pg.Client({ connectionString: url });
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    return await action(client);
+  } finally {
+    await client.end();
+  }
+}
+
+const middleware = {
+  insert(jobs, next) {
+    for (const { kind } of jobs) print({ event: "middleware", around: "insert", kind });
+    return next(jobs.map((job) => ({ ...job, meta: { ...job.meta, middleware: true } })));
+  },
+  work(job, next) {
+    print({ event: "middleware", around: "work", kind: job.kind });
+    return next();
+  },
+};
+const layers = given.middleware ? [middleware] : [];
+
+// --- What handlers do ----------------------------------------------------------------------------
+
+const badValues = {
+  nul: () => "before \0 after",
+  surrogate: () => "before \ud800 after",
+  circular() {
+    const value = {};
+    value.itself = value;
+    return value;
+  },
+  deep() {
+    let value = [];
+    for (let level = 0; level < 100_000; level++) value = [value];
+    return value;
+  },
+  nan: () => NaN,
+  other: () => () => {},
+  huge: () => "x".repeat(300e6),
+};
+
+class Broken extends Error {
+  get message() {
+    throw new Error("no message");
+  }
+  get stack() {
+    throw new Error("no stack");
+  }
+  toString() {
+    throw new Error("no text");
+  }
+}
+
+const badErrors = {
+  nul: () => new Error("before \0 after"),
+  surrogate: () => new Error("before \ud800 after"),
+  huge: () => new Error("x".repeat(100e6)),
+  empty: () => new Error(""),
+  nothing: () => undefined,
+  broken() {
+    // Three kinds of them, in turn.
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    return [new Broken(), proxy, { toString: null, [Symbol.toPrimitive]: null }][Math.floor(Math.random() * 3)];
+  },
+};
+
+const actions = {
+  say: (job, say) => print({ event: "said", job: job.id, attempt: job.attempt, say }),
+  describe(job) {
+    const { id, kind, queue, attempt, maxAttempts: max_attempts, priority, args, meta, tags, deadline } = job;
+    const left = deadline && (deadline - Date.now()) / 1000;
+    print({ event: "described", job: { id, kind, queue, attempt, max_attempts, priority, args, meta, tags }, left });
+  },
+  async sleep(job, seconds) {
+    await sleep(seconds * 1000, null, { signal: job.signal }).catch((error) => {
+      print({ event: "cancelled", job: job.id });
+      throw error;
+    });
+  },
+  sleep_on: (_job, seconds) => sleep(seconds * 1000),
+  fail(_job, text) {
+    throw new Error(text);
+  },
+  async fail_badly(_job, name) {
+    if (name === "exit") {
+      Promise.reject(new Error("nobody waits for this"));
+      await Promise.reject(new Error("a rejected promise"));
+    }
+    throw badErrors[name]();
+  },
+  snooze(_job, seconds) {
+    throw new Snooze(seconds);
+  },
+  cancel(_job, reason) {
+    throw new Cancel(reason);
+  },
+  discard(_job, text) {
+    throw new Discard(text);
+  },
+  retry_in(_job, seconds) {
+    throw new RetryIn(seconds, "later");
+  },
+  progress: (job, value) => job.progress(value),
+  sql: (_job, text) => connected((client) => client.query(text)),
+  exit_process: (_job, code) => process.exit(code),
+};
+
+async function inTransaction(job, statement, then) {
+  return connected(async (client) => {
+    await client.query("begin");
+    await client.query(statement);
+    await job.complete(client, { in: "transaction" });
+    if (then === "exit") process.exit(9);
+    if (then === "rollback") {
+      await client.query("rollback");
+      throw new Error("rolled back");
+    }
+    await client.query("commit");
+    if (then === "commit_and_fail") throw new Error("after the commit");
+    return { in: "handler" };
+  });
+}
+
+async function handle(job) {
+  const list = job.args?.do ?? (job.attempt === 1 ? job.args?.first : job.args?.later) ?? [];
+  for (const action of list) {
+    if ("return" in action) return action.return;
+    if ("return_bad" in action) return badValues[action.return_bad]();
+    if ("in_transaction" in action) return inTransaction(job, action.in_transaction, action.then);
+    const [[name, value]] = Object.entries(action);
+    await actions[name](job, value);
+  }
+  return null;
+}
+
+// --- Operations ----------------------------------------------------------------------------------
+
+const producer = new Producer({ middleware: layers });
+const camel = (object = {}) =>
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [name.replace(/_./g, ([, letter]) => letter.toUpperCase()), value]));
+const toOptions = ({ unique_opts, ...others } = {}) =>
+  ({ ...camel(others), ...(unique_opts && { uniqueOpts: camel(unique_opts) }) });
+const refused = (error) => {
+  console.error(error);
+  print({ event: "refused", code: error.code });
+};
+
+const testSteps = {
+  insert: async (client, { kind, args, options }) => (await producer.insert(client, kind, args, toOptions(options))).id,
+  assert_inserted: (client, { kind, args }) =>
+    assertInserted(client, kind, args).then(() => true, (error) => {
+      if (error.name !== "AssertionError") throw error;
+      return false;
+    }),
+  advance: (client, seconds) => advance(client, seconds).then(() => null),
+  work_all: async (client) => (await workAll(client, { run: handle }, { queues: ["default"] })).map(({ kind, state }) => [kind, state]),
+};
+
+const operations = {
+  stop: () => worker.stop().then(ended, failed),
+  stop_and_cancel: () => worker.stopAndCancel().then(ended, failed),
+  async insert({ kind, args, options, then }) {
+    await connected(async (client) => {
+      await client.query("begin");
+      const { id, state, duplicate } = await producer.insert(client, kind, args, toOptions(options));
+      await client.query(then);
+      print({ event: "inserted", id, state, duplicate });
+    }).catch(refused);
+  },
+  async insert_many({ jobs }) {
+    await connected(async (client) => {
+      const inserted = await producer.insertMany(client, jobs.map(toOptions));
+      print({ event: "inserted_many", jobs: inserted });
+    }).catch(refused);
+  },
+  async wait_for({ ids, timeout, want }) {
+    const results = await connected((client) => waitFor(client, ids, { timeout, want }));
+    print({ event: "results", results });
+  },
+  async testing({ steps }) {
+    const results = await connected(async (client) => {
+      await client.query("begin");
+      const list = [];
+      for (const step of steps) {
+        const [[name, value]] = Object.entries(step);
+        list.push(await testSteps[name](client, value));
+      }
+      await client.query("rollback");
+      return list;
+    });
+    print({ event: "tested", results });
+  },
+};
+
+const lines = createInterface({ input: process.stdin });
+lines.on("line", (line) => {
+  const { op, ...rest } = JSON.parse(line);
+  void operations[op](rest);
+});
+
+// --- The worker ----------------------------------------------------------------------------------
+
+// Handlers that were left behind do not keep the process.
+function ended() {
+  print({ event: "stopped" });
+  process.stdout.write("", () => process.exit(0));
+}
+function failed(error) {
+  console.error(error);
+  process.exit(1);
+}
+
+let worker;
+if (given.worker) {
+  const { kinds = { run: {} }, otherwise, ...options } = given.worker;
+  const logger = { info: console.error, warn: console.error, error: console.error };
+  const connect = process.env.JOBS_DRIVER === "postgres" ? connectPostgres(url) : connectPg(url);
+  worker = new Worker({ connect }, { ...options, middleware: layers, logger });
+  for (const [kind, { timeout }] of Object.entries(kinds)) worker.kind(kind, handle, { timeout });
+  if (otherwise) worker.otherwise(handle);
+  const running = given.in_program ? worker.start() : worker.run();
+  await worker.start();
+  print({ event: "ready" });
+  if (!given.in_program) await running.then(ended, failed);
+} else {
+  lines.on("close", () => process.exit(0));
+}

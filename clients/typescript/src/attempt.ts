@@ -1,0 +1,90 @@
+import { askedFor, failure, failureOf, type Result } from "./endings.js";
+import { Job, type JobCalls, type JobRow } from "./job.js";
+import { toJson } from "./json.js";
+import { MOST_SECONDS } from "./timing.js";
+
+/** What a handler does with a job. What it returns is the output; what it throws fails the attempt. */
+export type Handler<Args = any> = (job: Job<Args>, signal: AbortSignal) => unknown;
+
+/** Why a handler is cancelled. */
+export type Reason = "timeout" | "cancelled" | "stopping" | "lost";
+
+const MESSAGES = {
+  timeout: "the attempt has exceeded its timeout",
+  cancelled: "somebody has cancelled the job",
+  stopping: "the worker stops",
+  lost: "the job is no longer this worker's",
+};
+
+/** The reason of a handler's signal when it is aborted. */
+export class Aborted extends Error {
+  constructor(readonly why: Reason) {
+    super(MESSAGES[why]);
+  }
+}
+
+/** An attempt that runs. */
+export class Attempt {
+  readonly job: Job;
+  readonly id: number;
+  readonly token: number;
+  /** The handler has completed the job in a transaction of its own. */
+  isCompleted = false;
+  /** What became of it is decided: nothing more is sent. */
+  isSettled = false;
+  #aborting = new AbortController();
+  #timer?: NodeJS.Timeout;
+
+  constructor(row: JobRow, calls: Omit<JobCalls, "completed">) {
+    this.id = row.id;
+    this.token = row.token;
+    const completed = () => void (this.isCompleted = true);
+    this.job = new Job(row, { ...calls, completed }, this.#aborting.signal);
+  }
+
+  /** Cancels the handler. The first reason counts. */
+  abort(why: Reason): void {
+    this.#aborting.abort(new Aborted(why));
+  }
+
+  /** Cancels the handler after so many seconds, and calls back. */
+  timeOutIn(seconds: number, onTimeout: (result: Result) => void): void {
+    if (seconds > MOST_SECONDS) return;
+    const over = () => {
+      this.abort("timeout");
+      if (this.#why === "timeout" && !this.isCompleted) onTimeout(failureOf("timeout", MESSAGES.timeout));
+    };
+    this.#timer = setTimeout(over, Math.max(seconds, 0) * 1000);
+  }
+
+  /** Runs the handler. Returns what is to be sent; null: nothing. Never rejects. */
+  async run(handler: () => unknown): Promise<Result | null> {
+    try {
+      const output = await handler();
+      return this.isCompleted ? null : completion(output);
+    } catch (thrown) {
+      const asked = askedFor(thrown);
+      if (asked) return asked;
+      const why = this.#why;
+      if (why === "timeout") return failureOf("timeout", MESSAGES.timeout);
+      return why ? { do: "release" } : failure(thrown);
+    } finally {
+      clearTimeout(this.#timer);
+    }
+  }
+
+  get #why(): Reason | undefined {
+    const { reason } = this.#aborting.signal;
+    return reason instanceof Aborted ? reason.why : undefined;
+  }
+}
+
+/** The result of a handler that has returned this. */
+function completion(output: unknown): Result {
+  if (output === undefined || output === null) return { do: "complete" };
+  try {
+    return { do: "complete", output: toJson(output) };
+  } catch (error) {
+    return failureOf("invalid_output", `the output has no JSON: ${failure(error).error}`);
+  }
+}

@@ -1,0 +1,101 @@
+import { rows, type Database, type Value } from "./database.js";
+import { toJson } from "./json.js";
+
+/** A row of `jobs.fetch_any`, and how many seconds there were to its deadline. */
+export interface JobRow {
+  id: number;
+  token: number;
+  attempt: number;
+  kind: string;
+  args: any;
+  meta: Record<string, any>;
+  queue: string;
+  priority: number;
+  tags: string[];
+  max_attempts: number;
+  created_at: string;
+  scheduled_at: string;
+  attempted_at: string;
+  deadline_at: string | null;
+  left: number | null;
+}
+
+/** Rows of these jobs, with the members of JobRow. */
+export const jobRows = (jobs: string): string =>
+  `select to_json(j)::text as row from (select *,
+    extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
+
+/** What becomes of the calls of a handler. */
+export interface JobCalls {
+  /** Stores progress. */
+  progress(value: string): Promise<void>;
+  /** The handler has completed the job in a transaction of its own. */
+  completed(): void;
+}
+
+/** A job, as its handler gets it. */
+export class Job<Args = any> {
+  readonly id: number;
+  /** What to do. */
+  readonly kind: string;
+  readonly queue: string;
+  /** As inserted. Integers that a number cannot hold exactly are bigints. */
+  readonly args: Args;
+  /** What else was inserted along with it; `{}` if nothing. */
+  readonly meta: Record<string, any>;
+  readonly tags: string[];
+  /** The lower number is fetched first. */
+  readonly priority: number;
+  /** Which attempt this is, from 1. */
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  readonly createdAt: Date;
+  /** When the job was due. */
+  readonly scheduledAt: Date;
+  /** When this attempt began. */
+  readonly attemptedAt: Date;
+  /** When the attempt is over, in the clock of this machine; null: it has no limit. */
+  readonly deadline: Date | null;
+  readonly #token: number;
+  readonly #calls: JobCalls;
+
+  constructor(
+    row: JobRow,
+    calls: JobCalls,
+    /** Aborted when the handler is to end: timeout, cancellation, stop, or the job is lost. */
+    readonly signal: AbortSignal,
+  ) {
+    this.id = row.id;
+    this.kind = row.kind;
+    this.queue = row.queue;
+    this.args = row.args;
+    this.meta = row.meta;
+    this.tags = row.tags;
+    this.priority = row.priority;
+    this.attempt = row.attempt;
+    this.maxAttempts = row.max_attempts;
+    this.createdAt = new Date(row.created_at);
+    this.scheduledAt = new Date(row.scheduled_at);
+    this.attemptedAt = new Date(row.attempted_at);
+    this.deadline = row.left === null ? null : new Date(Date.now() + row.left * 1000);
+    this.#token = row.token;
+    this.#calls = calls;
+  }
+
+  /** Stores progress, any JSON, which `jobs.jobs` shows; renews the lease. */
+  async progress(value: unknown): Promise<void> {
+    await this.#calls.progress(toJson(value));
+  }
+
+  /**
+   * Completes the job within a transaction of the handler. If the handler then returns, the worker
+   * sends nothing more, so commit before. If it throws, the attempt has failed, unless the
+   * transaction was committed.
+   */
+  async complete(transaction: Database, output?: unknown): Promise<void> {
+    const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
+    const complete = "jobs.complete($1::text::bigint, $2::text::bigint, $3::text::jsonb)";
+    await rows(transaction, `select to_json(${complete})::text as row`, values);
+    this.#calls.completed();
+  }
+}

@@ -1,0 +1,31 @@
+import { setTimeout as timer } from "node:timers/promises";
+
+/** Sleeps, in seconds, until the signal is aborted. */
+export async function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
+  await timer(seconds * 1000, undefined, { signal }).catch(() => {});
+}
+
+/** Returns when the signal is aborted. */
+export const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+
+/** Returns when the work is done, after so many seconds, or when the signal is aborted. */
+export async function atMost(seconds: number, work: Promise<unknown>, signal?: AbortSignal): Promise<void> {
+  const over = new AbortController();
+  const end = () => over.abort();
+  signal?.addEventListener("abort", end);
+  if (signal?.aborted) end();
+  await Promise.race([work, sleep(Math.min(seconds, MOST_SECONDS), over.signal)]);
+  signal?.removeEventListener("abort", end);
+  end();
+}
+
+/** The longest time that a timer of Node can take: 24 days. */
+export const MOST_SECONDS = (2 ** 31 - 1) / 1000;
+
+/** How long to wait after so many failures: 0.1 s, doubled up to 10 s, each ± 25 %. */
+export const backOff = (failures: number): number =>
+  Math.min(10, 0.1 * 2 ** Math.min(failures, 10)) * (0.75 + Math.random() / 2);

@@ -1,0 +1,361 @@
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+import { Attempt, type Handler } from "./attempt.js";
+import { Link, type Connect, type Logger } from "./connection.js";
+import type { Result } from "./endings.js";
+import { Finisher } from "./finisher.js";
+import { jobRows, type JobRow } from "./job.js";
+import { toArray, toJson } from "./json.js";
+import type { Middleware } from "./middleware.js";
+import { connectPg } from "./pg.js";
+import { connectPostgres } from "./postgres.js";
+import { aborted, atMost, sleep } from "./timing.js";
+import { VERSION } from "./version.js";
+
+/** Options of a worker. Times are in seconds. */
+export interface WorkerOptions {
+  /** Queues, or queues with weights: how they share the places. Default `["default"]`. */
+  queues?: readonly string[] | Readonly<Record<string, number>>;
+  /** The most handlers that run at a time. Default 10. */
+  concurrency?: number;
+  /** How long a handler may run; a kind's own goes first, -1 is none. Default: none. */
+  timeout?: number;
+  /** How long a worker that has died goes unnoticed. Default 30. */
+  lease?: number;
+  /** How long handlers may go on after a stop. Default 10. */
+  grace?: number;
+  /** Its name in `jobs.workers`. Default `HOST:PID:RANDOM`. */
+  name?: string;
+  /** What else `jobs.workers` shows. `version` is that of your program. */
+  info?: Record<string, unknown>;
+  /** Around every handler, the first of them outermost. Default: none. */
+  middleware?: readonly Middleware[];
+  /** Where it logs to. Default `console`. */
+  logger?: Logger;
+}
+
+/** Options of a kind. */
+export interface KindOptions {
+  /** How long its handler may run, in seconds; -1 is none. Default: the worker's. */
+  timeout?: number;
+}
+
+const FETCH = jobRows(`jobs.fetch_any(queues => $1::text::text[], max_jobs => $2::text::int, worker => $3::text,
+  lease => $4::text::interval, kinds => $5::text::text[])`);
+const WAIT = "call jobs.wait_any($1::text::text[], $2::text::interval)";
+const WAIT_FOR_REQUESTS = "call jobs.wait_any('{}', $1::text::interval, $2::text)";
+const BEAT = `select to_json(jobs.worker_beat($1::text, $2::text::text[], $3::text::int,
+  $4::text::jsonb))::text as row`;
+const HEARTBEAT = `select to_json(cancel_requested)::text as row
+  from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[])`;
+const PROGRESS = `select to_json(cancel_requested)::text as row
+  from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
+
+const IDLE_WAIT = 30;
+
+/** Fetches jobs and runs a handler for each, many at a time. */
+export class Worker {
+  /** Its name in `jobs.workers`. */
+  readonly name: string;
+  readonly #options;
+  readonly #weights: Map<string, number>;
+  readonly #handlers = new Map<string, { handler: Handler; timeout?: number }>();
+  #otherwise?: { handler: Handler; timeout?: number };
+
+  readonly #running = new Map<Attempt, Promise<void>>(); // takes a place until its handler has ended
+  readonly #held = new Set<Attempt>(); // each is ours until the server has its result
+  #command = "run";
+  #isWaiting = false;
+  #wake = () => {};
+
+  readonly #stopping = new AbortController(); // no more fetches
+  readonly #cancelling = new AbortController(); // the grace period is over
+  readonly #over = new AbortController();
+  readonly #fetch: Link;
+  readonly #finish: Link;
+  readonly #control: Link;
+  readonly #finisher: Finisher;
+  #started?: Promise<void>;
+  #ended?: Promise<void>;
+
+  /** For a database: its URL, or a function that connects, such as `connectPg({..})`. */
+  constructor(database: string | { connect: Connect }, options: WorkerOptions = {}) {
+    const name = `${hostname().slice(0, 60)}:${process.pid}:${randomBytes(4).toString("hex")}`;
+    const defaults = { queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, middleware: [] };
+    this.#options = { ...defaults, timeout: undefined, logger: console as Logger, ...defined(options) };
+    this.name = this.#options.name;
+    const { queues, concurrency, lease } = this.#options;
+    this.#weights = new Map(Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues));
+    if (this.#weights.size === 0) throw new RangeError("queues: there must be one at least");
+    if (![...this.#weights.values()].every((weight) => weight > 0)) throw new RangeError("queues: weights must be above 0");
+    if (!(Number.isInteger(concurrency) && concurrency > 0)) throw new RangeError(`concurrency: ${concurrency} is no whole number above 0`);
+    if (!(lease > 0)) throw new RangeError(`lease: ${lease} is not above 0`);
+
+    const connect = typeof database === "string" ? connectUrl(database) : database.connect;
+    const link = (closed: AbortSignal) => new Link(() => connect(this.name), closed, this.#options.logger);
+    this.#fetch = link(this.#stopping.signal);
+    this.#finish = link(this.#over.signal);
+    this.#control = link(this.#over.signal);
+    this.#finisher = new Finisher(this.#finish, this.#over.signal, this.#options.logger);
+  }
+
+  /** Sets the handler of a kind. A worker fetches only kinds that have one. */
+  kind<Args = any>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
+    this.#handlers.set(kind, { handler, ...options });
+    return this;
+  }
+
+  /** Sets the handler of all other kinds. */
+  otherwise(handler: Handler, options: KindOptions = {}): this {
+    this.#otherwise = { handler, ...options };
+    return this;
+  }
+
+  /**
+   * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal is as
+   * `stopAndCancel()`. Rejects if a result could not be sent. The process is the worker's: what a
+   * handler throws in the background is logged, and does not end it.
+   */
+  async run(): Promise<void> {
+    let signals = 0;
+    const onSignal = () => void (signals++ === 0 ? this.stop() : this.stopAndCancel()).catch(() => {});
+    const onStray = (error: unknown) => this.#options.logger.error("an error outside of handlers", { error });
+    const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
+    for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
+    try {
+      await this.start();
+      await this.#ended;
+    } finally {
+      for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
+    }
+  }
+
+  /** Starts, and returns once the server knows of the worker. Touches no signals of the process. */
+  start(): Promise<void> {
+    return (this.#started ??= this.#start());
+  }
+
+  /**
+   * Fetches no more, lets handlers end within the grace period, cancels and releases the rest.
+   * Returns when that is done. Rejects if a result could not be sent.
+   */
+  async stop(): Promise<void> {
+    this.#stop();
+    await atMost(this.#options.grace, this.#started ? this.ended() : Promise.resolve());
+    await this.stopAndCancel();
+  }
+
+  /** As `stop()`, without a grace period. */
+  async stopAndCancel(): Promise<void> {
+    this.#stop();
+    this.#cancelling.abort();
+    await this.ended();
+  }
+
+  /** Returns when the worker has ended, also if an operator has stopped it. */
+  async ended(): Promise<void> {
+    await this.#started;
+    await this.#ended;
+  }
+
+  #stop(): void {
+    this.#stopping.abort();
+    this.#wake();
+  }
+
+  async #start(): Promise<void> {
+    if (this.#handlers.size === 0 && !this.#otherwise) throw new Error("the worker has no handlers");
+    try {
+      await Promise.race([this.#beat(), aborted(this.#stopping.signal)]);
+    } catch (error) {
+      this.#over.abort();
+      await this.#control.close();
+      throw error;
+    }
+    this.#ended = this.#work();
+    this.#ended.catch(() => {}); // for those who wait for it
+  }
+
+  async #work(): Promise<void> {
+    const { grace } = this.#options;
+    const cancelling = this.#cancelling.signal;
+    const controlling = this.#controlling();
+    const fetching = this.#fetching();
+    await aborted(this.#stopping.signal);
+    // A wait is ended. A fetch under way is not: its jobs are ours.
+    if (this.#isWaiting) await this.#fetch.interrupt(fetching);
+    else await atMost(Infinity, fetching, cancelling);
+
+    await this.#emptied(Infinity, cancelling);
+    for (const attempt of this.#running.keys()) attempt.abort("stopping");
+    await this.#emptied(1);
+    for (const attempt of this.#running.keys()) this.#settle(attempt, { do: "release" });
+    await this.#finisher.flush(Math.max(grace, 5));
+    this.#over.abort();
+    await this.#control.interrupt(controlling);
+    await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
+    if (this.#finisher.lost > 0) throw new Error(`${this.#finisher.lost} results could not be sent`);
+  }
+
+  async #emptied(seconds: number, signal?: AbortSignal): Promise<void> {
+    await atMost(seconds, Promise.all(this.#running.values()), signal);
+  }
+
+  // --- Fetching ----------------------------------------------------------------------------------
+
+  async #fetching(): Promise<void> {
+    const stopping = this.#stopping.signal;
+    const { concurrency, lease, logger } = this.#options;
+    const kinds = this.#otherwise ? null : toArray([...this.#handlers.keys()]);
+    let emptyWaits = 0; // that returned at once, for jobs that we cannot have
+    while (!stopping.aborted) {
+      const free = concurrency - this.#running.size;
+      if (free <= 0 || this.#command !== "run") {
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+        continue;
+      }
+      const [queues, most] = this.#next(free);
+      try {
+        const values = [toArray(queues), String(most), this.name, `${lease} s`, kinds];
+        const jobs: JobRow[] = await this.#fetch.rows(FETCH, values, Infinity);
+        for (const job of jobs) this.#begin(job);
+        if (jobs.length === most) continue;
+        const before = performance.now();
+        this.#isWaiting = true;
+        await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT);
+        this.#isWaiting = false;
+        const isShort = jobs.length === 0 && performance.now() - before < 50;
+        emptyWaits = isShort ? emptyWaits + 1 : 0;
+        if (emptyWaits > 1) await sleep(Math.min(0.01 * 2 ** emptyWaits, 0.5), stopping);
+      } catch (error) {
+        this.#isWaiting = false;
+        if (stopping.aborted) return;
+        logger.error("a fetch was refused, to be repeated", { error });
+        await sleep(1, stopping);
+      }
+    }
+  }
+
+  // The queues, that with the least of its share first, and how many jobs to ask for.
+  #next(free: number): [queues: string[], most: number] {
+    const running = new Map<string, number>();
+    for (const { job } of this.#running.keys()) running.set(job.queue, (running.get(job.queue) ?? 0) + 1);
+    const load = (queue: string) => (running.get(queue) ?? 0) / this.#weights.get(queue)!;
+    const queues = [...this.#weights.keys()].sort((a, b) => load(a) - load(b));
+    const [first] = queues as [string];
+    let total = 0;
+    for (const weight of this.#weights.values()) total += weight;
+    const share = (this.#options.concurrency * this.#weights.get(first)!) / total;
+    const lacking = Math.floor(share - (running.get(first) ?? 0));
+    return [queues, Math.min(free, Math.max(lacking, 1), 1_000)];
+  }
+
+  // --- Handling ----------------------------------------------------------------------------------
+
+  #begin(row: JobRow): void {
+    const attempt: Attempt = new Attempt(row, {
+      progress: (value) => this.#progress(attempt, value),
+    });
+    this.#held.add(attempt);
+    if (this.#stopping.signal.aborted) return this.#settle(attempt, { do: "release" });
+    const { job } = attempt;
+    const { handler, timeout } = this.#handlers.get(row.kind) ?? this.#otherwise!;
+    const handle = this.#options.middleware.reduceRight(
+      (next, layer) => (layer.work ? async () => layer.work!(job, next) : next),
+      async () => handler(job, job.signal),
+    );
+    attempt.timeOutIn(limit(row, timeout ?? this.#options.timeout), (result) => this.#settle(attempt, result));
+    const ended = attempt.run(handle).then((result) => {
+      this.#running.delete(attempt);
+      this.#settle(attempt, result);
+      this.#wake();
+    });
+    this.#running.set(attempt, ended);
+  }
+
+  #settle(attempt: Attempt, result: Result | null): void {
+    if (attempt.isSettled) return;
+    attempt.isSettled = true;
+    const forget = () => this.#held.delete(attempt);
+    if (result) void this.#finisher.send(attempt.id, attempt.token, result).then(forget);
+    else forget();
+  }
+
+  #lose(attempt: Attempt): void {
+    if (attempt.isSettled) return;
+    this.#options.logger.warn("a job was lost", { job: attempt.id });
+    this.#settle(attempt, null);
+    attempt.abort("lost");
+  }
+
+  async #progress(attempt: Attempt, progress: string): Promise<void> {
+    try {
+      const values = [String(attempt.id), String(attempt.token), progress];
+      const [isCancelled] = await this.#finish.rows(PROGRESS, values);
+      if (isCancelled) attempt.abort("cancelled");
+    } catch (error) {
+      if (["55000", "P0002"].includes((error as any).code)) this.#lose(attempt);
+      throw error;
+    }
+  }
+
+  // --- Control -----------------------------------------------------------------------------------
+
+  async #controlling(): Promise<void> {
+    const over = this.#over.signal;
+    const pace = Math.min(this.#options.lease / 3, 10);
+    while (!over.aborted) {
+      try {
+        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + IDLE_WAIT);
+      } catch (error) {
+        if (!over.aborted) this.#options.logger.error("a wait was refused, to be repeated", { error });
+        await sleep(Math.min(pace, 1), over);
+      }
+      await this.#beat().catch((error) => {
+        if (!over.aborted) this.#options.logger.error("a heartbeat was refused, to be repeated", { error });
+      });
+    }
+  }
+
+  async #beat(): Promise<void> {
+    const { concurrency, info, logger } = this.#options;
+    const shown = toJson({ version: VERSION, ...info, library: `postgres-jobs for TypeScript ${VERSION}` });
+    const queues = toArray([...this.#weights.keys()]);
+    const values = [this.name, queues, String(concurrency), shown];
+    const [command] = await this.#control.rows(BEAT, values, IDLE_WAIT);
+    if (command !== this.#command) {
+      logger.info("an operator has given a command", { worker: this.name, command });
+      this.#command = command;
+      if (command === "stop") this.#stopping.abort();
+      this.#wake();
+    }
+    // One that its handler has completed in a transaction may be locked by that.
+    const held = [...this.#held].filter((attempt) => !attempt.isCompleted);
+    if (held.length === 0) return;
+    const ids = [toArray(held.map(({ id }) => id)), toArray(held.map(({ token }) => token))];
+    const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, IDLE_WAIT);
+    answers.forEach((isCancelled, at) => {
+      const attempt = held[at]!;
+      if (isCancelled === null) this.#lose(attempt);
+      else if (isCancelled) attempt.abort("cancelled");
+    });
+  }
+}
+
+/** In how many seconds the attempt is over: by the server's deadline, or by the handler's timeout. */
+function limit(row: JobRow, timeout = -1): number {
+  const own = timeout < 0 ? Infinity : timeout;
+  if (row.left === null || row.deadline_at === null) return own;
+  const whole = (Date.parse(row.deadline_at) - Date.parse(row.attempted_at)) / 1000;
+  return Math.min(own, row.left - Math.min(whole / 20, 1));
+}
+
+// With the driver that is installed.
+const connectUrl = (url: string): Connect => (name) =>
+  connectPg(url)(name).catch((error) => {
+    if (!/MODULE_NOT_FOUND/.test(error?.code)) throw error;
+    return connectPostgres(url)(name);
+  });
+
+const defined = <T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as any;
