@@ -1,0 +1,223 @@
+//! Statements, on the caller's connection or on one of a worker.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use tokio::select;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{CancelToken, Client, Config, GenericClient, NoTls, Socket};
+use tokio_util::sync::CancellationToken;
+
+use crate::ClientError;
+
+/// A connection or transaction of the caller: `&Client` or `&Transaction` of `tokio_postgres`, and
+/// with the feature `sqlx` `&mut PgConnection`, as which `&mut *transaction` gives a transaction.
+pub trait Executor: Send {
+    /// Runs a statement of this library, whose parameters are texts. Returns the rows, each a text.
+    #[doc(hidden)]
+    fn rows(
+        &mut self,
+        statement: &'static str,
+        parameters: &[&str],
+    ) -> impl Future<Output = Result<Vec<String>, ClientError>> + Send;
+}
+
+impl<C: GenericClient + Sync> Executor for &C {
+    async fn rows(
+        &mut self,
+        statement: &'static str,
+        parameters: &[&str],
+    ) -> Result<Vec<String>, ClientError> {
+        let typed = |text| (text as &(dyn ToSql + Sync), Type::TEXT);
+        let parameters: Vec<_> = parameters.iter().map(typed).collect();
+        let rows = self
+            .query_typed(statement, &parameters)
+            .await
+            .map_err(ClientError::new)?;
+        rows.iter()
+            .map(|row| row.try_get(0).map_err(ClientError::new))
+            .collect()
+    }
+}
+
+#[cfg(feature = "sqlx")]
+impl Executor for &mut sqlx::PgConnection {
+    async fn rows(
+        &mut self,
+        statement: &'static str,
+        parameters: &[&str],
+    ) -> Result<Vec<String>, ClientError> {
+        let query = sqlx::query_scalar(statement);
+        let query = parameters
+            .iter()
+            .fold(query, |query, text| query.bind(*text));
+        query.fetch_all(&mut **self).await.map_err(ClientError::new)
+    }
+}
+
+/// Names as a text that Postgres reads as `text[]`.
+pub(crate) fn array<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
+    let quoted = |name: S| {
+        format!(
+            "\"{}\"",
+            name.as_ref().replace('\\', r"\\").replace('"', "\\\"")
+        )
+    };
+    format!(
+        "{{{}}}",
+        names.into_iter().map(quoted).collect::<Vec<_>>().join(",")
+    )
+}
+
+/// Numbers as a text that Postgres reads as `bigint[]`.
+pub(crate) fn numbers(numbers: impl IntoIterator<Item = i64>) -> String {
+    format!(
+        "{{{}}}",
+        numbers
+            .into_iter()
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    )
+}
+
+/// One of a worker's connections, made anew when it breaks.
+pub(crate) struct Link {
+    config: Config,
+    client: Option<Client>,
+    /// Once it is cancelled, nothing is repeated.
+    until: CancellationToken,
+}
+
+impl Link {
+    pub(crate) fn new(config: &Config, until: CancellationToken) -> Self {
+        Self {
+            config: config.clone(),
+            client: None,
+            until,
+        }
+    }
+
+    /// Runs a statement, again and again while there is no connection, or it is refused for a
+    /// reason that passes.
+    pub(crate) async fn rows(
+        &mut self,
+        statement: &'static str,
+        parameters: &[&str],
+    ) -> Result<Vec<String>, ClientError> {
+        for failures in 0.. {
+            let error = match self.connected().await {
+                Ok(mut client) => match client.rows(statement, parameters).await {
+                    Err(error)
+                        if error.code().is_none() || error.is(PASSING) || error.is(RIVALRY) =>
+                    {
+                        error
+                    }
+                    result => return result,
+                },
+                Err(error) => error,
+            };
+            if !error.is(RIVALRY) {
+                self.client = None;
+            }
+            if self.until.is_cancelled() {
+                return Err(error);
+            }
+            let pause = back_off(failures);
+            tracing::warn!(%error, ?pause, "the database cannot be used, trying again");
+            select! { _ = tokio::time::sleep(pause) => {}, _ = self.until.cancelled() => {} }
+        }
+        unreachable!()
+    }
+
+    async fn connected(&mut self) -> Result<&Client, ClientError> {
+        if self.client.as_ref().is_none_or(Client::is_closed) {
+            let connecting = connect(&self.config);
+            let client = select! {
+                client = connecting => client.map_err(ClientError::new)?,
+                _ = self.until.cancelled() => return Err(ClientError::text("stopped while connecting")),
+            };
+            return Ok(self.client.insert(client));
+        }
+        Ok(self.client.as_ref().expect("connected"))
+    }
+
+    /// Ends the statement that is under way, which nobody waits for any more.
+    pub(crate) async fn cancel(&mut self) {
+        if let Some(client) = self.client.take() {
+            let cancelling = cancel(&self.config, client.cancel_token());
+            let _ = tokio::time::timeout(Duration::from_secs(1), cancelling).await;
+        }
+    }
+}
+
+/// The server ends the connection, cannot take one more, is short of something, or is a standby.
+const PASSING: &[&str] = &[
+    "08", "25006", "53", "57P01", "57P02", "57P03", "57P04", "57P05",
+];
+/// Others are at the same rows. The connection is good.
+const RIVALRY: &[&str] = &["40P01", "40001", "55P03"];
+
+/// How long to wait after so many failures in a row.
+pub(crate) fn back_off(failures: u32) -> Duration {
+    let seconds = 0.1 * f64::from(1 << failures.min(7));
+    Duration::from_secs_f64(seconds.min(10.0) * (0.75 + 0.5 * (random() as f64 / u64::MAX as f64)))
+}
+
+/// A random number, good enough for names and pauses.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+/// TLS is used where the configuration requires it. The certificate must be one that the system
+/// trusts.
+#[cfg(feature = "tls")]
+fn tls(config: &Config) -> Option<tokio_postgres_rustls::MakeRustlsConnect> {
+    if config.get_ssl_mode() != SslMode::Require {
+        return None;
+    }
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = rustls::crypto::ring::default_provider();
+    let config = rustls::ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .expect("ring has the default versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Some(tokio_postgres_rustls::MakeRustlsConnect::new(config))
+}
+
+/// Without the feature no server that requires TLS can be reached.
+#[cfg(not(feature = "tls"))]
+fn tls(_: &Config) -> Option<NoTls> {
+    None
+}
+
+async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
+    match tls(config) {
+        Some(tls) => connect_by(config, tls).await,
+        None => connect_by(config, NoTls).await,
+    }
+}
+
+async fn connect_by<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
+where
+    T: MakeTlsConnect<Socket, Stream: Send + 'static, TlsConnect: TlsConnect<Socket, Future: Send>>,
+{
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(async {
+        connection
+            .await
+            .inspect_err(|error| tracing::debug!(%error, "connection lost"))
+    });
+    Ok(client)
+}
+
+async fn cancel(config: &Config, token: CancelToken) -> Result<(), tokio_postgres::Error> {
+    match tls(config) {
+        Some(tls) => token.cancel_query(tls).await,
+        None => token.cancel_query(NoTls).await,
+    }
+}

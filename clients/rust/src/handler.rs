@@ -1,0 +1,184 @@
+//! Handlers, and one attempt from its start to what became of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::select;
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+use crate::error::Ending;
+use crate::job::Attempt;
+use crate::worker::Core;
+use crate::{Error, Job, Middleware};
+
+/// A handler under way, as middleware sees it: it ends with an output, which is JSON, or an error.
+pub type Handling = Pin<Box<dyn Future<Output = Result<Box<RawValue>, Error>> + Send>>;
+
+pub(crate) struct Handler {
+    start: Box<dyn Fn(Arc<Attempt>) -> Handling + Send + Sync>,
+    is_blocking: bool,
+}
+
+impl Handler {
+    pub(crate) fn new<A, F, R, T, E>(handler: F) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(Job<A>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, E>> + Send + 'static,
+        T: Serialize,
+        E: Into<Error>,
+    {
+        let handler = Arc::new(handler);
+        let start = move |attempt| -> Handling {
+            let handler = handler.clone();
+            Box::pin(async move {
+                let job = job(attempt)?;
+                output(handler(job).await)
+            })
+        };
+        Self {
+            start: Box::new(start),
+            is_blocking: false,
+        }
+    }
+
+    pub(crate) fn blocking<A, F, T, E>(handler: F) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(Job<A>) -> Result<T, E> + Send + Sync + 'static,
+        T: Serialize,
+        E: Into<Error>,
+    {
+        let handler = Arc::new(handler);
+        let start = move |attempt| -> Handling {
+            let handler = handler.clone();
+            Box::pin(in_thread(move || {
+                job(attempt).and_then(|job| output(handler(job)))
+            }))
+        };
+        Self {
+            start: Box::new(start),
+            is_blocking: true,
+        }
+    }
+
+    /// The handler with its middleware around it. Nothing of them runs before the first poll.
+    pub(crate) fn start(
+        &self,
+        attempt: Arc<Attempt>,
+        middleware: &[Arc<dyn Middleware>],
+    ) -> Handling {
+        let around =
+            |inner, one: &Arc<dyn Middleware>| one.work(Job::new((), attempt.clone()), inner);
+        middleware
+            .iter()
+            .rev()
+            .fold((self.start)(attempt.clone()), around)
+    }
+}
+
+fn job<A: DeserializeOwned>(attempt: Arc<Attempt>) -> Result<Job<A>, Error> {
+    let args = serde_json::from_str(attempt.job.raw_args.get());
+    let args = args.map_err(|error| Error::from(error).typed("invalid_args").discard())?;
+    Ok(Job::new(args, attempt))
+}
+
+fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Result<Box<RawValue>, Error> {
+    let output = to_raw_value(&result.map_err(Into::into)?);
+    let output = output.map_err(|error| Error::from(error).typed("invalid_output"))?;
+    // No jsonb holds more, and what is longer than a message can be would cost the connection.
+    match output.get().len() {
+        ..0x1000_0000 => Ok(output),
+        length => Err(Error::new(format!("the output has {length} bytes")).typed("invalid_output")),
+    }
+}
+
+/// A thread of its own does not keep a program from ending, as those of tokio do.
+async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = oneshot::channel();
+    let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
+    std::thread::spawn(move || {
+        let _entered = (runtime.enter(), span.enter());
+        // Nobody waits for the result where the job was left behind.
+        let _ = send.send(catch_unwind(AssertUnwindSafe(work)));
+    });
+    let result = receive.await.expect("a thread sends a result or a panic");
+    result.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Runs the handler of an attempt, and says what became of it.
+pub(crate) async fn work(core: Arc<Core>, attempt: Arc<Attempt>) {
+    let job = &attempt.job;
+    let is_blocking = core
+        .worker
+        .handler(&job.kind)
+        .is_some_and(|handler| handler.is_blocking);
+    let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
+    let run = {
+        let (core, attempt) = (core.clone(), attempt.clone());
+        async move {
+            match core.worker.handler(&attempt.job.kind) {
+                Some(handler) => handler.start(attempt, &core.worker.middleware).await,
+                None => Err(Error::new("no handler").typed("unknown_kind").discard()),
+            }
+        }
+    };
+    // In a task of its own, so that it can be aborted, and a panic ends nothing else.
+    let mut handling = tokio::spawn(run.instrument(span));
+    let (mut abort_at, mut timed_out) = (None, false);
+    let result = loop {
+        select! {
+            result = &mut handling => break result,
+            () = attempt.cancellation.cancelled(), if abort_at.is_none() => {
+                abort_at = Some(Instant::now() + GIVE_UP);
+            }
+            () = until(abort_at), if !is_blocking && !handling.is_finished() => {
+                handling.abort();
+                abort_at = Some(Instant::now() + GIVE_UP);
+            }
+            () = until(attempt.timeout), if !timed_out && !attempt.is_over() => {
+                timed_out = true;
+                // In its transaction it still has the row, and the call would wait for that.
+                if !attempt.is_in_transaction() {
+                    attempt.finish(timeout().into());
+                }
+                attempt.cancellation.cancel();
+            }
+        }
+    };
+    let is_cancelled = attempt.cancellation.is_cancelled();
+    let result = result
+        .unwrap_or_else(|error| Err(error.try_into_panic().map_or_else(Error::new, Error::panic)));
+    if let Err(error) = &result {
+        tracing::info!(id = job.id, kind = job.kind, attempt = job.attempt, %error, "handler ended");
+    }
+    match result {
+        Ok(_) if attempt.is_in_transaction() => {}
+        Err(_) if timed_out => attempt.finish(timeout().into()),
+        // Where somebody cancelled the job, this cancels it.
+        Err(error) if is_cancelled && error.is_plain() => attempt.finish(Ending::Release {}),
+        result => attempt.finish(result.into()),
+    }
+    core.running
+        .send_modify(|running| drop(running.remove(&job.token)));
+}
+
+/// How long a handler has to end by itself after it was cancelled.
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
+
+fn timeout() -> Error {
+    Error::new("the handler has exceeded its timeout").typed("timeout")
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}

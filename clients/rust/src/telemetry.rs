@@ -1,0 +1,100 @@
+//! Spans of OpenTelemetry around inserts and handlers.
+
+use opentelemetry::global::{self, BoxedTracer};
+use opentelemetry::trace::{
+    FutureExt, Link, Span, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt,
+    TraceFlags, TraceId, TraceState, Tracer,
+};
+use opentelemetry::{Context, KeyValue};
+
+use crate::middleware::AfterInsert;
+use crate::{Handling, Job, Middleware, NewJob};
+
+/// Middleware that makes a span of every insert and of every attempt, by the global tracer.
+///
+/// The producer's span travels as `traceparent` in the job's meta. The first attempt is its child;
+/// later ones have traces of their own with a link to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenTelemetry;
+
+fn tracer() -> BoxedTracer {
+    global::tracer("postgres-jobs")
+}
+
+fn builder(operation: &'static str, kind: SpanKind, job: &str, queue: &str) -> SpanBuilder {
+    SpanBuilder::from_name(format!("{operation} {queue}"))
+        .with_kind(kind)
+        .with_attributes([
+            KeyValue::new("messaging.system", "postgres_jobs"),
+            KeyValue::new("messaging.operation.name", operation),
+            KeyValue::new("messaging.operation.type", operation),
+            KeyValue::new("messaging.destination.name", queue.to_owned()),
+            KeyValue::new("jobs.kind", job.to_owned()),
+        ])
+}
+
+impl Middleware for OpenTelemetry {
+    fn insert(&self, job: &mut NewJob) -> Option<AfterInsert> {
+        let queue = job.queue_name().unwrap_or("default");
+        let mut span = tracer().build(builder("send", SpanKind::Producer, job.kind(), queue));
+        if span.span_context().is_valid() {
+            job.meta_mut().insert(
+                "traceparent".into(),
+                traceparent(span.span_context()).into(),
+            );
+        }
+        Some(Box::new(move |inserted| {
+            if let Some(id) = inserted.id {
+                span.set_attribute(KeyValue::new("messaging.message.id", id.to_string()));
+            }
+        }))
+    }
+
+    fn work(&self, job: Job<()>, handling: Handling) -> Handling {
+        Box::pin(async move {
+            let producer = job.meta["traceparent"].as_str().and_then(parsed);
+            let builder = builder("process", SpanKind::Consumer, &job.kind, &job.queue);
+            let span = match producer {
+                Some(producer) if job.attempt == 1 => {
+                    let parent = Context::new().with_remote_span_context(producer);
+                    tracer().build_with_context(builder, &parent)
+                }
+                producer => {
+                    let links = producer.into_iter().map(Link::with_context).collect();
+                    tracer().build_with_context(builder.with_links(links), &Context::new())
+                }
+            };
+            let context = Context::new().with_span(span);
+            let span = context.span();
+            span.set_attribute(KeyValue::new("messaging.message.id", job.id.to_string()));
+            span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
+            let result = handling.with_context(context.clone()).await;
+            if let Err(error) = &result {
+                span.set_attribute(KeyValue::new("error.type", error.type_name().to_owned()));
+                span.set_status(Status::error(error.to_string()));
+            }
+            result
+        })
+    }
+}
+
+/// A context as W3C Trace Context writes it.
+fn traceparent(context: &SpanContext) -> String {
+    let (trace, span) = (context.trace_id(), context.span_id());
+    format!("00-{trace}-{span}-{:02x}", context.trace_flags().to_u8())
+}
+
+fn parsed(traceparent: &str) -> Option<SpanContext> {
+    let parts: Vec<_> = traceparent.split('-').collect();
+    let [_, trace, span, flags, ..] = parts[..] else {
+        return None;
+    };
+    let context = SpanContext::new(
+        TraceId::from_hex(trace).ok()?,
+        SpanId::from_hex(span).ok()?,
+        TraceFlags::new(u8::from_str_radix(flags, 16).ok()?),
+        true,
+        TraceState::NONE,
+    );
+    Some(context).filter(SpanContext::is_valid)
+}

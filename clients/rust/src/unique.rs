@@ -1,0 +1,126 @@
+//! What makes a job unique.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::State;
+
+/// What makes a job unique: the parts of it that another job must have alike to be a duplicate.
+///
+/// ```
+/// # use postgres_jobs::{By, Unique};
+/// # use std::time::Duration;
+/// let once_a_day = Unique {
+///     by_args: Some(By::Paths(vec!["customer".into()])),
+///     by_period: Some(Duration::from_secs(86_400)),
+///     ..Unique::default()
+/// };
+/// ```
+///
+/// The default is not unique, whatever its kind says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Unique {
+    /// The kind alone is enough.
+    #[serde(skip_serializing_if = "is_false")]
+    pub by_kind: bool,
+    /// All args, or some of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_args: Option<By>,
+    /// Some of its meta.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_meta: Option<By>,
+    /// The queue, too.
+    #[serde(skip_serializing_if = "is_false")]
+    pub by_queue: bool,
+    /// The time it runs, or is inserted, rounded down to a multiple of this.
+    #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
+    pub by_period: Option<Duration>,
+    /// The states in which an existing job counts; all but cancelled and discarded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_state: Option<Vec<State>>,
+    /// An existing job counts only while it is younger than this.
+    #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
+    pub window: Option<Duration>,
+    /// Since when it is so old: `created_at`, the default, or `scheduled_at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_from: Option<String>,
+    /// The job counts for so long, in whatever state it is.
+    #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
+    pub hold_for: Option<Duration>,
+    /// What ends that early: `success`, the default, or `start`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_until: Option<String>,
+    /// Jobs of other kinds count as well.
+    #[serde(skip_serializing_if = "is_false")]
+    pub exclude_kind: bool,
+    /// This text instead of args, meta, queue and period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What becomes of a duplicate; it is skipped by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_conflict: Option<OnConflict>,
+    /// False: skip the job if somebody else is inserting a duplicate now, and may still roll back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+}
+
+/// Which members of args or meta count.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum By {
+    /// All of them: [`By::ALL`].
+    All(bool),
+    /// Those at these paths, such as `customer` or `address.city`.
+    Paths(Vec<String>),
+}
+
+impl By {
+    /// All members.
+    pub const ALL: Self = Self::All(true);
+}
+
+/// What becomes of a duplicate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnConflict {
+    /// Nothing is inserted; the result is the existing job.
+    Skip,
+    /// The insert is refused with SQLSTATE 23505.
+    Reject,
+    /// Existing jobs that are not final are cancelled, and the new one is inserted.
+    Replace,
+    /// So, and the new job takes over the time of the one that it replaces.
+    ReplaceExceptSchedule,
+    /// The existing job takes these fields of the new one, by its state, or by `*` for every state.
+    Update(BTreeMap<String, Vec<String>>),
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+mod seconds {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        duration
+            .map(|duration| duration.as_secs_f64())
+            .serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let seconds = Option::<f64>::deserialize(deserializer)?;
+        seconds
+            .map(Duration::try_from_secs_f64)
+            .transpose()
+            .map_err(serde::de::Error::custom)
+    }
+}
