@@ -13,6 +13,8 @@ mod middleware;
 #[cfg(feature = "opentelemetry")]
 mod telemetry;
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod unique;
 mod worker;
 
