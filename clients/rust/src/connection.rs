@@ -136,7 +136,7 @@ impl Link {
         if self.client.as_ref().is_none_or(Client::is_closed) {
             let connecting = connect(&self.config);
             let client = select! {
-                client = connecting => client.map_err(ClientError::new)?,
+                client = connecting => client?,
                 _ = self.until.cancelled() => return Err(ClientError::text("stopped while connecting")),
             };
             return Ok(self.client.insert(client));
@@ -171,11 +171,30 @@ pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// TLS is used where the configuration requires it. The certificate must be one that the system
-/// trusts.
+/// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
+/// `sslmode=disable`. The server's certificate must be one that the system trusts, unless it says
+/// `sslmode=prefer`, the default. Then the connection is not encrypted where it is not.
+///
+/// # Errors
+/// There is no such server, or it does not let us in.
+pub async fn connect(config: &Config) -> Result<Client, ClientError> {
+    let connected = match (tls(config), config.get_ssl_mode()) {
+        (None, _) => connect_by(config, NoTls).await,
+        (Some(tls), SslMode::Require) => connect_by(config, tls).await,
+        (Some(tls), _) => match connect_by(config, tls).await {
+            Err(error) if error.as_db_error().is_none() => {
+                let mut config = config.clone();
+                connect_by(config.ssl_mode(SslMode::Disable), NoTls).await
+            }
+            connected => connected,
+        },
+    };
+    connected.map_err(ClientError::new)
+}
+
 #[cfg(feature = "tls")]
 fn tls(config: &Config) -> Option<tokio_postgres_rustls::MakeRustlsConnect> {
-    if config.get_ssl_mode() != SslMode::Require {
+    if config.get_ssl_mode() == SslMode::Disable {
         return None;
     }
     let mut roots = rustls::RootCertStore::empty();
@@ -189,17 +208,9 @@ fn tls(config: &Config) -> Option<tokio_postgres_rustls::MakeRustlsConnect> {
     Some(tokio_postgres_rustls::MakeRustlsConnect::new(config))
 }
 
-/// Without the feature no server that requires TLS can be reached.
 #[cfg(not(feature = "tls"))]
 fn tls(_: &Config) -> Option<NoTls> {
     None
-}
-
-async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
-    match tls(config) {
-        Some(tls) => connect_by(config, tls).await,
-        None => connect_by(config, NoTls).await,
-    }
 }
 
 async fn connect_by<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
@@ -208,9 +219,9 @@ where
 {
     let (client, connection) = config.connect(tls).await?;
     tokio::spawn(async {
-        connection
-            .await
-            .inspect_err(|error| tracing::debug!(%error, "connection lost"))
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection lost");
+        }
     });
     Ok(client)
 }

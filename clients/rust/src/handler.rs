@@ -20,50 +20,76 @@ use crate::{Error, Job, Middleware};
 /// A handler under way, as middleware sees it: it ends with an output, which is JSON, or an error.
 pub type Handling = Pin<Box<dyn Future<Output = Result<Box<RawValue>, Error>> + Send>>;
 
+/// An `async fn(Job<A>) -> Result<T, E>`, where `T` has a JSON, and `E` becomes an [`Error`].
+pub trait AsyncHandler<A>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn handle(&self, job: Job<A>) -> Handling;
+}
+
+impl<A, F, R, T, E> AsyncHandler<A> for F
+where
+    F: Fn(Job<A>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<T, E>> + Send + 'static,
+    T: Serialize,
+    E: Into<Error>,
+{
+    fn handle(&self, job: Job<A>) -> Handling {
+        let result = self(job);
+        Box::pin(async { output(result.await) })
+    }
+}
+
+/// A `fn(Job<A>) -> Result<T, E>`, as of [`AsyncHandler`], that may block.
+pub trait BlockingHandler<A>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn handle(&self, job: Job<A>) -> Result<Box<RawValue>, Error>;
+}
+
+impl<A, F, T, E> BlockingHandler<A> for F
+where
+    F: Fn(Job<A>) -> Result<T, E> + Send + Sync + 'static,
+    T: Serialize,
+    E: Into<Error>,
+{
+    fn handle(&self, job: Job<A>) -> Result<Box<RawValue>, Error> {
+        output(self(job))
+    }
+}
+
 pub(crate) struct Handler {
     start: Box<dyn Fn(Arc<Attempt>) -> Handling + Send + Sync>,
     is_blocking: bool,
 }
 
 impl Handler {
-    pub(crate) fn new<A, F, R, T, E>(handler: F) -> Self
+    pub(crate) fn new<A>(handler: impl AsyncHandler<A>) -> Self
     where
         A: DeserializeOwned + Send + 'static,
-        F: Fn(Job<A>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<T, E>> + Send + 'static,
-        T: Serialize,
-        E: Into<Error>,
     {
         let handler = Arc::new(handler);
         let start = move |attempt| -> Handling {
             let handler = handler.clone();
-            Box::pin(async move {
-                let job = job(attempt)?;
-                output(handler(job).await)
-            })
+            Box::pin(async move { handler.handle(job(attempt)?).await })
         };
+        let start = Box::new(start);
         Self {
-            start: Box::new(start),
+            start,
             is_blocking: false,
         }
     }
 
-    pub(crate) fn blocking<A, F, T, E>(handler: F) -> Self
+    pub(crate) fn blocking<A>(handler: impl BlockingHandler<A>) -> Self
     where
         A: DeserializeOwned + Send + 'static,
-        F: Fn(Job<A>) -> Result<T, E> + Send + Sync + 'static,
-        T: Serialize,
-        E: Into<Error>,
     {
         let handler = Arc::new(handler);
         let start = move |attempt| -> Handling {
             let handler = handler.clone();
-            Box::pin(in_thread(move || {
-                job(attempt).and_then(|job| output(handler(job)))
-            }))
+            Box::pin(in_thread(move || handler.handle(job(attempt)?)))
         };
+        let start = Box::new(start);
         Self {
-            start: Box::new(start),
+            start,
             is_blocking: true,
         }
     }

@@ -18,9 +18,9 @@ mod tests;
 mod unique;
 mod worker;
 
-pub use connection::Executor;
+pub use connection::{Executor, connect};
 pub use error::{ClientError, Error, cancel, discard, retry_in, snooze};
-pub use handler::Handling;
+pub use handler::{AsyncHandler, BlockingHandler, Handling};
 pub use insert::{
     Inserted, JobResult, NewJob, Producer, State, Want, insert, insert_many, wait_for,
 };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::select;
@@ -15,11 +14,13 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Config;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(doc)]
+use crate::Job;
 use crate::connection::{array, random};
 use crate::error::Ending;
-use crate::handler::{GIVE_UP, Handler};
+use crate::handler::{AsyncHandler, BlockingHandler, GIVE_UP, Handler};
 use crate::job::{Attempt, Request};
-use crate::{ClientError, Error, Job, Middleware, control, fetch, finish};
+use crate::{ClientError, Middleware, control, fetch, finish};
 
 /// A worker: fetches jobs, runs their handlers, and says what became of them.
 ///
@@ -114,17 +115,13 @@ impl Worker {
         self
     }
 
-    /// The handler of a kind of job, an `async fn`. What it returns is the job's output, with what
-    /// it fails with the attempt fails. A panic is such an error.
+    /// The handler of a kind of job, an `async fn`. What it returns is the job's output. An error or
+    /// a panic fails the attempt.
     ///
     /// Args that are not of its type discard the job, with type `invalid_args`.
-    pub fn kind<A, F, R, T, E>(mut self, kind: &str, handler: F) -> Self
+    pub fn kind<A>(mut self, kind: &str, handler: impl AsyncHandler<A>) -> Self
     where
         A: DeserializeOwned + Send + 'static,
-        F: Fn(Job<A>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<T, E>> + Send + 'static,
-        T: Serialize,
-        E: Into<Error>,
     {
         self.kinds.insert(kind.into(), Handler::new(handler));
         self
@@ -132,27 +129,29 @@ impl Worker {
 
     /// The handler of a kind of job that blocks: it runs in a thread of its own, which nothing can
     /// end. So it looks at [`Job::cancellation`] now and then.
-    pub fn kind_blocking<A, F, T, E>(mut self, kind: &str, handler: F) -> Self
+    pub fn kind_blocking<A>(mut self, kind: &str, handler: impl BlockingHandler<A>) -> Self
     where
         A: DeserializeOwned + Send + 'static,
-        F: Fn(Job<A>) -> Result<T, E> + Send + Sync + 'static,
-        T: Serialize,
-        E: Into<Error>,
     {
         self.kinds.insert(kind.into(), Handler::blocking(handler));
         self
     }
 
     /// The handler of every other kind. Without one, only kinds that have a handler are fetched.
-    pub fn otherwise<A, F, R, T, E>(mut self, handler: F) -> Self
+    pub fn otherwise<A>(mut self, handler: impl AsyncHandler<A>) -> Self
     where
         A: DeserializeOwned + Send + 'static,
-        F: Fn(Job<A>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<T, E>> + Send + 'static,
-        T: Serialize,
-        E: Into<Error>,
     {
         self.otherwise = Some(Handler::new(handler));
+        self
+    }
+
+    /// As [`Worker::otherwise`], of a handler that blocks.
+    pub fn otherwise_blocking<A>(mut self, handler: impl BlockingHandler<A>) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+    {
+        self.otherwise = Some(Handler::blocking(handler));
         self
     }
 
