@@ -28,17 +28,23 @@ pub struct NewJob {
 impl NewJob {
     /// A job of this kind with these args, for the queue `default`.
     pub fn new(kind: impl Into<String>, args: impl Serialize) -> Self {
-        let (args, refused) = match to_raw_value(&args) {
+        let job = Self {
+            kind: kind.into(),
+            args: None,
+            refused: None,
+            meta: Map::new(),
+            options: Map::new(),
+        };
+        job.args(args)
+    }
+
+    /// These args instead of the others.
+    pub fn args(mut self, args: impl Serialize) -> Self {
+        (self.args, self.refused) = match to_raw_value(&args) {
             Ok(args) => (Some(args), None),
             Err(error) => (None, Some(format!("the args have no JSON: {error}"))),
         };
-        Self {
-            kind: kind.into(),
-            args,
-            refused,
-            meta: Map::new(),
-            options: Map::new(),
-        }
+        self
     }
 
     /// Its kind.

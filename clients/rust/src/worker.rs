@@ -115,8 +115,8 @@ impl Worker {
         self
     }
 
-    /// The handler of a kind of job, an `async fn`. What it returns is the job's output. An error or
-    /// a panic fails the attempt.
+    /// The handler of a kind of job, an `async fn`. What it returns is the job's output. An error
+    /// or a panic fails the attempt.
     ///
     /// Args that are not of its type discard the job, with type `invalid_args`.
     pub fn kind<A>(mut self, kind: &str, handler: impl AsyncHandler<A>) -> Self

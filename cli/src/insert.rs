@@ -1,0 +1,237 @@
+//! `jobs insert`.
+
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use postgres_jobs::{Inserted, NewJob, State, Unique, Want, insert, insert_many, wait_for};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
+use tokio_postgres::Client;
+
+use crate::database::Database;
+use crate::{Failed, NOT_COMPLETED, REFUSED, print};
+
+#[derive(Args)]
+pub(crate) struct Insert {
+    /// The kind, which says what handler it has
+    kind: String,
+    /// The args, JSON; - reads them from stdin
+    #[arg(default_value = "{}")]
+    args: String,
+    /// A job for each line of stdin, which is its args: all of them or none
+    #[arg(long, conflicts_with_all = ["args", "wait"])]
+    lines: bool,
+    /// The queue [default: default]
+    #[arg(short, long)]
+    queue: Option<String>,
+    /// The lower number is fetched first [default: 1]
+    #[arg(long)]
+    priority: Option<i32>,
+    /// When it is to run, as Postgres reads times: '2030-01-01 9:00', tomorrow
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// How long from now it is to run: '10 minutes'
+    #[arg(long, value_name = "INTERVAL", conflicts_with = "at")]
+    r#in: Option<String>,
+    /// When it is too late for it to begin
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    /// How many attempts there can be [default: 25]
+    #[arg(long, value_name = "NUMBER")]
+    max_attempts: Option<i32>,
+    /// A tag; can be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// What is said of it beside the args, a JSON object
+    #[arg(long, value_name = "JSON")]
+    meta: Option<String>,
+    /// Seconds that an attempt may run, -1 for no limit [default: 60]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    timeout: Option<f64>,
+    /// How long it waits after a failure: river, oban, faktory or JSON [default: river]
+    #[arg(long, value_name = "POLICY")]
+    retry: Option<String>,
+    /// What makes it unique, JSON: '{"by_args": true}'
+    #[arg(long, value_name = "JSON")]
+    unique: Option<String>,
+    /// It waits until somebody activates it
+    #[arg(long)]
+    pending: bool,
+    /// Wait for so many seconds until it has ended, and print its output
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<f64>,
+}
+
+impl Insert {
+    pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
+        let mut client = database.connect().await?;
+        if self.lines {
+            return self.lines(&mut client, json).await;
+        }
+        let mut args = self.args.clone();
+        if args == "-" {
+            args.clear();
+            stdin().read_to_string(&mut args).await?;
+        }
+        let job = self.job(&client, &args).await?;
+        let inserted = insert(&client, job).await?;
+        match self.wait {
+            Some(seconds) => wait(&client, &inserted, seconds, json).await,
+            None => {
+                print(if json {
+                    shown(&inserted).to_string()
+                } else {
+                    said(&inserted)
+                });
+                Ok(())
+            }
+        }
+    }
+
+    async fn lines(&self, client: &mut Client, json: bool) -> Result<(), Failed> {
+        let template = self.job(client, "{}").await?;
+        let transaction = client.transaction().await?;
+        let mut lines = BufReader::new(stdin()).lines();
+        let (mut number, mut duplicates) = (0, 0);
+        loop {
+            let mut batch = Vec::new();
+            while batch.len() < 1000
+                && let Some(line) = lines.next_line().await?
+            {
+                let args =
+                    parsed::<Box<RawValue>>(&line, &format!("line {}", number + batch.len() + 1))?;
+                batch.push(template.clone().args(args));
+            }
+            if batch.is_empty() {
+                break;
+            }
+            number += batch.len();
+            let inserted = insert_many(&transaction, batch).await?;
+            duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
+            if stderr().is_terminal() {
+                eprint!("\r{number} jobs");
+            }
+        }
+        transaction.commit().await?;
+        if stderr().is_terminal() {
+            eprint!("\r");
+        }
+        let inserted = number - duplicates;
+        match json {
+            true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
+            false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+        }
+        Ok(())
+    }
+
+    async fn job(&self, client: &Client, args: &str) -> Result<NewJob, Failed> {
+        let mut job = NewJob::new(&*self.kind, parsed::<Box<RawValue>>(args, "args")?);
+        if let Some(queue) = &self.queue {
+            job = job.queue(queue);
+        }
+        if let Some(priority) = self.priority {
+            job = job.priority(priority);
+        }
+        if let Some(text) = &self.at {
+            job = job.scheduled_at(time(client, "select $1::text::timestamptz", text).await?);
+        }
+        if let Some(text) = &self.r#in {
+            job = job.scheduled_at(time(client, "select now() + $1::text::interval", text).await?);
+        }
+        if let Some(text) = &self.expires_at {
+            job = job.expires_at(time(client, "select $1::text::timestamptz", text).await?);
+        }
+        if let Some(attempts) = self.max_attempts {
+            job = job.max_attempts(attempts);
+        }
+        if !self.tags.is_empty() {
+            job = job.tags(&self.tags);
+        }
+        if let Some(meta) = &self.meta {
+            let meta: Map<String, Value> = parsed(meta, "meta")?;
+            job = meta
+                .into_iter()
+                .fold(job, |job, (member, value)| job.meta(member, value));
+        }
+        if let Some(timeout) = self.timeout {
+            job = job.timeout(Duration::try_from_secs_f64(timeout).ok());
+        }
+        if let Some(policy) = &self.retry {
+            let policy = match policy.starts_with('{') {
+                true => parsed(policy, "retry")?,
+                false => Value::from(policy.as_str()),
+            };
+            job = job.retry(policy);
+        }
+        if let Some(unique) = &self.unique {
+            job = job.unique(parsed::<Unique>(unique, "unique")?);
+        }
+        if self.pending {
+            job = job.pending();
+        }
+        Ok(job)
+    }
+}
+
+fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {
+    serde_json::from_str(text).map_err(|error| Failed::new(REFUSED, format!("{what}: {error}")))
+}
+
+async fn time(client: &Client, statement: &str, text: &str) -> Result<SystemTime, Failed> {
+    Ok(client.query_one(statement, &[&text]).await?.try_get(0)?)
+}
+
+fn shown(inserted: &Inserted) -> Value {
+    json!({ "id": inserted.id, "state": inserted.state, "duplicate": inserted.is_duplicate })
+}
+
+fn said(inserted: &Inserted) -> String {
+    let (Some(id), Some(state)) = (inserted.id, inserted.state) else {
+        return "duplicate of a job that somebody else inserts now".into();
+    };
+    let is = if inserted.is_duplicate {
+        "is there already, "
+    } else {
+        ""
+    };
+    format!("job {id} {is}{}", json!(state).as_str().unwrap_or_default())
+}
+
+async fn wait(
+    client: &Client,
+    inserted: &Inserted,
+    seconds: f64,
+    json: bool,
+) -> Result<(), Failed> {
+    let ids: Vec<i64> = inserted.id.into_iter().collect();
+    let time = Duration::try_from_secs_f64(seconds);
+    let time = time.map_err(|error| Failed::new(2, format!("--wait {seconds}: {error}")))?;
+    let results = wait_for(client, &ids, time, Want::All).await?;
+    let Some(result) = results.first() else {
+        return Err(Failed::new(NOT_COMPLETED, said(inserted)));
+    };
+    if json {
+        print(
+            json!({ "id": result.id, "state": result.state, "output": result.output, "error": result.error }),
+        );
+    } else if let Some(output) = &result.output {
+        print(output);
+    }
+    match result.state {
+        Some(State::Completed) => Ok(()),
+        state => {
+            let error = result
+                .error
+                .as_ref()
+                .map(|error| format!(": {error}"))
+                .unwrap_or_default();
+            let state = state.map_or("gone".into(), |state| crate::plain(&json!(state)));
+            Err(Failed::new(
+                NOT_COMPLETED,
+                format!("job {} is {state}{error}", result.id),
+            ))
+        }
+    }
+}

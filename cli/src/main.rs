@@ -1,0 +1,147 @@
+//! The program `jobs`.
+
+mod database;
+mod insert;
+mod show;
+mod top;
+mod work;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use serde_json::Value;
+use tokio_postgres::error::DbError;
+
+use crate::database::Database;
+
+const EXAMPLES: &str = "Examples:
+  jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail --in '10 minutes'
+  jobs work --queue mail --concurrency 4 -- ./send-email
+  jobs show 42 --json
+  jobs top -d postgresql://postgres@localhost/app
+
+Exit codes:
+  0  it is done
+  1  the database refused it, or it could not be done
+  2  wrong usage
+  3  no connection to the database
+  4  there is no such job
+  5  the job that was waited for was cancelled, failed for good, or did not end in time";
+
+/// A job queue in Postgres: work, insert and show jobs.
+#[derive(Parser)]
+#[command(name = "jobs", version, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(flatten)]
+    database: Database,
+    /// Print JSON, an object a line
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program for each job of some queues
+    Work(work::Work),
+    /// Insert a job, or one for each line of stdin
+    Insert(insert::Insert),
+    /// Show all that is known of jobs
+    Show(show::Show),
+    /// Show queues and workers, again and again on a terminal
+    Top(top::Top),
+    /// Print a script that completes arguments in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Why a command ends, and with which code.
+pub(crate) struct Failed {
+    code: u8,
+    message: String,
+}
+
+/// The codes that the help lists.
+pub(crate) const REFUSED: u8 = 1;
+pub(crate) const NOT_CONNECTED: u8 = 3;
+pub(crate) const NOT_FOUND: u8 = 4;
+pub(crate) const NOT_COMPLETED: u8 = 5;
+
+impl Failed {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failed {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(error) = cause {
+            if let Some(refused) = error.downcast_ref::<DbError>() {
+                message = refused.message().into();
+                let more = [("DETAIL", refused.detail()), ("HINT", refused.hint())];
+                for (name, text) in more
+                    .into_iter()
+                    .filter_map(|(name, text)| Some((name, text?)))
+                {
+                    message += &format!("\n{name}: {text}");
+                }
+            }
+            cause = error.source();
+        }
+        Self::new(REFUSED, message)
+    }
+}
+
+/// Prints a line. A reader that has gone away, as `head` does, is no error.
+pub(crate) fn print(line: impl std::fmt::Display) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A value without the quotes of a text.
+pub(crate) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Arguments {
+        database,
+        json,
+        command,
+    } = Arguments::parse();
+    let done = match command {
+        Command::Work(work) => work.run(&database, json).await,
+        Command::Insert(insert) => insert.run(&database, json).await,
+        Command::Show(show) => show.run(&database, json).await,
+        Command::Top(top) => top.run(&database, json).await,
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Arguments::command(),
+                "jobs",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed { code, message }) => {
+            eprintln!("jobs: {message}");
+            ExitCode::from(code)
+        }
+    }
+}

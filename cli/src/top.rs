@@ -1,0 +1,120 @@
+//! `jobs top`.
+
+use std::io::{IsTerminal, stdout};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio_postgres::Client;
+
+use crate::database::Database;
+use crate::{Failed, plain, print};
+
+#[derive(Args)]
+pub(crate) struct Top {
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 2.0)]
+    interval: f64,
+    /// Look once, as if the output were no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+const QUEUES: &str = "
+select coalesce(jsonb_agg(to_jsonb(q) || jsonb_build_object('waits',
+    extract(epoch from clock_timestamp() - q.oldest_available_at)::bigint) order by q.queue), '[]')::text
+    from jobs.queues q";
+const WORKERS: &str = "
+select coalesce(jsonb_agg(to_jsonb(w) order by w.worker), '[]')::text
+    from jobs.workers w where w.status is distinct from 'lost' or w.running > 0";
+
+impl Top {
+    pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
+        let client = database.connect().await?;
+        let is_live = stdout().is_terminal() && !json && !self.once;
+        loop {
+            let (queues, workers) = (look(&client, QUEUES).await?, look(&client, WORKERS).await?);
+            if json {
+                print(json!({ "queues": queues, "workers": workers }));
+            } else {
+                if is_live {
+                    // Clears the screen, and goes to its corner.
+                    print("\x1b[2J\x1b[H");
+                }
+                let columns = [
+                    "queue",
+                    "available",
+                    "scheduled",
+                    "retryable",
+                    "running",
+                    "completed",
+                    "discarded",
+                    "waits",
+                ];
+                table(&columns, &queues);
+                print("");
+                table(
+                    &[
+                        "worker",
+                        "status",
+                        "running",
+                        "concurrency",
+                        "queues",
+                        "version",
+                    ],
+                    &workers,
+                );
+            }
+            if !is_live {
+                return Ok(());
+            }
+            let pause =
+                Duration::try_from_secs_f64(self.interval.max(0.1)).unwrap_or(Duration::MAX);
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+async fn look(client: &Client, statement: &str) -> Result<Vec<Value>, Failed> {
+    let text: String = client.query_one(statement, &[]).await?.try_get(0)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Prints columns as wide as what is in them, numbers to the right.
+fn table(columns: &[&str], rows: &[Value]) {
+    let text = |value: &Value| match value {
+        Value::Null => "-".into(),
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
+        value => plain(value),
+    };
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| columns.iter().map(|name| text(&row[*name])).collect())
+        .collect();
+    let width = |at: usize| {
+        cells
+            .iter()
+            .map(|row| row[at].chars().count())
+            .chain([columns[at].len()])
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
+    let line = |row: Vec<&str>, is_number: &dyn Fn(usize) -> bool| {
+        let cell = |(at, text): (usize, &str)| match is_number(at) {
+            true => format!("{text:>0$}", widths[at]),
+            false => format!("{text:0$}", widths[at]),
+        };
+        row.into_iter()
+            .enumerate()
+            .map(cell)
+            .collect::<Vec<_>>()
+            .join("  ")
+            .trim_end()
+            .to_owned()
+    };
+    let is_number = |at: usize| rows.iter().any(|row| row[columns[at]].is_number());
+    print(line(columns.to_vec(), &is_number));
+    cells
+        .iter()
+        .for_each(|row| print(line(row.iter().map(String::as_str).collect(), &is_number)));
+}

@@ -1,0 +1,288 @@
+//! `jobs work`: a program for each job.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use postgres_jobs::{Error, Handling, Job, Middleware, Queue, Worker};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::os::unix::process::ExitStatusExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::database::Database;
+use crate::{Failed, REFUSED, print};
+
+/// Each job's args are JSON on the program's stdin; JOBS_ID, JOBS_KIND, JOBS_QUEUE, JOBS_ATTEMPT and
+/// JOBS_MAX_ATTEMPTS are in its environment.
+///
+/// Exit code 0 completes the job, and stdout, if it is JSON, is its output. With 75 the job is to be
+/// tried again. Every other code fails the attempt with the end of stderr; what --discard lists fails
+/// the job for good. The type of such an error is exit_CODE or signal_NUMBER, for retry policies.
+///
+/// When the job is cancelled, exceeds its timeout, or the worker stops, the program's process group
+/// gets SIGTERM, and SIGKILL after the grace period. Then its exit code does not matter.
+#[derive(Args)]
+pub(crate) struct Work {
+    /// A queue, or QUEUE=WEIGHT; can be repeated
+    #[arg(short, long = "queue", value_name = "QUEUE", default_value = "default")]
+    queues: Vec<String>,
+    /// How many programs run at a time
+    #[arg(short, long, default_value_t = 10)]
+    concurrency: usize,
+    /// Only jobs of this kind; can be repeated [default: all]
+    #[arg(short, long = "kind", value_name = "KIND")]
+    kinds: Vec<String>,
+    /// Seconds that a program may run [default: as the job says]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Seconds for which a dead worker goes unnoticed
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    lease: f64,
+    /// Seconds that programs may go on after a stop, and after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    grace: f64,
+    /// The worker's name [default: HOST:PID:RANDOM]
+    #[arg(long)]
+    name: Option<String>,
+    /// An exit code that fails the job for good; can be repeated
+    #[arg(long = "discard", value_name = "CODE")]
+    discard: Vec<i32>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Programs that run, by their process groups.
+type Groups = Arc<Mutex<HashSet<i32>>>;
+
+impl Work {
+    pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
+        tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .init();
+        let program = Path::new(&self.command[0]);
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = match program.components().count() {
+            1 => std::env::split_paths(&paths).any(|path| path.join(program).is_file()),
+            _ => program.is_file(),
+        };
+        if !is_there {
+            return Err(Failed::new(
+                REFUSED,
+                format!("there is no program {}", program.display()),
+            ));
+        }
+        let groups = Groups::default();
+        let worker = self.worker(database, json, &groups)?;
+        let ended = worker.run().await;
+        // Their jobs have been released.
+        for group in groups.lock().expect("no panic").drain() {
+            kill(group, Signal::KILL);
+        }
+        Ok(ended?)
+    }
+
+    fn worker(self, database: &Database, json: bool, groups: &Groups) -> Result<Worker, Failed> {
+        let mut queues = Vec::new();
+        for queue in &self.queues {
+            queues.push(match queue.rsplit_once('=') {
+                Some((name, weight)) => {
+                    let weight = weight.parse::<u32>();
+                    let weight =
+                        weight.map_err(|_| Failed::new(2, format!("{queue} has no weight")))?;
+                    Queue::from((name, weight))
+                }
+                None => Queue::from(queue.as_str()),
+            });
+        }
+        let mut worker = Worker::new(database.config()?)
+            .queues(queues)
+            .concurrency(self.concurrency)
+            .lease(seconds(self.lease)?)
+            .grace(seconds(self.grace)?)
+            .info("program", self.command[0].to_string_lossy())
+            .middleware(Report { json });
+        if let Some(timeout) = self.timeout {
+            worker = worker.timeout(seconds(timeout)?);
+        }
+        if let Some(name) = &self.name {
+            worker = worker.name(name);
+        }
+        let (work, groups) = (Arc::new(self), groups.clone());
+        // Blocking: the library ends no thread, so we have the grace period between the two signals.
+        let runtime = tokio::runtime::Handle::current();
+        let kinds = work.kinds.clone();
+        let handler = move |job| runtime.block_on(work.program(job, &groups));
+        if kinds.is_empty() {
+            return Ok(worker.otherwise_blocking(handler));
+        }
+        Ok(kinds.iter().fold(worker, |worker, kind| {
+            worker.kind_blocking(kind, handler.clone())
+        }))
+    }
+
+    /// Runs the program for a job.
+    async fn program(
+        &self,
+        job: Job<Box<RawValue>>,
+        groups: &Groups,
+    ) -> Result<Box<RawValue>, Error> {
+        let mut child = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .env("JOBS_ID", job.id.to_string())
+            .env("JOBS_KIND", &job.kind)
+            .env("JOBS_QUEUE", &job.queue)
+            .env("JOBS_ATTEMPT", job.attempt.to_string())
+            .env("JOBS_MAX_ATTEMPTS", job.max_attempts.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let group = child.id().map_or(0, |id| id as i32);
+        groups.lock().expect("no panic").insert(group);
+        let mut ending = Box::pin(communicate(&mut child, job.args.get()));
+        let ended = job.cancellation().run_until_cancelled(&mut ending).await;
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                kill(group, Signal::TERM);
+                if timeout(Duration::from_secs_f64(self.grace), &mut ending)
+                    .await
+                    .is_err()
+                {
+                    kill(group, Signal::KILL);
+                    let _ = ending.await;
+                }
+                Err(Error::new("cancelled"))
+            }
+        };
+        groups.lock().expect("no panic").remove(&group);
+        let (status, output, errors) = ended?;
+        self.result(status, &output, &errors)
+    }
+
+    fn result(
+        &self,
+        status: ExitStatus,
+        output: &[u8],
+        errors: &[u8],
+    ) -> Result<Box<RawValue>, Error> {
+        if status.success() {
+            let output = str::from_utf8(output).unwrap_or_default().trim();
+            let none = || RawValue::from_string("null".into());
+            return Ok(RawValue::from_string(output.into()).or_else(|_| none())?);
+        }
+        let errors = String::from_utf8_lossy(errors);
+        let text = match errors.trim() {
+            "" => status.to_string(),
+            errors => errors.into(),
+        };
+        let error = Error::new(text).typed(&match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit_{code}"),
+            (None, signal) => format!("signal_{}", signal.unwrap_or_default()),
+        });
+        match status.code() {
+            Some(code) if self.discard.contains(&code) => Err(error.discard()),
+            _ => Err(error),
+        }
+    }
+}
+
+fn seconds(seconds: f64) -> Result<Duration, Failed> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Failed::new(2, format!("{seconds} are no seconds")))
+}
+
+fn kill(group: i32, signal: Signal) {
+    if let Some(group) = Pid::from_raw(group) {
+        // It may have ended just now.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Gives a program its input, and returns how it ended, its stdout and the end of its stderr.
+async fn communicate(
+    child: &mut Child,
+    input: &str,
+) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), Error> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let status = {
+        let writing = async {
+            if let Some(mut stdin) = stdin {
+                // A program that does not read its input may have what it needs.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let reading = async {
+            tokio::join!(
+                read(stdout, &mut output, usize::MAX),
+                read(stderr, &mut errors, LONGEST)
+            )
+        };
+        let mut talking = Box::pin(async { tokio::join!(writing, reading) });
+        let status = tokio::select! {
+            status = child.wait() => status?,
+            _ = &mut talking => child.wait().await?,
+        };
+        // What it leaves behind may hold the pipes open.
+        let _ = timeout(Duration::from_secs(1), talking).await;
+        status
+    };
+    Ok((status, output, errors))
+}
+
+/// As much as an error keeps.
+const LONGEST: usize = 10_000;
+
+/// Reads to the end, and keeps so many bytes of that.
+async fn read(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) {
+    let Some(mut from) = from else { return };
+    let mut buffer = [0; 8192];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        kept.extend_from_slice(&buffer[..length]);
+        if kept.len() > most {
+            kept.drain(..kept.len() - most);
+        }
+    }
+}
+
+/// Says of each job how it ended.
+struct Report {
+    json: bool,
+}
+
+impl Middleware for Report {
+    fn work(&self, job: Job<()>, handling: Handling) -> Handling {
+        let json = self.json;
+        Box::pin(async move {
+            let began = Instant::now();
+            let result = handling.await;
+            let seconds = began.elapsed().as_secs_f64();
+            let error = result.as_ref().err().map(ToString::to_string);
+            if json {
+                let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+                print(
+                    json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error }),
+                );
+            } else {
+                let error = error.map_or("done".into(), |error| format!("failed: {error}"));
+                eprintln!(
+                    "job {} ({}), attempt {}: {error} after {seconds:.1} s",
+                    job.id, job.kind, job.attempt
+                );
+            }
+            result
+        })
+    }
+}
