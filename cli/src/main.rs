@@ -44,7 +44,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a program for each job of some queues
     Work(work::Work),
     /// Insert a job, or one for each line of stdin
     Insert(insert::Insert),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,6 @@ use postgres_jobs::{Error, Handling, Job, Middleware, Queue, Worker};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use serde_json::value::RawValue;
-use std::os::unix::process::ExitStatusExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -20,15 +20,19 @@ use tokio::time::timeout;
 use crate::database::Database;
 use crate::{Failed, REFUSED, print};
 
-/// Each job's args are JSON on the program's stdin; JOBS_ID, JOBS_KIND, JOBS_QUEUE, JOBS_ATTEMPT and
-/// JOBS_MAX_ATTEMPTS are in its environment.
+/// Run a program for each job of some queues
+///
+/// Each job's args are JSON on the program's stdin; JOBS_ID, JOBS_KIND, JOBS_QUEUE, JOBS_ATTEMPT
+/// and JOBS_MAX_ATTEMPTS are in its environment.
 ///
 /// Exit code 0 completes the job, and stdout, if it is JSON, is its output. With 75 the job is to be
-/// tried again. Every other code fails the attempt with the end of stderr; what --discard lists fails
-/// the job for good. The type of such an error is exit_CODE or signal_NUMBER, for retry policies.
+/// tried again. Every other code fails the attempt with the end of stderr; what --discard lists
+/// fails the job for good. The type of such an error is exit_CODE or signal_NUMBER, for retry
+/// policies.
 ///
-/// When the job is cancelled, exceeds its timeout, or the worker stops, the program's process group
-/// gets SIGTERM, and SIGKILL after the grace period. Then its exit code does not matter.
+/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and
+/// SIGKILL after the grace period. When the worker stops, it gets SIGTERM after the grace period,
+/// and SIGKILL a second later. Its exit code does not matter then.
 #[derive(Args)]
 pub(crate) struct Work {
     /// A queue, or QUEUE=WEIGHT; can be repeated
@@ -68,6 +72,7 @@ impl Work {
         tracing_subscriber::fmt()
             .with_writer(std::io::stderr)
             .with_target(false)
+            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
             .init();
         let program = Path::new(&self.command[0]);
         let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -231,13 +236,14 @@ async fn communicate(
             )
         };
         let mut talking = Box::pin(async { tokio::join!(writing, reading) });
-        let status = tokio::select! {
-            status = child.wait() => status?,
+        tokio::select! {
+            status = child.wait() => {
+                // What it leaves behind may hold the pipes open.
+                let _ = timeout(Duration::from_secs(1), talking).await;
+                status?
+            }
             _ = &mut talking => child.wait().await?,
-        };
-        // What it leaves behind may hold the pipes open.
-        let _ = timeout(Duration::from_secs(1), talking).await;
-        status
+        }
     };
     Ok((status, output, errors))
 }

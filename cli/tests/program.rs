@@ -1,0 +1,257 @@
+//! What the program promises, against the database at DATABASE_URL, which has the extension. Without
+//! one there is nothing to see.
+
+use std::io::Write;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+struct Program {
+    url: String,
+    queue: String,
+}
+
+impl Program {
+    /// With a queue of its own.
+    fn new(test: &str) -> Option<Self> {
+        let url = std::env::var("DATABASE_URL").ok()?;
+        Some(Self {
+            url,
+            queue: format!("{test} {}", std::process::id()),
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jobs"));
+        command.args(["-d", &self.url]).args(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self.command(arguments).spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// The only line that it prints, and the exit code.
+    fn json(&self, arguments: &[&str]) -> (Value, i32) {
+        let output = self.run(&[&["--json"], arguments].concat(), "");
+        let line = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (line, output.status.code().unwrap())
+    }
+
+    fn insert(&self, kind: &str, options: &[&str]) -> (Value, i32) {
+        self.json(
+            &[
+                &["insert", kind, r#"{"n": [1, "ü"]}"#, "-q", &self.queue],
+                options,
+            ]
+            .concat(),
+        )
+    }
+
+    fn work(&self, options: &[&str], script: &str) -> Worker {
+        let command = [
+            &["work", "-q", &self.queue],
+            options,
+            &["--", "sh", "-c", script],
+        ]
+        .concat();
+        Worker(
+            self.command(&command)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    /// The job once it is in this state.
+    fn job(&self, id: &Value, state: &str) -> Value {
+        for _ in 0..600 {
+            let (job, _) = self.json(&["show", &id.to_string()]);
+            if job["state"] == state {
+                return job;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("job {id} does not become {state}")
+    }
+}
+
+struct Worker(Child);
+
+impl Worker {
+    fn terminate(mut self) -> Option<i32> {
+        let id = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_program_gets_its_job_and_gives_its_output() {
+    let Some(program) = Program::new("output") else {
+        return;
+    };
+    let worker = program.work(
+        &[],
+        r#"printf '{"args": %s, "job": "%s %s"}' "$(cat)" "$JOBS_KIND" "$JOBS_ATTEMPT""#,
+    );
+    let (result, code) = program.insert("k", &["--wait", "60"]);
+    assert_eq!(code, 0, "{result}");
+    assert_eq!(
+        result["output"],
+        json!({ "args": { "n": [1, "ü"] }, "job": "k 1" })
+    );
+    assert_eq!(worker.terminate(), Some(0));
+}
+
+#[test]
+fn an_exit_code_says_what_becomes_of_the_job() {
+    let Some(program) = Program::new("codes") else {
+        return;
+    };
+    let _worker = program.work(&["--discard", "64"], "echo why >&2; exit $JOBS_KIND");
+    let retry = r#"{"strategy": "constant", "initial": 3600, "max": 3600}"#;
+    for (code, state) in [("75", "retryable"), ("3", "retryable"), ("64", "discarded")] {
+        let (inserted, _) = program.insert(code, &["--retry", retry]);
+        let job = program.job(&inserted["id"], state);
+        assert_eq!(job["errors"][0]["error"], "why");
+        assert_eq!(job["errors"][0]["details"]["type"], format!("exit_{code}"));
+    }
+}
+
+#[test]
+fn a_stop_gives_back_what_does_not_end() {
+    let Some(program) = Program::new("stop") else {
+        return;
+    };
+    let worker = program.work(&["--grace", "0"], "trap '' TERM; sleep 300");
+    let (inserted, _) = program.insert("k", &[]);
+    program.job(&inserted["id"], "running");
+    assert_eq!(worker.terminate(), Some(0));
+    assert_eq!(program.job(&inserted["id"], "available")["attempt"], 0);
+}
+
+#[test]
+fn a_timeout_ends_the_program() {
+    let Some(program) = Program::new("timeout") else {
+        return;
+    };
+    let _worker = program.work(&["--timeout", "0.5"], "sleep 300");
+    let (inserted, _) = program.insert("k", &["--max-attempts", "1"]);
+    let job = program.job(&inserted["id"], "discarded");
+    assert_eq!(job["errors"][0]["details"]["type"], "timeout");
+}
+
+#[test]
+fn options_arrive_and_duplicates_are_told() {
+    let Some(program) = Program::new("options") else {
+        return;
+    };
+    let options = [
+        "--at",
+        "2100-01-01 UTC",
+        "--tag",
+        "a",
+        "--tag",
+        "b",
+        "--priority",
+        "3",
+        "--timeout",
+        "-1",
+    ];
+    let unique = [
+        "--unique",
+        r#"{"by_args": true, "by_queue": true}"#,
+        "--meta",
+        r#"{"m": 1}"#,
+    ];
+    let options = [&options[..], &unique].concat();
+    let (first, _) = program.insert("k", &options);
+    assert_eq!(
+        program.insert("k", &options).0,
+        json!({ "id": first["id"], "state": "scheduled", "duplicate": true })
+    );
+    let job = program.job(&first["id"], "scheduled");
+    assert_eq!(
+        (&job["tags"], &job["meta"]),
+        (&json!(["a", "b"]), &json!({ "m": 1 }))
+    );
+    assert_eq!(
+        (&job["priority"], &job["timeout"]),
+        (&json!(3), &json!("-00:00:01"))
+    );
+    assert!(
+        job["scheduled_at"]
+            .as_str()
+            .unwrap()
+            .starts_with("2100-01-01"),
+        "{job}"
+    );
+    assert!(job.get("token").is_none());
+}
+
+#[test]
+fn lines_are_inserted_all_or_none() {
+    let Some(program) = Program::new("lines") else {
+        return;
+    };
+    let insert = ["insert", "k", "--lines", "--json", "-q", &program.queue];
+    let output = program.run(&insert, "{}\n{\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("line 2"),
+        "{output:?}"
+    );
+    let output = program.run(&insert, &"{}\n".repeat(1001));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "{\"duplicates\":0,\"inserted\":1001}\n"
+    );
+    let (top, _) = program.json(&["top"]);
+    let queue = top["queues"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|queue| queue["queue"] == program.queue);
+    assert_eq!(queue.unwrap()["available"], 1001);
+}
+
+#[test]
+fn exit_codes_are_those_of_the_help() {
+    let Some(program) = Program::new("exit") else {
+        return;
+    };
+    let code = |arguments: &[&str]| program.run(arguments, "").status.code();
+    assert_eq!(code(&["insert", ""]), Some(1));
+    assert_eq!(code(&["insert", "k", "{"]), Some(1));
+    assert_eq!(code(&["work", "--", "no such program"]), Some(1));
+    assert_eq!(code(&["insert"]), Some(2));
+    assert_eq!(
+        code(&["show", "1", "--json", "-d", "host=127.0.0.1 port=1"]),
+        Some(3)
+    );
+    assert_eq!(code(&["show", "9007199254740991"]), Some(4));
+    assert_eq!(program.insert("k", &["--wait", "0.1"]).1, 5);
+    assert_eq!(code(&["completions", "bash"]), Some(0));
+}
