@@ -25,8 +25,8 @@ use crate::{Failed, REFUSED, print};
 /// Each job's args are JSON on the program's stdin; JOBS_ID, JOBS_KIND, JOBS_QUEUE, JOBS_ATTEMPT
 /// and JOBS_MAX_ATTEMPTS are in its environment.
 ///
-/// Exit code 0 completes the job, and stdout, if it is JSON, is its output. With 75 the job is to be
-/// tried again. Every other code fails the attempt with the end of stderr; what --discard lists
+/// Exit code 0 completes the job, and stdout, if it is JSON, is its output. With 75 the job is to
+/// be tried again. Every other code fails the attempt with the end of stderr; what --discard lists
 /// fails the job for good. The type of such an error is exit_CODE or signal_NUMBER, for retry
 /// policies.
 ///
@@ -123,7 +123,7 @@ impl Work {
             worker = worker.name(name);
         }
         let (work, groups) = (Arc::new(self), groups.clone());
-        // Blocking: the library ends no thread, so we have the grace period between the two signals.
+        // Blocking: the library ends no thread, so there is time between the two signals.
         let runtime = tokio::runtime::Handle::current();
         let kinds = work.kinds.clone();
         let handler = move |job| runtime.block_on(work.program(job, &groups));

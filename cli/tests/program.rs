@@ -1,5 +1,5 @@
-//! What the program promises, against the database at DATABASE_URL, which has the extension. Without
-//! one there is nothing to see.
+//! What the program promises, against the database at DATABASE_URL, which has the extension.
+//! Without one there is nothing to see.
 
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};

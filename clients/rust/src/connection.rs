@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::select;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
@@ -54,6 +56,16 @@ impl Executor for &mut sqlx::PgConnection {
             .iter()
             .fold(query, |query, text| query.bind(*text));
         query.fetch_all(&mut **self).await.map_err(ClientError::new)
+    }
+}
+
+/// A value as JSON. No jsonb holds more than this, and what is longer than a message to the server
+/// can be would cost the connection.
+pub(crate) fn json(value: &impl Serialize) -> Result<Box<RawValue>, ClientError> {
+    let json = to_raw_value(value).map_err(ClientError::new)?;
+    match json.get().len() {
+        ..0x1000_0000 => Ok(json),
+        length => Err(ClientError::text(format!("its JSON has {length} bytes"))),
     }
 }
 

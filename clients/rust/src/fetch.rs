@@ -58,18 +58,16 @@ pub(crate) async fn run(core: Arc<Core>) {
                 Err(error) => tracing::error!(%error, "a job that cannot be read"),
             }
         }
+        if !rows.is_empty() {
+            disappointments = 0;
+        }
         if rows.len() == most {
             continue;
         }
-        if !rows.is_empty() {
-            disappointments = 0;
-        } else if disappointments > 2 {
-            // The queue has jobs, but none that we may have.
-            pause(
-                &core,
-                back_off(disappointments - 3).min(Duration::from_secs(1)),
-            )
-            .await;
+        if disappointments > 2 {
+            // The queues have jobs, but none that we may have.
+            let longest = Duration::from_secs(1);
+            pause(&core, back_off(disappointments - 3).min(longest)).await;
         }
         let began = Instant::now();
         let parameters = [&*names, &core.worker.name];

@@ -56,7 +56,7 @@ pub(crate) async fn run(
                     answer,
                 } => {
                     let (id, token) = (attempt.job.id.to_string(), attempt.job.token.to_string());
-                    let result = link.rows(PROGRESS, &[&id, &token, &value]).await;
+                    let result = link.rows(PROGRESS, &[&id, &token, value.get()]).await;
                     match &result {
                         Ok(rows) => rows.iter().for_each(|row| attempt.heard(row)),
                         Err(error) if error.is(&["55000", "P0002"]) => attempt.lose(),

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use tokio::select;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
+use crate::connection::json;
 use crate::error::Ending;
 use crate::job::Attempt;
 use crate::worker::Core;
@@ -116,13 +117,8 @@ fn job<A: DeserializeOwned>(attempt: Arc<Attempt>) -> Result<Job<A>, Error> {
 }
 
 fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Result<Box<RawValue>, Error> {
-    let output = to_raw_value(&result.map_err(Into::into)?);
-    let output = output.map_err(|error| Error::from(error).typed("invalid_output"))?;
-    // No jsonb holds more, and what is longer than a message can be would cost the connection.
-    match output.get().len() {
-        ..0x1000_0000 => Ok(output),
-        length => Err(Error::new(format!("the output has {length} bytes")).typed("invalid_output")),
-    }
+    let output = result.map_err(Into::into)?;
+    json(&output).map_err(|error| Error::from(error).typed("invalid_output"))
 }
 
 /// A thread of its own does not keep a program from ending, as those of tokio do.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::connection::numbers;
+use crate::connection::{json, numbers};
 use crate::middleware::AfterInsert;
 use crate::{ClientError, Executor, Middleware, Unique};
 
@@ -40,7 +40,7 @@ impl NewJob {
 
     /// These args instead of the others.
     pub fn args(mut self, args: impl Serialize) -> Self {
-        (self.args, self.refused) = match to_raw_value(&args) {
+        (self.args, self.refused) = match json(&args) {
             Ok(args) => (Some(args), None),
             Err(error) => (None, Some(format!("the args have no JSON: {error}"))),
         };

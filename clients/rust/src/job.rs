@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::connection::json;
 use crate::error::Ending;
 use crate::{ClientError, Executor};
 
@@ -90,7 +91,7 @@ impl<A> Job<A> {
     /// # Errors
     /// The value has no JSON that the database takes, or the job is lost.
     pub async fn progress(&self, value: impl Serialize) -> Result<(), ClientError> {
-        let value = serde_json::to_string(&value).map_err(ClientError::new)?;
+        let value = json(&value)?;
         let (answer, answered) = oneshot::channel();
         let progress = Request::Progress {
             attempt: self.attempt.clone(),
@@ -117,11 +118,13 @@ impl<A> Job<A> {
         mut transaction: impl Executor,
         output: impl Serialize,
     ) -> Result<(), ClientError> {
-        let output = serde_json::to_string(&output).map_err(ClientError::new)?;
+        let output = json(&output)?;
         let (id, token) = (self.id.to_string(), self.token.to_string());
         // From now on the row is locked: no heartbeat may wait for it.
         self.attempt.is_in_transaction.store(true, SeqCst);
-        let completed = transaction.rows(COMPLETE, &[&id, &token, &output]).await;
+        let completed = transaction
+            .rows(COMPLETE, &[&id, &token, output.get()])
+            .await;
         self.attempt
             .is_in_transaction
             .store(completed.is_ok(), SeqCst);
@@ -149,7 +152,7 @@ pub(crate) enum Request {
     Finish(Finish),
     Progress {
         attempt: Arc<Attempt>,
-        value: String,
+        value: Box<RawValue>,
         answer: oneshot::Sender<Result<(), ClientError>>,
     },
 }
