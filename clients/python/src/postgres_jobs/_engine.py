@@ -105,7 +105,8 @@ class Engine:
             await _first(self.is_idle, timeout=LEFT_BEHIND)
             for attempt in list(self.running.values()):
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
-                self._settle(attempt, {"do": "release"})
+                if not attempt.job._is_completed:
+                    self._settle(attempt, {"do": "release"})
             await _first(self.finisher.is_empty, timeout=max(grace, LEFT_BEHIND))
             is_all_sent = self.finisher.is_empty.is_set() and not self.finisher.refused
             if not is_all_sent:
@@ -167,7 +168,7 @@ class Engine:
             log.warning("job %s was lost", attempt.job.id, extra={"job_id": attempt.job.id})
             attempt.is_settled = True
             self._told(attempt.job)
-        if is_cancelled is not False:
+        if is_cancelled is not False:  # to be cancelled, or lost
             attempt.cancel()
 
     # --- Fetching
@@ -190,13 +191,15 @@ class Engine:
                 rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, kinds)
                 for row in rows:
                     self._begin(row)
-                if not rows and not self.is_ending.is_set():
+                if rows:
+                    in_vain = 0
+                elif not self.is_ending.is_set():
                     began = self.loop.time()
                     await self.fetch_link.wait("call jobs.wait_any(%s::text[], worker => %s)", queues, worker.name)
                     # Jobs that are there and cannot be had, such as those of other kinds, end
                     # every wait at once.
-                    in_vain = in_vain + 1 if self.loop.time() - began < 0.02 else 0
-                    await asyncio.sleep(min(0.001 * 2**in_vain, 1) if in_vain > 2 else 0)
+                    in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0
+                    await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
                 backoff = Backoff()
             except psycopg.Error as error:
                 log.error("a fetch was refused: %s", error)

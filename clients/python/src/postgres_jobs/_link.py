@@ -49,7 +49,7 @@ class Link:
             "keepalives_count": 3,
             "connect_timeout": 10,
             "fallback_application_name": worker,
-        } | conninfo_to_dict(dsn)
+        } | conninfo_to_dict(dsn, client_encoding="utf8")
         self.connection: psycopg.AsyncConnection[Any] | None = None
         self.lock = asyncio.Lock()
         self.backoff = Backoff()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Generic, TypeVar, overload
 
-from ._database import AsyncTransaction, Row, Talk, converse
+from ._database import AsyncTransaction, Execute, Row, converse
 from ._values import encode
 
 A = TypeVar("A")
@@ -59,15 +59,15 @@ class Job(Generic[A]):
         """Completes the job within a transaction of the handler, so that what it wrote and the end
         of the job are one. `transaction` is anything that `insert` takes. If the transaction does
         not commit, the handler must raise."""
-        return converse(transaction, self._completion(encode(output)))
+        return converse(transaction, self._complete, encode(output))
 
-    def _completion(self, output: str) -> Talk[None]:
-        value = "null" if output == "null" else "cast(cast(%s as text) as jsonb)"
+    async def _complete(self, execute: Execute, output: str) -> None:
         # The worker leaves the job alone from here on: its row is locked until the transaction
         # ends, and who waited for that could not keep the other jobs.
         self._is_completed = True
         try:
-            yield f"select jobs.complete({self.id}, {self.token}, {value})", output
+            sql = f"select jobs.complete({self.id}, {self.token}, nullif(cast(cast(%s as text) as jsonb), 'null'))"
+            await execute(sql, output)
         except BaseException:
             self._is_completed = False
             raise

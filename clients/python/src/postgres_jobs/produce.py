@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
-from ._database import AsyncTransaction, Talk, converse
+from ._database import AsyncTransaction, Execute, converse
 from ._values import Duration, encode, seconds
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def insert(connection: Any, kind: str, args: Any = {}, **options: Unpack[Options
 
     The connection is a connection or cursor of psycopg, a Session, Connection or their async
     counterparts of SQLAlchemy, Django's, or one of asyncpg. If it is async, so is the call."""
-    return converse(connection, _insert_one({"kind": kind, "args": args, **options}))
+    return converse(connection, _insert_one, {"kind": kind, "args": args, **options})
 
 
 @overload
@@ -127,7 +127,7 @@ def insert_many(connection: Any, jobs: Iterable[NewJob]) -> list[Inserted]: ...
 def insert_many(connection: Any, jobs: Iterable[NewJob]) -> Any:
     """Inserts all of the jobs or none, and returns an answer for each in order. The connection is
     as that of `insert`."""
-    return converse(connection, _insert(jobs))
+    return converse(connection, _insert, jobs)
 
 
 @overload
@@ -146,15 +146,14 @@ def wait_for(
 
     The connection is as that of `insert`, but in autocommit, and what inserted the jobs is
     committed."""
-    return converse(connection, _wait_for([int(id) for id in ids], seconds(timeout), want))
+    return converse(connection, _wait_for, [int(id) for id in ids], seconds(timeout), want)
 
 
-def _insert_one(job: NewJob) -> Talk[Inserted]:
-    answers = yield from _insert([job])
-    return answers[0]
+async def _insert_one(execute: Execute, job: NewJob) -> Inserted:
+    return (await _insert(execute, [job]))[0]
 
 
-def _insert(jobs: Iterable[NewJob]) -> Talk[list[Inserted]]:
+async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
     given = [{**job, "meta": dict(job.get("meta") or {})} for job in jobs]
     with ExitStack() as stack:
         for around in insert_middleware:
@@ -163,7 +162,7 @@ def _insert(jobs: Iterable[NewJob]) -> Talk[list[Inserted]]:
             "select id, cast(state as text), unique_skipped_as_duplicate"
             " from jobs.insert_many(cast(cast(%s as text) as jsonb)) order by ord"
         )
-        rows = yield sql, encode([_member_values(job) for job in given])
+        rows = await execute(sql, encode([_member_values(job) for job in given]))
         return [Inserted(*row) for row in rows]
 
 
@@ -177,11 +176,11 @@ def _member_values(job: Mapping[str, Any]) -> dict[str, Any]:
     return values | ({} if unique is None else {"unique_opts": unique})
 
 
-def _wait_for(ids: list[int], timeout: float, want: str) -> Talk[list[Result]]:
-    array = "{" + ",".join(map(str, ids)) + "}"
+async def _wait_for(execute: Execute, ids: list[int], timeout: float, want: str) -> list[Result]:
     if want not in ("all", "any"):
         raise ValueError(f"want is all or any, not {want!r}")
-    yield f"call jobs.wait_for(cast(%s as bigint[]), timeout => interval '{timeout:f} s', want => '{want}')", array
+    array = f"{{{','.join(map(str, ids))}}}"
+    await execute(f"call jobs.wait_for(cast(%s as bigint[]), timeout => interval '{timeout:f} s', want => '{want}')", array)
     sql = "select id, cast(state as text), cast(output as text), error from jobs.results(cast(%s as bigint[])) order by ord"
-    rows = yield sql, array
+    rows = await execute(sql, array)
     return [Result(id, state, None if output is None else json.loads(output), error) for id, state, output, error in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import os
 import random
 import signal
@@ -19,6 +20,8 @@ from ._engine import Engine
 from ._values import Duration, args_type, build, seconds
 from ._version import __version__
 from .job import Job
+
+log = logging.getLogger("postgres_jobs")
 
 Function = TypeVar("Function", bound=Callable[[Job[Any]], Any])
 Middleware = Callable[..., Awaitable[Any]]
@@ -171,6 +174,9 @@ class Worker:
         self._engine = Engine(self)
         try:
             return await self._engine.serve()
+        except Exception as error:
+            log.error("worker %s has ended: %s", self.name, error)
+            raise
         finally:
             self.ready.clear()
             self._engine = None
