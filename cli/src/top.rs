@@ -22,8 +22,8 @@ pub(crate) struct Top {
 
 const QUEUES: &str = "
 select coalesce(jsonb_agg(to_jsonb(q) || jsonb_build_object('waits',
-    extract(epoch from clock_timestamp() - q.oldest_available_at)::bigint) order by q.queue), '[]')::text
-    from jobs.queues q";
+    extract(epoch from clock_timestamp() - q.oldest_available_at)::bigint)
+    order by q.running + q.available desc, q.queue), '[]')::text from jobs.queues q";
 const WORKERS: &str = "
 select coalesce(jsonb_agg(to_jsonb(w) order by w.worker), '[]')::text
     from jobs.workers w where w.status is distinct from 'lost' or w.running > 0";

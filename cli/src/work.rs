@@ -109,7 +109,7 @@ impl Work {
                 None => Queue::from(queue.as_str()),
             });
         }
-        let mut worker = Worker::new(database.config()?)
+        let mut worker = Worker::with_config(database.config()?)
             .queues(queues)
             .concurrency(self.concurrency)
             .lease(seconds(self.lease)?)

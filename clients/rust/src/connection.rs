@@ -14,85 +14,52 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ClientError;
 
+/// The rows of a statement, each a text.
+type Rows = Result<Vec<String>, ClientError>;
+
 /// A connection or transaction of the caller: `&Client` or `&Transaction` of `tokio_postgres`, and
 /// with the feature `sqlx` `&mut PgConnection`, as which `&mut *transaction` gives a transaction.
 pub trait Executor: Send {
-    /// Runs a statement of this library, whose parameters are texts. Returns the rows, each a text.
+    /// Runs a statement of this library, whose parameters are texts.
     #[doc(hidden)]
-    fn rows(
-        &mut self,
-        statement: &'static str,
-        parameters: &[&str],
-    ) -> impl Future<Output = Result<Vec<String>, ClientError>> + Send;
+    fn rows(&mut self, sql: &'static str, of: &[&str]) -> impl Future<Output = Rows> + Send;
 }
 
 impl<C: GenericClient + Sync> Executor for &C {
-    async fn rows(
-        &mut self,
-        statement: &'static str,
-        parameters: &[&str],
-    ) -> Result<Vec<String>, ClientError> {
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
         let typed = |text| (text as &(dyn ToSql + Sync), Type::TEXT);
-        let parameters: Vec<_> = parameters.iter().map(typed).collect();
-        let rows = self
-            .query_typed(statement, &parameters)
-            .await
-            .map_err(ClientError::new)?;
-        rows.iter()
-            .map(|row| row.try_get(0).map_err(ClientError::new))
-            .collect()
+        let parameters: Vec<_> = of.iter().map(typed).collect();
+        let rows = self.query_typed(sql, &parameters).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 }
 
 #[cfg(feature = "sqlx")]
 impl Executor for &mut sqlx::PgConnection {
-    async fn rows(
-        &mut self,
-        statement: &'static str,
-        parameters: &[&str],
-    ) -> Result<Vec<String>, ClientError> {
-        let query = sqlx::query_scalar(statement);
-        let query = parameters
-            .iter()
-            .fold(query, |query, text| query.bind(*text));
-        query.fetch_all(&mut **self).await.map_err(ClientError::new)
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+        let query = sqlx::query_scalar(sql);
+        let query = of.iter().fold(query, |query, text| query.bind(*text));
+        Ok(query.fetch_all(&mut **self).await?)
     }
 }
 
 /// A value as JSON. No jsonb holds more than this, and what is longer than a message to the server
 /// can be would cost the connection.
 pub(crate) fn json(value: &impl Serialize) -> Result<Box<RawValue>, ClientError> {
-    let json = to_raw_value(value).map_err(ClientError::new)?;
+    let json = to_raw_value(value)?;
     match json.get().len() {
         ..0x1000_0000 => Ok(json),
         length => Err(ClientError::text(format!("its JSON has {length} bytes"))),
     }
 }
 
-/// Names as a text that Postgres reads as `text[]`.
-pub(crate) fn array<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
-    let quoted = |name: S| {
-        format!(
-            "\"{}\"",
-            name.as_ref().replace('\\', r"\\").replace('"', "\\\"")
-        )
-    };
-    format!(
-        "{{{}}}",
-        names.into_iter().map(quoted).collect::<Vec<_>>().join(",")
-    )
-}
-
-/// Numbers as a text that Postgres reads as `bigint[]`.
-pub(crate) fn numbers(numbers: impl IntoIterator<Item = i64>) -> String {
-    format!(
-        "{{{}}}",
-        numbers
-            .into_iter()
-            .map(|n| n.to_string())
-            .collect::<Vec<_>>()
-            .join(",")
-    )
+/// A text that Postgres reads as an array.
+pub(crate) fn array(values: impl IntoIterator<Item: ToString>) -> String {
+    let escaped = |text: String| text.replace('\\', r"\\").replace('"', "\\\"");
+    let quoted = values
+        .into_iter()
+        .map(|value| format!("\"{}\"", escaped(value.to_string())));
+    format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
 }
 
 /// One of a worker's connections, made anew when it breaks.
@@ -105,8 +72,9 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(config: &Config, until: CancellationToken) -> Self {
+        let config = config.clone();
         Self {
-            config: config.clone(),
+            config,
             client: None,
             until,
         }
@@ -114,22 +82,16 @@ impl Link {
 
     /// Runs a statement, again and again while there is no connection, or it is refused for a
     /// reason that passes.
-    pub(crate) async fn rows(
-        &mut self,
-        statement: &'static str,
-        parameters: &[&str],
-    ) -> Result<Vec<String>, ClientError> {
+    pub(crate) async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+        let passes = |error: &ClientError| error.code().is_none() || error.is(PASSING);
         for failures in 0.. {
-            let error = match self.connected().await {
-                Ok(mut client) => match client.rows(statement, parameters).await {
-                    Err(error)
-                        if error.code().is_none() || error.is(PASSING) || error.is(RIVALRY) =>
-                    {
-                        error
-                    }
-                    result => return result,
-                },
-                Err(error) => error,
+            let result = match self.connected().await {
+                Ok(mut client) => client.rows(sql, of).await,
+                Err(error) => Err(error),
+            };
+            let error = match result {
+                Err(error) if self.client.is_none() || passes(&error) || error.is(RIVALRY) => error,
+                result => return result,
             };
             if !error.is(RIVALRY) {
                 self.client = None;
@@ -141,15 +103,15 @@ impl Link {
             tracing::warn!(%error, ?pause, "the database cannot be used, trying again");
             select! { _ = tokio::time::sleep(pause) => {}, _ = self.until.cancelled() => {} }
         }
-        unreachable!()
+        unreachable!("there are endless numbers")
     }
 
     async fn connected(&mut self) -> Result<&Client, ClientError> {
         if self.client.as_ref().is_none_or(Client::is_closed) {
-            let connecting = connect(&self.config);
+            self.client = None;
             let client = select! {
-                client = connecting => client?,
-                _ = self.until.cancelled() => return Err(ClientError::text("stopped while connecting")),
+                client = connect(&self.config) => client?,
+                _ = self.until.cancelled() => return Err(ClientError::text("stopped")),
             };
             return Ok(self.client.insert(client));
         }
@@ -201,7 +163,7 @@ pub async fn connect(config: &Config) -> Result<Client, ClientError> {
             connected => connected,
         },
     };
-    connected.map_err(ClientError::new)
+    Ok(connected?)
 }
 
 #[cfg(feature = "tls")]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::select;
 
 use crate::ClientError;
-use crate::connection::{Link, array, numbers};
+use crate::connection::{Link, array};
 use crate::job::Attempt;
 use crate::worker::Core;
 
@@ -43,7 +43,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 async fn beat(core: &Core, link: &mut Link) -> Result<(), ClientError> {
     let worker = &core.worker;
     let queues = array(worker.queues.iter().map(|queue| &queue.name));
-    let info = serde_json::to_string(&worker.info).map_err(ClientError::new)?;
+    let info = serde_json::to_string(&worker.info)?;
     let parameters = [
         &*worker.name,
         &queues,
@@ -51,14 +51,14 @@ async fn beat(core: &Core, link: &mut Link) -> Result<(), ClientError> {
         &info,
     ];
     for answer in link.rows(BEAT, &parameters).await? {
-        let command = serde_json::from_str(&answer).map_err(ClientError::new)?;
+        let command = serde_json::from_str(&answer)?;
         core.command
             .send_if_modified(|known| known.replace(command) != Some(command));
     }
     let held = |attempt: &Arc<Attempt>| !attempt.is_over() && !attempt.is_in_transaction();
     let attempts: Vec<_> = core.attempts().into_iter().filter(held).collect();
-    let ids = numbers(attempts.iter().map(|attempt| attempt.job.id));
-    let tokens = numbers(attempts.iter().map(|attempt| attempt.job.token));
+    let ids = array(attempts.iter().map(|attempt| attempt.job.id));
+    let tokens = array(attempts.iter().map(|attempt| attempt.job.token));
     if attempts.is_empty() {
         return Ok(());
     }

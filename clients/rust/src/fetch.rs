@@ -1,5 +1,6 @@
 //! The connection that fetches jobs, and waits for them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,9 +71,9 @@ pub(crate) async fn run(core: Arc<Core>) {
             pause(&core, back_off(disappointments - 3).min(longest)).await;
         }
         let began = Instant::now();
-        let parameters = [&*names, &core.worker.name];
+        let of = [&*names, &core.worker.name];
         select! {
-            waited = link.rows(WAIT, &parameters) => match waited {
+            waited = link.rows(WAIT, &of) => match waited {
                 Err(error) => {
                     tracing::error!(%error, "cannot wait");
                     pause(&core, Duration::from_secs(1)).await;
@@ -88,16 +89,20 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 fn start(core: &Arc<Core>, job: JobInfo) {
     let worker = &core.worker;
-    let timeout = worker
-        .timeouts
-        .get(&job.kind)
-        .copied()
-        .unwrap_or(worker.timeout);
-    let attempt = Attempt::new(job, timeout, core.requests.clone());
-    let token = attempt.job.token;
-    core.running
-        .send_modify(|running| drop(running.insert(token, attempt.clone())));
-    tokio::spawn(work(core.clone(), attempt));
+    let Some(handler) = worker.handler(&job.kind) else {
+        tracing::error!(
+            id = job.id,
+            kind = job.kind,
+            "fetched a kind without a handler"
+        );
+        return;
+    };
+    let timeout = worker.timeouts.get(&job.kind).unwrap_or(&worker.timeout);
+    let attempt = Attempt::new(job, *timeout, core.requests.clone());
+    let begin =
+        |running: &mut HashMap<_, _>| drop(running.insert(attempt.job.token, attempt.clone()));
+    core.running.send_modify(begin);
+    tokio::spawn(work(core.clone(), attempt, handler.clone()));
 }
 
 async fn pause(core: &Core, pause: Duration) {

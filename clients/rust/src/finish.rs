@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use serde::Deserialize;
 use tokio::select;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::Link;
 use crate::error::Ending;
 use crate::job::{Finish, Request};
-use crate::worker::Core;
+use crate::worker::{Core, Received};
 use crate::{ClientError, Error};
 
 pub(crate) const FINISH: &str = "select to_json(f)::text from jobs.finish_many($1::text::jsonb) f";
@@ -24,11 +23,7 @@ const MOST_BYTES: usize = 16 << 20;
 
 /// Sends results, those together that come while a call is under way, until nothing runs any more
 /// and all are sent.
-pub(crate) async fn run(
-    core: Arc<Core>,
-    mut requests: mpsc::UnboundedReceiver<Request>,
-    given_up: CancellationToken,
-) {
+pub(crate) async fn run(core: Arc<Core>, mut requests: Received, given_up: CancellationToken) {
     let mut link = Link::new(core.config(), given_up);
     let mut received = Vec::new();
     loop {
@@ -115,7 +110,7 @@ async fn call(link: &mut Link, batch: &[Sent]) -> Result<(), ClientError> {
         .rows(FINISH, &[&format!("[{}]", texts.join(","))])
         .await?;
     for (result, row) in batch.iter().zip(rows) {
-        let finished: Finished = serde_json::from_str(&row).map_err(ClientError::new)?;
+        let finished: Finished = serde_json::from_str(&row)?;
         if !finished.done {
             tracing::warn!(
                 id = result.id,

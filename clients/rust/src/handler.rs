@@ -1,5 +1,6 @@
 //! Handlers, and one attempt from its start to what became of it.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::select;
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 use tracing::Instrument;
 
 use crate::connection::json;
@@ -58,55 +60,48 @@ where
 }
 
 pub(crate) struct Handler {
+    /// Nothing runs before the first poll.
     start: Box<dyn Fn(Arc<Attempt>) -> Handling + Send + Sync>,
     is_blocking: bool,
 }
 
 impl Handler {
-    pub(crate) fn new<A>(handler: impl AsyncHandler<A>) -> Self
+    pub(crate) fn new<A>(handler: impl AsyncHandler<A>) -> Arc<Self>
     where
         A: DeserializeOwned + Send + 'static,
     {
         let handler = Arc::new(handler);
-        let start = move |attempt| -> Handling {
+        Self::of(false, move |attempt| {
             let handler = handler.clone();
             Box::pin(async move { handler.handle(job(attempt)?).await })
-        };
-        let start = Box::new(start);
-        Self {
-            start,
-            is_blocking: false,
-        }
+        })
     }
 
-    pub(crate) fn blocking<A>(handler: impl BlockingHandler<A>) -> Self
+    pub(crate) fn blocking<A>(handler: impl BlockingHandler<A>) -> Arc<Self>
     where
         A: DeserializeOwned + Send + 'static,
     {
         let handler = Arc::new(handler);
-        let start = move |attempt| -> Handling {
+        Self::of(true, move |attempt| {
             let handler = handler.clone();
             Box::pin(in_thread(move || handler.handle(job(attempt)?)))
-        };
-        let start = Box::new(start);
-        Self {
-            start,
-            is_blocking: true,
-        }
+        })
     }
 
-    /// The handler with its middleware around it. Nothing of them runs before the first poll.
-    pub(crate) fn start(
-        &self,
-        attempt: Arc<Attempt>,
-        middleware: &[Arc<dyn Middleware>],
-    ) -> Handling {
-        let around =
-            |inner, one: &Arc<dyn Middleware>| one.work(Job::new((), attempt.clone()), inner);
-        middleware
-            .iter()
-            .rev()
-            .fold((self.start)(attempt.clone()), around)
+    fn of<F>(is_blocking: bool, start: F) -> Arc<Self>
+    where
+        F: Fn(Arc<Attempt>) -> Handling + Send + Sync + 'static,
+    {
+        let start = Box::new(start);
+        Arc::new(Self { start, is_blocking })
+    }
+
+    /// The handler with its middleware around it.
+    pub(crate) fn start(&self, of: Arc<Attempt>, middleware: &[Arc<dyn Middleware>]) -> Handling {
+        let handling = (self.start)(of.clone());
+        middleware.iter().rev().fold(handling, |inner, one| {
+            one.work(Job::new((), of.clone()), inner)
+        })
     }
 }
 
@@ -135,21 +130,13 @@ async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 }
 
 /// Runs the handler of an attempt, and says what became of it.
-pub(crate) async fn work(core: Arc<Core>, attempt: Arc<Attempt>) {
+pub(crate) async fn work(core: Arc<Core>, attempt: Arc<Attempt>, handler: Arc<Handler>) {
     let job = &attempt.job;
-    let is_blocking = core
-        .worker
-        .handler(&job.kind)
-        .is_some_and(|handler| handler.is_blocking);
+    let is_blocking = handler.is_blocking;
     let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
     let run = {
         let (core, attempt) = (core.clone(), attempt.clone());
-        async move {
-            match core.worker.handler(&attempt.job.kind) {
-                Some(handler) => handler.start(attempt, &core.worker.middleware).await,
-                None => Err(Error::new("no handler").typed("unknown_kind").discard()),
-            }
-        }
+        async move { handler.start(attempt, &core.worker.middleware).await }
     };
     // In a task of its own, so that it can be aborted, and a panic ends nothing else.
     let mut handling = tokio::spawn(run.instrument(span));
@@ -175,10 +162,10 @@ pub(crate) async fn work(core: Arc<Core>, attempt: Arc<Attempt>) {
         }
     };
     let is_cancelled = attempt.cancellation.is_cancelled();
-    let result = result
-        .unwrap_or_else(|error| Err(error.try_into_panic().map_or_else(Error::new, Error::panic)));
+    let no_result = |error: JoinError| error.try_into_panic().map_or_else(Error::new, Error::panic);
+    let result = result.unwrap_or_else(|error| Err(no_result(error)));
     if let Err(error) = &result {
-        tracing::info!(id = job.id, kind = job.kind, attempt = job.attempt, %error, "handler ended");
+        tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
     }
     match result {
         Ok(_) if attempt.is_in_transaction() => {}
@@ -187,8 +174,8 @@ pub(crate) async fn work(core: Arc<Core>, attempt: Arc<Attempt>) {
         Err(error) if is_cancelled && error.is_plain() => attempt.finish(Ending::Release {}),
         result => attempt.finish(result.into()),
     }
-    core.running
-        .send_modify(|running| drop(running.remove(&job.token)));
+    let leave = |running: &mut HashMap<_, _>| drop(running.remove(&job.token));
+    core.running.send_modify(leave);
 }
 
 /// How long a handler has to end by itself after it was cancelled.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::connection::{json, numbers};
+use crate::connection::{array, json};
 use crate::middleware::AfterInsert;
 use crate::{ClientError, Executor, Middleware, Unique};
 
@@ -245,7 +245,7 @@ impl Producer {
                 return Err(ClientError::text(refused));
             }
         }
-        let jobs = serde_json::to_string(&jobs).map_err(ClientError::new)?;
+        let jobs = serde_json::to_string(&jobs)?;
         let inserted: Vec<Inserted> = parsed(executor.rows(statement, &[&jobs]).await?)?;
         for (inserted, after) in inserted.iter().zip(after) {
             after.into_iter().rev().for_each(|after| after(inserted));
@@ -296,7 +296,7 @@ pub(crate) fn parsed<T: for<'de> Deserialize<'de>>(
     rows: Vec<String>,
 ) -> Result<Vec<T>, ClientError> {
     rows.iter()
-        .map(|row| serde_json::from_str(row).map_err(ClientError::new))
+        .map(|row| Ok(serde_json::from_str(row)?))
         .collect()
 }
 
@@ -336,7 +336,7 @@ pub async fn wait_for(
     timeout: Duration,
     want: Want,
 ) -> Result<Vec<JobResult>, ClientError> {
-    let ids = numbers(ids.iter().copied());
+    let ids = array(ids);
     let timeout = format!("{} s", timeout.as_secs_f64());
     let want = if want == Want::All { "all" } else { "any" };
     executor.rows(WAIT_FOR, &[&ids, &timeout, want]).await?;

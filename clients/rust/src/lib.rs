@@ -30,4 +30,4 @@ pub use middleware::{AfterInsert, Middleware};
 pub use telemetry::OpenTelemetry;
 pub use tokio_util::sync::CancellationToken;
 pub use unique::{By, OnConflict, Unique};
-pub use worker::{Handle, IntoConfig, Queue, Worker};
+pub use worker::{Handle, Queue, Worker};

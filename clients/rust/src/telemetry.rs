@@ -70,7 +70,10 @@ impl Middleware for OpenTelemetry {
             span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
             let result = handling.with_context(context.clone()).await;
             if let Err(error) = &result {
-                span.set_attribute(KeyValue::new("error.type", error.type_name().to_owned()));
+                span.set_attribute(KeyValue::new(
+                    "error.type",
+                    error.type_name().unwrap_or_default().to_owned(),
+                ));
                 span.set_status(Status::error(error.to_string()));
             }
             result

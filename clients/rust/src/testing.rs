@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::connection::{array, numbers};
+use crate::connection::array;
 use crate::fetch::FETCH;
 use crate::finish::FINISH;
 use crate::insert::{JobResult, RESULTS, parsed};
@@ -35,7 +35,7 @@ pub async fn is_inserted(
     kind: &str,
     args: impl Serialize + Send,
 ) -> Result<bool, ClientError> {
-    let args = serde_json::to_string(&args).map_err(ClientError::new)?;
+    let args = serde_json::to_string(&args)?;
     Ok(parsed(executor.rows(IS_INSERTED, &[kind, &args]).await?)?.contains(&true))
 }
 
@@ -71,11 +71,10 @@ pub async fn work_all(
             Ok(_) if attempt.is_in_transaction() => continue,
             result => result.into(),
         };
-        let results =
-            serde_json::to_string(&[Finish { id, token, ending }]).map_err(ClientError::new)?;
+        let results = serde_json::to_string(&[Finish { id, token, ending }])?;
         executor.rows(FINISH, &[&results]).await?;
     }
-    let ids = numbers(ran.iter().map(|(id, _)| *id));
+    let ids = array(ran.iter().map(|(id, _)| id));
     let results: Vec<JobResult> = parsed(executor.rows(RESULTS, &[&ids]).await?)?;
     let states = results.into_iter().filter_map(|result| result.state);
     Ok(ran

@@ -93,18 +93,15 @@ async fn args_without_json_are_refused() {
 
 #[test]
 fn an_error_keeps_its_type_and_causes() {
-    let error = "x".parse::<i32>().unwrap_err();
-    let failed = ending(ClientError::new(error));
-    assert_eq!(failed["error"], "invalid digit found in string");
+    let error = std::io::Error::other("no such picture");
+    let failed = ending(ClientError::from(error));
+    assert_eq!(failed["error"], "no such picture");
     assert_eq!(failed["retryable"], true);
     assert_eq!(
         failed["details"]["type"],
         "postgres_jobs::error::ClientError"
     );
-    assert_eq!(
-        failed["details"]["trace"],
-        "invalid digit found in string\n"
-    );
+    assert_eq!(failed["details"]["trace"], "no such picture\n");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::Config;
 use tokio_util::sync::CancellationToken;
 
@@ -34,18 +35,27 @@ pub struct Worker {
     grace: Duration,
     pub(crate) name: String,
     pub(crate) info: Map<String, Value>,
-    pub(crate) kinds: HashMap<String, Handler>,
-    pub(crate) otherwise: Option<Handler>,
+    pub(crate) kinds: HashMap<String, Arc<Handler>>,
+    pub(crate) otherwise: Option<Arc<Handler>>,
     pub(crate) timeouts: HashMap<String, Option<Duration>>,
     pub(crate) middleware: Vec<Arc<dyn Middleware>>,
 }
 
 impl Worker {
-    /// A worker for the database at this URL, or as this [`Config`] says.
-    pub fn new(database: impl IntoConfig) -> Self {
+    /// A worker for the database at this URL, or as this text of keys and values says.
+    pub fn new(url: impl AsRef<str>) -> Self {
+        Self::of(url.as_ref().parse())
+    }
+
+    /// A worker for the database that this configuration says.
+    pub fn with_config(config: Config) -> Self {
+        Self::of(Ok(config))
+    }
+
+    fn of(config: Result<Config, tokio_postgres::Error>) -> Self {
         let host = whoami::hostname().unwrap_or_else(|_| "localhost".into());
         Self {
-            config: database.into_config(),
+            config,
             queues: vec!["default".into()],
             concurrency: 10,
             timeout: None,
@@ -170,7 +180,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn handler(&self, kind: &str) -> Option<&Handler> {
+    pub(crate) fn handler(&self, kind: &str) -> Option<&Arc<Handler>> {
         self.kinds.get(kind).or(self.otherwise.as_ref())
     }
 
@@ -188,27 +198,21 @@ impl Worker {
     /// # Errors
     /// The options make no worker. A database that cannot be reached is tried again.
     pub fn start(mut self) -> Result<Handle, ClientError> {
-        let config = match self.config {
-            Ok(config) => config,
-            Err(error) => return Err(ClientError::new(error)),
-        };
+        let config = watchful(self.config?, &self.name);
         if self.kinds.is_empty() && self.otherwise.is_none() {
-            return Err(ClientError::text(
-                "the worker has no handlers: give it some with kind",
-            ));
+            return Err(ClientError::text("a worker needs a handler"));
         }
         if self.queues.is_empty() || self.concurrency == 0 {
-            return Err(ClientError::text(
-                "the worker needs at least one queue and one place",
-            ));
+            return Err(ClientError::text("a worker needs a queue and a place"));
         }
-        self.info
-            .entry("library")
-            .or_insert("postgres-jobs for Rust".into());
-        self.info
-            .entry("version")
-            .or_insert(env!("CARGO_PKG_VERSION").into());
-        self.config = Ok(watchful(config.clone(), &self.name));
+        self.config = Ok(config);
+        let about = [
+            ("library", "postgres-jobs for Rust"),
+            ("version", env!("CARGO_PKG_VERSION")),
+        ];
+        for (name, value) in about {
+            self.info.entry(name).or_insert(value.into());
+        }
         let (requests, received) = mpsc::unbounded_channel();
         let core = Arc::new(Core {
             worker: self,
@@ -238,43 +242,10 @@ impl From<&str> for Queue {
     }
 }
 
-impl From<String> for Queue {
-    fn from(name: String) -> Self {
-        name.as_str().into()
-    }
-}
-
 impl<S: Into<String>> From<(S, u32)> for Queue {
     fn from((name, weight): (S, u32)) -> Self {
-        Self {
-            name: name.into(),
-            weight: weight.max(1).into(),
-        }
-    }
-}
-
-/// Says where the database is: a URL, a text of keys and values, or a [`Config`].
-pub trait IntoConfig {
-    /// The configuration, or what is wrong with the text.
-    #[doc(hidden)]
-    fn into_config(self) -> Result<Config, tokio_postgres::Error>;
-}
-
-impl IntoConfig for &str {
-    fn into_config(self) -> Result<Config, tokio_postgres::Error> {
-        self.parse()
-    }
-}
-
-impl IntoConfig for String {
-    fn into_config(self) -> Result<Config, tokio_postgres::Error> {
-        self.parse()
-    }
-}
-
-impl IntoConfig for Config {
-    fn into_config(self) -> Result<Config, tokio_postgres::Error> {
-        Ok(self)
+        let (name, weight) = (name.into(), weight.max(1).into());
+        Self { name, weight }
     }
 }
 
@@ -315,9 +286,7 @@ impl Handle {
     /// # Errors
     /// As of [`Handle::stop`].
     pub async fn wait(self) -> Result<(), ClientError> {
-        self.task
-            .await
-            .unwrap_or_else(|error| Err(ClientError::new(error)))
+        self.task.await?
     }
 
     /// Stops at SIGTERM or SIGINT, as [`Worker::run`] says.
@@ -325,8 +294,8 @@ impl Handle {
     /// # Errors
     /// As of [`Handle::stop`].
     pub async fn until_signal(self) -> Result<(), ClientError> {
-        let mut terminate = signal(SignalKind::terminate()).map_err(ClientError::new)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(ClientError::new)?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
         let core = self.core.clone();
         let signals = tokio::spawn(async move {
             for asked in [&core.stop, &core.stop_and_cancel] {
@@ -376,11 +345,11 @@ impl Core {
     }
 }
 
+/// What handlers ask the finishing connection to do.
+pub(crate) type Received = mpsc::UnboundedReceiver<Request>;
+
 /// Runs a worker from its start to its end.
-async fn supervise(
-    core: Arc<Core>,
-    received: mpsc::UnboundedReceiver<Request>,
-) -> Result<(), ClientError> {
+async fn supervise(core: Arc<Core>, received: Received) -> Result<(), ClientError> {
     tracing::info!(worker = core.worker.name, "worker starts");
     let given_up = CancellationToken::new();
     let mut finishing = tokio::spawn(finish::run(core.clone(), received, given_up.clone()));
@@ -414,35 +383,27 @@ async fn supervise(
         if !is_idle {
             core.attempts()
                 .iter()
-                .for_each(|attempt| attempt.cancellation.cancel());
-            let _ = tokio::time::timeout(GIVE_UP + Duration::from_millis(200), idle).await;
+                .for_each(|one| one.cancellation.cancel());
+            let _ = timeout(GIVE_UP + Duration::from_millis(200), idle).await;
         }
     }
     fetching.abort();
     for attempt in core.attempts() {
-        tracing::warn!(
-            id = attempt.job.id,
-            kind = attempt.job.kind,
-            "handler does not stop, left behind"
-        );
+        tracing::warn!(id = attempt.job.id, "handler does not stop, left behind");
         attempt.finish(Ending::Release {});
     }
     core.is_over.cancel();
-    if tokio::time::timeout(core.worker.grace.max(SEND_WITHIN), &mut finishing)
-        .await
-        .is_err()
-    {
+    let patience = core.worker.grace.max(SEND_WITHIN);
+    if timeout(patience, &mut finishing).await.is_err() {
         given_up.cancel();
         let _ = finishing.await;
     }
-    let _ = tokio::time::timeout(GIVE_UP, &mut control).await;
+    let _ = timeout(GIVE_UP, &mut control).await;
     control.abort();
     tracing::info!(worker = core.worker.name, "worker has ended");
     match core.unsent.load(SeqCst) {
         0 => Ok(()),
-        unsent => Err(ClientError::text(format!(
-            "{unsent} results could not be sent"
-        ))),
+        unsent => Err(ClientError::text(format!("{unsent} results were not sent"))),
     }
 }
 
