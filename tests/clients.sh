@@ -6,12 +6,14 @@ CLIENTS=(go rust typescript python)
 # A unit is one library.
 suite_clients() { # LIBRARY
   local library=$1
-  local -a DRIVER=()
+  local -a DRIVER=() EXAMPLE=()
   [[ " ${CLIENTS[*]} " == *" $library "* ]] || die "there is no library $library in clients/: ${CLIENTS[*]}"
   need_runner || return 0
   "client_$library" || return 0
   begin_clients_server
   check clients "$library: every case" conforms "$library" "${DRIVER[@]}"
+  check clients "$library: docs/workers.md shows its example" diff <(example_shown "$library") "${EXAMPLE[0]}"
+  check clients "$library: the example works" example_works "${EXAMPLE[@]:1}"
   end_clients_server
 }
 
@@ -22,6 +24,31 @@ conforms() { # LIBRARY COMMAND..
   read -r passed failed < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log") || return 1
   record clients "$passed" "$failed"
 }
+
+# The block of code below the library's name.
+example_shown() { # LIBRARY
+  awk -v library="$1" '
+    tolower($0) ~ "^\\*" library "\\*" { is_below = 1 }
+    is_below && /^```$/ { exit }
+    is_shown { print }
+    is_below && /^```/ { is_shown = 1 }' docs/workers.md
+}
+
+# It does a job, and ends in order.
+example_works() { # COMMAND..
+  local id pid n
+  id=$(clients_sql "select id from jobs.insert('email.send', '{\"to\": \"ada@example.org\"}', queue => 'mail')")
+  "$@" >"$TMP/example.out" 2>&1 &
+  pid=$!
+  for ((n = 0; n < 600; n++)); do
+    [[ $(clients_sql "select state from jobs.jobs where id = $id") != completed ]] || break
+    sleep 0.1
+  done
+  kill "$pid" && wait "$pid" && grep -q "ada@example.org" "$TMP/example.out" &&
+    [[ $(clients_sql "select output from jobs.jobs where id = $id") == '{"sent": true}' ]] || { cat "$TMP/example.out"; return 1; }
+}
+
+clients_sql() { "$PG_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 "$DATABASE_URL" -c "$1"; }
 
 # --- What it needs --------------------------------------------------------------------------------
 
@@ -61,10 +88,13 @@ end_clients_server() {
     1000000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000000 "57P01 .* ERROR: +mine"
 }
 
-# --- The libraries: the command of the driver, as the array DRIVER --------------------------------
+# --- The libraries: the command of the driver, as the array DRIVER; as EXAMPLE, the file of the
+# example that docs/workers.md shows, and its command.
 
 client_python() {
-  DRIVER=(env "PYTHONPATH=clients/python/src" "$RUNNER" clients/conformance/driver.py)
+  local run=(env PYTHONPATH=clients/python/src "$RUNNER")
+  DRIVER=("${run[@]}" clients/conformance/driver.py)
+  EXAMPLE=(clients/python/examples/mail.py "${run[@]}" clients/python/examples/mail.py)
 }
 
 client_typescript() {
@@ -73,16 +103,22 @@ client_typescript() {
   said=$(cd clients/typescript && npm ci --loglevel=error --no-audit --no-fund 2>&1 && npm run -s build 2>&1) ||
     { cannot clients "typescript" "npm ci, npm run build" "$said"; return 1; }
   DRIVER=(node clients/conformance/driver.mjs)
+  (cd clients/typescript && npx tsc --outDir "$TMP/example" --module nodenext --target es2022 --skipLibCheck examples/mail.ts)
+  cp "$TMP/example/mail.js" clients/typescript/node_modules/mail.mjs # where it finds the package
+  EXAMPLE=(clients/typescript/examples/mail.ts node clients/typescript/node_modules/mail.mjs)
 }
 
 client_rust() {
-  cargo build --quiet -p postgres-jobs --example conformance || { check clients "rust: its driver is built" false; return 1; }
+  cargo build --quiet -p postgres-jobs --example conformance --example mail || { check clients "rust: its driver is built" false; return 1; }
   DRIVER=("${CARGO_TARGET_DIR:-target}/debug/examples/conformance")
+  EXAMPLE=(clients/rust/examples/mail.rs "${CARGO_TARGET_DIR:-target}/debug/examples/mail")
 }
 
 client_go() {
   local said
-  said=$(need_packages golang-go golang-github-lib-pq-dev && cd clients/go/conformance && go build -o "$STATE/clients-go" . 2>&1) ||
+  mkdir -p "$STATE/go"
+  said=$(need_packages golang-go golang-github-lib-pq-dev && cd clients/go/conformance && go build -o "$STATE/go/" . ./mail 2>&1) ||
     { cannot clients "go" "apt-get install golang-go golang-github-lib-pq-dev; go build" "$said"; return 1; }
-  DRIVER=("$STATE/clients-go")
+  DRIVER=("$STATE/go/conformance")
+  EXAMPLE=(clients/go/conformance/mail/main.go "$STATE/go/mail")
 }

@@ -1,0 +1,14 @@
+import os
+
+from postgres_jobs import Job, Worker
+
+worker = Worker(os.environ["DATABASE_URL"], queues=["mail"])
+
+
+@worker.kind("email.send", timeout=30)
+async def send(job: Job[dict]) -> dict:
+    print("mail to", job.args["to"])
+    return {"sent": True}
+
+
+worker.run()
