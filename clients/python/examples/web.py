@@ -4,7 +4,8 @@
     DATABASE_URL=postgresql://app@localhost/shop uvicorn web:app
     DATABASE_URL=postgresql://app@localhost/shop python web.py     # the worker
 
-    create table orders (id bigint generated always as identity primary key, customer text, confirmed boolean default false);
+    create table orders (id bigint generated always as identity primary key, customer text,
+                         confirmed boolean default false);
 """
 
 import os

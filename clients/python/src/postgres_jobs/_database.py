@@ -1,7 +1,7 @@
 """Statements on the caller's connection, whatever its library.
 
-What is said to a database is a coroutine, for connections that block and for those that are awaited.
-With one that blocks it never waits, and is done at once.
+What is said to a database is a coroutine, for connections that block and for those that are
+awaited. With one that blocks it never waits, and is done at once.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Engine:
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
-            await _first(fetching, timeout=grace)
+            await _first(fetching, timeout=max(grace, LEFT_BEHIND))
             await _first(self.is_idle, self.is_leaving)
             await _first(self.is_idle, self.is_now, timeout=grace)
             for attempt in list(self.running.values()):
@@ -202,6 +202,8 @@ class Engine:
                     await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
                 backoff = Backoff()
             except psycopg.Error as error:
+                if self.is_ending.is_set():
+                    return  # and is not repeated
                 log.error("a fetch was refused: %s", error)
                 await backoff.pause()
 
