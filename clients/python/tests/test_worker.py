@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -103,6 +104,25 @@ async def test_a_worker_starts_again(url, queue):
             assert (await done(url, job))[0].output == kind
 
 
+async def test_a_worker_stops_before_it_has_begun(url, queue):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: None)
+    began = time.monotonic()
+    for _ in range(20):
+        await worker.start()
+        await worker.stop()
+    assert time.monotonic() - began < 60  # none has waited for a thread that was not there
+
+
+async def test_a_worker_without_a_database_stops(queue):
+    worker = Worker("host=/nowhere", queues=[queue], grace=0)
+    worker.kind("run")(lambda job: None)
+    await worker.start()
+    await asyncio.sleep(0.3)
+    assert not worker.ready.is_set()
+    await worker.stop()
+
+
 async def test_what_the_server_has_against_a_worker_is_raised(url, queue):
     worker = Worker(url, queues=[queue], name="x" * 200)
     worker.kind("run")(lambda job: None)
@@ -145,6 +165,25 @@ async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their
     async with working(worker):
         results = await done(url, *ids)
     assert [one.output for one in results] == ["in time", 1]
+
+
+async def test_a_handler_that_blocks_the_event_loop_keeps_its_leases(url, queue):
+    worker = Worker(url, queues=[queue], lease=1)
+
+    @worker.kind("blocks")
+    async def blocks(job):
+        time.sleep(3)
+        return job.attempt
+
+    @worker.kind("beside")
+    async def beside(job):
+        await asyncio.sleep(3)
+        return job.attempt
+
+    retry = {"strategy": "constant", "initial": 0.1}
+    ids = [begin(url, queue, kind, {}, retry=retry, timeout=-1) for kind in ("beside", "blocks")]
+    async with working(worker):
+        assert [one.output for one in await done(url, *ids)] == [1, 1]
 
 
 async def test_progress_and_complete_from_a_thread(url, queue, look):

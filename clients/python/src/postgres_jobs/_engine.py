@@ -8,6 +8,7 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ class Engine:
         self.fetch_link, self.finish_link, self.control_link = (Link(worker.dsn, worker.name) for _ in range(3))
         self.finisher = Finisher(self.finish_link, self._told)
         self.threads = Threads()
+        self.control: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+        self.is_over = False
         self.command = "run"
         # By tokens: attempts whose handlers run; and all that the server thinks to be ours, so also
         # those whose results are on their way.
@@ -87,7 +90,9 @@ class Engine:
     async def serve(self) -> bool:
         """Works until it is stopped. Whether every result could be sent."""
         fetching = asyncio.create_task(self._fetch())
-        tasks = [fetching, asyncio.create_task(self._control()), asyncio.create_task(self.finisher.run())]
+        control = asyncio.create_task(self.threads.run(asyncio.run, self._control()))
+        finishing = asyncio.create_task(self.finisher.run())
+        tasks = [fetching, finishing, control]
         grace = self.worker.grace
         try:
             await _first(self.is_ending, *tasks)
@@ -113,63 +118,82 @@ class Engine:
                 log.error("results could not be sent")
             return is_all_sent
         finally:
-            for task in tasks:
-                task.cancel()
+            fetching.cancel()
+            finishing.cancel()
+            self.is_over = True
+            if self.control:
+                loop, task = self.control
+                with suppress(RuntimeError):  # it has ended by itself
+                    loop.call_soon_threadsafe(task.cancel)
             await asyncio.wait(tasks, timeout=5)
-            for link in (self.fetch_link, self.finish_link, self.control_link):
-                await link.close()
+            await self.fetch_link.close()
+            await self.finish_link.close()
             self.threads.close()
 
     # --- Being there, and keeping what it has
 
     async def _control(self) -> None:
+        """Runs in a thread and an event loop of its own: a handler that blocks the worker's loop
+        must not cost other jobs their leases."""
+        task = asyncio.current_task()
+        assert task
+        self.control = asyncio.get_running_loop(), task
+        if self.is_over:
+            return
         pace = min(self.worker.lease / 3, 10)
-        while True:
-            try:
-                await self._beat()
-                if not self.is_beaten.is_set():
-                    log.info("worker %s is ready", self.worker.name)
-                    self.is_beaten.set()
-                    self.worker.ready.set()
-                await self.control_link.wait(
-                    "call jobs.wait_any('{}', timeout => %s, worker => %s)", timedelta(seconds=pace), self.worker.name
-                )
-            except psycopg.Error as error:
-                if not self.is_beaten.is_set():
-                    raise
-                log.error("a beat was refused: %s", error)
-                await asyncio.sleep(pace)
+        wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
+        is_first = True
+        try:
+            while True:
+                try:
+                    await self._beat()
+                    is_first = False
+                    await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name)
+                except psycopg.Error as error:
+                    if is_first:
+                        raise
+                    log.error("a beat was refused: %s", error)
+                    await asyncio.sleep(pace)
+        finally:
+            await self.control_link.close()
 
     async def _beat(self) -> None:
         worker = self.worker
+        sql = "select jobs.worker_beat(%s, %s::text[], %s, %s)"
         info = json.dumps(worker.info)
-        rows = await self.control_link.run(
-            "select jobs.worker_beat(%s, %s::text[], %s, %s)", worker.name, list(worker.queues), worker.concurrency, info
-        )
-        if rows[0][0] != self.command:
-            self.command = rows[0][0]
-            log.info("worker %s is to %s", worker.name, self.command)
-            self.is_changed.set()
-            if self.command == "stop":
-                self.is_ending.set()
+        rows = await self.control_link.run(sql, worker.name, list(worker.queues), worker.concurrency, info)
+        self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         # What completes in a transaction of its own is locked by that.
-        held = [attempt for attempt in self.held.values() if not attempt.job._is_completed]
+        held = [attempt for attempt in list(self.held.values()) if not attempt.job._is_completed]
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
         if held:
             sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"
             for attempt, (is_cancelled,) in zip(held, await self.control_link.run(sql, ids, tokens)):
-                self._hear(attempt, is_cancelled)
+                if is_cancelled is not False:
+                    self.loop.call_soon_threadsafe(self._hear, attempt, is_cancelled)
+
+    def _obey(self, command: str) -> None:
+        if not self.is_beaten.is_set():
+            log.info("worker %s is ready", self.worker.name)
+            self.is_beaten.set()
+            self.worker.ready.set()
+        if command != self.command:
+            log.info("worker %s is to %s", self.worker.name, command)
+            self.command = command
+            self.is_changed.set()
+            if command == "stop":
+                self.is_ending.set()
 
     def _hear(self, attempt: Attempt, is_cancelled: bool | None) -> None:
-        """What a heartbeat has answered. An attempt that ended meanwhile looks lost, and is not."""
+        """Of a heartbeat that says that the job is to be cancelled, or, by None, that it is lost.
+        An attempt that ended meanwhile looks lost, and is not."""
         if attempt.job.token not in self.running or attempt.is_settled or attempt.job._is_completed:
             return
         if is_cancelled is None:
             log.warning("job %s was lost", attempt.job.id, extra={"job_id": attempt.job.id})
             attempt.is_settled = True
             self._told(attempt.job)
-        if is_cancelled is not False:  # to be cancelled, or lost
-            attempt.cancel()
+        attempt.cancel()
 
     # --- Fetching
 
@@ -315,7 +339,8 @@ class Engine:
         sql = "select cancel_requested from jobs.heartbeat(%s, %s, progress => %s)"
         try:
             rows = await self.finish_link.run(sql, attempt.job.id, token, progress)
-            self._hear(attempt, rows[0][0])
+            if rows[0][0]:
+                self._hear(attempt, True)
         except psycopg.Error as error:
             if error.sqlstate not in ("55000", "P0002"):
                 raise
