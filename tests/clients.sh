@@ -14,6 +14,7 @@ suite_clients() { # LIBRARY
   check clients "$library: every case" conforms "$library" "${DRIVER[@]}"
   check clients "$library: docs/workers.md shows its example" diff <(example_shown "$library") "${EXAMPLE[0]}"
   check clients "$library: the example works" example_works "${EXAMPLE[@]:1}"
+  "package_$library"
   end_clients_server
 }
 
@@ -120,5 +121,35 @@ client_go() {
   said=$(need_packages golang-go golang-github-lib-pq-dev && cd clients/go/conformance && go build -o "$STATE/go/" . ./mail 2>&1) ||
     { cannot clients "go" "apt-get install golang-go golang-github-lib-pq-dev; go build" "$said"; return 1; }
   DRIVER=("$STATE/go/conformance")
-  EXAMPLE=(clients/go/conformance/mail/main.go "$STATE/go/mail")
+  EXAMPLE=(clients/go/conformance/mail/main.go env PGSSLMODE=disable "$STATE/go/mail")
 }
+
+# --- Their packages: their own tests, and what their registry and their users' compilers refuse ---
+
+package_python() {
+  local bin=$STATE/clients_python/bin said
+  said=$(need_python clients_python clients/python/tests/requirements.txt 2>&1) || { cannot clients "python: its package" "pip install" "$said"; return 0; }
+  check clients "python: its own tests" in_library python "$bin/python" -m pytest -q -p no:cacheprovider
+  check clients "python: the types hold, strictly" in_library python "$bin/mypy" --cache-dir "$TMP/mypy"
+  check clients "python: the package is made" in_library python "$bin/python" -m build -q --no-isolation --outdir "$TMP/python"
+  check clients "python: its registry would take it" "$bin/twine" check --strict "$TMP"/python/*
+}
+
+package_typescript() {
+  check clients "typescript: the package is made" in_library typescript npm pack --silent --pack-destination "$TMP"
+  check clients "typescript: its types resolve everywhere" in_library typescript npx attw "$TMP"/postgres-jobs-*.tgz
+}
+
+package_rust() {
+  check clients "rust: its own tests" cargo test --quiet -p postgres-jobs
+  check clients "rust: the crate is made" cargo package --quiet -p postgres-jobs --allow-dirty --no-verify
+  check clients "rust: the program jobs" cargo test --quiet -p postgres-jobs-cli
+}
+
+package_go() {
+  check clients "go: its own tests" in_library go go test ./...
+  check clients "go: vet finds nothing" in_library go go vet ./...
+  check clients "go: it is formatted" test -z "$(gofmt -l clients/go)"
+}
+
+in_library() { (cd "clients/$1" && "${@:2}"); } # LIBRARY COMMAND..

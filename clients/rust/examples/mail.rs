@@ -9,5 +9,9 @@ async fn send(job: Job<Value>) -> Result<Value, Error> {
 #[tokio::main]
 async fn main() -> Result<(), ClientError> {
     let url = std::env::var("DATABASE_URL").expect("DATABASE_URL");
-    Worker::new(&*url).queues(["mail"]).kind("email.send", send).run().await
+    Worker::new(&*url)
+        .queues(["mail"])
+        .kind("email.send", send)
+        .run()
+        .await
 }

@@ -62,7 +62,8 @@ export class Worker {
   readonly #handlers = new Map<string, { handler: Handler; timeout?: number }>();
   #otherwise?: { handler: Handler; timeout?: number };
 
-  readonly #running = new Map<Attempt, Promise<void>>(); // takes a place until its handler has ended
+  // Each takes a place until its handler has ended.
+  readonly #running = new Map<Attempt, Promise<void>>();
   readonly #held = new Set<Attempt>(); // each is ours until the server has its result
   #command = "run";
   #isWaiting = false;
