@@ -1,7 +1,10 @@
 """The helpers for tests."""
 
+from datetime import datetime, timedelta, timezone
+
 import psycopg
 import pytest
+from test_transactions import BLOCKING
 
 from postgres_jobs import Discard, Job, Snooze, Worker, insert, testing
 
@@ -44,6 +47,21 @@ def test_work_all_in_a_transaction(url, queue):
         testing.advance(connection, 60)
         assert [one.state for one in testing.work_all(connection, {"later": lambda job: None})] == ["completed"]
         connection.rollback()
+
+
+@pytest.mark.parametrize("library", BLOCKING)
+def test_the_helpers_take_every_connection(library, url, queue):
+    async def handle(job):
+        return job.args
+
+    for connection, _, rollback in library(url):
+        kind = f"kind of {queue}"
+        insert(connection, kind, {"a": 1}, queue=queue, scheduled_at=datetime.now(timezone.utc) + timedelta(hours=1))
+        assert testing.work_all(connection, {kind: handle}) == []
+        testing.advance(connection, timedelta(hours=1))
+        testing.assert_inserted(connection, kind, {"a": 1})
+        assert [one.state for one in testing.work_all(connection, {kind: handle})] == ["completed"]
+        rollback()
 
 
 async def test_work_all_asynchronously(url, queue):

@@ -219,7 +219,9 @@ async def test_args_that_python_cannot_read_fail_their_job_alone(url, queue, loo
     look("select jobs.insert('run', queue => %s, scheduled_at => '4000-01-01 BC')", queue)
     ids = [id for (id,) in look("select id from jobs.jobs where queue = %s order by id", queue)]
     async with working(worker):
-        assert [one.state for one in await done(url, *ids)] == ["discarded", "discarded", "completed"]
+        states = [one.state for one in await done(url, *ids)]
+    assert states[::2] == ["discarded", "completed"]
+    assert states[1] in ("discarded", "completed")  # how deep Python reads depends on its version
 
 
 async def test_opentelemetry(url, queue):
