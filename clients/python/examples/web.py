@@ -1,6 +1,6 @@
 """A web application that inserts jobs in its own transactions, and a worker beside it.
 
-    pip install "postgres-jobs[binary]" fastapi uvicorn psycopg-pool
+    pip install "..[binary]" fastapi uvicorn psycopg-pool
     DATABASE_URL=postgresql://app@localhost/shop uvicorn web:app
     DATABASE_URL=postgresql://app@localhost/shop python web.py     # the worker
 
