@@ -83,19 +83,11 @@ impl Link {
     /// Runs a statement, again and again while there is no connection, or it is refused for a
     /// reason that passes.
     pub(crate) async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
-        let passes = |error: &ClientError| error.code().is_none() || error.is(PASSING);
         for failures in 0.. {
-            let result = match self.connected().await {
-                Ok(mut client) => client.rows(sql, of).await,
-                Err(error) => Err(error),
-            };
-            let error = match result {
-                Err(error) if self.client.is_none() || passes(&error) || error.is(RIVALRY) => error,
+            let error = match self.once(sql, of).await {
+                Err(error) if self.passes(&error) => error,
                 result => return result,
             };
-            if !error.is(RIVALRY) {
-                self.client = None;
-            }
             if self.until.is_cancelled() {
                 return Err(error);
             }
@@ -104,6 +96,28 @@ impl Link {
             select! { _ = tokio::time::sleep(pause) => {}, _ = self.until.cancelled() => {} }
         }
         unreachable!("there are endless numbers")
+    }
+
+    /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
+    pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) -> Result<(), ClientError> {
+        match self.once(sql, of).await {
+            Err(error) if !self.passes(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+        self.connected().await?.rows(sql, of).await
+    }
+
+    /// Whether the reason of an error passes. If it is the connection, the next one is another.
+    fn passes(&mut self, error: &ClientError) -> bool {
+        let is_rivalry = error.is(RIVALRY);
+        let is_lost = self.client.is_none() || error.code().is_none() || error.is(PASSING);
+        if is_lost && !is_rivalry {
+            self.client = None;
+        }
+        is_lost || is_rivalry
     }
 
     async fn connected(&mut self) -> Result<&Client, ClientError> {
@@ -131,8 +145,8 @@ impl Link {
 const PASSING: &[&str] = &[
     "08", "25006", "53", "57P01", "57P02", "57P03", "57P04", "57P05",
 ];
-/// Others are at the same rows. The connection is good.
-const RIVALRY: &[&str] = &["40P01", "40001", "55P03"];
+/// Others are at the same rows, for too long for a `statement_timeout`. The connection is good.
+const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
 
 /// How long to wait after so many failures in a row.
 pub(crate) fn back_off(failures: u32) -> Duration {

@@ -26,7 +26,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     loop {
         let round = async {
             beat(&core, &mut link).await?;
-            link.rows(WAIT, &[&pace_text, &core.worker.name]).await
+            link.wait(WAIT, &[&pace_text, &core.worker.name]).await
         };
         select! {
             result = round => if let Err(error) = result {

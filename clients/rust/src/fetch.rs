@@ -73,7 +73,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         let began = Instant::now();
         let of = [&*names, &core.worker.name];
         select! {
-            waited = link.rows(WAIT, &of) => match waited {
+            waited = link.wait(WAIT, &of) => match waited {
                 Err(error) => {
                     tracing::error!(%error, "cannot wait");
                     pause(&core, Duration::from_secs(1)).await;

@@ -1,0 +1,107 @@
+//! Jobs by sqlx, in the database at DATABASE_URL, which has the extension. Without one there is
+//! nothing to see.
+#![cfg(feature = "sqlx")]
+
+use std::time::Duration;
+
+use postgres_jobs::{
+    By, Error, Job, NewJob, State, Unique, Want, Worker, insert, insert_many, testing, wait_for,
+};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+
+async fn connect() -> Option<PgConnection> {
+    let url = std::env::var("DATABASE_URL").ok()?;
+    Some(PgConnection::connect(&url).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_transaction_has_its_jobs() {
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let queue = format!("sqlx {}", std::process::id());
+    let job = |n: i32| NewJob::new(&*queue, json!({ "n": n })).queue(&queue);
+    let mut transaction = connection.begin().await.unwrap();
+    let unique = Unique {
+        by_args: Some(By::ALL),
+        by_queue: true,
+        ..Unique::default()
+    };
+    let first = insert(&mut *transaction, job(1).unique(unique.clone()))
+        .await
+        .unwrap();
+    let again = insert(&mut *transaction, job(1).unique(unique))
+        .await
+        .unwrap();
+    assert_eq!((first.id, first.is_duplicate), (again.id, false));
+    assert!(again.is_duplicate);
+    let many = insert_many(&mut *transaction, [job(2), job(3)])
+        .await
+        .unwrap();
+    assert_eq!(many.len(), 2);
+    testing::assert_inserted(&mut *transaction, &queue, json!({ "n": 3 })).await;
+    let worker = Worker::new("")
+        .queues([&*queue])
+        .kind(&queue, async |job: Job<Value>| {
+            match job.args["n"].as_i64() {
+                Some(1) => Ok(job.args["n"].clone()),
+                _ => Err(Error::new("no").discard()),
+            }
+        });
+    let ran = testing::work_all(&mut *transaction, &worker).await.unwrap();
+    let states: Vec<State> = ran.iter().map(|(_, _, state)| *state).collect();
+    assert_eq!(
+        states,
+        [State::Completed, State::Discarded, State::Discarded]
+    );
+    transaction.rollback().await.unwrap();
+    assert!(
+        !testing::is_inserted(&mut connection, &queue, json!({ "n": 1 }))
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_its_sqlstate() {
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let refused = insert(&mut connection, NewJob::new("", ()))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.code(), &*refused.to_string()),
+        (Some("22023"), "kind must not be empty")
+    );
+}
+
+#[tokio::test]
+async fn a_handler_completes_its_job_in_its_transaction() {
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let queue = format!("sqlx in transaction {}", std::process::id());
+    let worker = Worker::new(std::env::var("DATABASE_URL").unwrap()).queues([&*queue]);
+    let worker = worker.kind("k", async |job: Job<Value>| {
+        let mut connection = connect().await.ok_or_else(|| Error::new("no database"))?;
+        let mut transaction = connection.begin().await?;
+        job.complete(&mut *transaction, "in the transaction")
+            .await?;
+        transaction.commit().await?;
+        Ok::<_, Error>("by the worker")
+    });
+    let running = worker.start().unwrap();
+    let id = insert(&mut connection, NewJob::new("k", ()).queue(&queue))
+        .await
+        .unwrap()
+        .id
+        .unwrap();
+    let results = wait_for(&mut connection, &[id], Duration::from_secs(60), Want::All)
+        .await
+        .unwrap();
+    assert_eq!(results[0].state, Some(State::Completed));
+    assert_eq!(results[0].output, Some(json!("in the transaction")));
+    running.stop().await.unwrap();
+}
