@@ -104,7 +104,7 @@ client_typescript() {
   said=$(cd clients/typescript && npm ci --loglevel=error --no-audit --no-fund 2>&1 && npm run -s build 2>&1) ||
     { cannot clients "typescript" "npm ci, npm run build" "$said"; return 1; }
   DRIVER=(node clients/conformance/driver.mjs)
-  (cd clients/typescript && npx tsc --outDir "$TMP/example" --module nodenext --target es2022 --skipLibCheck examples/mail.ts)
+  (cd clients/typescript && npx tsc --outDir "$TMP/example" --rootDir examples --module nodenext --target es2022 --skipLibCheck examples/mail.ts)
   cp "$TMP/example/mail.js" clients/typescript/node_modules/mail.mjs # where it finds the package
   EXAMPLE=(clients/typescript/examples/mail.ts node clients/typescript/node_modules/mail.mjs)
 }

@@ -1,3 +1,5 @@
+//! Works the queue mail.
+
 use postgres_jobs::{ClientError, Error, Job, Worker};
 use serde_json::{Value, json};
 

@@ -1,12 +1,17 @@
 //! Statements, on the caller's connection or on one of a worker.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::select;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{CancelToken, Client, Config, GenericClient, NoTls, Socket};
@@ -214,9 +219,72 @@ where
     Ok(client)
 }
 
-async fn cancel(config: &Config, token: CancelToken) -> Result<(), tokio_postgres::Error> {
-    match tls(config) {
-        Some(tls) => token.cancel_query(tls).await,
-        None => token.cancel_query(NoTls).await,
+/// A cancel request needs no encryption, unless that is required of every connection.
+async fn cancel(config: &Config, token: CancelToken) -> io::Result<()> {
+    match tls(config).filter(|_| config.get_ssl_mode() == SslMode::Require) {
+        Some(tls) => token.cancel_query(tls).await.map_err(io::Error::other),
+        None => {
+            let stream = LastToClose(open(config).await?);
+            let sent = token.cancel_query_raw(stream, NoTls).await;
+            sent.map_err(io::Error::other)
+        }
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Opens a socket to where the server is.
+async fn open(config: &Config) -> io::Result<Box<dyn Stream>> {
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let address = config.get_hostaddrs().first().map(ToString::to_string);
+    match (address, config.get_hosts().first()) {
+        (Some(address), _) => Ok(Box::new(TcpStream::connect((address, port)).await?)),
+        (_, Some(Host::Tcp(name))) => Ok(Box::new(TcpStream::connect((&**name, port)).await?)),
+        #[cfg(unix)]
+        (_, Some(Host::Unix(directory))) => {
+            let path = directory.join(format!(".s.PGSQL.{port}"));
+            Ok(Box::new(tokio::net::UnixStream::connect(path).await?))
+        }
+        _ => Err(io::ErrorKind::AddrNotAvailable.into()),
+    }
+}
+
+/// A stream that is closed after the other side has closed it, as libpq does. Debian 12's PgBouncer
+/// ends with an error where a cancel request is gone before it has been sent on.
+struct LastToClose(Box<dyn Stream>);
+
+impl AsyncRead for LastToClose {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for LastToClose {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut byte = [0];
+            let mut buffer = ReadBuf::new(&mut byte);
+            ready!(Pin::new(&mut self.0).poll_read(context, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Pin::new(&mut self.0).poll_shutdown(context);
+            }
+        }
     }
 }

@@ -23,7 +23,9 @@ export const connectPg =
         const request = Buffer.alloc(16);
         // Length, code of a cancel request, whose statement it is.
         [16, 80877102, processID, secretKey].forEach((number, at) => request.writeInt32BE(number, 4 * at));
-        socket.end(request).resume();
+        // The server closes it. Debian 12's PgBouncer ends with an error where we do so before.
+        socket.write(request);
+        socket.resume();
         await once(socket, "close");
       },
       close: () => client.end(),
