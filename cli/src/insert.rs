@@ -166,7 +166,7 @@ impl Insert {
             job = job.retry(policy);
         }
         if let Some(unique) = &self.unique {
-            job = job.unique(parsed::<Unique>(unique, "unique")?);
+            job = job.unique_opts(parsed::<Unique>(unique, "unique")?);
         }
         if self.pending {
             job = job.pending();

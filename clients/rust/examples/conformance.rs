@@ -251,7 +251,7 @@ async fn new_job(client: &Client, options: &Value) -> Anything<NewJob> {
             "retry" => job.retry(value.clone()),
             "pending" if *value == true => job.pending(),
             "pending" => job,
-            "unique_opts" => job.unique(serde_json::from_value(value.clone())?),
+            "unique_opts" => job.unique_opts(serde_json::from_value(value.clone())?),
             other => return Err(format!("there is no option {other}").into()),
         };
     }

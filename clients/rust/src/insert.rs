@@ -120,7 +120,7 @@ impl NewJob {
     }
 
     /// What makes it unique, and what becomes of a duplicate.
-    pub fn unique(self, unique: Unique) -> Self {
+    pub fn unique_opts(self, unique: Unique) -> Self {
         let unique = serde_json::to_value(unique).expect("the options are JSON");
         self.option("unique_opts", unique)
     }

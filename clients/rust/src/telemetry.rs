@@ -21,22 +21,28 @@ fn tracer() -> BoxedTracer {
     global::tracer("postgres-jobs")
 }
 
-fn builder(operation: &'static str, kind: SpanKind, job: &str, queue: &str) -> SpanBuilder {
-    SpanBuilder::from_name(format!("{operation} {queue}"))
-        .with_kind(kind)
-        .with_attributes([
-            KeyValue::new("messaging.system", "postgres_jobs"),
-            KeyValue::new("messaging.operation.name", operation),
-            KeyValue::new("messaging.operation.type", operation),
-            KeyValue::new("messaging.destination.name", queue.to_owned()),
-            KeyValue::new("jobs.kind", job.to_owned()),
-        ])
+/// A span by the conventions for messaging.
+fn builder(name: &'static str, kind: SpanKind, job: &str, queue: &str) -> SpanBuilder {
+    let operation = if kind == SpanKind::Producer {
+        "send"
+    } else {
+        "process"
+    };
+    let attributes = [
+        KeyValue::new("messaging.system", "postgres_jobs"),
+        KeyValue::new("messaging.operation.name", name),
+        KeyValue::new("messaging.operation.type", operation),
+        KeyValue::new("messaging.destination.name", queue.to_owned()),
+        KeyValue::new("jobs.kind", job.to_owned()),
+    ];
+    let builder = SpanBuilder::from_name(format!("{name} {queue}")).with_kind(kind);
+    builder.with_attributes(attributes)
 }
 
 impl Middleware for OpenTelemetry {
     fn insert(&self, job: &mut NewJob) -> Option<AfterInsert> {
         let queue = job.queue_name().unwrap_or("default");
-        let mut span = tracer().build(builder("send", SpanKind::Producer, job.kind(), queue));
+        let mut span = tracer().build(builder("insert", SpanKind::Producer, job.kind(), queue));
         if span.span_context().is_valid() {
             job.meta_mut().insert(
                 "traceparent".into(),
@@ -53,7 +59,7 @@ impl Middleware for OpenTelemetry {
     fn work(&self, job: Job<()>, handling: Handling) -> Handling {
         Box::pin(async move {
             let producer = job.meta["traceparent"].as_str().and_then(parsed);
-            let builder = builder("process", SpanKind::Consumer, &job.kind, &job.queue);
+            let builder = builder("work", SpanKind::Consumer, &job.kind, &job.queue);
             let span = match producer {
                 Some(producer) if job.attempt == 1 => {
                     let parent = Context::new().with_remote_span_context(producer);
@@ -69,11 +75,11 @@ impl Middleware for OpenTelemetry {
             span.set_attribute(KeyValue::new("messaging.message.id", job.id.to_string()));
             span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
             let result = handling.with_context(context.clone()).await;
-            if let Err(error) = &result {
-                span.set_attribute(KeyValue::new(
-                    "error.type",
-                    error.type_name().unwrap_or_default().to_owned(),
-                ));
+            // A job that is put off or cancelled has not failed.
+            if let Err(error) = &result
+                && let Some(name) = error.type_name()
+            {
+                span.set_attribute(KeyValue::new("error.type", name.to_owned()));
                 span.set_status(Status::error(error.to_string()));
             }
             result

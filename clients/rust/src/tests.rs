@@ -69,7 +69,7 @@ async fn every_option_is_written() {
         .timeout(None)
         .retry("oban")
         .pending()
-        .unique(Unique {
+        .unique_opts(Unique {
             by_args: Some(By::ALL),
             ..Unique::default()
         });
@@ -218,7 +218,7 @@ async fn spans_belong_together() {
     let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
         panic!("three spans")
     };
-    assert_eq!((&*sent.name, &*first.name), ("send default", "process q"));
+    assert_eq!((&*sent.name, &*first.name), ("insert default", "work q"));
     assert_eq!(first.span_context.trace_id(), sent.span_context.trace_id());
     assert_eq!(first.parent_span_id, sent.span_context.span_id());
     assert_ne!(second.span_context.trace_id(), sent.span_context.trace_id());

@@ -28,10 +28,10 @@ async fn a_transaction_has_its_jobs() {
         by_queue: true,
         ..Unique::default()
     };
-    let first = insert(&mut *transaction, job(1).unique(unique.clone()))
+    let first = insert(&mut *transaction, job(1).unique_opts(unique.clone()))
         .await
         .unwrap();
-    let again = insert(&mut *transaction, job(1).unique(unique))
+    let again = insert(&mut *transaction, job(1).unique_opts(unique))
         .await
         .unwrap();
     assert_eq!((first.id, first.is_duplicate), (again.id, false));
