@@ -224,6 +224,29 @@ async def test_args_that_python_cannot_read_fail_their_job_alone(url, queue, loo
     assert states[1] in ("discarded", "completed")  # how deep Python reads depends on its version
 
 
+async def test_errors_that_are_false_or_odd_fail_their_job(url, queue):
+    class Odd(Exception):
+        def __bool__(self):
+            raise RuntimeError("neither")
+
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("thread")
+    def in_a_thread(job):
+        raise Odd("odd") if job.args else StopIteration("stop")
+
+    @worker.kind("task")
+    async def in_a_task(job):
+        raise Odd("odd")
+
+    given = [("thread", 1), ("thread", 0), ("task", 1)]
+    ids = [begin(url, queue, kind, args, max_attempts=1) for kind, args in given]
+    async with working(worker):
+        results = await done(url, *ids)
+    assert [one.state for one in results] == ["discarded"] * 3
+    assert results[0].error == results[2].error == "odd" and "StopIteration" in results[1].error
+
+
 async def test_opentelemetry(url, queue):
     from postgres_jobs import opentelemetry
 

@@ -101,7 +101,7 @@ class Link:
         """Whether to go on after the error. Whatever happens while connecting passes."""
         is_connecting = self.connection is None
         if is_connecting or will_pass(error):
-            log.warning("the database is out of reach: %s", str(error).strip())
+            log.warning("no answer from the database yet, trying again: %s", str(error).strip())
             if error.sqlstate not in _ROLLED_BACK:
                 await self.close()
             return True

@@ -27,7 +27,7 @@ class Threads:
             threading.Thread(target=self._work, args=(loop, calls), name="postgres_jobs handler", daemon=True).start()
         calls.put((contextvars.copy_context(), function, args, ended))
         value, error = await ended
-        if error:
+        if error is not None:
             raise error
         return value
 

@@ -107,7 +107,7 @@ def wire(id: int, token: int, finish: Finish) -> str:
 
 def _failure(error: BaseException, given: str | BaseException | None = None) -> Finish:
     shown = given if isinstance(given, BaseException) else error
-    if given is None and isinstance(error, Outcome) and error.__cause__:
+    if given is None and isinstance(error, Outcome) and error.__cause__ is not None:
         shown = error.__cause__
     name = type(shown).__name__
     text = given if isinstance(given, str) else _text(shown)
@@ -125,10 +125,11 @@ def _text(error: BaseException) -> str:
 
 
 def _code(error: BaseException) -> str | None:
-    """The SQLSTATE of an error of psycopg, SQLAlchemy (orig) or Django (__cause__); else its own
-    code."""
+    """The SQLSTATE of an error of psycopg, SQLAlchemy (orig) or Django (__cause__); else the
+    error's own code."""
     try:
-        found = [getattr(one, "sqlstate", None) for one in (error, getattr(error, "orig", None), error.__cause__)]
+        places = (error, getattr(error, "orig", None), error.__cause__)
+        found = [getattr(one, name, None) for one in places for name in ("sqlstate", "pgcode")]
         codes = [code for code in [*found, getattr(error, "code", None)] if isinstance(code, (str, int))]
         return str(codes[0]) if codes else None
     except BaseException:  # an error can fail to be looked at, too
@@ -140,10 +141,10 @@ def _trace(error: BaseException) -> str:
     is kept."""
     parts: list[str] = []
     seen: BaseException | None = error
-    while seen and len(parts) < 10:
+    while seen is not None and len(parts) < 10:
         frames = "".join(traceback.format_tb(seen.__traceback__)[-50:])
         parts.append(f"{frames}{type(seen).__name__}: {_text(seen)[:1000]}\n")
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+        seen = seen.__cause__ if seen.__suppress_context__ else seen.__context__
     trace = "\n".join(reversed(parts))
     return _UNSTORABLE.sub("\ufffd", trace[-LONGEST_TEXT:])
 

@@ -85,6 +85,8 @@ class Worker:
             raise ValueError("a worker needs a queue, and a weight is above 0")
         if concurrency < 1:
             raise ValueError(f"a concurrency of {concurrency} runs nothing")
+        if not (seconds(lease) > 0 and seconds(grace) >= 0):
+            raise ValueError("a lease is above 0, and a grace period not below")
         self.dsn = dsn
         self.concurrency = concurrency
         self.timeout = None if timeout is None else seconds(timeout)
