@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod connect;
 mod connection;
 mod control;
 mod error;
@@ -18,7 +19,8 @@ mod tests;
 mod unique;
 mod worker;
 
-pub use connection::{Executor, connect};
+pub use connect::connect;
+pub use connection::Executor;
 pub use error::{ClientError, Error, cancel, discard, retry_in, snooze};
 pub use handler::{AsyncHandler, BlockingHandler, Handling};
 pub use insert::{
