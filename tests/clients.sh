@@ -1,9 +1,9 @@
 # The worker libraries of clients/: the cases of clients/conformance, each library with a driver of
 # its own, and what its registry would refuse. tests/suites.sh sources this file.
 
-CLIENTS=(go rust typescript python)
+CLIENTS=(go rust typescript python control)
 
-# A unit is one library.
+# A unit is one library, or the control.
 suite_clients() { # LIBRARY
   local library=$1
   local -a DRIVER=() EXAMPLE=()
@@ -11,6 +11,11 @@ suite_clients() { # LIBRARY
   need_runner || return 0
   "client_$library" || return 0
   begin_clients_server
+  if [[ $library == control ]]; then
+    check clients "control: a third of the cases fail with a broken driver" fails_a_third "${DRIVER[@]}"
+    end_clients_server
+    return 0
+  fi
   check clients "$library: every case" conforms "$library" "${DRIVER[@]}"
   check clients "$library: docs/workers.md shows its example" diff <(example_shown "$library") "${EXAMPLE[0]}"
   check clients "$library: the example works" example_works "${EXAMPLE[@]:1}"
@@ -24,6 +29,14 @@ conforms() { # LIBRARY COMMAND..
   "$RUNNER" clients/conformance/run.py "$1" -- "${@:2}" | tee "$log" || true
   read -r passed failed < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log") || return 1
   record clients "$passed" "$failed"
+}
+
+# Waits for nothing for long: what does not come fails the case, as it must.
+fails_a_third() { # COMMAND..
+  local passed failed
+  read -r passed failed < <(JOBS_PATIENCE=3 "$RUNNER" clients/conformance/run.py python --jobs 12 -- "$@" | sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
+  echo "with a broken driver $passed cases pass and $failed fail"
+  [[ $((2 * failed)) -ge $passed && $failed -gt 0 ]]
 }
 
 # The block of code below the library's name.
@@ -96,6 +109,11 @@ client_python() {
   local run=(env PYTHONPATH=clients/python/src "$RUNNER")
   DRIVER=("${run[@]}" clients/conformance/driver.py)
   EXAMPLE=(clients/python/examples/mail.py "${run[@]}" clients/python/examples/mail.py)
+}
+
+client_control() {
+  client_python
+  DRIVER=("${DRIVER[@]/driver.py/broken.py}")
 }
 
 client_typescript() {

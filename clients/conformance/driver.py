@@ -317,4 +317,5 @@ def main() -> None:
     say("stopped")
 
 
-main()
+if __name__ == "__main__":
+    main()
