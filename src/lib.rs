@@ -62,7 +62,7 @@ pub extern "C-unwind" fn _PG_init() {
     }
 }
 
-/// What `cargo pgrx test` asks for.
+/// What `cargo pgrx test` asks for; the suite `pgtest` has a server with the same settings.
 #[cfg(test)]
 pub mod pg_test {
     /// Nothing to set up.
@@ -71,5 +71,17 @@ pub mod pg_test {
     /// Preloaded, but without a worker that could act between two statements of a test.
     pub fn postgresql_conf_options() -> Vec<&'static str> {
         vec!["shared_preload_libraries = 'jobs'", "jobs.enabled = off"]
+    }
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    /// What runs the tests must see that it fails, and with which error.
+    #[pg_test(error = "panics on purpose")]
+    fn panics_on_purpose() {
+        panic!("panics on purpose");
     }
 }

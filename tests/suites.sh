@@ -105,9 +105,9 @@ build_for_units() {
   local start=$SECONDS unit wanted=" ${UNITS[*]} "
   template_cluster
   for unit in "${UNITS[@]}"; do
-    [[ ${unit%%:*} =~ ^(harness|core|model|pgtest|site)$ ]] || { need_extension; break; }
+    [[ ${unit%%:*} =~ ^(harness|core|model|pgtest|cargo_pgrx|site)$ ]] || { need_extension; break; }
   done
-  [[ ! $wanted =~ \ server:($WITH_FAULTS)[:\ ] ]] || need_faults
+  [[ ! $wanted =~ \ (pgtest|server:($WITH_FAULTS))[:\ ] ]] || need_faults
   # Their units say what is wrong.
   [[ ! $wanted =~ \ (server|server_statements)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test server || true
   [[ ! $wanted =~ \ reliability[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test reliability || true
@@ -307,37 +307,45 @@ suite_model() {
   check model "control: and says how" grep -q "^So this does not hold: " "$TMP/model.control"
 }
 
-# pgrx starts the server of these tests itself and keeps its log in memory: it shows the lines of a
-# test that failed. The linker flag that cargo-pgrx would add to the library is for schemas that it
-# generates, and there is none.
+# Every function of src/ with the attribute `pg_test`, in a session of its own whose transaction is
+# rolled back. `error = ".."` in the attribute says how it ends.
 suite_pgtest() {
-  local data runas=()
-  data=$TMP/pgtest
-  need_cargo_pgrx
-  own_directory "$data"
-  if is_root; then runas=(--runas postgres); fi
-  private_postgres "$PG_TEST"
-  forget_library "$PG_TEST"
-  local -x JOBS_PG_TREE=$PG_TEST PATH=$STATE/bin:$PATH CARGO_PGRX_DISABLE_GC_SECTIONS_WORKAROUND=1
-  libtest pgtest "$CARGO_PGRX" pgrx test "pg$PG_MAJOR" "${runas[@]}" --pgdata "$data" ${1:+"$1"}
-  # It starts its server as whoever calls it, which root may not do. So root calls it as somebody to
-  # whom what is root's belongs.
-  local somebody=() error
-  if is_root; then somebody=(unshare --user --map-user="$(id -u postgres)" --map-group="$(id -g postgres)"); fi
-  if error=$("${somebody[@]}" true 2>&1); then
-    check pgtest "cargo pgrx run has a server in which the extension can be created" cargo_pgrx_runs "${somebody[@]}"
-  else
-    skip pgtest "cargo pgrx run" "${somebody[*]}" "$error"
-  fi
+  local INSTALLED=yes PG_BIN=${PG_BIN/#$PG/$PG_FAULTS} name error
+  need_faults
+  begin_server pgtest tests/pg_regress/postgresql.conf
+  pgtest_sql -o /dev/null -c "create extension jobs" -c "create schema tests"
+  pgtest_tests | sed "s/ .*//; s/.*/create function tests.&() returns void language c as '\$libdir\/jobs', '&_wrapper';/" | pgtest_sql
+  while read -r -u 3 name error; do
+    [[ $name != *"$1"* ]] || check pgtest "$name, see above" pgtest_ends "$name" "$error"
+  done 3< <(pgtest_tests)
+  [[ $((PASSED[pgtest] + FAILED[pgtest])) -gt 0 ]] || check pgtest "there is no test whose name has $1" false
+  check pgtest "what the library exports is the extension's functions and these tests" pgtest_has_all
+  check pgtest "control: a panic is a failure" refuses pgtest_ends panics_on_purpose "" >/dev/null
+  check pgtest "control: another error than expected is one" refuses pgtest_ends panics_on_purpose "another error" >/dev/null
+  check pgtest "control: an error that does not come is one" refuses pgtest_ends databases_have_names_in_any_encoding "an error" >/dev/null
+  pgtest_sql -c "drop function tests.panics_on_purpose"
+  check pgtest "control: a test that is not in the library is one" refuses pgtest_ends panics_on_purpose "" >/dev/null
+  check pgtest "control: a test that is not known is found" refuses pgtest_has_all >/dev/null
+  end_server pgtest 6 "panics.on.purpose"
 }
 
-cargo_pgrx_runs() { # AS-SOMEBODY..
-  local log=$TMP/pgrx.log home
-  home=$(mktemp -d) # $TMP is of user postgres
-  echo "base_port = $(($(test_port) - PG_MAJOR))" >"$home/config.toml"
-  PGRX_HOME=$home "$@" "$CARGO_PGRX" pgrx run "pg$PG_MAJOR" --profile quick >"$log" 2>&1 <<<"create extension jobs; select 'with ' || extname from pg_extension;"
-  PGRX_HOME=$home "$@" "$CARGO_PGRX" pgrx stop "pg$PG_MAJOR" >/dev/null 2>&1 && rm -rf "$home"
-  grep -q "^ with jobs$" "$log" || { cat "$log"; return 1; }
+# NAME ERROR of each.
+pgtest_tests() {
+  find src -name '*.rs' -exec sed -nE '/#\[pg_test/ { N; s/.*#\[pg_test(\(error = "(.*)"\))?\]\n *fn (\w+).*/\3 \2/p }' {} +
+}
+
+pgtest_sql() { as_pg "$PG_BIN/psql" -X -q -At -h "$TMP/pgtest" -U postgres -d postgres "$@"; }
+
+# A session that is lost says nothing more.
+pgtest_ends() { # NAME ERROR
+  local said
+  said=$(pgtest_sql -o /dev/null -c begin -c "select tests.$1()" -c "\echo ended: :LAST_ERROR_MESSAGE" 2>"$TMP/said")
+  [[ $said == "ended: $2" ]] || { cat "$TMP/said"; return 1; }
+}
+
+pgtest_has_all() {
+  diff <(pgtest_sql -c "select prosrc from pg_proc where probin = '\$libdir/jobs'" | sort) \
+    <(nm -D --defined-only "$PG_FAULTS/lib/postgresql/$PG_MAJOR/lib/jobs.so" | sed -n 's/.* pg_finfo_//p' | sort)
 }
 
 # The tests start servers of their own; each scans its log when it ends (tests/support/cluster.rs),
@@ -364,6 +372,7 @@ server_tests() { # SUITE FILTER
 }
 
 source tests/reliability.sh
+source tests/cargo_pgrx.sh
 
 # --- pgspot: the scripts that CREATE EXTENSION and ALTER EXTENSION .. UPDATE run as superuser -----
 

@@ -383,7 +383,7 @@ mod tests {
     use crate::pg::subxact;
 
     #[pg_test]
-    fn statements_run_with_the_sessions_own_switches_also_right_after_they_were_planned() {
+    fn statements_run_with_the_sessions_own_switches_once_planned() {
         static SHOW: Plan = Plan::new(
             "SELECT current_setting('enable_seqscan') || current_setting('jit')",
             &[],
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn statements_are_planned_in_one_way_however_often_and_whatever_is_set() {
+    fn statements_are_planned_in_one_way_whatever_is_set() {
         static FIND: Plan = Plan::new(
             "SELECT n FROM jobs.numbers WHERE n = $1",
             &[pg_sys::INT4OID],

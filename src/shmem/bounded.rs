@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn names_are_kept_once_in_their_order_and_what_does_not_fit_is_noticed() {
+    fn names_are_kept_once_in_order_and_what_does_not_fit_is_noticed() {
         let longest = "\u{10FFFF}".repeat(127);
         let mut names = Names::new();
         assert!(names.is_empty());

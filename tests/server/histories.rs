@@ -34,7 +34,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 /// How many histories are run.
-const HISTORIES: usize = 3000;
+const HISTORIES: usize = 1500;
 /// From so many on everything must have happened in them.
 const ENOUGH: usize = 500;
 /// How many are run at a time with each retention.
@@ -215,7 +215,7 @@ async fn control_without_a_fault_the_build_with_faults_is_explained() {
 
 async fn control(fault: &str) {
     // It is over with the first one that is found, which may take long.
-    let found = many(Some(&with_faults()), Some(fault), 10 * HISTORIES, true).await;
+    let found = many(Some(&with_faults()), Some(fault), 20 * HISTORIES, true).await;
     assert!(
         !found.unexplained.is_empty(),
         "{fault} is not found in {} histories",
