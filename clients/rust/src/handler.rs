@@ -107,7 +107,7 @@ impl Handler {
 
 fn job<A: DeserializeOwned>(attempt: Arc<Attempt>) -> Result<Job<A>, Error> {
     let args = serde_json::from_str(attempt.job.raw_args.get());
-    let args = args.map_err(|error| Error::from(error).typed("invalid_args").discard())?;
+    let args = args.map_err(|error| Error::from(error).typed("invalid_args"))?;
     Ok(Job::new(args, attempt))
 }
 

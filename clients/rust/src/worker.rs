@@ -128,7 +128,7 @@ impl Worker {
     /// The handler of a kind of job, an `async fn`. What it returns is the job's output. An error
     /// or a panic fails the attempt.
     ///
-    /// Args that are not of its type discard the job, with type `invalid_args`.
+    /// Args that are not of its type fail the attempt, with type `invalid_args`.
     pub fn kind<A>(mut self, kind: &str, handler: impl AsyncHandler<A>) -> Self
     where
         A: DeserializeOwned + Send + 'static,
@@ -202,8 +202,10 @@ impl Worker {
         if self.kinds.is_empty() && self.otherwise.is_none() {
             return Err(ClientError::text("a worker needs a handler"));
         }
-        if self.queues.is_empty() || self.concurrency == 0 {
-            return Err(ClientError::text("a worker needs a queue and a place"));
+        if self.queues.is_empty() || self.concurrency == 0 || self.lease.is_zero() {
+            return Err(ClientError::text(
+                "a worker needs a queue, a place and a lease",
+            ));
         }
         self.config = Ok(config);
         let about = [
