@@ -80,41 +80,31 @@ async fn look(client: &Client, statement: &str) -> Result<Vec<Value>, Failed> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Prints columns as wide as what is in them, numbers to the right.
+/// Prints columns as wide as what is in them, numbers to the right. What is estimated has a ~.
 fn table(columns: &[&str], rows: &[Value]) {
-    let text = |value: &Value| match value {
+    let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
+    let mut lines = vec![String::new(); rows.len() + 1];
+    for name in columns {
+        let cells: Vec<String> = rows.iter().map(|row| cell(row, name)).collect();
+        let width = cells.iter().map(|cell| cell.chars().count()).max();
+        let width = width.unwrap_or_default().max(name.len());
+        let texts = [*name].into_iter().chain(cells.iter().map(String::as_str));
+        for (line, cell) in lines.iter_mut().zip(texts) {
+            *line += &match is_number(name) {
+                true => format!("{cell:>width$}  "),
+                false => format!("{cell:width$}  "),
+            };
+        }
+    }
+    lines.iter().for_each(|line| print(line.trim_end()));
+}
+
+fn cell(row: &Value, name: &str) -> String {
+    let is_estimated = |one: &Vec<Value>| one.iter().any(|state| state == name);
+    match &row[name] {
         Value::Null => "-".into(),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
+        value if row["estimated"].as_array().is_some_and(is_estimated) => format!("~{value}"),
         value => plain(value),
-    };
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| columns.iter().map(|name| text(&row[*name])).collect())
-        .collect();
-    let width = |at: usize| {
-        cells
-            .iter()
-            .map(|row| row[at].chars().count())
-            .chain([columns[at].len()])
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
-    let line = |row: Vec<&str>, is_number: &dyn Fn(usize) -> bool| {
-        let cell = |(at, text): (usize, &str)| match is_number(at) {
-            true => format!("{text:>0$}", widths[at]),
-            false => format!("{text:0$}", widths[at]),
-        };
-        row.into_iter()
-            .enumerate()
-            .map(cell)
-            .collect::<Vec<_>>()
-            .join("  ")
-            .trim_end()
-            .to_owned()
-    };
-    let is_number = |at: usize| rows.iter().any(|row| row[columns[at]].is_number());
-    print(line(columns.to_vec(), &is_number));
-    cells
-        .iter()
-        .for_each(|row| print(line(row.iter().map(String::as_str).collect(), &is_number)));
+    }
 }

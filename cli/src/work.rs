@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -13,8 +14,8 @@ use postgres_jobs::{Error, Handling, Job, Middleware, Queue, Worker};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
@@ -229,13 +230,11 @@ async fn communicate(
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
-        let reading = async {
-            tokio::join!(
-                read(stdout, &mut output, usize::MAX),
-                read(stderr, &mut errors, LONGEST)
-            )
-        };
-        let mut talking = Box::pin(async { tokio::join!(writing, reading) });
+        let (reading, passing) = (
+            read_output(stdout, &mut output),
+            read_errors(stderr, &mut errors),
+        );
+        let mut talking = Box::pin(async { tokio::join!(writing, reading, passing) });
         tokio::select! {
             status = child.wait() => {
                 // What it leaves behind may hold the pipes open.
@@ -251,16 +250,24 @@ async fn communicate(
 /// As much as an error keeps.
 const LONGEST: usize = 10_000;
 
-/// Reads to the end, and keeps so many bytes of that.
-async fn read(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) {
+/// Passes a program's stderr on, and keeps its end.
+async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>) {
     let Some(mut from) = from else { return };
     let mut buffer = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        // Where nobody reads ours, the job goes on all the same.
+        let _ = std::io::stderr().write_all(&buffer[..length]);
         kept.extend_from_slice(&buffer[..length]);
-        if kept.len() > most {
-            kept.drain(..kept.len() - most);
-        }
+        kept.drain(..kept.len().saturating_sub(LONGEST));
     }
+}
+
+/// Reads a program's stdout, of which no more can be an output than a jsonb holds.
+async fn read_output(from: Option<ChildStdout>, kept: &mut Vec<u8>) {
+    let Some(mut from) = from else { return };
+    let _ = (&mut from).take(0x1000_0000).read_to_end(kept).await;
+    // Lest it waits for us.
+    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
 }
 
 /// Says of each job how it ended.
