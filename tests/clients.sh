@@ -123,8 +123,10 @@ client_typescript() {
     { cannot clients "typescript" "npm ci, npm run build" "$said"; return 1; }
   DRIVER=(node clients/conformance/driver.mjs)
   (cd clients/typescript && npx tsc --outDir "$TMP/example" --rootDir examples --module nodenext --target es2022 --skipLibCheck examples/mail.ts)
-  cp "$TMP/example/mail.js" clients/typescript/node_modules/mail.mjs # where it finds the package
-  EXAMPLE=(clients/typescript/examples/mail.ts node clients/typescript/node_modules/mail.mjs)
+  mkdir -p "$TMP/example/node_modules"
+  ln -sfn "$PWD/clients/typescript" "$TMP/example/node_modules/postgres-jobs"
+  echo '{"type": "module"}' >"$TMP/example/package.json"
+  EXAMPLE=(clients/typescript/examples/mail.ts node "$TMP/example/mail.js")
 }
 
 client_rust() {
