@@ -11,23 +11,33 @@
 //! Four workers take the jobs. A file that cannot be read fails and is tried again, at most three
 //! times. One worker is killed while it holds jobs: its lease runs out, the background worker gives
 //! the jobs back, the others do them.
-//!
-//! Everything is plain SQL; a driver in any other language would send the same statements.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
+use postgres_jobs::{By, Error, Job, NewJob, State, Unique, Worker, insert, retry_in};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 const PRODUCERS: usize = 4;
 const WORKERS: usize = 4;
+
+/// The args of a job.
+#[derive(Serialize, Deserialize)]
+struct File {
+    path: String,
+}
+
+/// Its output.
+#[derive(Serialize)]
+struct Checksum {
+    sha256: String,
+}
 
 // -------------------------------------------------------------------------------------------------
 // Producer
@@ -36,33 +46,35 @@ const WORKERS: usize = 4;
 /// Inserts one job per file. Returns how many were new and how many existed already.
 async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64, u64)> {
     // Unique by path within this queue, whatever has become of the other job: a file that was done
-    // or given up is not done again in this run. (Left out, by_state means all but cancelled and
-    // discarded.)
-    let unique = json!({
-        "by_args": ["path"],
-        "by_queue": true,
-        "by_state": ["available", "scheduled", "pending", "running", "retryable", "completed", "cancelled", "discarded"],
-    });
-    let insert = db
-        .prepare(
-            "select id, unique_skipped_as_duplicate
-               from jobs.insert(kind => 'checksum', args => $1, unique_opts => $2, queue => $3, max_attempts => 3)",
-        )
-        .await?;
-
+    // or given up is not done again in this run.
+    let unique = Unique {
+        by_args: Some(By::Paths(vec!["path".into()])),
+        by_queue: true,
+        by_state: Some(vec![
+            State::Available,
+            State::Scheduled,
+            State::Pending,
+            State::Running,
+            State::Retryable,
+            State::Completed,
+            State::Cancelled,
+            State::Discarded,
+        ]),
+        ..Unique::default()
+    };
     let (mut inserted, mut skipped) = (0, 0);
     for file in files {
         // JSON is Unicode, a path is any bytes.
-        let Some(path) = file.to_str() else { continue };
-        let job = db
-            .query_one(&insert, &[&json!({ "path": path }), &unique, &queue])
-            .await?;
-        // Either way `id` is the job for this file: the new one, or the one that another producer
-        // inserted.
-        if job.get("unique_skipped_as_duplicate") {
-            skipped += 1
-        } else {
-            inserted += 1
+        let Some(path) = file.to_str().map(str::to_string) else {
+            continue;
+        };
+        let job = NewJob::new("checksum", File { path })
+            .queue(&queue)
+            .max_attempts(3)
+            .unique_opts(unique.clone());
+        match insert(&db, job).await?.is_duplicate {
+            true => skipped += 1,
+            false => inserted += 1,
         }
     }
     Ok((inserted, skipped))
@@ -72,83 +84,48 @@ async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64
 // Worker
 // -------------------------------------------------------------------------------------------------
 
-/// Fetches, works, finishes; until `stop` is set. With `holding` it says so once when it has jobs,
-/// and then does nothing more.
-async fn worker(
-    db: Client,
-    queue: String,
-    name: String,
-    lease: &str,
-    stop: watch::Receiver<bool>,
-    mut holding: Option<oneshot::Sender<()>>,
-) -> Result<()> {
-    // The lease is how long the server waits for a sign of life before it gives our jobs to
-    // somebody else. A worker whose jobs take longer calls jobs.heartbeat(id, token) from time to
-    // time.
-    let fetch = db
-        .prepare(
-            "select id, token, args
-               from jobs.fetch(queue => $1, max_jobs => 10, worker => $2, lease => $3::text::interval)",
-        )
-        .await?;
-    // The token says that the job is still ours. Had our lease run out, these calls would be
-    // refused (SQLSTATE 55000), and whoever has the job now would not be disturbed.
-    let complete = db
-        .prepare("select jobs.complete(id => $1, token => $2, output => $3)")
-        .await?;
-    let fail = db
-        .prepare(
-            "select * from jobs.fail(id => $1, token => $2, error => $3, retry_in => '500 ms')",
-        )
-        .await?;
-
-    while !*stop.borrow() {
-        let jobs = db.query(&fetch, &[&queue, &name, &lease]).await?;
-        if jobs.is_empty() {
-            // Nothing to do now. `CALL jobs.wait(queue => ..)` would return as soon as there is.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        }
-        if let Some(holding) = holding.take() {
-            let _ = holding.send(());
-            std::future::pending::<()>().await; // until this task is killed
-        }
-        for job in jobs {
-            let (id, token, args): (i64, i64, Value) =
-                (job.get("id"), job.get("token"), job.get("args"));
-            // Work is done between two transactions, not inside one: nothing in the database waits
-            // for it. A panic is an error like any other: no job may end a worker.
-            let work = tokio::task::spawn_blocking(move || -> Result<String> {
-                let path = args["path"].as_str().context("a job without a path")?;
-                Ok(sha256(Path::new(path))?)
-            });
-            let finished = match work.await.unwrap_or_else(|panic| Err(panic.into())) {
-                Ok(digest) => {
-                    let output = json!({ "sha256": digest });
-                    db.execute(&complete, &[&id, &token, &output]).await
-                }
-                // The job is tried again in half a second, or discarded when this was its third
-                // attempt.
-                Err(error) => {
-                    // No text of the database has a NUL.
-                    let error = error.to_string().replace('\0', " ");
-                    db.execute(&fail, &[&id, &token, &error]).await
-                }
-            };
-            if let Err(error) = finished
-                && error.code() != Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE)
-            {
-                return Err(error.into());
-            }
-        }
-    }
-    Ok(())
+/// The handler: reading a file blocks. An error fails the attempt. It is tried again in half a
+/// second, or the job is discarded if this was its third attempt.
+fn checksum(job: Job<File>) -> Result<Checksum, Error> {
+    let digest = sha256(Path::new(&job.args.path));
+    let sha256 = digest.map_err(|error| retry_in(Duration::from_millis(500), error))?;
+    Ok(Checksum { sha256 })
 }
 
 fn sha256(path: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut std::fs::File::open(path)?, &mut hash)?;
     Ok(format!("{:x}", hash.finalize()))
+}
+
+fn worker(queue: &str, name: &str) -> Worker {
+    Worker::new(&*url()).queues([queue]).name(name)
+}
+
+/// Starts a worker that does nothing with its jobs, and ends it while it holds some. As in a real
+/// crash its connections are simply gone.
+fn worker_that_dies(queue: &str) -> Result<()> {
+    let (holds, mut held) = mpsc::channel(1);
+    let handler = move |_: Job<File>| {
+        let holds = holds.clone();
+        async move {
+            let _ = holds.try_send(());
+            std::future::pending::<Result<(), Error>>().await
+        }
+    };
+    let runtime = tokio::runtime::Runtime::new()?;
+    // The lease is short, because we want to see the rescue soon.
+    let worker = worker(queue, "checksum worker that is killed")
+        .lease(Duration::from_secs(1))
+        .kind("checksum", handler);
+    runtime.block_on(async {
+        worker.start()?;
+        // In an empty directory there are no jobs to hold.
+        let _ = tokio::time::timeout(Duration::from_secs(5), held.recv()).await;
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(())
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -179,35 +156,13 @@ async fn main() -> Result<()> {
         producers.spawn(producer(db, queue.clone(), list(&directory, n)));
     }
 
-    let (stop, stopped) = watch::channel(false);
-    // The first worker has a shorter lease, because we kill it and want to see the rescue soon. As
-    // in a real crash its connection is simply gone, and it has finished none of the jobs that it
-    // holds.
-    let (holding, holds) = oneshot::channel();
-    let name = "checksum worker that is killed".to_string();
-    let victim = tokio::spawn(worker(
-        connect(&name).await?,
-        queue.clone(),
-        name,
-        "1 second",
-        stopped.clone(),
-        Some(holding),
-    ));
-    // The others begin when it holds jobs, or they might leave it none. In an empty directory there
-    // are none to hold.
-    let _ = tokio::time::timeout(Duration::from_secs(5), holds).await;
-    victim.abort();
-    let mut workers = JoinSet::new();
+    // The others begin when it has held jobs, or they might leave it none.
+    let victims = queue.clone();
+    tokio::task::spawn_blocking(move || worker_that_dies(&victims)).await??;
+    let mut workers = Vec::new();
     for n in 1..WORKERS {
-        let name = format!("checksum worker {n}");
-        workers.spawn(worker(
-            connect(&name).await?,
-            queue.clone(),
-            name,
-            "30 seconds",
-            stopped.clone(),
-            None,
-        ));
+        let worker = worker(&queue, &format!("checksum worker {n}"));
+        workers.push(worker.kind_blocking("checksum", checksum).start()?);
     }
 
     let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
@@ -219,9 +174,6 @@ async fn main() -> Result<()> {
             let (new, old) = counts??;
             inserted += new;
             skipped += old;
-        }
-        if let Some(ended) = workers.try_join_next() {
-            ended??; // workers do not end by themselves, so this is an error
         }
         let (all, done) = progress(&db, &queue).await?;
         bar.set_length(all);
@@ -237,9 +189,8 @@ async fn main() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     bar.finish();
-    stop.send(true)?;
-    while let Some(ended) = workers.join_next().await {
-        ended??;
+    for worker in workers {
+        worker.stop().await?;
     }
     report(&db, &queue, inserted, skipped, started.elapsed()).await
 }
@@ -315,16 +266,17 @@ async fn report(
     Ok(())
 }
 
+fn url() -> String {
+    std::env::var("DATABASE_URL").unwrap_or("host=127.0.0.1 user=postgres dbname=jobs".into())
+}
+
 async fn connect(name: &str) -> Result<Client> {
-    let url =
-        std::env::var("DATABASE_URL").unwrap_or("host=127.0.0.1 user=postgres dbname=jobs".into());
-    let mut config: tokio_postgres::Config = url.parse().context("DATABASE_URL")?;
+    let mut config: tokio_postgres::Config = url().parse().context("DATABASE_URL")?;
     let (client, connection) = config
         .application_name(name)
         .connect(NoTls)
         .await
         .context("connecting")?;
-    // The connection ends with its client: a worker that is killed takes it along.
     tokio::spawn(connection);
     Ok(client)
 }
