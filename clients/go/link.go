@@ -71,7 +71,7 @@ func (l *link) once(ctx context.Context, limit time.Duration, call func(context.
 	err = call(ctx, l.conn)
 	if ctx.Err() != nil && limit == 0 {
 		// The driver's request to cancel the call may be under way yet, and the program may end
-		// next. PgBouncer before 1.19 dies of a request that is cut off.
+		// next. PgBouncer 1.18 dies of a request that is cut off.
 		time.Sleep(100 * time.Millisecond)
 	}
 	if state := sqlState(err); isPassing(err) && state != "40001" && state != "40P01" && state != "55P03" {
