@@ -208,8 +208,9 @@ type Result struct {
 	Error  string          `json:"error"`  // the text of the latest error
 }
 
-// WaitFor waits until [All] of the jobs, or [Any] of them, are over: completed, cancelled, discarded
-// or gone. It waits no longer than timeout. Then it returns what became of each, in the same order.
+// WaitFor waits until [All] of the jobs, or [Any] of them, are over: completed, cancelled,
+// discarded or gone. It waits no longer than timeout. Then it returns what became of each, in the
+// same order.
 //
 // It needs a connection in autocommit, so a *sql.DB or a *sql.Conn outside of a transaction.
 func WaitFor(ctx context.Context, db DB, ids []int64, timeout time.Duration, want string) (results []Result, err error) {

@@ -112,8 +112,8 @@ func main() {
 	printEvent("stopped", nil)
 }
 
-// databaseURL is where the suite wants us to connect, as lib/pq is to do it: without TLS, and in one
-// round trip for each statement, so that a pooler sends all of it to one server.
+// databaseURL is where the suite wants us to connect, as lib/pq is to do it: without TLS, and with
+// one round trip for each statement, so that a pooler sends all of it to one server.
 func databaseURL() string {
 	at, err := url.Parse(os.Getenv("DATABASE_URL"))
 	if err != nil {

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	jobs "postgres_jobs"
+	"postgres_jobs/jobstest"
+)
+
+// What the cases cannot see of the library. It needs DATABASE_URL: a database with the extension.
+
+var ctx = context.Background()
+
+type mailArgs struct {
+	To string `json:"to"`
+	N  int64  `json:"n"`
+	X  any    `json:"x"`
+}
+
+func (mailArgs) Kind() string { return "go test mail" }
+
+func begin(t *testing.T) (*sql.DB, *sql.Tx) {
+	if os.Getenv("DATABASE_URL") == "" {
+		t.Skip("DATABASE_URL is not set")
+	}
+	db, err := sql.Open("postgres", databaseURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		tx.Rollback()
+		db.Close()
+	})
+	return db, tx
+}
+
+// queue is one of the test's own.
+func queue(t *testing.T) string { return fmt.Sprintf("go %s %d", t.Name(), time.Now().UnixNano()) }
+
+func TestArgsHaveATypeAndNumbersAreExact(t *testing.T) {
+	db, tx := begin(t)
+	options := jobs.InsertOpts{Queue: queue(t)}
+	args := mailArgs{To: "ü", N: 9007199254740993, X: map[string]any{"big": 9007199254740993}}
+	if _, err := jobs.Insert(ctx, tx, args, options); err != nil {
+		t.Fatal(err)
+	}
+	jobstest.AssertInserted(t, tx, args.Kind(), map[string]any{"to": "ü"})
+	var got mailArgs
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}})
+	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[mailArgs]) (any, error) {
+		got = job.Args
+		if job.Kind != args.Kind() || job.Attempt != 1 || time.Since(job.CreatedAt) > time.Hour {
+			t.Errorf("%+v", job.JobRow)
+		}
+		if err := job.Progress(ctx, "half"); err != nil {
+			t.Error(err)
+		}
+		return job.Args, job.Complete(ctx, tx, job.Args)
+	})
+	worked := jobstest.WorkAll(t, tx, worker)
+	if len(worked) != 1 || worked[0].State != "completed" || worked[0].Kind != args.Kind() {
+		t.Errorf("%+v", worked)
+	}
+	if got.N != args.N || fmt.Sprint(got.X) != "map[big:9007199254740993]" {
+		t.Errorf("%+v", got)
+	}
+	var output string
+	err := tx.QueryRow("SELECT output->>'n' FROM jobs.jobs WHERE queue = $1", options.Queue).Scan(&output)
+	if err != nil || output != "9007199254740993" {
+		t.Errorf("%s %v", output, err)
+	}
+}
+
+func TestArgsOfAnotherTypeFailTheAttempt(t *testing.T) {
+	db, tx := begin(t)
+	options := jobs.InsertOpts{Queue: queue(t)}
+	if _, err := jobs.Insert(ctx, tx, args{mailArgs{}.Kind(), []byte(`{"n": "text"}`)}, options); err != nil {
+		t.Fatal(err)
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) {
+		t.Error("the handler runs")
+		return nil, nil
+	})
+	if worked := jobstest.WorkAll(t, tx, worker); len(worked) != 1 || worked[0].State != "retryable" {
+		t.Errorf("%+v", worked)
+	}
+}
+
+func TestMiddlewareIsAroundInOrder(t *testing.T) {
+	db, tx := begin(t)
+	var order []string
+	around := func(name string) func(jobs.Work) jobs.Work {
+		return func(next jobs.Work) jobs.Work {
+			return func(ctx context.Context, job *jobs.JobRow) (any, error) {
+				order = append(order, name+" before")
+				output, err := next(ctx, job)
+				order = append(order, fmt.Sprint(name, " after ", err))
+				return output, err
+			}
+		}
+	}
+	aroundInsert := func(name string) func(jobs.InsertFunc) jobs.InsertFunc {
+		return func(next jobs.InsertFunc) jobs.InsertFunc {
+			return func(ctx context.Context, db jobs.DB, list []jobs.NewJob) ([]jobs.Inserted, error) {
+				order = append(order, name)
+				return next(ctx, db, list)
+			}
+		}
+	}
+	producer := jobs.Producer{Around: []func(jobs.InsertFunc) jobs.InsertFunc{aroundInsert("one"), aroundInsert("two")}}
+	options := jobs.InsertOpts{Queue: queue(t)}
+	if _, err := producer.Insert(ctx, tx, mailArgs{}, options); err != nil {
+		t.Fatal(err)
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue},
+		Around: []func(jobs.Work) jobs.Work{around("outer"), around("inner")}})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) {
+		order = append(order, "handler")
+		return nil, jobs.Discard(errors.New("no"))
+	})
+	if worked := jobstest.WorkAll(t, tx, worker); len(worked) != 1 || worked[0].State != "discarded" {
+		t.Errorf("%+v", worked)
+	}
+	want := []string{"one", "two", "outer before", "inner before", "handler", "inner after no", "outer after no"}
+	if !reflect.DeepEqual(order, want) {
+		t.Errorf("%q", order)
+	}
+}
+
+func TestTimePassesInATest(t *testing.T) {
+	db, tx := begin(t)
+	options := jobs.InsertOpts{Queue: queue(t), Retry: map[string]any{"strategy": "constant", "initial": 60, "max": 60}}
+	for _, at := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		options.ScheduledAt = at
+		if _, err := jobs.Insert(ctx, tx, mailArgs{}, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}})
+	jobs.Handle(worker, func(_ context.Context, job *jobs.Job[mailArgs]) (any, error) {
+		if job.Attempt == 1 {
+			return nil, errors.New("once")
+		}
+		return nil, nil
+	})
+	for i, want := range []string{"[retryable]", "[completed retryable]", "[completed]", "[]"} {
+		states := []string{}
+		for _, job := range jobstest.WorkAll(t, tx, worker) {
+			states = append(states, string(job.State))
+		}
+		if got := fmt.Sprint(states); got != want && got != "[retryable completed]" {
+			t.Errorf("after %d hours: %s, not %s", i, got, want)
+		}
+		if err := jobstest.Advance(ctx, tx, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestInsertsAndResults(t *testing.T) {
+	db, tx := begin(t)
+	zero := 0
+	options := jobs.InsertOpts{Queue: queue(t), Priority: &zero, Timeout: -time.Second,
+		Unique: &jobs.Unique{ByArgs: []string{"to"}, ByQueue: true, OnConflict: "reject"}}
+	first, err := jobs.Insert(ctx, tx, mailArgs{To: "a"}, options)
+	if err != nil || first.ID == 0 || first.State != "available" || first.Duplicate {
+		t.Fatalf("%+v %v", first, err)
+	}
+	var priority int
+	var timeout string
+	if err := tx.QueryRow("SELECT priority, timeout FROM jobs.jobs WHERE id = $1", first.ID).Scan(&priority, &timeout); err != nil || priority != 0 {
+		t.Errorf("%d %s %v", priority, timeout, err)
+	}
+	if list, err := jobs.InsertMany(ctx, tx, nil); len(list) != 0 || err != nil {
+		t.Errorf("none: %v %v", list, err)
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	results, err := jobs.WaitFor(ctx, conn, []int64{first.ID}, time.Minute, jobs.Any)
+	if err != nil || len(results) != 1 || results[0].State != "" || results[0].ID != first.ID {
+		t.Errorf("%+v %v", results, err)
+	}
+	if _, err := jobs.Insert(ctx, tx, mailArgs{To: "a"}, options); err == nil || !strings.Contains(err.Error(), "exist") {
+		t.Errorf("a rejected duplicate: %v", err)
+	}
+}
+
+func TestAWorkerThatTheServerRefuses(t *testing.T) {
+	db, _ := begin(t)
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"tab\t"}})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
+	if err := worker.Run(ctx); err == nil || !strings.Contains(err.Error(), "refuses") {
+		t.Errorf("it runs: %v", err)
+	}
+}
+
+func TestAWorkerThatCannotConnectStops(t *testing.T) {
+	begin(t)
+	db, err := sql.Open("postgres", "postgres://nobody@127.0.0.1:1/none?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := jobs.NewWorker(db, jobs.Options{})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
+	cancelled, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	if err := worker.Run(cancelled); err != nil {
+		t.Error(err)
+	}
+}
+
+// With a pool for six, three of which are the worker's.
+func TestTenThousandJobs(t *testing.T) {
+	db, tx := begin(t)
+	tx.Rollback()
+	db.SetMaxOpenConns(6)
+	name := queue(t)
+	list := make([]jobs.NewJob, 10_000)
+	for i := range list {
+		list[i] = jobs.NewJob{Args: mailArgs{N: int64(i)}, InsertOpts: jobs.InsertOpts{Queue: name}}
+	}
+	if _, err := jobs.InsertMany(ctx, db, list); err != nil {
+		t.Fatal(err)
+	}
+	var count int64
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{name}, Concurrency: 100})
+	all := make(chan struct{})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) {
+		if atomic.AddInt64(&count, 1) == int64(len(list)) {
+			close(all)
+		}
+		return nil, nil
+	})
+	begun := time.Now()
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-all
+	if err := worker.Stop(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d jobs in %v", len(list), time.Since(begun))
+	var completed int
+	err := db.QueryRow("SELECT count(*) FROM jobs.jobs WHERE queue = $1 AND state = 'completed' AND attempt = 1", name).Scan(&completed)
+	if err != nil || completed != len(list) {
+		t.Errorf("%d are completed: %v", completed, err)
+	}
+}
