@@ -29,7 +29,6 @@ suite_cargo_pgrx() {
   fi
 }
 
-# Optimising it would take longer than all that it does.
 need_cargo_pgrx() {
   export PGRX_HOME=$CACHE/pgrx$PG_MAJOR CARGO_PGRX USER=${USER:-$(id -un)} # for pgrx-tests
   CARGO_PGRX=$(command -v cargo-pgrx) || CARGO_PGRX=
@@ -40,7 +39,7 @@ need_cargo_pgrx() {
   is_pgrx "$CARGO_PGRX" || CARGO_PGRX=$CACHE/bin/cargo-pgrx
   is_pgrx "$CARGO_PGRX" && return
   say "Installing cargo-pgrx $PGRX_VERSION into $CACHE (once, a few minutes)"
-  cargo install --debug cargo-pgrx --version "=$PGRX_VERSION" --locked --root "$CACHE"
+  install_program cargo-pgrx "$PGRX_VERSION"
 }
 
 is_pgrx() { [[ -x $1 && $("$1" pgrx --version) == *" $PGRX_VERSION" ]]; }

@@ -110,7 +110,7 @@ pgxn_meta() { "$CACHE/bin/pgxn_meta" "$1"; }
 need_pgxn_meta() {
   [[ $("$CACHE/bin/pgxn_meta" --version 2>/dev/null) != *"$PGXN_META_VERSION"* ]] || return 0
   say "Installing pgxn_meta $PGXN_META_VERSION into $CACHE (once)"
-  cargo install -q --debug pgxn_meta --version "=$PGXN_META_VERSION" --locked --root "$CACHE"
+  install_program pgxn_meta "$PGXN_META_VERSION" -q
 }
 
 # --- Makefile -------------------------------------------------------------------------------------
