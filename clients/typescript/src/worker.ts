@@ -220,6 +220,7 @@ export class Worker {
         const values = [toArray(queues), String(most), this.name, `${lease} s`, kinds];
         const jobs: JobRow[] = await this.#fetch.rows(FETCH, values, Infinity);
         for (const job of jobs) this.#begin(job);
+        if (jobs.length > 0) emptyWaits = 0;
         if (jobs.length === most) continue;
         const before = performance.now();
         this.#isWaiting = true;
