@@ -1,7 +1,9 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers workers peak memory)
+
+. "$HERE/workers/case.sh"
 
 UNIQUE_CALL="jobs.insert('bench', jsonb_build_object('user_id', :n::bigint, 'template', 'welcome'), '{\"by_args\": true}')"
 UNIQUE_OURS="select id from $UNIQUE_CALL;"

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Compares worker libraries: run.py PROGRAMS ROUNDS SECONDS LATENCIES. Prints a row of the page a line.
+
+PROGRAMS is where case.sh has put them. A program has the database in DATABASE_URL, and is called
+as
+
+    setup                                makes its tables
+    fill JOBS                            inserts so many jobs
+    work CONCURRENCY MILLISECONDS JOBS   works on them with handlers that sleep so long; prints, in
+                                         seconds since 1970, when the first job began and the last
+                                         one ended: {"first": .., "last": ..}
+    listen CONCURRENCY                   prints {"started": ..} whenever a handler starts
+    send                                 for each line of stdin inserts a job, and then prints
+                                         {"committed": ..}
+
+Those that work go on until they are killed. Every peer has a database of its own, and ours share
+one. The programs work in turns, the one that goes first changing.
+"""
+
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+import psycopg
+
+HERE = pathlib.Path(__file__).parent
+PROGRAMS = pathlib.Path(sys.argv[1])
+ROUNDS, SECONDS, LATENCIES = int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+HANDLERS = [(0, 10), (0, 100), (1, 10), (1, 100)]  # milliseconds, how many at a time
+IDLE = 0.01  # seconds in which a worker that has nothing to do has come to wait
+
+PYTHON = [sys.executable]
+NODE = [str(PROGRAMS / "npm/node_modules/.bin/node")]
+OURS = [*PYTHON, str(HERE / "jobs_python.py")]
+
+
+@dataclass(eq=False)
+class Contestant:
+    name: str
+    language: str
+    worker: list
+    producer: list
+    # Whether a job is not completed yet.
+    left: str
+    # So many jobs a second, until it is known better.
+    rate: dict = field(default_factory=lambda: dict.fromkeys(HANDLERS, 1000))
+    rates: dict = field(default_factory=lambda: {handler: [] for handler in HANDLERS})
+    latencies: list = field(default_factory=list)
+
+    @property
+    def database(self):
+        return "workers_" + ("jobs" if self.is_ours else pathlib.Path(self.worker[-1]).stem)
+
+    @property
+    def is_ours(self):
+        return self.producer is OURS
+
+
+def ours(name, language, *worker):
+    left = "select exists(select from jobs.running) or exists(select from jobs.ready)"
+    return Contestant(name, language, list(worker), OURS, left)
+
+
+def peer(name, language, left, *worker):
+    return Contestant(name, language, list(worker), list(worker), left)
+
+
+CONTESTANTS = [
+    ours("jobs", "Python", *OURS),
+    peer("procrastinate", "Python", "select exists(select from procrastinate_jobs where status in ('todo', 'doing'))",
+         *PYTHON, str(HERE / "procrastinate_worker.py")),
+    peer("PgQueuer", "Python", "select exists(select from pgqueuer)", *PYTHON, str(HERE / "pgqueuer_worker.py")),
+    # Its handlers hold their places until their jobs are completed.
+    peer("Awa", "Python", "select false", *PYTHON, str(HERE / "awa_worker.py")),
+    ours("jobs", "TypeScript", *NODE, str(PROGRAMS / "npm/jobs_typescript.mjs")),
+    peer("pg-boss", "TypeScript", "select exists(select from pgboss.job where name = 'bench' and state < 'completed')",
+         *NODE, str(PROGRAMS / "npm/pgboss_worker.mjs")),
+    peer("Graphile Worker", "TypeScript", "select exists(select from graphile_worker._private_jobs)",
+         *NODE, str(PROGRAMS / "npm/graphile_worker.mjs")),
+    ours("jobs", "Rust", str(PROGRAMS / "jobs_rust")),
+    ours("SQL alone", "Rust", str(PROGRAMS / "sql_alone")),
+    ours("jobs", "Go", str(PROGRAMS / "jobs_go")),
+]
+# What could not be built or installed is left out.
+CONTESTANTS = [c for c in CONTESTANTS if all(pathlib.Path(part).exists() for part in c.worker)]
+if not (PROGRAMS / "npm/postgres-jobs/dist/esm/index.js").exists():
+    CONTESTANTS = [c for c in CONTESTANTS if c.language != "TypeScript"]
+
+
+def url(database):
+    return f"postgresql:///{database}?host={os.environ['PGHOST']}&port={os.environ['PGPORT']}&user=postgres&sslmode=disable"
+
+
+class Program:
+    """One of a contestant's programs while it runs."""
+
+    def __init__(self, contestant, command, *values):
+        self.title = f"{contestant.name} ({contestant.language}): {command[-1]} {' '.join(map(str, values))}"
+        self.process = subprocess.Popen(
+            [*command, *map(str, values)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=os.environ | {"DATABASE_URL": url(contestant.database)},
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.title}\n{self.process.stderr.read()}")
+        return json.loads(line)
+
+    def ask(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self):
+        _, errors = self.process.communicate()
+        if self.process.returncode:
+            sys.exit(f"{self.title}\n{errors}")
+
+
+def call(contestant, *values):
+    with Program(contestant, contestant.producer, *values) as program:
+        program.end()
+
+
+def work(contestant, handler, connection):
+    """How many jobs a second it works on, from the start of the first handler until all are
+    completed."""
+    milliseconds, concurrency = handler
+    jobs = max(int(contestant.rate[handler] * SECONDS), 2 * concurrency)
+    call(contestant, "fill", jobs)
+    connection.execute("vacuum analyze")
+    with Program(contestant, contestant.worker, "work", concurrency, milliseconds, jobs) as worker:
+        times = worker.answer()
+        while connection.execute(contestant.left).fetchone()[0]:
+            time.sleep(0.001)
+        end = max(time.time() if contestant.left != "select false" else 0, times["last"])
+    contestant.rate[handler] = jobs / (end - times["first"])
+    return contestant.rate[handler]
+
+
+def listen(contestant, count):
+    """Seconds from a commit to the start of the handler, of jobs one by one, the worker being idle."""
+    latencies = []
+    with Program(contestant, contestant.worker, "listen", 10) as worker, Program(contestant, contestant.producer, "send") as producer:
+        for _ in range(20 + count):  # the first ones are not counted
+            committed = producer.ask()["committed"]
+            latencies.append(worker.answer()["started"] - committed)
+            time.sleep(IDLE * random.uniform(1, 2))
+    return latencies[20:]
+
+
+def percentile(values, share):
+    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+
+
+def row(title, wanted, figure, spread, of):
+    print(title, wanted, figure, spread, of, sep="\t", flush=True)
+
+
+def compare(language, title, unit, figures, wanted, digits=0):
+    """Figures of each contestant by round, of ours against the best of its rivals; of latencies the
+    least is the best."""
+    is_rate = unit == "jobs/s"
+    middle = {contestant: statistics.median(values) for contestant, values in figures.items()}
+    mine = next(c for c in figures if c.is_ours and c.language == language and c.name == "jobs")
+    rivals = sorted((c for c in figures if c is not mine), key=middle.get, reverse=is_rate)
+    if not rivals:
+        row(f"{language}, {title}", "-", f"{middle[mine]:.{digits}f}", spread(figures[mine], digits), unit)
+        return
+    best, *others = rivals
+    ratios = [a / b if is_rate else b / a for a, b in zip(figures[mine], figures[best])]
+    of = f"{middle[mine]:.{digits}f} {unit} against {middle[best]:.{digits}f}"
+    of += "".join(f"; {other.name} {middle[other]:.{digits}f}" for other in others)
+    row(f"{language}, {title}, against {best.name}", wanted, f"{statistics.median(ratios):.3f}", spread(ratios, 3), of)
+
+
+def spread(values, digits):
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+def rivals(language):
+    """Ours in a language, and what it is compared with: peers of the language, else SQL alone."""
+    of_language = [c for c in CONTESTANTS if c.language == language]
+    return of_language if len(of_language) > 1 else [*of_language, *(c for c in CONTESTANTS if c.name == "SQL alone")]
+
+
+def main():
+    connections = {}
+    for contestant in CONTESTANTS:
+        if contestant.database not in connections:
+            with psycopg.connect(url("postgres"), autocommit=True) as connection:
+                connection.execute(f"drop database if exists {contestant.database} (force)")
+                connection.execute(f"create database {contestant.database}")
+            call(contestant, "setup")
+            connections[contestant.database] = psycopg.connect(url(contestant.database), autocommit=True)
+    for number in range(ROUNDS + 1):
+        for contestant in reversed(CONTESTANTS) if number % 2 else CONTESTANTS:
+            connection = connections[contestant.database]
+            if number == 0:  # it is not counted, but says how many jobs there are to be
+                rate = work(contestant, HANDLERS[0], connection)
+                contestant.rate = {handler: min(rate, 500 * handler[1]) if handler[0] else rate for handler in HANDLERS}
+                continue
+            for handler in HANDLERS:
+                if contestant.name != "SQL alone" or not handler[0]:
+                    contestant.rates[handler].append(work(contestant, handler, connection))
+            if contestant.name != "SQL alone":
+                contestant.latencies.append(listen(contestant, LATENCIES))
+            print(f"{number}. {contestant.name}, {contestant.language}: "
+                  + ", ".join(f"{values[-1]:.0f}" for values in contestant.rates.values() if values) + " jobs/s; "
+                  + ", ".join(f"{1000 * percentile(values, share):.2f}" for values in contestant.latencies[-1:] for share in (50, 99)) + " ms",
+                  file=sys.stderr)
+
+    for language in dict.fromkeys(c.language for c in CONTESTANTS):
+        wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "-"}[language]
+        for milliseconds, concurrency in HANDLERS:
+            title = f"{f'handlers of {milliseconds} ms' if milliseconds else 'empty handlers'}, {concurrency} at a time"
+            rates = {c: c.rates[milliseconds, concurrency] for c in rivals(language) if c.rates[milliseconds, concurrency]}
+            compare(language, title, "jobs/s", rates, wanted)
+        for name, share in ("median", 50), ("99th percentile", 99):
+            latencies = {c: [1000 * percentile(values, share) for values in c.latencies] for c in rivals(language) if c.latencies}
+            compare(language, f"from commit to the start of the handler: {name}", "ms", latencies, wanted, 2)
+
+
+main()
