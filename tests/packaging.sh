@@ -40,7 +40,7 @@ packaging_copy() { # NAME; the copy is $COPY
   COPY=$PACKAGING/$1
   rm -rf "$COPY"
   mkdir "$COPY"
-  tar -c --exclude=./.git --exclude=./.dev --exclude=./target --exclude=./dist . | tar -x --no-same-owner -C "$COPY"
+  tar -c --exclude=node_modules --exclude=./.git --exclude=./.dev --exclude=./target --exclude=./dist . | tar -x --no-same-owner -C "$COPY"
 }
 
 # --- versions -------------------------------------------------------------------------------------
@@ -61,6 +61,7 @@ packaging_versions() {
   versions_wrong 'sql, where upgrade scripts lead' packaging_released rm "sql/jobs--$EARLIER--$(packaging/version).sql"
   versions_wrong 'sql/install, the versions before' packaging_released rm "sql/install/jobs--$EARLIER.sql"
   versions_wrong 'what was released as' packaging_released cp "sql/install/jobs--$EARLIER.sql" "sql/install/jobs--$(packaging/version).sql"
+  versions_wrong 'clients/typescript/src/version.ts' sed -i 's/"0.*"/"9.9.9"/' clients/typescript/src/version.ts
   versions_wrong 'rust-toolchain.toml' sed -i 's/1\.95/1.94/' rust-toolchain.toml
   versions_wrong 'Dockerfile, rust' sed -i 's/rust:1\.95/rust:1.94/' Dockerfile
   versions_wrong 'Cargo.toml, pgrx-tests' sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml
