@@ -41,6 +41,8 @@ pub(crate) async fn run(core: Arc<Core>) {
                 let _ = running.wait_for(|running| running.len() < core.worker.concurrency).await;
             } => {}
         }
+        // Handlers that are ready to end make room for one fetch together.
+        tokio::task::yield_now().await;
         let (queues, most) = core.next_fetch();
         let (names, most_text) = (array(&queues), most.to_string());
         let parameters = [&*names, &most_text, &core.worker.name, &lease, &kinds];

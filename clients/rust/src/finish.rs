@@ -32,6 +32,13 @@ pub(crate) async fn run(core: Arc<Core>, mut requests: Received, given_up: Cance
             count = requests.recv_many(&mut received, MOST) => if count == 0 { break },
             () = core.is_over.cancelled(), if !requests.is_closed() => requests.close(),
         }
+        // Handlers that are ready to end are told of in one call.
+        tokio::task::yield_now().await;
+        while received.len() < MOST
+            && let Ok(request) = requests.try_recv()
+        {
+            received.push(request);
+        }
         let mut batch = Vec::new();
         let mut bytes = 0;
         for request in received.drain(..) {
