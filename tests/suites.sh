@@ -112,6 +112,7 @@ build_for_units() {
   [[ ! $wanted =~ \ (server|server_statements)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test server || true
   [[ ! $wanted =~ \ reliability[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test reliability || true
   [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
+  [[ ! $wanted =~ \ clients[:\ ] ]] || need_runner || true
   TOOK[build]=$((SECONDS - start))
 }
 

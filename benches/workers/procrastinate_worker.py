@@ -1,5 +1,5 @@
-"""procrastinate. It fetches one job at a time and finishes each by itself, and has no batches.
-Its pool has a connection for every four jobs that run, more was not faster, and one to listen on."""
+"""procrastinate. It fetches one job at a time and finishes each by itself, and has no batches. Its
+pool has a connection for every four jobs that run, and one to listen on."""
 
 import asyncio
 import logging

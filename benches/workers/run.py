@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares worker libraries: run.py PROGRAMS ROUNDS SECONDS LATENCIES. Prints a row of the page a line.
+"""Compares worker libraries: run.py PROGRAMS ROUNDS SECONDS LATENCIES. Prints a row of the page a
+line.
 
 PROGRAMS is where case.sh has put them. A program has the database in DATABASE_URL, and is called
 as
@@ -153,7 +154,7 @@ def work(contestant, handler, connection):
 
 
 def listen(contestant, count):
-    """Seconds from a commit to the start of the handler, of jobs one by one, the worker being idle."""
+    """Seconds from a commit to the handler's start, of jobs one by one, the worker being idle."""
     latencies = []
     with Program(contestant, contestant.worker, "listen", 10) as worker, Program(contestant, contestant.producer, "send") as producer:
         for _ in range(20 + count):  # the first ones are not counted
