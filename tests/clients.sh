@@ -81,7 +81,8 @@ begin_clients_server() {
   as_pg "$PG_BIN/psql" -X -q -h "$dir" -p "$port" -U postgres -d postgres -c "create database clients"
   as_pg "$PG_BIN/psql" -X -q -h "$dir" -p "$port" -U postgres -d clients -c "create extension jobs"
   pool_port=$(test_port)
-  cp "$CACHE/programs/usr/sbin/pgbouncer" "$dir/pgbouncer" # where its user can reach it
+  # Where its user can reach it.
+  cp "$(PATH=$CACHE/programs/usr/sbin:$PATH type -P pgbouncer)" "$dir/pgbouncer"
   echo '"postgres" ""' >"$dir/userlist.txt"
   printf '%s\n' "[databases]" \
     "session = host=127.0.0.1 port=$port dbname=clients pool_mode=session" \
