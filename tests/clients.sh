@@ -23,20 +23,24 @@ suite_clients() { # LIBRARY
   end_clients_server
 }
 
-# Counts the cases by the runner's last line; that there was none is one that failed.
 conforms() { # LIBRARY COMMAND..
-  local log=$TMP/conformance.log passed failed
-  "$RUNNER" clients/conformance/run.py "$1" -- "${@:2}" | tee "$log" || true
-  read -r passed failed < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log") || return 1
-  record clients "$passed" "$failed"
+  local passed failed
+  run_cases "$1" -- "${@:2}" && record clients "$passed" "$failed"
 }
 
 # Waits for nothing for long: what does not come fails the case, as it must.
 fails_a_third() { # COMMAND..
   local passed failed
-  read -r passed failed < <(JOBS_PATIENCE=3 "$RUNNER" clients/conformance/run.py python --jobs 12 -- "$@" | sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
+  JOBS_PATIENCE=3 run_cases python --jobs 12 -- "$@" >/dev/null || return
   echo "with a broken driver $passed cases pass and $failed fail"
   [[ $((2 * failed)) -ge $passed && $failed -gt 0 ]]
+}
+
+# Counts the cases by the runner's last line, as passed and failed; that there is none is a failure.
+run_cases() { # LIBRARY [OPTION..] -- COMMAND..
+  local log=$TMP/conformance.log
+  "$RUNNER" clients/conformance/run.py "$@" | tee "$log" || true
+  read -r passed failed < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log")
 }
 
 # The block of code below the library's name.
@@ -78,11 +82,10 @@ begin_clients_server() {
   local dir=$TMP/clients port pool_port
   port=$(test_port)
   begin_server clients "" "$port"
-  as_pg "$PG_BIN/psql" -X -q -h "$dir" -p "$port" -U postgres -d postgres -c "create database clients"
-  as_pg "$PG_BIN/psql" -X -q -h "$dir" -p "$port" -U postgres -d clients -c "create extension jobs"
+  DATABASE_URL=postgresql://postgres@127.0.0.1:$port/postgres clients_sql "create database clients"
+  export DATABASE_URL=postgresql://postgres@127.0.0.1:$port/clients
+  clients_sql "create extension jobs"
   pool_port=$(test_port)
-  # Where its user can reach it.
-  cp "$(PATH=$CACHE/programs/usr/sbin:$PATH type -P pgbouncer)" "$dir/pgbouncer"
   echo '"postgres" ""' >"$dir/userlist.txt"
   printf '%s\n' "[databases]" \
     "session = host=127.0.0.1 port=$port dbname=clients pool_mode=session" \
@@ -90,10 +93,10 @@ begin_clients_server() {
     "[pgbouncer]" "listen_addr = 127.0.0.1" "listen_port = $pool_port" "unix_socket_dir =" "auth_type = trust" \
     "auth_file = $dir/userlist.txt" "default_pool_size = 40" "ignore_startup_parameters = extra_float_digits" \
     "logfile = $dir/pgbouncer.log" "pidfile = $dir/pgbouncer.pid" >"$dir/pgbouncer.ini"
-  as_pg "$dir/pgbouncer" -d -q "$dir/pgbouncer.ini"
+  run_pgbouncer "$dir"
+  export JOBS_POOLED_URL=postgresql://postgres@127.0.0.1:$pool_port/
   # pg_ctl remembers the options that the server was started with.
   export JOBS_RESTART="cd / && $(is_root && echo "runuser -u postgres --") $PG_BIN/pg_ctl -D $dir/data -l $dir/data/server.log -m fast -s -w restart"
-  export DATABASE_URL=postgresql://postgres@127.0.0.1:$port/clients JOBS_POOLED_URL=postgresql://postgres@127.0.0.1:$pool_port/
 }
 
 # The cases end connections and servers, and handlers say what they like.

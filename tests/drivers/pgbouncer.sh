@@ -7,7 +7,6 @@ POOLED_PROGRAMS=(psycopg sqlalchemy django jdbc activerecord)
 driver_pgbouncer() {
   local name
   drivers_need pgbouncer "apt-get download pgbouncer" need_pgbouncer || return 0
-  PATH=$CACHE/programs/usr/sbin:$PATH
   for name in "${POOLED_PROGRAMS[@]/#/pooled_}" pooled_control prepared session transaction statement; do drivers_database "$name"; done
   pgbouncer_start
   for name in "${POOLED_PROGRAMS[@]}"; do
@@ -34,12 +33,17 @@ need_pgbouncer() {
   need_packages libevent-2.1-7 libc-ares2 && need_programs pgbouncer && PATH=$CACHE/programs/usr/sbin:$PATH pgbouncer --version
 }
 
+# With the settings pgbouncer.ini of the directory, from a copy, which its user can reach.
+run_pgbouncer() { # DIRECTORY
+  cp "$(PATH=$CACHE/programs/usr/sbin:$PATH type -P pgbouncer)" "$1/pgbouncer"
+  as_pg "$1/pgbouncer" -d -q "$1/pgbouncer.ini"
+}
+
 # The example's file with this server's address. Connections take turns, so that statements do come
 # to different ones.
 pgbouncer_start() {
   local dir=$TMP/drivers name mode server="host=127.0.0.1 port=$DRIVERS_PORT dbname"
   POOL_PORT=$(test_port)
-  cp "$(command -v pgbouncer)" "$dir/pgbouncer" # where its user can reach it
   printf '"app" ""\n"postgres" ""\n' >"$dir/userlist.txt"
   {
     echo "[databases]"
@@ -54,7 +58,7 @@ pgbouncer_start() {
       -e "s|^auth_file.*|auth_file = $dir/userlist.txt|" examples/pgbouncer/pgbouncer.ini
     printf '%s\n' "server_round_robin = 1" "logfile = $dir/pgbouncer.log" "pidfile = $dir/pgbouncer.pid"
   } >"$dir/pgbouncer.ini"
-  check drivers "pgbouncer: it starts with the example's settings" as_pg "$dir/pgbouncer" -d -q "$dir/pgbouncer.ini"
+  check drivers "pgbouncer: it starts with the example's settings" run_pgbouncer "$dir"
   check drivers "pgbouncer: it complains of nothing" refuses grep -E ' (WARNING|ERROR|FATAL) ' "$dir/pgbouncer.log"
 }
 
