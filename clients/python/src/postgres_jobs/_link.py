@@ -15,8 +15,9 @@ from ._database import Row
 
 log = logging.getLogger("postgres_jobs")
 
-# Of an error that passes by itself. What has rolled back need not connect again.
-_ROLLED_BACK = {"40001", "40P01", "55P03"}
+# Of an error that passes by itself. What has rolled back need not connect again: 57014 is of a
+# statement_timeout, as while somebody has the job locked.
+_ROLLED_BACK = {"40001", "40P01", "55P03", "57014"}
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P04", "57P05", "25006"}
 
 
