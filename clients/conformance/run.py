@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import tomllib
+import urllib.parse
 
 import psycopg
 
@@ -211,6 +212,8 @@ class Case:
         if "clock" in step:
             command = ["faketime", "-f", step["clock"], *command]
         url = os.environ["JOBS_POOLED_URL"] + step["pooled"] if "pooled" in step else os.environ["DATABASE_URL"]
+        if "settings" in step:
+            url += ("&" if "?" in url else "?") + "options=" + urllib.parse.quote("-c " + step["settings"])
         if self.driver:
             await self.driver.end()
         process = await asyncio.create_subprocess_exec(
