@@ -17,6 +17,7 @@ import postgres_jobs
 from postgres_jobs import Cancel, Discard, Job, NewJob, RetryIn, Snooze, Unique, Worker, insert, insert_many, testing, wait_for
 
 URL = os.environ["DATABASE_URL"]
+in_test: psycopg.Connection | None = None  # that of the operation `testing`
 printing = threading.Lock()
 
 
@@ -94,6 +95,10 @@ def simply(job: Job, action: dict) -> None:
             raise RetryIn(delay, "later")
         case {"exit_process": code}:
             os._exit(code)
+        case {"sql_in_test": text}:
+            in_test.execute(text)
+        case {"complete_in_test": output}:
+            job.complete(in_test, output)
         case _:
             raise RuntimeError(f"no such action: {action}")
 
@@ -223,33 +228,49 @@ def op_wait_for(op: dict) -> None:
         say("results", results=[vars(one) for one in results])
 
 
+def op_check(op: dict) -> None:
+    try:
+        make_worker(op["worker"])
+        say("checked", error=None)
+    except (ValueError, TypeError) as error:
+        say("checked", error=str(error))
+
+
 def op_testing(op: dict) -> None:
+    global in_test
     with psycopg.connect(URL) as connection, contextlib.suppress(Undone), connection.transaction():
-        worker = Worker(URL)
-        worker.kind("run")(run)
-        results = [testing_step(connection, worker, step) for step in op["steps"]]
-        say("tested", results=results)
+        in_test = connection
+        worker = make_worker(op["worker"])
+        say("tested", results=[testing_step(connection, worker, step) for step in op["steps"]])
         raise Undone
 
 
 def testing_step(connection: psycopg.Connection, worker: Worker, step: dict) -> object:
-    match step:
-        case {"insert": job}:
-            return insert(connection, job["kind"], job["args"], **typed(job.get("options", {}))).id
-        case {"assert_inserted": job}:
-            try:
-                testing.assert_inserted(connection, job["kind"], job["args"])
-                return True
-            except AssertionError:
-                return False
-        case {"advance": seconds}:
-            return testing.advance(connection, seconds)
-        case {"work_all": _}:
-            return [[worked.kind, worked.state] for worked in testing.work_all(connection, worker)]
-    raise RuntimeError(f"no such step: {step}")
+    try:
+        match step:
+            case {"insert": job}:
+                return insert(connection, job["kind"], job["args"], **typed(job.get("options", {}))).id
+            case {"sql": text}:
+                cursor = connection.execute(text)
+                return cursor.fetchall() if cursor.description else []
+            case {"assert_inserted": job}:
+                return shown(testing.assert_inserted(connection, job["kind"], job["args"]))
+            case {"advance": seconds}:
+                return testing.advance(connection, seconds)
+            case {"work_all": _}:
+                return [shown(worked) for worked in testing.work_all(connection, worker)]
+    except (AssertionError, RuntimeError) as error:
+        return {"error": str(error)}
+    raise ValueError(f"no such step: {step}")
 
 
-OPS = {"insert": op_insert, "insert_many": op_insert_many, "wait_for": op_wait_for, "testing": op_testing}
+def shown(job: object) -> dict:
+    return {name: value for name, value in vars(job).items() if name in MEMBERS}
+
+
+MEMBERS = ("id", "kind", "queue", "state", "args", "output", "error")
+OPS = {"insert": op_insert, "insert_many": op_insert_many, "wait_for": op_wait_for}
+OPS |= {"check": op_check, "testing": op_testing}
 
 
 def operate(op: dict) -> None:
@@ -262,13 +283,17 @@ def operate(op: dict) -> None:
 # --- The program ----------------------------------------------------------------------------------
 
 
-def make_worker(argument: dict) -> Worker:
-    options = argument["worker"]
+middleware: list = []
+
+
+def make_worker(options: dict) -> Worker:
     kinds = options.pop("kinds", {"run": {}})
-    otherwise = options.pop("otherwise", False)
-    worker = Worker(URL, **options, middleware=[around_work] if argument.get("middleware") else [])
+    otherwise, again = options.pop("otherwise", False), options.pop("again", None)
+    worker = Worker(URL, **options, middleware=middleware)
     for name, kind in kinds.items():
         worker.kind(name, timeout=kind.get("timeout"))(run_blocking if kind.get("blocking") else run)
+    if again:
+        worker.kind(again)(run)
     if otherwise:
         worker.otherwise()(run)
     return worker
@@ -305,15 +330,20 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     if argument.get("middleware"):
         postgres_jobs.insert_middleware.append(around_insert)
+        middleware.append(around_work)
     if "worker" not in argument:
         operate_all()
     elif argument.get("in_program"):
-        asyncio.run(in_program(make_worker(argument)))
+        asyncio.run(in_program(make_worker(argument["worker"])))
     else:
-        worker = make_worker(argument)
+        worker = make_worker(argument["worker"])
         threading.Thread(target=say_ready, args=[worker], daemon=True).start()
         threading.Thread(target=operate_all, daemon=True).start()
-        worker.run()
+        try:
+            worker.run()
+        except ValueError as error:
+            say("unfit", error=str(error))
+            sys.exit(2)
     say("stopped")
 
 

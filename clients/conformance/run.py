@@ -92,9 +92,12 @@ class Driver:
 
 
 def is_within(wanted: object, found: object) -> bool:
-    """Whether all members that are wanted of an object are there; "any" is anything."""
+    """Whether all members that are wanted of an object are there; "any" is anything, "*a*b*" what
+    has these parts."""
     if wanted == "any":
         return True
+    if isinstance(wanted, str) and len(wanted) > 2 and wanted[0] == wanted[-1] == "*":
+        return isinstance(found, str) and bool(re.search(".*".join(map(re.escape, wanted.split("*"))), found, re.S))
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(k in found and is_within(v, found[k]) for k, v in wanted.items())
     if isinstance(wanted, list):

@@ -1,5 +1,6 @@
 """The helpers for tests."""
 
+import contextlib
 from datetime import datetime, timedelta, timezone
 
 import psycopg
@@ -33,45 +34,80 @@ def test_work_all_in_a_transaction(url, queue):
     with psycopg.connect(url) as connection:
         for kind in ("first", "second", "bad", "later"):
             insert(connection, kind, {"kind": kind}, queue=queue)
-        assert testing.assert_inserted(connection, "first", {"kind": "first"})
+        found = testing.assert_inserted(connection, "first", {"kind": "first"})
+        assert (found.queue, found.state, found.args) == (queue, "available", {"kind": "first"})
         with pytest.raises(AssertionError, match="there is no job of kind 'first'"):
             testing.assert_inserted(connection, "first", {"kind": "second"})
         worked = testing.work_all(connection, worker)
-        assert [(one.kind, one.state) for one in worked] == [
-            ("first", "completed"),
-            ("second", "completed"),
-            ("bad", "discarded"),
-            ("later", "scheduled"),
+        assert [(one.kind, one.state, one.output, one.error) for one in worked] == [
+            ("first", "completed", 1, None),
+            ("second", "completed", "here", None),
+            ("bad", "discarded", None, "no"),
+            ("later", "scheduled", None, None),
         ]
         assert testing.work_all(connection, worker) == []
         testing.advance(connection, 60)
-        assert [one.state for one in testing.work_all(connection, {"later": lambda job: None})] == ["completed"]
+        worker = Worker(url, queues=[queue])
+        worker.kind("later")(lambda job: None)
+        assert [one.state for one in testing.work_all(connection, worker)] == ["completed"]
         connection.rollback()
 
 
 @pytest.mark.parametrize("library", BLOCKING)
 def test_the_helpers_take_every_connection(library, url, queue):
+    kind = f"kind of {queue}"
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind(kind)
     async def handle(job):
         return job.args
 
     for connection, _, rollback in library(url):
-        kind = f"kind of {queue}"
         insert(connection, kind, {"a": 1}, queue=queue, scheduled_at=datetime.now(timezone.utc) + timedelta(hours=1))
-        assert testing.work_all(connection, {kind: handle}) == []
+        assert testing.work_all(connection, worker) == []
         testing.advance(connection, timedelta(hours=1))
         testing.assert_inserted(connection, kind, {"a": 1})
-        assert [one.state for one in testing.work_all(connection, {kind: handle})] == ["completed"]
+        assert [one.state for one in testing.work_all(connection, worker)] == ["completed"]
         rollback()
 
 
 async def test_work_all_asynchronously(url, queue):
+    async def twice(job, handler):
+        return [await handler(job)] * 2
+
+    worker = Worker(url, queues=[queue], middleware=[twice])
+
+    @worker.kind("async")
     async def handle(job):
+        await connection.execute("select 1 / 0")
+
+    @worker.kind("blocking")
+    def handle_blocking(job):
         return job.args
 
     async with await psycopg.AsyncConnection.connect(url) as connection:
-        await insert(connection, f"kind of {queue}", {"a": 1, "b": 2}, queue=queue)
-        await testing.assert_inserted(connection, f"kind of {queue}", {"a": 1})
-        worked = await testing.work_all(connection, {f"kind of {queue}": handle})
-        assert [(one.args, one.state) for one in worked] == [({"a": 1, "b": 2}, "completed")]
+        for kind in ("async", "blocking"):
+            await insert(connection, kind, {"a": 1, "b": 2}, queue=queue, max_attempts=1)
+        found = await testing.assert_inserted(connection, "async", {"a": 1})
+        worked = await testing.work_all(connection, worker)
+        assert [one.id for one in worked] == [found.id, found.id + 1]
+        assert [one.state for one in worked] == ["discarded", "completed"]
+        assert "zero" in worked[0].error and worked[1].output == [{"a": 1, "b": 2}] * 2
         await testing.advance(connection, 1)
         await connection.rollback()
+
+
+def test_an_error_that_a_handler_swallows_fails_its_attempt(url, queue):
+    """Its transaction could not be committed either."""
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("run")
+    def run(job):
+        with contextlib.suppress(psycopg.Error):
+            connection.execute("select 1 / 0")
+
+    with psycopg.connect(url) as connection:
+        insert(connection, "run", queue=queue, max_attempts=1)
+        (worked,) = testing.work_all(connection, worker)
+        assert worked.state == "discarded" and "aborted" in worked.error
+        connection.rollback()

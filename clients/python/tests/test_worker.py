@@ -2,10 +2,12 @@
 
 import asyncio
 import contextvars
+import re
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -14,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from postgres_jobs import Job, Snooze, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Job, Worker, insert, insert_middleware, wait_for
 
 
 @asynccontextmanager
@@ -132,17 +134,22 @@ async def test_what_the_server_has_against_a_worker_is_raised(url, queue):
         await worker.stop()
 
 
-def test_a_worker_without_handlers_is_refused(url):
+def test_options_that_are_wrong_are_refused(url):
     with pytest.raises(ValueError, match="handler"):
         Worker(url).run()
-    with pytest.raises(ValueError):
-        Worker(url, queues="default")
-    with pytest.raises(ValueError):
-        Worker(url, queues={"a": 0})
+    with pytest.raises(ValueError, match="handler"):
+        asyncio.run(Worker(url).start())
+    wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0)]
+    wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
+    for name, value in wrong:
+        with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}")):
+            Worker(url, **{name: value})
+    with pytest.raises(ValueError, match="weight of queue 'a' is inf"):
+        Worker(url, queues={"a": float("inf")})
     worker = Worker(url)
-    worker.kind("k")(lambda job: None)
-    with pytest.raises(ValueError):
-        worker.kind("k")(lambda job: None)
+    worker.otherwise()(lambda job: None)
+    with pytest.raises(ValueError, match="every other kind"):
+        worker.otherwise()(lambda job: None)
 
 
 async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their_leases(url, queue, look):

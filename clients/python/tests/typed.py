@@ -31,7 +31,7 @@ async def produce(connection: psycopg.AsyncConnection, session: AsyncSession, as
     assert_type(insert(asyncpg, "k"), Awaitable[Inserted])
     assert_type(await insert_many(session, [{"kind": "k", "args": {}, "priority": 1}]), list[Inserted])
     assert_type((await wait_for(connection, [1]))[0].state, str | None)
-    assert_type(await testing.assert_inserted(session, "k"), int)
+    assert_type((await testing.assert_inserted(session, "k")).id, int)
     assert_type(await job.complete(session), None)
 
 

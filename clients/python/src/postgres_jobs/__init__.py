@@ -12,8 +12,8 @@ from ._version import __version__
 from .job import Job
 from .outcomes import Cancel, Discard, Outcome, RetryIn, Snooze
 from .produce import Inserted, NewJob, Options, Result, Unique, insert, insert_many, insert_middleware, wait_for
-from .worker import Handler, Middleware, Worker
+from .worker import Middleware, Worker
 
-__all__ = ["Cancel", "Discard", "Handler", "Inserted", "Job", "Middleware", "NewJob", "Options", "Outcome", "Result"]
+__all__ = ["Cancel", "Discard", "Inserted", "Job", "Middleware", "NewJob", "Options", "Outcome", "Result"]
 __all__ += ["RetryIn", "Snooze", "Unique", "Worker", "__version__"]
 __all__ += ["insert", "insert_many", "insert_middleware", "wait_for"]

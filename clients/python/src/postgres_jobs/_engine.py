@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -23,11 +23,13 @@ from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, timed_out, wire
 
 if TYPE_CHECKING:
-    from .worker import Handler, Worker
+    from .worker import Worker
 
 log = logging.getLogger("postgres_jobs")
 
-LEFT_BEHIND = 1.0  # seconds that a cancelled handler has to end when the worker stops
+# When the worker stops: seconds that a cancelled handler has to end, and the last results to be sent.
+LEFT_BEHIND = 1
+SENDING = 10
 
 _FETCH = f"""
     select {COLUMNS}
@@ -38,9 +40,9 @@ _FETCH = f"""
 class Attempt:
     """A job that this worker has, and the handler that works on it."""
 
-    def __init__(self, job: Job[Any], handler: Handler) -> None:
+    def __init__(self, job: Job[Any], is_async: bool) -> None:
         self.job = job
-        self.handler = handler
+        self.is_async = is_async
         self.task: asyncio.Task[Finish | None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timeout = math.inf
@@ -53,7 +55,7 @@ class Attempt:
         if not self.is_cancelled:
             self.is_cancelled = True
             self.job.cancelled.set()
-            if self.task and self.handler.is_async:
+            if self.task and self.is_async:
                 self.task.cancel()
 
 
@@ -112,11 +114,10 @@ class Engine:
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
                 if not attempt.job._is_completed:
                     self._settle(attempt, {"do": "release"})
-            await _first(self.finisher.is_empty, timeout=max(grace, LEFT_BEHIND))
-            is_all_sent = self.finisher.is_empty.is_set() and not self.finisher.refused
-            if not is_all_sent:
+            await _first(self.finisher.is_empty, timeout=SENDING)
+            if not self.finisher.is_empty.is_set():
                 log.error("results could not be sent")
-            return is_all_sent
+            return self.finisher.is_empty.is_set()
         finally:
             fetching.cancel()
             finishing.cancel()
@@ -200,12 +201,13 @@ class Engine:
     async def _fetch(self) -> None:
         await self.is_beaten.wait()
         worker = self.worker
-        kinds = None if worker.handler_of_others else list(worker.handlers)
+        kinds = worker._kinds()
         lease = timedelta(seconds=worker.lease)
         in_vain = 0
         backoff = Backoff()
         while not self.is_ending.is_set():
-            free = worker.concurrency - len(self.running)
+            # Results that cannot be sent hold their places.
+            free = worker.concurrency - len(self.held if self.finisher.is_stuck else self.running)
             if free <= 0 or self.command != "run" or len(self.finisher.waiting) > MOST_RESULTS:
                 self.is_changed.clear()
                 await self.is_changed.wait()
@@ -244,10 +246,9 @@ class Engine:
 
     def _begin(self, row: Row) -> None:
         job, left, whole = job_of(row)
-        handler = self.worker.handlers.get(job.kind) or self.worker.handler_of_others
-        assert handler
+        handler = self.worker._handler(job)
         job._store = self._store
-        attempt = self.held[job.token] = Attempt(job, handler)
+        attempt = self.held[job.token] = Attempt(job, handler.is_async)
         if self.is_ending.is_set():
             self._settle(attempt, {"do": "release"})
             return
@@ -269,10 +270,7 @@ class Engine:
         """Runs the handler. It may raise anything, also what would end the event loop."""
         job = attempt.job
         try:
-            call: Callable[[Job[Any]], Awaitable[Any]] = partial(self._call, attempt.handler)
-            for around in reversed(self.worker.middleware):
-                call = partial(around, handler=call)
-            output = await call(attempt.handler.typed(job))
+            output = await self.worker._handle(job, self.threads.run)
             return None if job._is_completed else completion(output)
         except BaseException as error:
             if attempt.is_cancelled and not isinstance(error, Outcome):
@@ -284,12 +282,6 @@ class Engine:
                 told = {"job_id": job.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempt}
                 log.warning("job %s (%s) failed: %.200s", job.id, job.kind, finish["error"], extra=told)
             return finish
-
-    async def _call(self, handler: Handler, job: Job[Any]) -> Any:
-        if handler.is_async:
-            return await handler.function(job)
-        output = await self.threads.run(handler.function, job)
-        return await output if isinstance(output, Awaitable) else output
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         if attempt.timer:

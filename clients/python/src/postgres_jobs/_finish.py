@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 
-from ._link import Link
+from ._link import Backoff, Link
 from .job import Job
-from .outcomes import invalid_output, wire
+from .outcomes import invalid_output, is_of_value, wire
 
 log = logging.getLogger("postgres_jobs")
 
@@ -27,7 +27,7 @@ Result = tuple[Job[Any], str]  # the second as an element of jobs.finish_many
 
 class Finisher:
     """Sends results: one at once if no call is under way, else together with others when that
-    returns."""
+    returns. What is refused for no fault of its own is kept, and sent again."""
 
     def __init__(self, link: Link, on_told: Callable[[Job[Any]], None]) -> None:
         self.link = link
@@ -36,7 +36,12 @@ class Finisher:
         self.has_some = asyncio.Event()
         self.is_empty = asyncio.Event()
         self.is_empty.set()
-        self.refused = 0
+        self.backoff = Backoff()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the latest call has failed."""
+        return self.backoff.is_on or self.link.backoff.is_on
 
     def add(self, job: Job[Any], element: str) -> None:
         self.waiting.append((job, element))
@@ -61,13 +66,14 @@ class Finisher:
 
     async def _send(self, batch: list[Result], is_last_try: bool = False) -> None:
         try:
-            if _is_too_long(batch[0][1]):
+            if any(_is_too_long(element) for _, element in batch):
                 raise psycopg.errors.ProgramLimitExceeded("it is too long")
             elements = "[" + ",".join(element for _, element in batch) + "]"
             rows = await self.link.run(_FINISH, elements)
         except Exception as error:  # also a lack of memory
             await self._send_apart(batch, error, is_last_try)
             return
+        self.backoff = Backoff()
         for (job, _), (done, state, reason) in zip(batch, rows):
             if not done:
                 log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra={"job_id": job.id})
@@ -82,13 +88,12 @@ class Finisher:
                 await self._send([result])
             return
         job = batch[0][0]
-        is_its_value = not isinstance(error, psycopg.Error) or (error.sqlstate or "")[:2] in ("22", "54")
-        if is_its_value and not is_last_try:
+        if is_of_value(error) and not is_last_try:
             await self._send([(job, wire(job.id, job.token, invalid_output(error)))], is_last_try=True)
         else:
-            log.error("what came of job %s could not be sent: %s", job.id, error, extra={"job_id": job.id})
-            self.refused += 1
-            self.on_told(job)
+            log.error("what came of job %s is sent again: %s", job.id, error, extra={"job_id": job.id})
+            self.waiting.append(batch[0])
+            await self.backoff.pause()
 
 
 def _is_too_long(element: str) -> bool:

@@ -21,18 +21,15 @@ _ROLLED_BACK = {"40001", "40P01", "55P03", "57014"}
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P04", "57P05", "25006"}
 
 
-def will_pass(error: psycopg.Error) -> bool:
-    state = error.sqlstate
-    if state is None:  # not from the server: the connection broke
-        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return state in _ROLLED_BACK | _UNAVAILABLE or state.startswith("08")
-
-
 class Backoff:
     """Pauses that get longer: 0.1 s, doubled up to 10 s, each ± 25 %."""
 
     def __init__(self) -> None:
         self.next = 0.1
+
+    @property
+    def is_on(self) -> bool:
+        return self.next > 0.1
 
     async def pause(self) -> None:
         pause, self.next = self.next * random.uniform(0.75, 1.25), min(self.next * 2, 10)
@@ -100,13 +97,15 @@ class Link:
 
     async def _will_pass(self, error: psycopg.Error) -> bool:
         """Whether to go on after the error. Whatever happens while connecting passes."""
-        is_connecting = self.connection is None
-        if is_connecting or will_pass(error):
+        # What is not from the server has no state: the connection broke.
+        is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+        state = error.sqlstate or ("08000" if is_of_connection else "")
+        is_broken = self.connection is None or state in _UNAVAILABLE or state.startswith("08")
+        if is_broken or state in _ROLLED_BACK:
             log.warning("no answer from the database yet, trying again: %s", str(error).strip())
-            if error.sqlstate not in _ROLLED_BACK:
-                await self.close()
-            return True
-        return False
+        if is_broken:
+            await self.close()
+        return is_broken or state in _ROLLED_BACK
 
     async def close(self) -> None:
         connection, self.connection = self.connection, None

@@ -97,6 +97,11 @@ def invalid_output(error: BaseException) -> Finish:
     return told | {"error": text, "details": {**told["details"], "type": "invalid_output"}}
 
 
+def is_of_value(error: BaseException) -> bool:
+    """Whether a call failed because of a value in it. Also what comes of no database."""
+    return (_code(error) or "22")[:2] in ("22", "54")
+
+
 def wire(id: int, token: int, finish: Finish) -> str:
     """An element of jobs.finish_many as JSON. An output that is none fails the attempt."""
     try:

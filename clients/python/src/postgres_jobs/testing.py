@@ -4,36 +4,50 @@ back. They take the connections that `insert` takes, and are async where these a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
 from ._database import AsyncTransaction, Execute, converse, is_async
 from ._values import Duration, encode, seconds
 from .job import COLUMNS, Job, Nothing, job_of
-from .outcomes import Finish, Outcome, completion, failure, wire
-from .worker import Handler, Worker
+from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_of_value, wire
+from .worker import Worker
 
-Handlers = Worker | Mapping[str, Callable[[Job[Any]], Any]]
+MOST_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job that was inserted."""
+
+    id: int
+    kind: str
+    queue: str
+    state: str
+    args: Any
 
 
 @dataclass(frozen=True)
 class Worked:
-    """A job that `work_all` has run, and what it became."""
+    """An attempt that `work_all` has made, and what it left of the job."""
 
     id: int
     kind: str
-    args: Any
     state: str
+    output: Any
+    error: str | None
+    """The text of the latest attempt that failed."""
 
 
 @overload
-def assert_inserted(transaction: AsyncTransaction, kind: str, args: object = ...) -> Awaitable[int]: ...
+def assert_inserted(transaction: AsyncTransaction, kind: str, args: object = ...) -> Awaitable[Found]: ...
 @overload
-def assert_inserted(transaction: Any, kind: str, args: object = ...) -> int: ...
+def assert_inserted(transaction: Any, kind: str, args: object = ...) -> Found: ...
 def assert_inserted(transaction: Any, kind: str, args: object = {}) -> Any:
-    """A job of that kind with at least these args is there; the id of the newest. Raises
-    AssertionError if there is none, with what is there of that kind."""
+    """The newest job of that kind with at least these args. Raises AssertionError if there is none,
+    with what is there of that kind."""
     return converse(transaction, _assert_inserted, kind, args)
 
 
@@ -47,19 +61,23 @@ def advance(transaction: Any, interval: Duration) -> Any:
 
 
 @overload
-def work_all(transaction: AsyncTransaction, handlers: Handlers) -> Awaitable[list[Worked]]: ...
+def work_all(transaction: AsyncTransaction, worker: Worker) -> Awaitable[list[Worked]]: ...
 @overload
-def work_all(transaction: Any, handlers: Handlers) -> list[Worked]: ...
-def work_all(transaction: Any, handlers: Handlers) -> Any:
-    """Runs the jobs that are due inline, in that transaction, until there is no more: those of the
-    queues of the Worker; of all queues, where the handlers are functions by their kinds. Returns
-    each attempt, in order, with the state that its job got."""
-    return converse(transaction, _work_all, handlers, is_async(transaction))
+def work_all(transaction: Any, worker: Worker) -> list[Worked]: ...
+def work_all(transaction: Any, worker: Worker) -> Any:
+    """Runs the jobs that are due in the worker's queues with its handlers and its middleware, one
+    after another in that transaction, until none is. Returns an entry an attempt, in order. Raises
+    RuntimeError if that has no end.
+
+    What a handler did in the transaction stays if it returned. Else it is undone. With a connection
+    that blocks, this is called where no event loop runs."""
+    return converse(transaction, _work_all, worker, is_async(transaction))
 
 
-async def _assert_inserted(execute: Execute, kind: str, args: object) -> int:
+async def _assert_inserted(execute: Execute, kind: str, args: object) -> Found:
     sql = (
-        "select id from jobs.jobs, cast(cast(%s as text) as jsonb) wanted"
+        "select id, kind, queue, cast(state as text), cast(args as text)"
+        " from jobs.jobs, cast(cast(%s as text) as jsonb) wanted"
         " where kind = wanted->>'kind' and args @> (wanted->'args') order by id desc limit 1"
     )
     found = await execute(sql, encode({"kind": kind, "args": args}))
@@ -67,7 +85,8 @@ async def _assert_inserted(execute: Execute, kind: str, args: object) -> int:
         there = await execute("select cast(args as text) from jobs.jobs where kind = %s order by id desc limit 10", kind)
         shown = "\n".join(row[0] for row in there) or "none"
         raise AssertionError(f"there is no job of kind {kind!r} with args {encode(args)}; the newest of that kind:\n{shown}")
-    return int(found[0][0])
+    id, kind, queue, state, text = found[0]
+    return Found(id, kind, queue, state, json.loads(text))
 
 
 async def _advance(execute: Execute, interval: float) -> None:
@@ -78,40 +97,50 @@ async def _advance(execute: Execute, interval: float) -> None:
     await execute(sql, f"{interval:f} s")
 
 
-async def _work_all(execute: Execute, given: Handlers, may_wait: bool) -> list[Worked]:
-    if isinstance(given, Worker):
-        worker, queues = given, list(given.queues)
-    else:
-        worker, queues = Worker(), None
-        for kind, function in given.items():
-            worker.kind(kind)(function)
-    kinds = None if worker.handler_of_others else list(worker.handlers)
+async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Worked]:
     sql = (
         f"select {COLUMNS} from cast(cast(%s as text) as jsonb) asked, lateral jobs.fetch_any(worker => 'work_all',"
-        " queues => case asked->'queues' when 'null' then array(select 'default' union select queue from jobs.jobs"
-        " where state in ('available', 'scheduled', 'retryable'))"
-        " else array(select jsonb_array_elements_text(asked->'queues')) end, kinds =>"
+        " queues => array(select jsonb_array_elements_text(asked->'queues')), kinds =>"
         " case asked->'kinds' when 'null' then null else array(select jsonb_array_elements_text(asked->'kinds')) end)"
     )
+    asked = encode({"queues": list(worker.queues), "kinds": worker._kinds()})
     worked: list[Worked] = []
-    while rows := await execute(sql, encode({"queues": queues, "kinds": kinds})):
+    while rows := await execute(sql, asked):
+        if len(worked) == MOST_ATTEMPTS:
+            raise RuntimeError(f"there was no end after {MOST_ATTEMPTS:,} attempts: does a job come again at once?")
         job = job_of(rows[0])[0]
-        job._store = lambda token, progress: Nothing()
-        handler = worker.handlers.get(job.kind) or worker.handler_of_others
-        assert handler
-        must_run = handler.is_async and not may_wait
-        finish = asyncio.run(_work(job, handler)) if must_run else await _work(job, handler)
-        if not job._is_completed:
-            element = wire(job.id, job.token, finish)
-            await execute("select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{element}]")
-        rows = await execute(f"select cast(state as text) from jobs.results(array[{job.id}])")
-        worked.append(Worked(job.id, job.kind, job.args, rows[0][0]))
+        await _work(execute, worker, job, may_wait)
+        sql_of_result = f"select cast(state as text), cast(output as text), error from jobs.results(array[{job.id}])"
+        ((state, output, error),) = await execute(sql_of_result)
+        worked.append(Worked(job.id, job.kind, state, None if output is None else json.loads(output), error))
     return worked
 
 
-async def _work(job: Job[Any], handler: Handler) -> Finish:
+async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool) -> None:
+    job._store = lambda token, progress: Nothing()
+    handling = worker._handle(job, _directly)
+    is_waiting = worker._handler(job).is_async or worker.middleware
+    told = failure
+    await execute("savepoint before_handler")
     try:
-        output = handler.function(handler.typed(job))
-        return completion(await output if handler.is_async else output)
+        output = asyncio.run(handling) if is_waiting and not may_wait else await handling
+        told = _refused
+        await _finish(execute, job, None if job._is_completed else completion(output))
     except (Exception, Outcome) as error:
-        return failure(error)
+        await execute("rollback to savepoint before_handler")
+        await _finish(execute, job, told(error))
+
+
+async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> None:
+    if finish:
+        element = wire(job.id, job.token, finish)
+        await execute("select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{element}]")
+    await execute("release savepoint before_handler")
+
+
+def _refused(error: BaseException) -> Finish:
+    return invalid_output(error) if is_of_value(error) else failure(error)
+
+
+async def _directly(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)

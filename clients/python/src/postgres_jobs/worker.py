@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import logging
+import math
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from ._engine import Engine
@@ -37,16 +39,6 @@ class Handler:
     is_async: bool
     timeout: float | None
     """Seconds; None: the worker's, -1: none."""
-
-    @classmethod
-    def of(cls, function: Callable[[Job[Any]], Any], timeout: Duration | None = None) -> Handler:
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-        return cls(function, args_type(function), is_async, None if timeout is None else seconds(timeout))
-
-    def typed(self, job: Job[Any]) -> Job[Any]:
-        """The job, its args as the function wants them. Raises what is wrong with them."""
-        job.args, job.meta = build(self.args_type, json.loads(job.args)), json.loads(cast(str, job.meta))
-        return job
 
 
 class Worker:
@@ -78,25 +70,24 @@ class Worker:
         info: Mapping[str, Any] | None = None,
         middleware: Sequence[Middleware] = (),
     ) -> None:
-        if isinstance(queues, str):
-            raise ValueError(f"queues is a list of names, such as [{queues!r}]")
         self.queues = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
-        if not self.queues or min(self.queues.values()) <= 0:
-            raise ValueError("a worker needs a queue, and a weight is above 0")
-        if concurrency < 1:
-            raise ValueError(f"a concurrency of {concurrency} runs nothing")
-        if not (seconds(lease) > 0 and seconds(grace) >= 0):
-            raise ValueError("a lease is above 0, and a grace period not below")
+        is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
+        _check(is_list, "queues", queues, "a list of different names, or names with weights")
+        for queue, weight in self.queues.items():
+            _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
+        _check(concurrency >= 1, "concurrency", concurrency, "at least 1")
+        _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
+        _check(seconds(grace) >= 0, "grace", grace, "at least 0")
         self.dsn = dsn
         self.concurrency = concurrency
-        self.timeout = None if timeout is None else seconds(timeout)
+        self.timeout = _timeout("timeout", timeout)
         self.lease = seconds(lease)
         self.grace = seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{random.getrandbits(32):08x}"
         self.info = {"library": "postgres-jobs (Python)", "version": __version__, **(info or {})}
         self.middleware = list(middleware)
-        self.handlers: dict[str, Handler] = {}
-        self.handler_of_others: Handler | None = None
+        self.handlers: dict[str | None, Handler] = {}
+        """By kind; None: of every other kind."""
         self.ready = threading.Event()
         """Set after the first beat: the worker is in jobs.workers and begins to fetch."""
         self._engine: Engine | None = None
@@ -105,23 +96,47 @@ class Worker:
     def kind(self, name: str, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
         """The decorated function handles jobs of the kind. An async one is a task of the event
         loop, another runs in a thread. timeout: how long it may run; -1: as long as its job may."""
-
-        def register(function: Function) -> Function:
-            if name in self.handlers:
-                raise ValueError(f"kind {name!r} has a handler already")
-            self.handlers[name] = Handler.of(function, timeout)
-            return function
-
-        return register
+        return self._register(name, timeout)
 
     def otherwise(self, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
         """The decorated function handles jobs of every other kind."""
+        return self._register(None, timeout)
+
+    def _register(self, kind: str | None, timeout: Duration | None) -> Callable[[Function], Function]:
+        shown = "every other kind" if kind is None else f"kind {kind!r}"
+        limit = _timeout(f"the timeout of {shown}", timeout)
 
         def register(function: Function) -> Function:
-            self.handler_of_others = Handler.of(function, timeout)
+            if kind in self.handlers:
+                raise ValueError(f"{shown} has a handler already")
+            is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+            self.handlers[kind] = Handler(function, args_type(function), is_async, limit)
             return function
 
         return register
+
+    def _kinds(self) -> list[str] | None:
+        """The kinds to fetch. None: all."""
+        return None if None in self.handlers else [kind for kind in self.handlers if kind is not None]
+
+    def _handler(self, job: Job[Any]) -> Handler:
+        return self.handlers.get(job.kind) or self.handlers[None]
+
+    async def _handle(self, job: Job[Any], in_thread: Callable[..., Awaitable[Any]]) -> Any:
+        """Runs the handler of the job within the middleware. Raises what that raises, or what is
+        wrong with the args."""
+        handler = self._handler(job)
+
+        async def call(job: Job[Any]) -> Any:
+            if handler.is_async:
+                return await handler.function(job)
+            output = await in_thread(handler.function, job)
+            return await output if isinstance(output, Awaitable) else output
+
+        for around in reversed(self.middleware):
+            call = partial(around, handler=call)
+        job.args, job.meta = build(handler.args_type, json.loads(job.args)), json.loads(cast(str, job.meta))
+        return await call(job)
 
     def run(self) -> None:
         """Works until SIGTERM or SIGINT; a second one ends the grace period. Exits with 1 if a
@@ -148,6 +163,8 @@ class Worker:
             raise RuntimeError("this worker runs already")
         self._serving = asyncio.create_task(self._serve())
         await asyncio.sleep(0)
+        if self._serving.done():
+            self._serving.result()  # raises what is wrong
 
     async def stop(self) -> None:
         """Fetches no more, gives handlers the grace period, and returns when all is told. Raises
@@ -171,7 +188,7 @@ class Worker:
             self._engine.stop(now=self._engine.is_leaving.is_set())
 
     async def _serve(self) -> bool:
-        if not self.handlers and not self.handler_of_others:
+        if not self.handlers:
             raise ValueError("a worker needs a handler: see Worker.kind")
         self._engine = Engine(self)
         try:
@@ -182,3 +199,15 @@ class Worker:
         finally:
             self.ready.clear()
             self._engine = None
+
+
+def _check(is_right: bool, option: str, value: object, rule: str) -> None:
+    if not is_right:
+        raise ValueError(f"{option} is {value!r}: it must be {rule}")
+
+
+def _timeout(option: str, timeout: Duration | None) -> float | None:
+    if timeout is None:
+        return None
+    _check(seconds(timeout) > 0 or timeout == -1, option, timeout, "positive, or -1 for none")
+    return seconds(timeout)
