@@ -56,10 +56,7 @@ def _execute(connection: Any, sql: str, text: tuple[str, ...]) -> list[Row]:
     if _is_of(connection, "sqlalchemy"):
         return _rows_of_sqlalchemy(connection.execute(*_for_sqlalchemy(sql, text)))
     if not hasattr(connection, "cursor"):
-        raise TypeError(
-            f"a {type(connection).__name__} is no connection: give one of psycopg, SQLAlchemy's Session or "
-            "Connection, Django's django.db.connection, or what has a cursor()"
-        )
+        raise TypeError(f"a {type(connection).__name__} is no connection or session: it has no cursor()")
     with connection.cursor() as other:  # Django, psycopg 2
         other.execute(sql, text or None)
         rows = other.fetchall() if other.description else []

@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("postgres_jobs")
 
-# When the worker stops: seconds that a cancelled handler has to end, and the last results to be sent.
+# How far the worker is on its way to the end. Leaving: the grace period has begun; now: it is over.
+WORKING, ENDING, LEAVING, NOW, OVER = range(5)
+
+# Seconds for a cancelled handler to end when the worker stops, and for the last results.
 LEFT_BEHIND = 1
 SENDING = 10
 
@@ -46,14 +49,12 @@ class Attempt:
         self.task: asyncio.Task[Finish | None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timeout = math.inf
-        self.is_cancelled = False
         self.is_late = False
         self.is_settled = False
         """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
 
     def cancel(self) -> None:
-        if not self.is_cancelled:
-            self.is_cancelled = True
+        if not self.job.cancelled.is_set():
             self.job.cancelled.set()
             if self.task and self.is_async:
                 self.task.cancel()
@@ -67,27 +68,29 @@ class Engine:
         self.fetch_link, self.finish_link, self.control_link = (Link(worker.dsn, worker.name) for _ in range(3))
         self.finisher = Finisher(self.finish_link, self._told)
         self.threads = Threads()
-        self.control: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
-        self.is_over = False
-        self.command = "run"
+        self.control: asyncio.Task[None] | None = None
+        self.command: str | None = None  # None: before the first beat
+        self.stage = WORKING
+        self.ending = self.loop.create_future()  # done when it is to end
         # By tokens: attempts whose handlers run; and all that the server thinks to be ours, so also
         # those whose results are on their way.
         self.running: dict[int, Attempt] = {}
         self.held: dict[int, Attempt] = {}
-        self.is_beaten = asyncio.Event()
-        self.is_changed = asyncio.Event()  # a place is free, there is another command
-        self.is_idle = asyncio.Event()  # nothing runs
-        self.is_idle.set()
-        # How far the worker is on its way to the end.
-        self.is_ending = asyncio.Event()
-        self.is_leaving = asyncio.Event()  # the grace period has begun
-        self.is_now = asyncio.Event()  # and is over
+        # A place is free, there is another command, a result is told.
+        self.is_changed = asyncio.Event()
 
-    def stop(self, now: bool = False) -> None:
-        self.is_ending.set()
-        self.is_leaving.set()
-        if now:
-            self.is_now.set()
+    def stop(self, stage: int) -> None:
+        self.stage = max(self.stage, stage)
+        if not self.ending.done():
+            self.ending.set_result(None)
+        self.is_changed.set()
+
+    async def _until(self, is_so: Callable[[], bool], timeout: float = math.inf) -> None:
+        end = self.loop.time() + timeout
+        while not is_so() and (left := end - self.loop.time()) > 0:
+            self.is_changed.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.is_changed.wait(), left)
 
     async def serve(self) -> bool:
         """Works until it is stopped. Whether every result could be sent."""
@@ -97,35 +100,35 @@ class Engine:
         tasks = [fetching, finishing, control]
         grace = self.worker.grace
         try:
-            await _first(self.is_ending, *tasks)
+            await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 if task.done():
                     task.result()  # raises what the server has against this worker
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
-            await _first(fetching, timeout=max(grace, LEFT_BEHIND))
-            await _first(self.is_idle, self.is_leaving)
-            await _first(self.is_idle, self.is_now, timeout=grace)
+            await asyncio.wait([fetching], timeout=max(grace, LEFT_BEHIND))
+            await self._until(lambda: not self.running or self.stage >= LEAVING)
+            await self._until(lambda: not self.running or self.stage >= NOW, grace)
             for attempt in list(self.running.values()):
                 attempt.cancel()
-            await _first(self.is_idle, timeout=LEFT_BEHIND)
+            await self._until(lambda: not self.running, LEFT_BEHIND)
             for attempt in list(self.running.values()):
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
                 if not attempt.job._is_completed:
                     self._settle(attempt, {"do": "release"})
-            await _first(self.finisher.is_empty, timeout=SENDING)
-            if not self.finisher.is_empty.is_set():
-                log.error("results could not be sent")
-            return self.finisher.is_empty.is_set()
+            self.finisher.hurry()
+            await self._until(lambda: not self.finisher.unsent, SENDING)
+            if self.finisher.unsent:
+                log.error("%s results could not be sent", self.finisher.unsent)
+            return not self.finisher.unsent
         finally:
             fetching.cancel()
             finishing.cancel()
-            self.is_over = True
+            self.stage = OVER
             if self.control:
-                loop, task = self.control
                 with suppress(RuntimeError):  # it has ended by itself
-                    loop.call_soon_threadsafe(task.cancel)
+                    self.control.get_loop().call_soon_threadsafe(self.control.cancel)
             await asyncio.wait(tasks, timeout=5)
             await self.fetch_link.close()
             await self.finish_link.close()
@@ -136,10 +139,8 @@ class Engine:
     async def _control(self) -> None:
         """Runs in a thread and an event loop of its own: a handler that blocks the worker's loop
         must not cost other jobs their leases."""
-        task = asyncio.current_task()
-        assert task
-        self.control = asyncio.get_running_loop(), task
-        if self.is_over:
+        self.control = asyncio.current_task()
+        if self.stage == OVER:
             return
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
@@ -174,16 +175,13 @@ class Engine:
                     self.loop.call_soon_threadsafe(self._hear, attempt, is_cancelled)
 
     def _obey(self, command: str) -> None:
-        if not self.is_beaten.is_set():
-            log.info("worker %s is ready", self.worker.name)
-            self.is_beaten.set()
-            self.worker.ready.set()
         if command != self.command:
             log.info("worker %s is to %s", self.worker.name, command)
             self.command = command
+            self.worker.ready.set()
             self.is_changed.set()
             if command == "stop":
-                self.is_ending.set()
+                self.stop(ENDING)
 
     def _hear(self, attempt: Attempt, is_cancelled: bool | None) -> None:
         """Of a heartbeat that says that the job is to be cancelled, or, by None, that it is lost.
@@ -199,15 +197,15 @@ class Engine:
     # --- Fetching
 
     async def _fetch(self) -> None:
-        await self.is_beaten.wait()
         worker = self.worker
         kinds = worker._kinds()
         lease = timedelta(seconds=worker.lease)
         in_vain = 0
         backoff = Backoff()
-        while not self.is_ending.is_set():
+        while self.stage == WORKING:
             # Results that cannot be sent hold their places.
-            free = worker.concurrency - len(self.held if self.finisher.is_stuck else self.running)
+            busy = self.running.keys() | self.held.keys() if self.finisher.is_stuck else self.running
+            free = worker.concurrency - len(busy)
             if free <= 0 or self.command != "run" or len(self.finisher.waiting) > MOST_RESULTS:
                 self.is_changed.clear()
                 await self.is_changed.wait()
@@ -219,16 +217,16 @@ class Engine:
                     self._begin(row)
                 if rows:
                     in_vain = 0
-                elif not self.is_ending.is_set():
+                elif self.stage == WORKING:
                     began = self.loop.time()
                     await self.fetch_link.wait("call jobs.wait_any(%s::text[], worker => %s)", queues, worker.name)
                     # Jobs that are there and cannot be had, such as those of other kinds, end
                     # every wait at once.
                     in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0
                     await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
-                backoff = Backoff()
+                backoff.end()
             except psycopg.Error as error:
-                if self.is_ending.is_set():
+                if self.stage > WORKING:
                     return  # and is not repeated
                 log.error("a fetch was refused: %s", error)
                 await backoff.pause()
@@ -249,19 +247,16 @@ class Engine:
         handler = self.worker._handler(job)
         job._store = self._store
         attempt = self.held[job.token] = Attempt(job, handler.is_async)
-        if self.is_ending.is_set():
+        if self.stage > WORKING:
             self._settle(attempt, {"do": "release"})
             return
         self.running[job.token] = attempt
-        self.is_idle.clear()
-        timeout = handler.timeout if handler.timeout is not None else self.worker.timeout
-        limits = [timeout] if timeout is not None and timeout >= 0 else []
+        attempt.timeout = handler.timeout or self.worker.timeout or math.inf
         if left is not None:  # the worker is to be earlier than the server
-            limits.append(left - min(whole / 20, 1))
+            attempt.timeout = max(min(attempt.timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        if limits:
-            attempt.timeout = max(min(limits), 0)
+        if attempt.timeout < math.inf:
             attempt.timer = self.loop.call_later(min(attempt.timeout, 1e9), self._timed_out, attempt)
 
     # --- Handling
@@ -273,7 +268,7 @@ class Engine:
             output = await self.worker._handle(job, self.threads.run)
             return None if job._is_completed else completion(output)
         except BaseException as error:
-            if attempt.is_cancelled and not isinstance(error, Outcome):
+            if job.cancelled.is_set() and not isinstance(error, Outcome):
                 # It ended because it was to. Who cancelled the job has given the reason, and the
                 # server makes a cancelled job of one that is released.
                 return {"do": "release"}
@@ -289,8 +284,6 @@ class Engine:
         # A task that was cancelled before it began has run nothing.
         finish: Finish | None = {"do": "release"} if task.cancelled() else task.result()
         self.running.pop(attempt.job.token, None)
-        if not self.running:
-            self.is_idle.set()
         self.is_changed.set()
         if finish is None:
             attempt.is_settled = True
@@ -337,14 +330,3 @@ class Engine:
             if error.sqlstate not in ("55000", "P0002"):
                 raise
             self._hear(attempt, None)
-
-
-async def _first(*things: asyncio.Event | asyncio.Task[Any], timeout: float | None = None) -> None:
-    """Waits for the first of events and tasks."""
-    waits = [asyncio.create_task(thing.wait()) for thing in things if isinstance(thing, asyncio.Event)]
-    tasks = [thing for thing in things if isinstance(thing, asyncio.Task)]
-    try:
-        await asyncio.wait([*waits, *tasks], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

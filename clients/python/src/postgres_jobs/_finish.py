@@ -34,8 +34,8 @@ class Finisher:
         self.on_told = on_told
         self.waiting: deque[Result] = deque()
         self.has_some = asyncio.Event()
-        self.is_empty = asyncio.Event()
-        self.is_empty.set()
+        self.unsent = 0
+        """Also those of the call that is under way."""
         self.backoff = Backoff()
 
     @property
@@ -43,18 +43,21 @@ class Finisher:
         """Whether the latest call has failed."""
         return self.backoff.is_on or self.link.backoff.is_on
 
+    def hurry(self) -> None:
+        self.backoff.end()
+        self.link.backoff.end()
+
     def add(self, job: Job[Any], element: str) -> None:
         self.waiting.append((job, element))
         self.has_some.set()
-        self.is_empty.clear()
+        self.unsent += 1
 
     async def run(self) -> None:
         while True:
             await self.has_some.wait()
-            await self._send(self._batch())
-            if not self.waiting:
-                self.has_some.clear()
-                self.is_empty.set()
+            self.has_some.clear()
+            while self.waiting:
+                await self._send(self._batch())
 
     def _batch(self) -> list[Result]:
         batch = [self.waiting.popleft()]
@@ -68,17 +71,17 @@ class Finisher:
         try:
             if any(_is_too_long(element) for _, element in batch):
                 raise psycopg.errors.ProgramLimitExceeded("it is too long")
-            elements = "[" + ",".join(element for _, element in batch) + "]"
-            rows = await self.link.run(_FINISH, elements)
+            rows = await self.link.run(_FINISH, f"[{','.join(element for _, element in batch)}]")
         except Exception as error:  # also a lack of memory
             await self._send_apart(batch, error, is_last_try)
             return
-        self.backoff = Backoff()
+        self.backoff.end()
         for (job, _), (done, state, reason) in zip(batch, rows):
             if not done:
                 log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra={"job_id": job.id})
             else:
                 log.debug("job %s is %s", job.id, state, extra={"job_id": job.id})
+            self.unsent -= 1
             self.on_told(job)
 
     async def _send_apart(self, batch: list[Result], error: Exception, is_last_try: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -26,6 +27,7 @@ class Backoff:
 
     def __init__(self) -> None:
         self.next = 0.1
+        self.is_hurried = asyncio.Event()
 
     @property
     def is_on(self) -> bool:
@@ -33,7 +35,14 @@ class Backoff:
 
     async def pause(self) -> None:
         pause, self.next = self.next * random.uniform(0.75, 1.25), min(self.next * 2, 10)
-        await asyncio.sleep(pause)
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.is_hurried.wait(), pause)
+
+    def end(self) -> None:
+        """Ends the pause, if one is under way; the next one is short again."""
+        self.next = 0.1
+        self.is_hurried.set()
+        self.is_hurried.clear()
 
 
 class Link:
@@ -63,24 +72,22 @@ class Link:
             while True:
                 try:
                     rows = await self._run(sql, values)
-                    self.backoff = Backoff()
+                    self.backoff.end()
                     return rows
                 except psycopg.Error as error:
-                    if self.is_closing or not await self._will_pass(error):
+                    if not await self._passes(error) or self.is_closing:
                         raise
+                    log.warning("no answer from the database yet, trying again: %s", str(error).strip())
                     await self.backoff.pause()
 
     async def wait(self, sql: str, *values: object) -> None:
         """Runs a CALL that waits. It may be abandoned, and returns early when the connection
         breaks: who waits has to look then, anyway."""
-        async with self.lock:
-            try:
-                await self._run(sql, values, is_wait=True)
-            except psycopg.errors.QueryCanceled:  # by a statement_timeout
-                pass
-            except psycopg.Error as error:
-                if not await self._will_pass(error):
-                    raise
+        try:
+            await self._run(sql, values, is_wait=True)
+        except psycopg.Error as error:
+            if not await self._passes(error):
+                raise
 
     async def _run(self, sql: str, values: tuple[object, ...], is_wait: bool = False) -> list[Row]:
         if self.connection is None:
@@ -95,17 +102,14 @@ class Link:
         finally:
             self.is_busy = False
 
-    async def _will_pass(self, error: psycopg.Error) -> bool:
+    async def _passes(self, error: psycopg.Error) -> bool:
         """Whether to go on after the error. Whatever happens while connecting passes."""
-        # What is not from the server has no state: the connection broke.
         is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
         state = error.sqlstate or ("08000" if is_of_connection else "")
-        is_broken = self.connection is None or state in _UNAVAILABLE or state.startswith("08")
-        if is_broken or state in _ROLLED_BACK:
-            log.warning("no answer from the database yet, trying again: %s", str(error).strip())
-        if is_broken:
+        if self.connection is None or state in _UNAVAILABLE or state.startswith("08"):
             await self.close()
-        return is_broken or state in _ROLLED_BACK
+            return True
+        return state in _ROLLED_BACK
 
     async def close(self) -> None:
         connection, self.connection = self.connection, None

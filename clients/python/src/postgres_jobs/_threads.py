@@ -7,6 +7,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 
@@ -18,20 +19,20 @@ class Threads:
         self.idle: list[queue.SimpleQueue[Any]] = []
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        ended: Future[tuple[Any, BaseException | None]] = Future()
+        ended.set_running_or_notify_cancel()  # who waits for it may be cancelled, it may not
         if self.idle:
             calls = self.idle.pop()
         else:
             calls = queue.SimpleQueue()
-            threading.Thread(target=self._work, args=(loop, calls), name="postgres_jobs handler", daemon=True).start()
+            threading.Thread(target=self._work, args=[calls], name="postgres_jobs handler", daemon=True).start()
         calls.put((contextvars.copy_context(), function, args, ended))
-        value, error = await ended
+        value, error = await asyncio.wrap_future(ended)
         if error is not None:
             raise error
         return value
 
-    def _work(self, loop: asyncio.AbstractEventLoop, calls: queue.SimpleQueue[Any]) -> None:
+    def _work(self, calls: queue.SimpleQueue[Any]) -> None:
         while call := calls.get():
             context, function, args, ended = call
             value = error = None
@@ -39,16 +40,9 @@ class Threads:
                 value = context.run(function, *args)
             except BaseException as raised:
                 error = raised
-            try:
-                loop.call_soon_threadsafe(self._ended, calls, ended, (value, error))
-            except RuntimeError:  # the loop is closed: the worker has left this handler behind
-                return
+            self.idle.append(calls)
+            ended.set_result((value, error))
             del call, context, function, args, ended, value, error
-
-    def _ended(self, calls: queue.SimpleQueue[Any], ended: asyncio.Future[Any], outcome: tuple[Any, Any]) -> None:
-        self.idle.append(calls)
-        if not ended.done():
-            ended.set_result(outcome)
 
     def close(self) -> None:
         while self.idle:

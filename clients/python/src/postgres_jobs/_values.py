@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -43,8 +43,6 @@ def _plain(value: Any) -> object:
         return str(value)
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Mapping):
-        return dict(value)
     raise TypeError(f"there is no JSON for a {type(value).__name__}")
 
 

@@ -13,7 +13,9 @@ from ._database import AsyncTransaction, Execute, converse
 from ._values import Duration, encode, seconds
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Required, Unpack
+
+Want = Literal["all", "any"]
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,10 @@ class Options(TypedDict, total=False):
     pending: bool
 
 
-class _JobWithoutArgs(Options):
-    kind: str
-
-
-class NewJob(_JobWithoutArgs, total=False):
+class NewJob(Options, total=False):
     """A job to insert: kind, and what may be left out."""
 
+    kind: Required[str]
     args: Any
 
 
@@ -132,15 +131,11 @@ def insert_many(connection: Any, jobs: Iterable[NewJob]) -> Any:
 
 @overload
 def wait_for(
-    connection: AsyncTransaction, ids: Iterable[int], timeout: Duration = 30, want: Literal["all", "any"] = "all"
+    connection: AsyncTransaction, ids: Iterable[int], timeout: Duration = ..., want: Want = ...
 ) -> Awaitable[list[Result]]: ...
 @overload
-def wait_for(
-    connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Literal["all", "any"] = "all"
-) -> list[Result]: ...
-def wait_for(
-    connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Literal["all", "any"] = "all"
-) -> Any:
+def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = ..., want: Want = ...) -> list[Result]: ...
+def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Want = "all") -> Any:
     """Waits until all of the jobs are over, or any, at most for the timeout. Returns what has
     become of each by then, in order.
 

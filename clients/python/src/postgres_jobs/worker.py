@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ._engine import Engine
+from ._engine import LEAVING, NOW, Engine
 from ._values import Duration, args_type, build, seconds
 from ._version import __version__
 from .job import Job
@@ -38,7 +38,7 @@ class Handler:
     args_type: Any
     is_async: bool
     timeout: float | None
-    """Seconds; None: the worker's, -1: none."""
+    """Seconds, or infinity; None: the worker's."""
 
 
 class Worker:
@@ -115,9 +115,9 @@ class Worker:
 
         return register
 
-    def _kinds(self) -> list[str] | None:
+    def _kinds(self) -> list[str | None] | None:
         """The kinds to fetch. None: all."""
-        return None if None in self.handlers else [kind for kind in self.handlers if kind is not None]
+        return None if None in self.handlers else list(self.handlers)
 
     def _handler(self, job: Job[Any]) -> Handler:
         return self.handlers.get(job.kind) or self.handlers[None]
@@ -127,12 +127,13 @@ class Worker:
         wrong with the args."""
         handler = self._handler(job)
 
-        async def call(job: Job[Any]) -> Any:
+        async def innermost(job: Job[Any]) -> Any:
             if handler.is_async:
                 return await handler.function(job)
             output = await in_thread(handler.function, job)
             return await output if isinstance(output, Awaitable) else output
 
+        call: Callable[[Job[Any]], Awaitable[Any]] = innermost
         for around in reversed(self.middleware):
             call = partial(around, handler=call)
         job.args, job.meta = build(handler.args_type, json.loads(job.args)), json.loads(cast(str, job.meta))
@@ -147,7 +148,6 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._signal)
             is_all_sent = loop.run_until_complete(self._serve())
-            loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             # Not asyncio.run: it waits for handlers that do not stop.
             loop.set_exception_handler(lambda *_: None)
@@ -169,23 +169,21 @@ class Worker:
     async def stop(self) -> None:
         """Fetches no more, gives handlers the grace period, and returns when all is told. Raises
         RuntimeError if a result could not be sent, or what has ended the worker before."""
-        await self._stop(now=False)
+        await self._stop(LEAVING)
 
     async def stop_and_cancel(self) -> None:
         """As `stop`, without a grace period. It may follow a `stop` that has not returned yet."""
-        await self._stop(now=True)
+        await self._stop(NOW)
 
-    async def _stop(self, now: bool) -> None:
-        if self._serving is None:
-            return
+    async def _stop(self, stage: int) -> None:
         if self._engine:
-            self._engine.stop(now)
-        if not await asyncio.shield(self._serving):
+            self._engine.stop(stage)
+        if self._serving and not await asyncio.shield(self._serving):
             raise RuntimeError("results could not be sent; their jobs run again when the leases are over")
 
     def _signal(self) -> None:
         if self._engine:
-            self._engine.stop(now=self._engine.is_leaving.is_set())
+            self._engine.stop(NOW if self._engine.stage >= LEAVING else LEAVING)
 
     async def _serve(self) -> bool:
         if not self.handlers:
@@ -210,4 +208,4 @@ def _timeout(option: str, timeout: Duration | None) -> float | None:
     if timeout is None:
         return None
     _check(seconds(timeout) > 0 or timeout == -1, option, timeout, "positive, or -1 for none")
-    return seconds(timeout)
+    return seconds(timeout) if timeout != -1 else math.inf
