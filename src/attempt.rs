@@ -1,7 +1,7 @@
 //! How attempts end, whoever says so: their workers, of one or of many at once, or the rescue of
 //! those whose leases ran out.
 
-use jobs_core::history::Event;
+use jobs_core::counts::Event;
 use jobs_core::interval::Interval;
 use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;

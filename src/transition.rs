@@ -1,7 +1,7 @@
 //! Moves of a job that several callers make: how it is cancelled and changed by id, and how it
 //! becomes due. How attempts end is in [`attempt`](crate::attempt).
 
-use jobs_core::history::Event;
+use jobs_core::counts::Event;
 use jobs_core::policy::{Field, Fields};
 use jobs_core::state::State;
 use jobs_core::verdict::Verdict;

@@ -161,7 +161,7 @@ package_python() {
 
 package_typescript() {
   check clients "typescript: its own tests" in_library typescript npm test --silent
-  check clients "typescript: the package is made" in_library typescript npm pack --silent --pack-destination "$TMP"
+  check clients "typescript: the package is made" in_library typescript npm pack --silent --ignore-scripts --pack-destination "$TMP"
   check clients "typescript: its types resolve everywhere" in_library typescript npx attw --no-color -f table-flipped "$TMP"/postgres-jobs-*.tgz
 }
 

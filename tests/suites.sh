@@ -86,7 +86,7 @@ scratch() {
 
 # Each module of the suite `server` is a unit, those that take long first, and so is each program of
 # `examples` and each library of `clients`, which mostly wait.
-LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|transactions|unique|wait|durability|concurrency|floors|together)$'
+LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|large_transactions|unique|wait|durability|concurrency|floors|together)$'
 units_of() { # SUITE[:FILTER]
   local modules
   case $1 in

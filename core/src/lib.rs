@@ -4,15 +4,15 @@
 //! ([`policy`]), and what follows from it ([`verdict`]), with the small things they stand on:
 //! [`state`]s, [`paths`] into JSON, [`interval`]s and [`period`]s; when a failed job is tried again
 //! ([`retry`]), when a periodic one is due ([`schedule`]), and what is counted of them
-//! ([`history`]). Nothing here reads a clock, draws a random number or keeps state: the caller
+//! ([`counts`]). Nothing here reads a clock, draws a random number or keeps state: the caller
 //! passes those in, so everything can be tested with plain values.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod canonical;
+pub mod counts;
 pub mod error;
-pub mod history;
 pub mod interrupt;
 pub mod interval;
 pub mod key;

@@ -7,7 +7,7 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
-use crate::shmem::history;
+use crate::shmem::entries;
 use crate::store::audit;
 use crate::store::members;
 use crate::store::privileges::{self, Role};
@@ -157,7 +157,7 @@ fn installed() {
         privileges::one_at_a_time();
         members::keep_to_the_owner();
         if !run_log::has_begun() {
-            history::forget();
+            entries::forget();
         }
         commit::wake_worker(Work::MayBeDue);
         Ok(())

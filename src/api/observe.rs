@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_core::history::{Event, Time};
+use jobs_core::counts::{Event, Time};
 use jobs_core::state::State;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -17,7 +17,7 @@ use crate::pg::role::{as_definer, called};
 use crate::pg::spi::Snapshot;
 use crate::pg::time;
 use crate::settings;
-use crate::shmem::history::MINUTE;
+use crate::shmem::entries::MINUTE;
 use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, StateTable, TABLES};
 use crate::store::health::{Thresholds, Worker};

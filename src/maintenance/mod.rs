@@ -19,7 +19,7 @@ use jobs_core::key::Key;
 
 use crate::pg::memory::Scratch;
 use crate::pg::subxact;
-use crate::shmem::{databases, history, leases};
+use crate::shmem::{databases, entries, leases};
 use crate::store::{self, due};
 use crate::unique;
 
@@ -183,7 +183,7 @@ pub type Wrap<'a, E> =
 
 /// When something will be due next.
 pub fn next_due() -> Option<i64> {
-    let others = [store::prune::next_due(), history::next_due()];
+    let others = [store::prune::next_due(), entries::next_due()];
     let others = others.into_iter().flatten();
     due::next_due().into_iter().chain(others).min()
 }

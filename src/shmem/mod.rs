@@ -1,16 +1,16 @@
 //! What sessions and background processes tell each other through shared memory.
 //!
 //! All of it is hints: what is lost, or is not there because the library was not preloaded, costs
-//! time and no jobs. Only what is counted ([`history`]) is told to people. Nothing in here reads or
+//! time and no jobs. Only what is counted ([`entries`]) is told to people. Nothing in here reads or
 //! writes a table.
 
 pub mod announce;
 mod bounded;
 pub mod commit;
 pub mod databases;
+pub mod entries;
 pub mod fetches;
 pub mod floors;
-pub mod history;
 pub mod leases;
 pub mod outbox;
 mod prepared;
@@ -34,7 +34,7 @@ pub fn register() {
     floors::register();
     fetches::register();
     puts::register();
-    history::register();
+    entries::register();
     commit::register();
     prepared::register();
     PRELOADED.store(true, Ordering::Relaxed);

@@ -7,12 +7,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::{ManuallyDrop, replace};
 use std::sync::OnceLock;
 
-use jobs_core::history::{self as places, Counts, Event, Time};
+use jobs_core::counts::{self as places, Counts, Event, Time};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 use smallvec::SmallVec;
 
-use super::history::{self, Counted, MINUTE, Names, Pinned};
+use super::entries::{self, Counted, MINUTE, Names, Pinned};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
 use crate::pg::transaction;
@@ -264,7 +264,7 @@ impl Tally {
             kind: &known.kind,
             hash: known.hash,
         };
-        self.entry = history::pin(&names, self.minute);
+        self.entry = entries::pin(&names, self.minute);
     }
 }
 

@@ -2,7 +2,7 @@
 //! ran out. Every statement takes a bounded number of rows, skips what somebody else has locked,
 //! and leaves rows alone whose job is not there: while a dump is being restored it may yet come.
 
-use jobs_core::history::Event;
+use jobs_core::counts::Event;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 

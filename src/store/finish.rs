@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jobs_core::history::Event;
+use jobs_core::counts::Event;
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;

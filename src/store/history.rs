@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use jobs_core::history::{Counts, Event, Time};
+use jobs_core::counts::{Counts, Event, Time};
 
 use super::catalog;
 use super::job::NewJob;
@@ -15,7 +15,7 @@ use super::types::*;
 use crate::pg::role::as_role;
 use crate::pg::{extension, lock, transaction};
 use crate::shmem;
-use crate::shmem::history::{self, Counted, MINUTE};
+use crate::shmem::entries::{self, Counted, MINUTE};
 use crate::shmem::tally::{self, Pair};
 
 /// Jobs were inserted.
@@ -148,18 +148,18 @@ const WRITING: i64 = 1;
 pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
     let minute = now.div_euclid(MINUTE) * MINUTE;
     let is_done = WRITTEN_BEFORE.swap(minute, Ordering::Relaxed) == minute;
-    let is_idle = is_done && history::next_due().is_none_or(|due| due > now);
+    let is_idle = is_done && entries::next_due().is_none_or(|due| due > now);
     if shmem::is_worker() && is_idle || !lock::is_our_turn(WRITING) {
         return (0, false);
     }
-    let closed = history::close(minute);
+    let closed = entries::close(minute);
     let written = transaction::with_latest_snapshot(|| written(&closed));
     let mut are_to_free = false;
     for counted in &closed {
         let serial = counted.serial.expect("it is an entry");
         match written.get(&serial) {
             // It is committed.
-            Some(transaction) if !transaction::is_ours(*transaction) => history::free(serial),
+            Some(transaction) if !transaction::is_ours(*transaction) => entries::free(serial),
             Some(_) => (),
             None => {
                 write_minute(counted);
@@ -205,7 +205,7 @@ fn write_minute(counted: &Counted) {
     }
     let stored = bigs(&counted.counts.to_store());
     KEEP.execute(&[at, counted.serial.and_then(big), queue, kind, stored]);
-    let (epoch, mut total) = (big(history::epoch()), counted.counts.clone());
+    let (epoch, mut total) = (big(entries::epoch()), counted.counts.clone());
     if let Some(before) = TOTAL.first(&[queue, kind, epoch], |rows| rows.bigs(0, 1)) {
         total.add_stored(&before.unwrap_or_default());
     }
@@ -223,7 +223,7 @@ pub fn since(
     [queue, kind]: [Option<&str>; 2],
     mut take: impl FnMut(i64, String, String, Counts),
 ) {
-    let copies = history::copies();
+    let copies = entries::copies();
     transaction::with_latest_snapshot(|| {
         let begin = |at: i64| at.div_euclid(step) * step;
         let names = [queue.and_then(text), kind.and_then(text)];
@@ -264,10 +264,10 @@ pub fn since(
 
 /// All that was counted since the server began, by queue and kind.
 pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
-    let copies = history::copies();
+    let copies = entries::copies();
     let found = transaction::with_latest_snapshot(|| {
         let mut found = CountsByMinute::new();
-        TOTALS.run_as_of(Snapshot::Callers, &[big(history::epoch())], |rows| {
+        TOTALS.run_as_of(Snapshot::Callers, &[big(entries::epoch())], |rows| {
             add_rows(rows, |_| 0, &mut found);
         });
         add_copies(copies, |_| 0, &mut found);

@@ -1,7 +1,7 @@
 //! Everything to be measured: each statement is one kind of thing, and says metric, type, labels,
 //! value and what it means.
 
-use jobs_core::history::{Event, Time};
+use jobs_core::counts::{Event, Time};
 
 use super::history;
 use super::spi::{Plan, Tuples, big, bigs, texts};

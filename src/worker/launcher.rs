@@ -15,7 +15,7 @@ use super::process;
 use crate::fault::{self, Fault};
 use crate::pg::{server, subxact, time};
 use crate::settings;
-use crate::shmem::{databases, history};
+use crate::shmem::{databases, entries};
 
 /// How often the list of databases is looked at: a copy of a database with the
 /// extension tells nobody.
@@ -71,7 +71,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
     let Some(all) = databases() else {
         return Duration::from_secs(1);
     };
-    history::keep_only(&all.iter().map(|(oid, _)| *oid).collect::<Vec<_>>());
+    entries::keep_only(&all.iter().map(|(oid, _)| *oid).collect::<Vec<_>>());
     let open = all.into_iter().filter_map(|(oid, name)| Some((oid, name?)));
     let mut databases: Vec<(Oid, String)> = open.collect();
     let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();

@@ -16,6 +16,7 @@ mod hints;
 mod histories;
 mod history;
 mod known_defects;
+mod large_transactions;
 mod leases;
 mod lifecycle;
 mod locks;

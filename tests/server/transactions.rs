@@ -1,20 +1,20 @@
 //! The guarantee of uniqueness inside every kind of transaction: savepoints, exception blocks,
-//! triggers, cursors, prepared transactions, and very large ones.
+//! triggers, cursors and prepared transactions. Very large ones are in `large_transactions`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jobs_tests::{Client, Cluster, SOON, poll_until, run, scalar, sqlstate};
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
-const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+pub(crate) const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
+pub(crate) fn quiet() -> Cluster {
     Cluster::builder().set("jobs.enabled", "off").start()
 }
 
-async fn count(db: &Client, of: &str) -> i64 {
+pub(crate) async fn count(db: &Client, of: &str) -> i64 {
     scalar(db, &format!("select count(*) from {of}")).await
 }
 
@@ -158,7 +158,7 @@ async fn faults(db: &Client, jobs: i64) -> Vec<String> {
     faults
 }
 
-async fn assert_one_job_a_key(db: &Client, jobs: i64) {
+pub(crate) async fn assert_one_job_a_key(db: &Client, jobs: i64) {
     assert_eq!(faults(db, jobs).await, Vec::<String>::new());
 }
 
@@ -709,102 +709,6 @@ async fn a_prepared_insert_holds_its_key_over_a_crash() {
     second.comes_too_late(&db, LEVELS[1], 0).await;
     third.inserts().await;
     assert_one_job_a_key(&db, 5).await;
-}
-
-/// As shipped: nothing about locks is set.
-async fn many(name: &str) -> (Cluster, Client) {
-    let cluster = quiet();
-    let db = cluster.database(name).await;
-    let limits: String = scalar(
-        &db,
-        "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')",
-    )
-    .await;
-    assert_eq!(limits, "64 100", "the defaults");
-    (cluster, db)
-}
-
-/// Runs an insert of 100,000 jobs in one transaction, given how many of them it inserts, and again.
-async fn insert_100_000(db: &Client, level: &str, sql: &str) {
-    for expected in [100_000, 0] {
-        let begun = Instant::now();
-        run(db, &format!("begin isolation level {level}")).await;
-        assert_eq!(scalar::<i64>(db, sql).await, expected, "{sql}");
-        let locks = count(db, "pg_locks where pid = pg_backend_pid()").await;
-        assert!(locks < 64, "{locks} locks");
-        run(db, "commit").await;
-        println!("{:?} for {expected} at {level}", begun.elapsed());
-        assert_one_job_a_key(db, 100_000).await;
-    }
-}
-
-#[tokio::test]
-async fn a_transaction_inserts_100_000_unique_jobs_in_one_batch() {
-    for level in [LEVELS[0], LEVELS[2]] {
-        let (_cluster, db) = many("whole").await;
-        insert_100_000(
-            &db,
-            level,
-            "select count(*) filter (where not unique_skipped_as_duplicate)
-               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 100000) n), '{\"by_args\": true}')",
-        )
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn a_transaction_inserts_100_000_unique_jobs_in_batches_of_10_000() {
-    let (_cluster, db) = many("parts").await;
-    insert_100_000(
-        &db,
-        LEVELS[0],
-        "select count(*) filter (where not i.unique_skipped_as_duplicate)
-           from generate_series(0, 9) part,
-                lateral jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'args', n, 'unique_opts', '{\"by_args\": true}'::jsonb))
-                                            from generate_series(part * 10000 + 1, part * 10000 + 10000) n)) i",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn a_transaction_inserts_100_000_unique_jobs_one_by_one() {
-    let (_cluster, db) = many("singles").await;
-    insert_100_000(
-        &db,
-        LEVELS[0],
-        "select count(*) filter (where not i.unique_skipped_as_duplicate)
-           from generate_series(1, 100000) n, lateral jobs.insert('k', to_jsonb(n), '{\"by_args\": true}') i",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn a_transaction_inserts_5_000_unique_jobs_in_a_subtransaction_each() {
-    let (_cluster, db) = many("blocks").await;
-    let sql = r#"do $$
-        declare skipped bool;
-        begin
-          for n in 1..5000 loop
-            begin
-              select unique_skipped_as_duplicate into skipped from jobs.insert('k', to_jsonb(n), '{"by_args": true}');
-              if n % 3 = 0 and not skipped then raise exception using errcode = 'ZZ000'; end if;
-            exception when sqlstate 'ZZ000' then null;
-            end;
-          end loop;
-        end $$"#;
-    // Those that a third of the blocks takes back are not there to be found by the second run.
-    for _ in 0..2 {
-        run(&db, "begin").await;
-        run(&db, sql).await;
-        let locks = count(
-            &db,
-            "pg_locks where pid = pg_backend_pid() and locktype = 'advisory'",
-        )
-        .await;
-        assert!(locks <= 16, "{locks} advisory locks");
-        run(&db, "commit").await;
-        assert_one_job_a_key(&db, 5000 - 5000 / 3).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,6 @@
 //! Buckets of times, and what is made of them.
 
-use jobs_core::history::{BUCKETS, Counts, Event, PLACES, Time, bucket, end, place, places};
+use jobs_core::counts::{BUCKETS, Counts, Event, PLACES, Time, bucket, end, place, places};
 
 fn measured(times: &[i64]) -> Counts {
     let mut counts = Counts::default();

@@ -14,7 +14,7 @@ use std::sync::atomic::{
     AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
 
-use jobs_core::history::{Counts, PLACES};
+use jobs_core::counts::{Counts, PLACES};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::{PgSharedMemoryInitialization, pg_shmem_init};
