@@ -14,18 +14,25 @@ import (
 type fetched struct {
 	id, token int64
 	row       []byte // as JSON
+	// Microseconds since 1970.
+	created, scheduled, attempted int64
 	// left is how many seconds the attempt may take, of so many in all. The server counts them, as
 	// its clock and ours need not agree.
 	left, total sql.NullFloat64
 }
 
+// Times are numbers: texts have the offset of the session's time zone, and that of 0001-01-01 in
+// Berlin has seconds, which package time does not read.
 const fetchCall = `SELECT j.id, j.token, to_json(j),
+		(extract(epoch FROM j.created_at) * 1000000)::bigint,
+		(extract(epoch FROM j.scheduled_at) * 1000000)::bigint,
+		(extract(epoch FROM j.attempted_at) * 1000000)::bigint,
 		extract(epoch FROM j.deadline_at - clock_timestamp())::float8,
 		extract(epoch FROM j.deadline_at - j.attempted_at)::float8
 	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4, kinds => $5) j`
 
 func (j *fetched) scan(scan func(...any) error) error {
-	return scan(&j.id, &j.token, &j.row, &j.left, &j.total)
+	return scan(&j.id, &j.token, &j.row, &j.created, &j.scheduled, &j.attempted, &j.left, &j.total)
 }
 
 // fetchLoop fetches and starts jobs until the worker is to fetch no more.
@@ -69,7 +76,7 @@ func (w *Worker) places() (queues string, places int) {
 		free -= w.running[name]
 		shares += weight(name)
 	}
-	if w.command != "run" || free <= 0 {
+	if w.command != "run" || free <= 0 || len(w.results) > maxResults {
 		return "", 0
 	}
 	sort.SliceStable(names, func(i, j int) bool { // the one that runs least of its share first
@@ -147,10 +154,11 @@ func (w *Worker) start(job fetched) {
 	})
 }
 
-// timeOut fails an attempt at once, whether or not its handler ends.
+// timeOut fails an attempt at once, whether or not its handler ends. One that completes its job in
+// a transaction has the job locked, and the call would wait for that.
 func (w *Worker) timeOut(a *attempt) {
 	a.cancel(ErrTimeout)
-	if a.cancelledBecause() != ErrLost && a.settle() {
+	if a.cancelledBecause() != ErrLost && !a.completed.Load() && a.settle() {
 		w.send(a, a.timeout())
 	}
 }
@@ -162,6 +170,8 @@ func (w *Worker) attempt(ctx context.Context, job fetched) (*attempt, Work) {
 	unread := decode(job.row, row)
 	a := &attempt{row: row, token: job.token}
 	row.ID, row.attempt = job.id, a
+	row.CreatedAt, row.ScheduledAt = time.UnixMicro(job.created), time.UnixMicro(job.scheduled)
+	row.AttemptedAt = time.UnixMicro(job.attempted)
 	a.use = func(ctx context.Context, call func(context.Context, DB) error) error {
 		return w.finishing.do(ctx, patience, func(ctx context.Context, conn *sql.Conn) error {
 			return call(ctx, conn)

@@ -126,6 +126,7 @@ func (w *Worker) finishMany(ctx context.Context, batch []*outgoing) error {
 	for _, one := range batch {
 		delete(w.held, one.attempt)
 	}
+	wake(w.changed) // where so many results waited that nothing was fetched
 	return nil
 }
 

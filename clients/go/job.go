@@ -39,9 +39,9 @@ type JobRow struct {
 	Priority    int             `json:"priority"`     // the lower number goes first
 	Attempt     int             `json:"attempt"`      // the number of this attempt, from 1
 	MaxAttempts int             `json:"max_attempts"` // after so many it is discarded
-	CreatedAt   time.Time       `json:"created_at"`   // when it was inserted
-	ScheduledAt time.Time       `json:"scheduled_at"` // when it was to run
-	AttemptedAt time.Time       `json:"attempted_at"` // when this attempt began
+	CreatedAt   time.Time       `json:"-"`            // when it was inserted
+	ScheduledAt time.Time       `json:"-"`            // when it was to run
+	AttemptedAt time.Time       `json:"-"`            // when this attempt began
 	// Deadline is when the server ends this attempt, by the clock of this program; zero is never.
 	// The context of the handler ends somewhat earlier.
 	Deadline time.Time `json:"-"`

@@ -32,7 +32,8 @@ func newLink(db *sql.DB, log Logger, what string) *link {
 }
 
 // do makes a call, and repeats it until it succeeds, is refused, or ctx is done. The call itself
-// ends after limit and not with ctx, but for one without a limit.
+// ends after limit and not with ctx. One without a limit waits for something: it ends with ctx, and
+// is not repeated, as who waits has to look whatever ended it.
 func (l *link) do(ctx context.Context, limit time.Duration, call func(context.Context, *sql.Conn) error) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -54,12 +55,18 @@ func (l *link) do(ctx context.Context, limit time.Duration, call func(context.Co
 		if !sleep(ctx, pause) {
 			return ctx.Err()
 		}
+		if limit == 0 {
+			return nil
+		}
 	}
 }
 
 func (l *link) once(ctx context.Context, limit time.Duration, call func(context.Context, *sql.Conn) error) (err error) {
 	if l.conn == nil {
-		if l.conn, err = l.db.Conn(ctx); err != nil {
+		connecting, cancel := context.WithTimeout(ctx, maxPause)
+		l.conn, err = l.db.Conn(connecting)
+		cancel()
+		if err != nil {
 			return notConnected{err}
 		}
 	}

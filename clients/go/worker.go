@@ -194,6 +194,11 @@ func (w *Worker) stop(how flag) error {
 // live is the worker's whole life.
 func (w *Worker) live() {
 	defer close(w.done)
+	defer func() {
+		for _, link := range []*link{w.fetching, w.finishing, w.control} {
+			link.close()
+		}
+	}()
 	if err := w.beat(w.quit); err != nil || w.quit.isRaised() {
 		if !w.quit.isRaised() {
 			w.err = fmt.Errorf("jobs: the server refuses the worker: %w", err)
@@ -217,9 +222,6 @@ func (w *Worker) live() {
 	end()
 	isClosedWithin(sent, time.Second)
 	isClosedWithin(controlled, time.Second)
-	for _, link := range []*link{w.fetching, w.finishing, w.control} {
-		link.close()
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if lost := len(w.results) + w.dropped; lost > 0 {
@@ -247,7 +249,7 @@ func (w *Worker) awaitHandlers(idle <-chan struct{}) {
 		return
 	}
 	for _, a := range w.attempts() {
-		if a.settle() {
+		if !a.completed.Load() && a.settle() { // else its transaction has the job
 			w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
 			w.send(a, a.result("release"))
 		}
