@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"reflect"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -13,9 +11,9 @@ import (
 
 // ending is an error that says what is to become of the job.
 type ending struct {
-	err error
-	// result is what to send, where a handler ended with an error that wraps this one.
-	result func(a *attempt, err error) object
+	err     error
+	do      string // as jobs.finish_many has it
+	members object
 }
 
 func (e *ending) Error() string { return fmt.Sprint(e.err) }
@@ -24,122 +22,129 @@ func (e *ending) Unwrap() error { return e.err }
 // Snooze ends a handler: return nil, jobs.Snooze(delay). The job comes again after the delay, and
 // the attempt does not count. Like the other endings it is found also where it is wrapped.
 func Snooze(delay time.Duration) error {
-	return &ending{fmt.Errorf("snoozed for %v", delay), func(a *attempt, _ error) object {
-		return a.result("snooze", "delay", math.Max(0, delay.Seconds()))
-	}}
+	return &ending{fmt.Errorf("snoozed for %v", delay), "snooze", object{"delay": interval(delay)}}
 }
 
 // Cancel ends a handler: the job is cancelled for this reason.
 func Cancel(reason string) error {
-	return &ending{errors.New(reason), func(a *attempt, _ error) object {
-		return a.result("cancel", "reason", storable(reason))
-	}}
+	return &ending{errors.New(reason), "cancel", object{"reason": storable(reason)}}
 }
 
 // Discard ends a handler: the job has failed with this error, and is not tried again.
 func Discard(err error) error {
-	return &ending{err, func(a *attempt, err error) object {
-		return a.failure(err, "retryable", false)
-	}}
+	return &ending{err, "fail", object{"retryable": false}}
 }
 
 // RetryIn ends a handler: the attempt has failed with this error, and the job is tried again after
 // the delay and not as its policy has it.
 func RetryIn(delay time.Duration, err error) error {
-	return &ending{err, func(a *attempt, err error) object {
-		return a.failure(err, "retry_in", math.Max(0, delay.Seconds()))
-	}}
+	return &ending{err, "fail", object{"retry_in": interval(delay)}}
+}
+
+// IsFailure is whether a handler that ends so has failed. After Snooze and Cancel it has not.
+func IsFailure(err error) bool {
+	var ending *ending
+	return err != nil && (!errors.As(err, &ending) || ending.do == "fail")
 }
 
 // object is one of JSON.
 type object map[string]any
 
-// result is an element of what jobs.finish_many gets, with more members by name and value.
-func (a *attempt) result(do string, more ...any) object {
+// result is an element of what jobs.finish_many gets, as JSON.
+func (a *attempt) result(do string, members ...object) string {
 	result := object{"id": a.row.ID, "token": a.token, "do": do}
-	for i := 0; i < len(more); i += 2 {
-		result[more[i].(string)] = more[i+1]
+	for _, more := range members {
+		for name, value := range more {
+			result[name] = value
+		}
 	}
-	return result
+	encoded, _ := json.Marshal(result)
+	return string(encoded)
 }
 
-// fail is the result of an attempt that failed.
-func (a *attempt) fail(text, errorType string) object {
-	return a.result("fail", "error", storable(text), "details", object{"type": storable(errorType)})
+// fail is the result of an attempt that failed for a reason that is not the handler's error.
+func (a *attempt) fail(text, errorType string) string {
+	return a.result("fail", object{"error": storable(text), "details": object{"type": errorType}})
 }
 
-func (a *attempt) timeout() object { return a.fail(ErrTimeout.Error(), "timeout") }
-
-// failure is the result of a handler that failed with an error, with one more member.
-func (a *attempt) failure(err error, name string, value any) object {
-	errorType := typeOf(err)
-	text := fmt.Sprint(err) // fmt shows also an error whose method panics
+// failure is the result of a handler that failed with an error.
+func (a *attempt) failure(err error, members object) string {
+	details := object{"type": storable(typeOf(err))}
+	text := storable(fmt.Sprint(err)) // fmt shows also an error whose method panics
 	if text == "" {
-		text = errorType
+		text = storable(typeOf(err))
 	}
-	result := a.fail(text, errorType)
-	details := result["details"].(object)
 	var panicked panicked
-	if errors.As(err, &panicked) && panicked.trace != "" {
-		end := len(panicked.trace) - maxText
-		details["trace"] = storable(panicked.trace[int(math.Max(0, float64(end))):])
+	if errors.As(err, &panicked) {
+		trace := panicked.trace
+		if len(trace) > maxText {
+			trace = trace[len(trace)-maxText:]
+		}
+		details["trace"] = storable(trace)
 	}
 	if code := sqlState(err); code != "" {
 		details["code"] = storable(code)
 	}
-	if name != "" {
-		result[name] = value
-	}
-	return result
+	return a.result("fail", object{"error": text, "details": details}, members)
 }
 
-// perform runs a handler and calls end with what is to be sent, nil for nothing. A handler may end
-// its goroutine, so that is to be the handler's own.
-func (a *attempt) perform(handler Work, end func(object)) {
-	var output []byte
-	var err error = panicked{"the handler ended its goroutine, by runtime.Goexit or panic(nil)", ""}
+// perform runs a handler and calls end with its result, "" for none, and whether it failed. A
+// handler may end its goroutine, so that is to be the handler's own.
+func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
+	var output any
+	var err error = panicked{value: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
 	defer func() {
 		if value := recover(); value != nil {
 			err = panicked{value, string(debug.Stack())}
 		}
-		end(a.outcome(output, err))
+		end(a.outcome(output, err), err != nil)
 	}()
-	value, failed := handler(a.ctx, a.row)
-	if failed == nil {
-		if output, failed = encode(value); failed != nil {
-			failed = invalidOutput{failed}
-		}
-	}
-	err = failed
+	output, err = handler(a.ctx, a.row)
 }
 
-// outcome is what is to be sent after a handler has ended so; nil is nothing.
-func (a *attempt) outcome(output []byte, err error) (result object) {
-	defer func() { // an error can panic when it is asked what it is
+// outcome is the result of a handler that has ended so, "" for none.
+func (a *attempt) outcome(output any, err error) (result string) {
+	defer func() {
 		if recover() != nil {
-			result = a.fail("the handler failed with an error that panics when it is shown", "panic")
+			result = a.fail("what the handler ended with panics when it is read", "panic")
 		}
 	}()
-	reason := a.cancelledBecause()
+	reason := a.row.CancelledBecause()
 	var ending *ending
 	switch {
 	case reason == ErrLost, err == nil && a.completed.Load():
-		return nil
-	case err == nil && string(output) == "null":
-		return a.result("complete")
+		return ""
 	case err == nil:
-		return a.result("complete", "output", json.RawMessage(output))
-	case errors.As(err, new(invalidOutput)):
-		return a.fail(err.Error(), "invalid_output")
-	case errors.As(err, &ending):
-		return ending.result(a, err)
+		return a.complete(output)
 	case reason == ErrTimeout:
-		return a.timeout()
+		return a.fail(ErrTimeout.Error(), "timeout")
+	case errors.As(err, &ending) && ending.do == "fail":
+		return a.failure(err, ending.members)
+	case ending != nil:
+		return a.result(ending.do, ending.members)
 	case reason != nil: // the server makes it cancelled, where somebody has cancelled the job
 		return a.result("release")
 	default:
-		return a.failure(err, "", nil)
+		return a.failure(err, nil)
 	}
+}
+
+// maxOutput is how many bytes of JSON Postgres takes in a message, with room for what is around.
+const maxOutput = 1<<30 - 1<<20
+
+// complete is the result of a handler that has returned.
+func (a *attempt) complete(output any) string {
+	encoded, err := json.Marshal(output)
+	switch {
+	case err != nil:
+		return a.fail(err.Error(), "invalid_output")
+	case len(encoded) > maxOutput:
+		return a.fail(fmt.Sprintf("the output has %d bytes, at most %d", len(encoded), maxOutput), "invalid_output")
+	case string(encoded) == "null":
+		return a.result("complete")
+	}
+	// As it is: encoding/json reads no JSON that is as deep as it writes.
+	return fmt.Sprintf(`{"id":%d,"token":%d,"do":"complete","output":%s}`, a.row.ID, a.token, encoded)
 }
 
 // panicked is what a handler panicked with.
@@ -154,40 +159,28 @@ func (p panicked) Unwrap() error {
 	return err
 }
 
-// invalidOutput is why something that a handler returned cannot be written as JSON.
-type invalidOutput struct{ error }
-
 // typeOf is the name of an error's type, by which policies know it. What only wraps does not count.
-func typeOf(err error) string {
-	name, inner := strings.TrimPrefix(fmt.Sprintf("%T", err), "*"), errors.Unwrap(err)
-	switch err.(type) {
-	case *ending:
-	case panicked:
-		name = "panic"
-	default:
-		if name != "fmt.wrapError" {
-			return name
+func typeOf(err error) (name string) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		switch err.(type) {
+		case *ending:
+			name = "jobs.ending"
+		case panicked:
+			name = "panic"
+		default:
+			if name = strings.TrimPrefix(fmt.Sprintf("%T", err), "*"); name != "fmt.wrapError" {
+				return name
+			}
 		}
 	}
-	if inner == nil {
-		return name
-	}
-	return typeOf(inner)
+	return name
 }
 
-// sqlState is the SQLSTATE of an error of any driver, or "".
+// sqlState is the SQLSTATE of an error of any driver that tells it, or "".
 func sqlState(err error) string {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if coded, ok := err.(interface{ SQLState() string }); ok {
-			return coded.SQLState()
-		}
-		value := reflect.Indirect(reflect.ValueOf(err))
-		if value.Kind() != reflect.Struct {
-			continue
-		}
-		if code := value.FieldByName("Code"); code.Kind() == reflect.String && code.Len() == 5 {
-			return code.String()
-		}
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
 	}
 	return ""
 }
@@ -205,21 +198,4 @@ func storable(text string) string {
 		text = string(runes[:maxText])
 	}
 	return text
-}
-
-// maxOutput is how many bytes of JSON Postgres takes in a message, with room for what is around.
-const maxOutput = 1<<30 - 1<<20
-
-// encode writes a value as JSON; whatever its methods do, there is an answer.
-func encode(value any) (encoded []byte, err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("writing it as JSON panicked: %v", panicked)
-		}
-	}()
-	encoded, err = json.Marshal(value)
-	if err == nil && len(encoded) > maxOutput {
-		err = fmt.Errorf("it has %d bytes as JSON, at most %d", len(encoded), maxOutput)
-	}
-	return encoded, err
 }

@@ -2,9 +2,8 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
+	"runtime"
 	"strings"
-	"time"
 )
 
 const (
@@ -17,186 +16,97 @@ const (
 // outgoing is a result that is to be sent.
 type outgoing struct {
 	attempt *attempt
-	encoded string
+	result  string
 	isFinal bool // it says that the result before it was refused
 }
 
-// send sends what became of an attempt, nil for nothing, at once if no call is under way.
-func (w *Worker) send(a *attempt, result object) {
-	encoded, err := encode(result)
-	if err != nil { // nested deeper than encoding/json reads it again
-		encoded, _ = encode(a.fail(err.Error(), "invalid_output"))
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if result == nil {
-		delete(w.held, a)
+// send sends the result of an attempt, at once if no call is under way.
+func (w *Worker) send(a *attempt, result string) {
+	if result == "" {
+		a.told.Store(true)
 		return
 	}
-	w.results = append(w.results, &outgoing{attempt: a, encoded: string(encoded)})
-	wake(w.unsent)
+	w.change(func() { w.results = append(w.results, outgoing{attempt: a, result: result}) })
 }
 
 // finishLoop sends results until the worker ends.
 func (w *Worker) finishLoop(ctx context.Context) {
-	for ctx.Err() == nil {
-		batch, isLast := w.nextBatch()
-		switch {
-		case len(batch) > 0:
-			w.finish(ctx, batch)
-		case isLast:
-			return
-		default:
-			select {
-			case <-w.unsent:
-			case <-ctx.Done():
-			}
-		}
+	for batch := w.nextBatch(); len(batch) > 0; batch = w.nextBatch() {
+		w.finish(ctx, batch)
 	}
 }
 
-// nextBatch takes what to send in one call, and says whether nothing will come after it.
-func (w *Worker) nextBatch() (batch []*outgoing, isLast bool) {
+// nextBatch waits for what to send in one call. It is empty if nothing will come.
+func (w *Worker) nextBatch() []outgoing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for len(w.results) == 0 && !w.closing {
+		w.changed.Wait()
+	}
+	w.yield()
 	count, bytes := 0, 0
 	for count < len(w.results) && count < maxResults {
-		bytes += len(w.results[count].encoded)
+		bytes += len(w.results[count].result)
 		if count > 0 && bytes > maxBytes {
 			break
 		}
 		count++
 	}
-	batch, w.results = w.results[:count], w.results[count:]
-	return batch, w.closing
+	batch := w.results[:count]
+	w.results = w.results[count:]
+	return batch
 }
 
-// finish sends results. One that is refused spoils no other.
-func (w *Worker) finish(ctx context.Context, batch []*outgoing) {
+// yield lets handlers go first that are ready to end: they are told of in one call, and make room
+// for one fetch.
+func (w *Worker) yield() {
+	w.mu.Unlock()
+	runtime.Gosched()
+	w.mu.Lock()
+}
+
+// finish sends results. One that is refused because of its value spoils no other.
+func (w *Worker) finish(ctx context.Context, batch []outgoing) {
 	err := w.finishMany(ctx, batch)
-	if err == nil {
-		return
-	}
-	one, state := batch[0], sqlState(err)
-	isBad := strings.HasPrefix(state, "22") || strings.HasPrefix(state, "54")
+	one := batch[0]
 	switch {
-	case len(batch) > 1 && ctx.Err() == nil:
+	case ctx.Err() != nil: // what is not told by now is lost
+	case err == nil:
+	case len(batch) > 1:
 		for i := range batch {
 			w.finish(ctx, batch[i:i+1])
 		}
-	case isBad && !one.isFinal:
-		encoded, _ := encode(one.attempt.fail(err.Error(), "invalid_output"))
-		w.finish(ctx, []*outgoing{{attempt: one.attempt, encoded: string(encoded), isFinal: true}})
+	case !one.isFinal:
+		w.finish(ctx, []outgoing{{one.attempt, one.attempt.fail(err.Error(), "invalid_output"), true}})
 	default:
 		w.options.Log.Error("a result cannot be sent", "job", one.attempt.row.ID, "error", err)
-		w.mu.Lock()
-		if isBad {
-			w.dropped++
-			delete(w.held, one.attempt)
-		} else {
-			w.results = append(w.results, batch...)
-		}
-		w.mu.Unlock()
-		sleep(ctx, maxPause/4)
 	}
 }
 
-// finishMany makes the call, and forgets the attempts that it has ended.
-func (w *Worker) finishMany(ctx context.Context, batch []*outgoing) error {
-	encoded := make([]string, len(batch))
+// finishMany makes the call.
+func (w *Worker) finishMany(ctx context.Context, batch []outgoing) error {
+	results := make([]string, len(batch))
 	for i, one := range batch {
-		encoded[i] = one.encoded
+		results[i] = one.result
 	}
-	const call = `SELECT coalesce(json_agg(f), '[]') FROM jobs.finish_many($1) f WHERE NOT done`
-	var lost []struct {
-		ID     int64
-		Reason string
-	}
-	err := w.finishing.do(ctx, patience, func(ctx context.Context, conn *sql.Conn) error {
-		return queryJSON(ctx, conn, &lost, call, "["+strings.Join(encoded, ",")+"]")
-	})
-	if err != nil {
+	dropped := func(columns columns) error {
+		var id int64
+		var reason string
+		err := columns(&id, &reason)
+		w.options.Log.Warn("a job was lost, its result is dropped", "job", id, "reason", reason)
 		return err
 	}
-	for _, job := range lost {
-		w.options.Log.Warn("a job was lost, its result is dropped", "job", job.ID, "reason", job.Reason)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, one := range batch {
-		delete(w.held, one.attempt)
-	}
-	wake(w.changed) // where so many results waited that nothing was fetched
-	return nil
-}
-
-// controlLoop says that the worker is there and renews leases, and hears what is asked of it.
-func (w *Worker) controlLoop(ctx context.Context) {
-	pace := w.options.Lease / 3
-	if pace > 10*time.Second {
-		pace = 10 * time.Second
-	}
-	for ctx.Err() == nil {
-		err := w.control.do(ctx, 0, func(ctx context.Context, conn *sql.Conn) error {
-			const call = "CALL jobs.wait_any('{}', timeout => $1, worker => $2)"
-			_, err := conn.ExecContext(ctx, call, interval(pace), w.options.Name)
-			return err
+	const call = "SELECT id, reason FROM jobs.finish_many($1) WHERE NOT done"
+	err := w.finishing.do(ctx, patience, &w.isFailing, func(ctx context.Context) error {
+		return w.finishing.query(ctx, dropped, call, "["+strings.Join(results, ",")+"]")
+	})
+	if err == nil {
+		w.change(func() {
+			for _, one := range batch {
+				one.attempt.told.Store(true)
+				w.forget(one.attempt)
+			}
 		})
-		if beatErr := w.beat(ctx); err == nil {
-			err = beatErr
-		}
-		if err != nil && ctx.Err() == nil {
-			w.options.Log.Error("the server refuses a heartbeat, or the wait for requests", "error", err)
-			sleep(ctx, pace/2)
-		}
 	}
-}
-
-// beat says that the worker is there and renews its leases, and obeys the answers.
-func (w *Worker) beat(ctx context.Context) error {
-	var held []*attempt
-	var ids, tokens []int64
-	for _, a := range w.attempts() {
-		if !a.completed.Load() { // else it is locked until its transaction ends
-			held, ids, tokens = append(held, a), append(ids, a.row.ID), append(tokens, a.token)
-		}
-	}
-	const call = `SELECT json_build_object('command', jobs.worker_beat($1, $2, $3, $4),
-		'cancel', (SELECT json_agg(h.cancel_requested) FROM jobs.heartbeat_many($5, $6) h))`
-	var answer struct {
-		Command string
-		Cancel  []*bool // null where the job is lost
-	}
-	err := w.control.do(ctx, w.options.Lease+10*time.Second, func(ctx context.Context, conn *sql.Conn) error {
-		return queryJSON(ctx, conn, &answer, call, w.options.Name, w.queues,
-			w.options.Concurrency, string(w.info), numbers(ids), numbers(tokens))
-	})
-	if err != nil {
-		return err
-	}
-	w.obey(answer.Command)
-	for i, cancel := range answer.Cancel {
-		switch a := held[i]; {
-		case cancel == nil && !a.settled.Load() && !a.completed.Load():
-			w.options.Log.Warn("a job was lost", "job", a.row.ID)
-			a.cancel(ErrLost)
-		case cancel != nil && *cancel:
-			a.cancel(ErrCancelled)
-		}
-	}
-	return nil
-}
-
-// obey takes the command of an operator.
-func (w *Worker) obey(command string) {
-	w.mu.Lock()
-	if command != w.command {
-		w.options.Log.Info("the worker has a command", "command", command)
-	}
-	w.command = command
-	w.mu.Unlock()
-	wake(w.changed)
-	if command == "stop" {
-		w.quit.raise()
-	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -15,16 +16,18 @@ type Args interface {
 }
 
 type handler struct {
-	work Work
-	// timeout of the kind: zero is the worker's, negative none.
+	work    Work
 	timeout time.Duration
 }
 
 // HandlerOption says more about a handler.
 type HandlerOption func(*handler)
 
-// Timeout is how long a handler may run, instead of the worker's timeout; negative is no limit. The
-// deadline of the job ends it in any case.
+// NoTimeout is the timeout that is no limit.
+const NoTimeout = -time.Second
+
+// Timeout is how long a handler may run, instead of the worker's timeout; it can be [NoTimeout].
+// The deadline of the job ends it in any case.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(h *handler) { h.timeout = timeout }
 }
@@ -37,27 +40,23 @@ func Timeout(timeout time.Duration) HandlerOption {
 // that returns its error then ends as that reason has it. One that returns without an error has
 // completed its job all the same.
 //
-// All handlers are given before the worker starts.
+// All handlers are given before the worker starts. One that cannot be is an error of the start.
 func Handle[A Args](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
 	var args A
 	HandleKind(w, args.Kind(), handle, options...)
 }
 
-// HandleKind is as Handle, for args of any type. With json.RawMessage they are not decoded.
-func HandleKind[A any](w *Worker, kind string, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
-	if w.handlers[kind] != nil {
-		panic(fmt.Sprintf("jobs: kind %q has a handler already", kind))
-	}
-	w.handlers[kind] = newHandler(w, handle, options)
-}
+// others is the kind of the handler for all kinds that have none of their own.
+const others = ""
 
 // HandleOthers gives the worker the handler for all kinds that have none of their own.
 func HandleOthers[A any](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
-	w.otherwise = newHandler(w, handle, options)
+	HandleKind(w, others, handle, options...)
 }
 
-func newHandler[A any](w *Worker, handle func(context.Context, *Job[A]) (any, error), options []HandlerOption) *handler {
-	h := &handler{work: func(ctx context.Context, row *JobRow) (any, error) {
+// HandleKind is as Handle, for args of any type. With json.RawMessage they are not decoded.
+func HandleKind[A any](w *Worker, kind string, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
+	h := handler{timeout: w.options.Timeout, work: func(ctx context.Context, row *JobRow) (any, error) {
 		job := &Job[A]{JobRow: row}
 		if err := decode(row.RawArgs, &job.Args); err != nil {
 			return nil, fmt.Errorf("the args of the job are not as the handler expects them: %w", err)
@@ -68,26 +67,32 @@ func newHandler[A any](w *Worker, handle func(context.Context, *Job[A]) (any, er
 		h.work = w.options.Around[i](h.work)
 	}
 	for _, option := range options {
-		option(h)
+		option(&h)
 	}
-	return h
+	_, isThere := w.handlers[kind]
+	w.require(!isThere, "kind %q has a handler already", kind)
+	w.require(h.timeout > 0 || h.timeout == NoTimeout, "Timeout of kind %q is %v: positive, or NoTimeout", kind, h.timeout)
+	if h.timeout < 0 {
+		h.timeout = math.MaxInt64
+	}
+	w.handlers[kind] = h
 }
 
-// handler is the one for a kind; nil if there is none.
-func (w *Worker) handler(kind string) *handler {
-	if h := w.handlers[kind]; h != nil {
+// handler is the one for a kind.
+func (w *Worker) handler(kind string) handler {
+	if h, isThere := w.handlers[kind]; isThere {
 		return h
 	}
-	return w.otherwise
+	return w.handlers[others]
 }
 
 // kinds are those to ask for, as an argument of a fetch; nil is all.
 func (w *Worker) kinds() any {
-	if w.otherwise != nil {
-		return nil
-	}
 	kinds := make([]string, 0, len(w.handlers))
 	for kind := range w.handlers {
+		if kind == others {
+			return nil
+		}
 		kinds = append(kinds, kind)
 	}
 	return array(kinds)

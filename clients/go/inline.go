@@ -3,60 +3,94 @@ package jobs
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 )
 
-// Worked is a job that [Worker.WorkAll] has run.
+// Worked is an attempt that [Worker.WorkAll] has made, and what it has left.
 type Worked struct {
-	ID    int64  `json:"id"`    // its number
-	Kind  string `json:"kind"`  // what it is about
-	State State  `json:"state"` // that of now
+	ID     int64           // of the job
+	Kind   string          // what it is about
+	State  State           // after the attempt
+	Output json.RawMessage // what the handler returned; nil is none
+	Error  string          // the text of the latest error
 }
 
 // maxInline is after how many attempts WorkAll gives up: a job that comes again at once has no end.
-const maxInline = 10_000
+const maxInline = 1000
 
 // WorkAll is for tests, and package jobstest has more of these: it runs the jobs of the worker's
-// queues that are due, one by one in the transaction, until there is no more. It returns these jobs
-// with their states. The worker is not to be started.
+// queues that are due, one after another in the transaction, until nothing is. It returns the
+// attempts in order.
+//
+// What a handler does in the transaction stays if it returns no error; else it is undone, and the
+// failure is stored. Timeouts play no part. The worker is not to be started.
 func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error) {
-	var ids []int64
-	for len(ids) < maxInline {
-		var job fetched
+	if w.err != nil {
+		return nil, w.err
+	}
+	for len(worked) < maxInline {
 		row := tx.QueryRowContext(ctx, fetchCall, w.queues, 1, "WorkAll", "1 hour", w.kinds())
-		if err = job.scan(row.Scan); errors.Is(err, sql.ErrNoRows) {
-			const call = `SELECT coalesce(json_agg(j ORDER BY o), '[]') FROM jobs.jobs j JOIN
-				(SELECT id, min(o) AS o FROM unnest($1::bigint[]) WITH ORDINALITY i(id, o) GROUP BY id) i
-				USING (id)`
-			err = queryJSON(ctx, tx, &worked, call, numbers(ids))
-			return worked, err
+		a, err := scanAttempt(ctx, row.Scan)
+		if errors.Is(err, sql.ErrNoRows) {
+			return worked, nil
+		}
+		if err == nil {
+			err = w.workOne(ctx, tx, a)
+		}
+		one, latest := Worked{ID: a.row.ID, Kind: a.row.Kind}, sql.NullString{}
+		if err == nil {
+			const query = "SELECT state, output, last_error FROM jobs.jobs WHERE id = $1"
+			err = tx.QueryRowContext(ctx, query, one.ID).Scan(&one.State, (*[]byte)(&one.Output), &latest)
 		}
 		if err != nil {
-			return nil, err
+			return worked, fmt.Errorf("jobs: job %d cannot be worked in the transaction: %w", one.ID, err)
 		}
-		ids = append(ids, job.id)
-		if err = w.workOne(ctx, tx, job); err != nil {
-			return nil, fmt.Errorf("jobs: job %d cannot be finished in the transaction: %w", job.id, err)
-		}
+		one.Error = latest.String
+		worked = append(worked, one)
 	}
-	return nil, fmt.Errorf("jobs: there was no end after %d attempts", maxInline)
+	return worked, errors.New("jobs: there is no end after 1,000 attempts")
 }
 
-// workOne runs the handler of a job, and finishes it.
-func (w *Worker) workOne(ctx context.Context, tx DB, job fetched) error {
-	a, work := w.attempt(ctx, job)
+// workOne runs the handler of a job within a savepoint, and finishes the job.
+func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) error {
 	defer a.cancelCtx()
-	a.use = func(ctx context.Context, call func(context.Context, DB) error) error { return call(ctx, tx) }
-	ended := make(chan object, 1)
-	go a.perform(work, func(result object) { ended <- result })
-	result := <-ended
-	if result == nil {
-		return nil
+	a.value = func(ctx context.Context, answer any, call string, args ...any) error {
+		return tx.QueryRowContext(ctx, call, args...).Scan(answer)
 	}
-	encoded, err := encode([]object{result})
-	if err == nil {
-		_, err = tx.ExecContext(ctx, "SELECT jobs.finish_many($1)", string(encoded))
+	do := func(call string, args ...any) error {
+		_, err := tx.ExecContext(ctx, call, args...)
+		return err
 	}
-	return err
+	finish := func(result string) error { return do("SELECT jobs.finish_many($1)", "["+result+"]") }
+	if err := do("SAVEPOINT work_all"); err != nil {
+		return err
+	}
+	var result string
+	var failed bool
+	ended := make(chan struct{})
+	go a.perform(w.handler(a.row.Kind).work, func(r string, f bool) {
+		result, failed = r, f
+		close(ended)
+	})
+	<-ended
+	if failed {
+		if err := do("ROLLBACK TO SAVEPOINT work_all"); err != nil {
+			return err
+		}
+	}
+	if result != "" {
+		err := finish(result)
+		if isOfValue(err) {
+			result = a.fail(err.Error(), "invalid_output")
+			if err = do("ROLLBACK TO SAVEPOINT work_all"); err == nil {
+				err = finish(result)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return do("RELEASE SAVEPOINT work_all")
 }

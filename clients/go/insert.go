@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -34,7 +33,7 @@ type InsertOpts struct {
 	Tags []string `json:"tags,omitempty"`
 	// Meta is what is to be said beside the args.
 	Meta map[string]any `json:"meta,omitempty"`
-	// Timeout is how long an attempt may take: 1 minute. Negative is no limit.
+	// Timeout is how long an attempt may take: 1 minute; it can be [NoTimeout].
 	Timeout time.Duration `json:"-"`
 	// Retry is the policy for failed attempts: "river", "oban", "faktory", or an object as
 	// jobs.insert takes it.
@@ -111,10 +110,6 @@ func (j NewJob) MarshalJSON() ([]byte, error) {
 		}
 		return &at
 	}
-	timeout := j.Timeout.Seconds()
-	if timeout < 0 {
-		timeout = -1
-	}
 	return json.Marshal(struct {
 		Kind string `json:"kind"`
 		Args Args   `json:"args"`
@@ -122,7 +117,7 @@ func (j NewJob) MarshalJSON() ([]byte, error) {
 		ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
 		ExpiresAt   *time.Time `json:"expires_at,omitempty"`
 		Timeout     float64    `json:"timeout,omitempty"`
-	}{j.Args.Kind(), j.Args, j.InsertOpts, given(j.ScheduledAt), given(j.ExpiresAt), timeout})
+	}{j.Args.Kind(), j.Args, j.InsertOpts, given(j.ScheduledAt), given(j.ExpiresAt), j.Timeout.Seconds()})
 }
 
 // Inserted is what became of an insert.
@@ -158,10 +153,7 @@ func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOp
 		job.InsertOpts = one
 	}
 	inserted, err := p.InsertMany(ctx, db, []NewJob{job})
-	if err == nil && len(inserted) != 1 {
-		err = fmt.Errorf("jobs: middleware returned %d results for one job", len(inserted))
-	}
-	if err != nil {
+	if err != nil || len(inserted) == 0 { // as middleware may have it
 		return Inserted{}, err
 	}
 	return inserted[0], nil
@@ -177,7 +169,7 @@ func (p Producer) InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inser
 }
 
 func insertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
-	encoded, err := encode(jobs)
+	encoded, err := json.Marshal(jobs)
 	if err == nil && len(jobs) > 0 {
 		const call = "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r"
 		err = queryJSON(ctx, db, &inserted, call, string(encoded))
@@ -204,7 +196,7 @@ const (
 type Result struct {
 	ID     int64           `json:"id"`     // of the job
 	State  State           `json:"state"`  // that of now; "" where there is no such job, or no more
-	Output json.RawMessage `json:"output"` // what the handler returned
+	Output json.RawMessage `json:"output"` // what the handler returned; nil is none
 	Error  string          `json:"error"`  // the text of the latest error
 }
 
@@ -216,7 +208,9 @@ type Result struct {
 func WaitFor(ctx context.Context, db DB, ids []int64, timeout time.Duration, want string) (results []Result, err error) {
 	const wait = "CALL jobs.wait_for($1, timeout => $2, want => $3)"
 	if _, err = db.ExecContext(ctx, wait, numbers(ids), interval(timeout), want); err == nil {
-		const call = "SELECT coalesce(json_agg(r ORDER BY r.ord), '[]') FROM jobs.results($1) r"
+		// A member that is null would be the output null.
+		const call = `SELECT coalesce(json_agg(to_jsonb(r) - CASE WHEN output IS NULL THEN 'output' ELSE '' END
+			ORDER BY ord), '[]') FROM jobs.results($1) r`
 		err = queryJSON(ctx, db, &results, call, numbers(ids))
 	}
 	return results, err

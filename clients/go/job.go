@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"sync/atomic"
@@ -30,21 +31,21 @@ type Job[A any] struct {
 // JobRow is a job whatever its args, as middleware gets it. Its times, but for the deadline, are by
 // the clock of the server.
 type JobRow struct {
-	ID          int64           `json:"id"`           // a good idempotency key
-	Kind        string          `json:"kind"`         // what the job is about
-	Queue       string          `json:"queue"`        // from which it was fetched
-	RawArgs     json.RawMessage `json:"args"`         // the args as JSON
-	Meta        map[string]any  `json:"meta"`         // what was said beside the args
-	Tags        []string        `json:"tags"`         // words to find it by
-	Priority    int             `json:"priority"`     // the lower number goes first
-	Attempt     int             `json:"attempt"`      // the number of this attempt, from 1
-	MaxAttempts int             `json:"max_attempts"` // after so many it is discarded
-	CreatedAt   time.Time       `json:"-"`            // when it was inserted
-	ScheduledAt time.Time       `json:"-"`            // when it was to run
-	AttemptedAt time.Time       `json:"-"`            // when this attempt began
+	ID          int64           // a good idempotency key
+	Kind        string          // what the job is about
+	Queue       string          // from which it was fetched
+	RawArgs     json.RawMessage // the args as JSON
+	Meta        map[string]any  // what was said beside the args
+	Tags        []string        // words to find it by
+	Priority    int             // the lower number goes first
+	Attempt     int             // the number of this attempt, from 1
+	MaxAttempts int             // after so many it is discarded
+	CreatedAt   time.Time       // when it was inserted
+	ScheduledAt time.Time       // when it was to run
+	AttemptedAt time.Time       // when this attempt began
 	// Deadline is when the server ends this attempt, by the clock of this program; zero is never.
-	// The context of the handler ends somewhat earlier.
-	Deadline time.Time `json:"-"`
+	// The handler is cancelled somewhat earlier.
+	Deadline time.Time
 
 	attempt *attempt
 }
@@ -52,16 +53,21 @@ type JobRow struct {
 // Progress stores a value of any JSON, which jobs.jobs shows, and renews the lease of the job. It
 // returns ErrLost where the job is somebody else's by now; the handler is cancelled then.
 func (j *JobRow) Progress(ctx context.Context, value any) error {
-	encoded, err := encode(value)
+	encoded, err := json.Marshal(value)
 	if err != nil || j.attempt == nil {
 		return err
 	}
-	if j.attempt.settled.Load() {
+	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
+	var isCancelled bool
+	err = j.attempt.value(ctx, &isCancelled, call, j.ID, j.attempt.token, string(encoded))
+	if state := sqlState(err); state == "55000" || state == "P0002" {
+		j.attempt.cancel(ErrLost)
 		return j.CancelledBecause()
 	}
-	return j.attempt.use(ctx, func(ctx context.Context, db DB) error {
-		return j.attempt.progress(ctx, db, encoded)
-	})
+	if isCancelled {
+		j.attempt.cancel(ErrCancelled)
+	}
+	return err
 }
 
 // Complete completes the job within a transaction of the handler, with this output. So the end of
@@ -70,7 +76,7 @@ func (j *JobRow) Progress(ctx context.Context, value any) error {
 // Commit next, and return: the worker sends nothing more, and it renews the lease no more. An error
 // of Complete belongs to the transaction: roll back, and return it.
 func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
-	encoded, err := encode(output)
+	encoded, err := json.Marshal(output)
 	if err != nil || j.attempt == nil {
 		return err
 	}
@@ -89,7 +95,8 @@ func (j *JobRow) CancelledBecause() error {
 	if j.attempt == nil {
 		return nil
 	}
-	return j.attempt.cancelledBecause()
+	reason, _ := j.attempt.reason.Load().(error)
+	return reason
 }
 
 // attempt is one attempt of a job, which this program holds.
@@ -101,8 +108,12 @@ type attempt struct {
 	reason    atomic.Value // an error: why ctx was cancelled
 	settled   atomic.Bool  // what becomes of it is decided; what comes later does not count
 	completed atomic.Bool  // by Complete, in a transaction that may be under way
-	// use calls a function with a connection on which it may tell the server something.
-	use func(context.Context, func(context.Context, DB) error) error
+	ended     atomic.Bool  // its handler has
+	told      atomic.Bool  // the server knows what became of it, or need not
+	// left is how many seconds the server gives it, of which we leave it the margin; null is no limit.
+	left, margin sql.NullFloat64
+	// value makes a call that answers with one value.
+	value func(ctx context.Context, answer any, call string, args ...any) error
 }
 
 func (a *attempt) cancel(reason error) {
@@ -110,30 +121,5 @@ func (a *attempt) cancel(reason error) {
 	a.cancelCtx()
 }
 
-func (a *attempt) cancelledBecause() error {
-	if reason, ok := a.reason.Load().(error); ok {
-		return reason
-	}
-	if a.ctx.Err() == context.DeadlineExceeded {
-		return ErrTimeout
-	}
-	return nil
-}
-
 // settle is true for the first who asks: that one says what becomes of the attempt.
 func (a *attempt) settle() bool { return !a.settled.Swap(true) }
-
-// progress stores progress, and hears what the server has to say about the job.
-func (a *attempt) progress(ctx context.Context, db DB, value []byte) error {
-	var cancelRequested bool
-	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
-	err := db.QueryRowContext(ctx, call, a.row.ID, a.token, string(value)).Scan(&cancelRequested)
-	if state := sqlState(err); state == "55000" || state == "P0002" {
-		a.cancel(ErrLost)
-		return ErrLost
-	}
-	if cancelRequested {
-		a.cancel(ErrCancelled)
-	}
-	return err
-}

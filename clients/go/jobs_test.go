@@ -30,6 +30,12 @@ func attemptOf() *attempt {
 	return a
 }
 
+// read is a result as an object; nil is none.
+func read(result string) (members object) {
+	_ = json.Unmarshal([]byte(result), &members)
+	return members
+}
+
 func TestTypeOfAnError(t *testing.T) {
 	for want, err := range map[string]error{
 		"jobs.declined":      &declined{},
@@ -56,17 +62,14 @@ func TestSQLStateOfAnyDriver(t *testing.T) {
 		{errors.New("x"), ""},
 		{stated{errors.New("x")}, "40001"},
 		{fmt.Errorf("a: %w", stated{errors.New("x")}), "40001"},
-		{&declined{"23505"}, "23505"},
-		{fmt.Errorf("a: %w", &declined{"23505"}), "23505"},
-		{&declined{"no state"}, ""},
-		{(*declined)(nil), ""},
-		{notConnected{stated{errors.New("x")}}, ""},
+		{panicked{value: stated{errors.New("x")}}, "40001"},
+		{&declined{"23505"}, ""},
 	} {
 		if got := sqlState(one.err); got != one.want {
 			t.Errorf("%#v has SQLSTATE %q, not %q", one.err, got, one.want)
 		}
 	}
-	if !isPassing(notConnected{stated{errors.New("wrong password")}}) || !isPassing(driver.ErrBadConn) || isPassing(nil) {
+	if !isPassing(stated{errors.New("x")}) || isBroken(stated{errors.New("x")}) || !isBroken(driver.ErrBadConn) || isBroken(nil) || isOfValue(nil) {
 		t.Error("what passes is not what passes")
 	}
 }
@@ -91,23 +94,29 @@ func TestEndings(t *testing.T) {
 		err  error
 		want object
 	}{
-		{Snooze(time.Minute), object{"do": "snooze", "delay": 60.0}},
-		{Snooze(-time.Minute), object{"do": "snooze", "delay": 0.0}},
-		{fmt.Errorf("a: %w", Snooze(time.Second)), object{"do": "snooze", "delay": 1.0}},
+		{nil, object{"do": "complete", "output": "o"}},
+		{Snooze(time.Minute), object{"do": "snooze", "delay": "60.000000 s"}},
+		{Snooze(-time.Minute), object{"do": "snooze", "delay": "0.000000 s"}},
+		{fmt.Errorf("a: %w", Snooze(time.Second)), object{"do": "snooze", "delay": "1.000000 s"}},
 		{Cancel("c\x00"), object{"do": "cancel", "reason": "c\uFFFD"}},
 		{fmt.Errorf("a: %w", Discard(errors.New("d"))), object{"do": "fail", "error": "a: d", "retryable": false,
-			"details": object{"type": "errors.errorString"}}},
-		{RetryIn(time.Second, &declined{"23505"}), object{"do": "fail", "error": "declined", "retry_in": 1.0,
-			"details": object{"type": "jobs.declined", "code": "23505"}}},
-		{errors.New(""), object{"do": "fail", "error": "errors.errorString", "details": object{"type": "errors.errorString"}}},
-		{invalidOutput{errors.New("o")}, object{"do": "fail", "error": "o", "details": object{"type": "invalid_output"}}},
+			"details": map[string]any{"type": "errors.errorString"}}},
+		{RetryIn(time.Second, stated{errors.New("s")}), object{"do": "fail", "error": "s", "retry_in": "1.000000 s",
+			"details": map[string]any{"type": "jobs.stated", "code": "40001"}}},
+		{errors.New(""), object{"do": "fail", "error": "errors.errorString", "details": map[string]any{"type": "errors.errorString"}}},
 	} {
-		one.want["id"], one.want["token"] = int64(7), int64(8)
-		if got := a.outcome(nil, one.err); !reflect.DeepEqual(got, one.want) {
+		one.want["id"], one.want["token"] = 7.0, 8.0
+		if got := read(a.outcome("o", one.err)); !reflect.DeepEqual(got, one.want) {
 			t.Errorf("%v: %v, not %v", one.err, got, one.want)
 		}
 	}
-	if got := a.outcome(nil, Discard(nil)); got["retryable"] != false {
+	if got := read(a.outcome(nil, nil)); got["do"] != "complete" || len(got) != 3 {
+		t.Errorf("null: %v", got)
+	}
+	if got := read(a.outcome(math.NaN(), nil)); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
+		t.Errorf("NaN: %v", got)
+	}
+	if got := read(a.outcome(nil, Discard(nil))); got["retryable"] != false {
 		t.Errorf("Discard(nil): %v", got)
 	}
 }
@@ -123,7 +132,7 @@ func TestAHandlerThatWasCancelled(t *testing.T) {
 		if got := a.row.CancelledBecause(); got != reason || a.ctx.Err() == nil {
 			t.Errorf("it was cancelled because of %v, not %v", got, reason)
 		}
-		got := a.outcome(nil, a.ctx.Err())
+		got := read(a.outcome(nil, a.ctx.Err()))
 		if want == nil && got != nil || want != nil && got["do"] != want {
 			t.Errorf("%v: %v, not %v", reason, got, want)
 		}
@@ -169,7 +178,7 @@ func TestArraysAsArguments(t *testing.T) {
 }
 
 func TestQueuesShareThePlaces(t *testing.T) {
-	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b"}, Weights: map[string]int{"a": 3}, Concurrency: 8})
+	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b"}, Weights: map[string]float64{"a": 3}, Concurrency: 8})
 	for _, one := range []struct {
 		a, b   int
 		queues string
@@ -183,28 +192,77 @@ func TestQueuesShareThePlaces(t *testing.T) {
 		{2, 2, `{"a","b"}`, 4},
 		{7, 0, `{"b","a"}`, 1},
 	} {
-		w.running["a"], w.running["b"] = one.a, one.b
+		w.held = map[*attempt]struct{}{}
+		for queue, count := range map[string]int{"a": one.a, "b": one.b} {
+			for ; count > 0; count-- {
+				w.held[&attempt{row: &JobRow{Queue: queue}}] = struct{}{}
+			}
+		}
 		if queues, places := w.places(); queues != one.queues || places != one.places {
 			t.Errorf("with %d and %d running it fetches %d of %s", one.a, one.b, places, queues)
 		}
 	}
-	w.running["a"], w.running["b"], w.command = 0, 0, "quiet"
+	unsent := &attempt{row: &JobRow{Queue: "a"}}
+	unsent.ended.Store(true)
+	w.held = map[*attempt]struct{}{unsent: {}}
+	if _, places := w.places(); places != 6 {
+		t.Errorf("while a result is sent it fetches %d", places)
+	}
+	w.isFailing.Store(true)
+	if _, places := w.places(); places != 2 {
+		t.Errorf("while a result cannot be sent it fetches %d", places)
+	}
+	w.command = "quiet"
 	if _, places := w.places(); places != 0 {
 		t.Error("a quiet worker fetches")
 	}
 }
 
+func TestAShareIsWholeJobs(t *testing.T) {
+	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b", "c"}})
+	if _, places := w.places(); places != 3 {
+		t.Errorf("of a share of 3 1/3 it fetches %d", places)
+	}
+}
+
 func TestOptionsThatCannotBe(t *testing.T) {
-	if NewWorker(sql.OpenDB(nil), Options{}).Start() == nil {
-		t.Error("a worker without handlers starts")
+	handle := func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil }
+	for want, options := range map[string]Options{
+		"Queues is empty":               {Queues: []string{}},
+		`Queues has "a" twice`:          {Queues: []string{"a", "b", "a"}},
+		`Weights has "b"`:               {Queues: []string{"a"}, Weights: map[string]float64{"b": 1}},
+		`Weights has "a" with 0`:        {Queues: []string{"a"}, Weights: map[string]float64{"a": 0}},
+		`Weights has "a" with -1`:       {Queues: []string{"a"}, Weights: map[string]float64{"a": -1}},
+		`Weights has "a" with +Inf`:     {Queues: []string{"a"}, Weights: map[string]float64{"a": math.Inf(1)}},
+		"Concurrency is -1":             {Concurrency: -1},
+		"Timeout is -2s":                {Timeout: -2 * time.Second},
+		"Lease is -1s":                  {Lease: -time.Second},
+		"Grace is -1s":                  {Grace: -time.Second},
+		"json: unsupported type: func(": {Info: map[string]any{"f": func() {}}},
+	} {
+		worker := NewWorker(sql.OpenDB(nil), options)
+		HandleKind(worker, "k", handle)
+		if err := worker.Start(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
-	if err := NewWorker(sql.OpenDB(nil), Options{Info: map[string]any{"f": func() {}}}).Start(); err == nil {
-		t.Error("info that is no JSON is taken")
-	}
-	db := sql.OpenDB(nil)
-	db.SetMaxOpenConns(3)
-	if err := NewWorker(db, Options{}).Start(); err == nil || !strings.Contains(err.Error(), "three connections") {
-		t.Errorf("a pool of three: %v", err)
+	for want, give := range map[string]func(*Worker){
+		"no handlers":                   func(*Worker) {},
+		`kind "k" has a handler`:        func(w *Worker) { HandleKind(w, "k", handle); HandleKind(w, "k", handle) },
+		`Timeout of kind "k" is 0s`:     func(w *Worker) { HandleKind(w, "k", handle, Timeout(0)) },
+		`Timeout of kind "k" is -1m0s`:  func(w *Worker) { HandleKind(w, "k", handle, Timeout(-time.Minute)) },
+		"three connections, and db has": nil,
+	} {
+		db := sql.OpenDB(nil)
+		if give == nil {
+			db.SetMaxOpenConns(3)
+			give = func(*Worker) {}
+		}
+		worker := NewWorker(db, Options{Timeout: NoTimeout, Grace: NoGrace})
+		give(worker)
+		if err := worker.Start(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
 	if err := NewWorker(sql.OpenDB(nil), Options{}).Stop(); err != nil {
 		t.Errorf("a worker that was not started stops: %v", err)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -22,15 +25,15 @@ type Options struct {
 	// not use the others may. Default: "default".
 	Queues []string
 	// Weights are how many shares queues have. Default: 1 each.
-	Weights map[string]int
+	Weights map[string]float64
 	// Concurrency is the most handlers that run at a time. Default: 10.
 	Concurrency int
-	// Timeout is how long a handler may run; that of a kind goes first. Default: no limit but the
-	// job's own.
+	// Timeout is how long a handler may run; that of a kind goes first. Default: [NoTimeout], no limit
+	// but the job's own.
 	Timeout time.Duration
 	// Lease is how long a dead worker goes unnoticed. Default: 30 s.
 	Lease time.Duration
-	// Grace is how long handlers may go on after a stop. Default: 10 s; negative: not at all.
+	// Grace is how long handlers may go on after a stop. Default: 10 s; [NoGrace]: not at all.
 	Grace time.Duration
 	// Name is that of the worker in jobs.workers. Default: host, process id and a random number.
 	Name string
@@ -38,58 +41,59 @@ type Options struct {
 	Info map[string]any
 	// Around is middleware: a function around every handler, the first one outermost.
 	Around []func(next Work) Work
+	// NoPrepare is for a pooler that gives each transaction another session: the worker's statements
+	// are not prepared then, and cost the server more.
+	NoPrepare bool
 	// Log is what the worker logs to, such as a *slog.Logger. Default: the standard logger.
 	Log Logger
 }
+
+// NoGrace is the grace period that is none.
+const NoGrace time.Duration = -1
 
 // Work runs a job, in middleware. The error can be one of the endings, such as Snooze.
 type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
 // Worker fetches jobs and runs their handlers. It has three connections, however many jobs it runs.
 type Worker struct {
-	options   Options
-	queues    string // as an argument of a call
-	info      []byte
-	handlers  map[string]*handler
-	otherwise *handler
+	db       *sql.DB
+	options  Options
+	queues   string // as an argument of a call
+	weights  map[string]float64
+	info     []byte
+	handlers map[string]handler
 
 	fetching, finishing, control *link
 
-	// Each flag raises those after it: cancel what runs; give it the grace period; fetch no more.
-	hurry, asked, quit flag
-	ready, done        chan struct{}
-	changed, unsent    chan struct{} // wake who fetches and who finishes
-	handling           sync.WaitGroup
+	// Each context ends those after it: cancel what runs; give it the grace period; fetch no more.
+	hurry, asked, quit         context.Context
+	raiseHurry, ask, raiseQuit context.CancelFunc
+	ready, done                chan struct{}
+	handling                   sync.WaitGroup
+
+	started   atomic.Bool
+	isFailing atomic.Bool // results cannot be sent
 
 	mu      sync.Mutex
-	started bool
+	changed *sync.Cond            // tells who fetches and who finishes of changes below, and of quit
 	command string                // of an operator: run, quiet or stop
-	running map[string]int        // the places that are taken, by queue
-	held    map[*attempt]struct{} // of which the server has not had the result
-	results []*outgoing
+	held    map[*attempt]struct{} // whose handler runs, or of which the server has not had the result
+	results []outgoing
 	closing bool // nothing will be added to results
-	dropped int  // results that the server would not take
 	err     error
 }
 
 // NewWorker is a worker that takes its three connections from db for as long as it runs. So db must
-// allow for more than three, as the handlers need theirs as well.
+// allow for more than three, as the handlers need theirs as well. Options that cannot be are an
+// error of the start.
 func NewWorker(db *sql.DB, options Options) *Worker {
-	w := &Worker{
-		handlers: map[string]*handler{}, command: "run",
-		ready: make(chan struct{}), done: make(chan struct{}),
-		changed: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
-		running: map[string]int{}, held: map[*attempt]struct{}{},
-	}
-	if len(options.Queues) == 0 {
+	if options.Queues == nil {
 		options.Queues = []string{"default"}
 	}
 	orDefault(&options.Concurrency, 10)
+	orDefault(&options.Timeout, NoTimeout)
 	orDefault(&options.Lease, 30*time.Second)
 	orDefault(&options.Grace, 10*time.Second)
-	if options.Grace < 0 {
-		options.Grace = 0
-	}
 	if options.Name == "" {
 		host, _ := os.Hostname()
 		random := make([]byte, 4)
@@ -99,21 +103,22 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	if options.Log == nil {
 		options.Log = standardLogger{}
 	}
+	w := &Worker{
+		db: db, options: options, queues: array(options.Queues), weights: map[string]float64{},
+		handlers: map[string]handler{}, command: "run", held: map[*attempt]struct{}{},
+		ready: make(chan struct{}), done: make(chan struct{}),
+	}
+	w.fetching, w.finishing, w.control = newLink(w, "fetch"), newLink(w, "finish"), newLink(w, "control")
+	w.changed = sync.NewCond(&w.mu)
+	w.hurry, w.raiseHurry = context.WithCancel(context.Background())
+	w.asked, w.ask = context.WithCancel(w.hurry)
+	w.quit, w.raiseQuit = context.WithCancel(w.asked)
 	info := object{"library": "postgres-jobs for Go", "version": Version}
 	for name, value := range options.Info {
 		info[name] = value
 	}
-	w.info, w.err = encode(info)
-	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit <= 3 {
-		w.err = fmt.Errorf("jobs: a worker takes three connections, and db has only %d", limit)
-	}
-	w.options, w.queues = options, array(options.Queues)
-	w.fetching = newLink(db, options.Log, "fetch")
-	w.finishing = newLink(db, options.Log, "finish")
-	w.control = newLink(db, options.Log, "control")
-	w.hurry = newFlag(context.Background())
-	w.asked = newFlag(w.hurry)
-	w.quit = newFlag(w.asked)
+	w.info, w.err = json.Marshal(info)
+	w.check(db.Stats().MaxOpenConnections)
 	return w
 }
 
@@ -123,46 +128,66 @@ func orDefault[T int | time.Duration](value *T, otherwise T) {
 	}
 }
 
+// check looks for options that cannot be.
+func (w *Worker) check(connections int) {
+	o := w.options
+	w.require(len(o.Queues) > 0, "Queues is empty")
+	for _, queue := range o.Queues {
+		w.require(w.weights[queue] == 0, "Queues has %q twice", queue)
+		w.weights[queue] = 1
+	}
+	for queue, weight := range o.Weights {
+		w.require(w.weights[queue] > 0, "Weights has %q, which is not in Queues", queue)
+		w.require(weight > 0 && weight <= math.MaxFloat64, "Weights has %q with %v: not a positive number", queue, weight)
+		w.weights[queue] = weight
+	}
+	w.require(o.Concurrency > 0, "Concurrency is %d: not at least 1", o.Concurrency)
+	w.require(o.Timeout > 0 || o.Timeout == NoTimeout, "Timeout is %v: neither positive nor NoTimeout", o.Timeout)
+	w.require(o.Lease > 0, "Lease is %v: not positive", o.Lease)
+	w.require(o.Grace >= 0 || o.Grace == NoGrace, "Grace is %v: neither positive nor NoGrace", o.Grace)
+	w.require(connections == 0 || connections > 3, "a worker takes three connections, and db has only %d", connections)
+}
+
+// require keeps what is wrong until the start, the first of it.
+func (w *Worker) require(isRight bool, format string, args ...any) {
+	if !isRight && w.err == nil {
+		w.err = fmt.Errorf("jobs: "+format, args...)
+	}
+}
+
 // Run works until SIGTERM or SIGINT, until ctx is done, or until an operator stops the worker. Then
 // it stops as Stop does; a second signal is as StopAndCancel. The error is nil if nothing was lost.
 func (w *Worker) Run(ctx context.Context) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer close(signals)
 	defer signal.Stop(signals)
 	if err := w.Start(); err != nil {
 		return err
 	}
-	cancelled := ctx.Done()
-	for {
+	go func() {
 		select {
 		case <-signals:
-			if w.asked.isRaised() {
-				w.hurry.raise()
-			}
-			w.asked.raise()
-		case <-cancelled:
-			cancelled = nil
-			w.asked.raise()
-		case <-w.done:
-			return w.err
+		case <-ctx.Done():
 		}
-	}
+		w.ask()
+		<-signals
+		w.raiseHurry()
+	}()
+	<-w.done
+	return w.err
 }
 
 // Start begins to work and returns. A worker that cannot connect tries on until it can. Signals
 // are left to the program. A worker is started once.
 func (w *Worker) Start() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.err != nil:
+	w.require(len(w.handlers) > 0, "the worker has no handlers")
+	if w.err != nil {
 		return w.err
-	case w.started:
-		return errors.New("jobs: a worker is started once")
-	case len(w.handlers) == 0 && w.otherwise == nil:
-		return errors.New("jobs: the worker has no handlers")
 	}
-	w.started = true
+	if w.started.Swap(true) {
+		return errors.New("jobs: a worker is started once")
+	}
 	go w.live()
 	return nil
 }
@@ -175,17 +200,14 @@ func (w *Worker) Done() <-chan struct{} { return w.done }
 
 // Stop ends the worker, and returns when it has ended. It fetches no more. Handlers have the grace
 // period, then they are cancelled and their jobs released. The error is nil if nothing was lost.
-func (w *Worker) Stop() error { return w.stop(w.asked) }
+func (w *Worker) Stop() error { return w.stop(w.ask) }
 
 // StopAndCancel ends the worker without a grace period.
-func (w *Worker) StopAndCancel() error { return w.stop(w.hurry) }
+func (w *Worker) StopAndCancel() error { return w.stop(w.raiseHurry) }
 
-func (w *Worker) stop(how flag) error {
-	how.raise()
-	w.mu.Lock()
-	started := w.started
-	w.mu.Unlock()
-	if started {
+func (w *Worker) stop(ask func()) error {
+	ask()
+	if w.started.Load() {
 		<-w.done
 	}
 	return w.err
@@ -194,13 +216,11 @@ func (w *Worker) stop(how flag) error {
 // live is the worker's whole life.
 func (w *Worker) live() {
 	defer close(w.done)
-	defer func() {
-		for _, link := range []*link{w.fetching, w.finishing, w.control} {
-			link.close()
-		}
-	}()
-	if err := w.beat(w.quit); err != nil || w.quit.isRaised() {
-		if !w.quit.isRaised() {
+	defer w.control.close()
+	defer w.finishing.close()
+	defer w.fetching.close()
+	if err := w.beat(w.quit); err != nil || w.quit.Err() != nil {
+		if w.quit.Err() == nil {
 			w.err = fmt.Errorf("jobs: the server refuses the worker: %w", err)
 		}
 		return
@@ -213,34 +233,40 @@ func (w *Worker) live() {
 		w.fetchLoop()
 		w.handling.Wait()
 	})
+	go func() {
+		<-w.quit.Done()
+		w.change(func() {})
+	}()
 	w.awaitHandlers(idle)
-	w.mu.Lock()
-	w.closing = true
-	w.mu.Unlock()
-	wake(w.unsent)
-	isClosedWithin(sent, w.options.Grace+time.Second)
+	w.change(func() { w.closing = true })
+	isClosedWithin(sent, lastChance)
 	end()
 	isClosedWithin(sent, time.Second)
 	isClosedWithin(controlled, time.Second)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if lost := len(w.results) + w.dropped; lost > 0 {
+	lost := 0
+	for _, a := range w.attempts() {
+		if a.settled.Load() && !a.told.Load() {
+			lost++
+		}
+	}
+	if lost > 0 {
 		w.err = fmt.Errorf("jobs: %d results could not be sent", lost)
 	}
 }
+
+// lastChance is how long results may still be sent after the last handler has ended.
+const lastChance = 10 * time.Second
 
 // awaitHandlers returns when no handler runs, or when it need not be waited for.
 func (w *Worker) awaitHandlers(idle <-chan struct{}) {
 	select {
 	case <-idle:
-		return
 	case <-w.asked.Done():
-	}
-	select {
-	case <-idle:
-		return
-	case <-time.After(w.options.Grace):
-	case <-w.hurry.Done():
+		select {
+		case <-idle:
+		case <-time.After(w.options.Grace):
+		case <-w.hurry.Done():
+		}
 	}
 	for _, a := range w.attempts() {
 		a.cancel(ErrStopping)
@@ -256,6 +282,14 @@ func (w *Worker) awaitHandlers(idle <-chan struct{}) {
 	}
 }
 
+// change changes what the mutex guards.
+func (w *Worker) change(how func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how()
+	w.changed.Broadcast()
+}
+
 // attempts are those that are held.
 func (w *Worker) attempts() []*attempt {
 	w.mu.Lock()
@@ -266,19 +300,6 @@ func (w *Worker) attempts() []*attempt {
 	}
 	return attempts
 }
-
-// flag is raised once, and stays so.
-type flag struct {
-	context.Context
-	raise context.CancelFunc
-}
-
-func newFlag(raisedBy context.Context) flag {
-	ctx, raise := context.WithCancel(raisedBy)
-	return flag{ctx, raise}
-}
-
-func (f flag) isRaised() bool { return f.Err() != nil }
 
 // async calls a function, and closes the channel when that has returned.
 func async(call func()) <-chan struct{} {
@@ -296,13 +317,5 @@ func isClosedWithin(channel <-chan struct{}, limit time.Duration) bool {
 		return true
 	case <-time.After(limit):
 		return false
-	}
-}
-
-// wake wakes who waits for a channel of one place.
-func wake(channel chan struct{}) {
-	select {
-	case channel <- struct{}{}:
-	default:
 	}
 }

@@ -57,7 +57,10 @@ func TestArgsHaveATypeAndNumbersAreExact(t *testing.T) {
 	if _, err := jobs.Insert(ctx, tx, args, options); err != nil {
 		t.Fatal(err)
 	}
-	jobstest.AssertInserted(t, tx, args.Kind(), map[string]any{"to": "ü"})
+	found := jobstest.AssertInserted(t, tx, args.Kind(), map[string]any{"to": "ü"})
+	if found.Queue != options.Queue || found.State != "available" || !strings.Contains(string(found.Args), "9007199254740993") {
+		t.Errorf("%+v", found)
+	}
 	var got mailArgs
 	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}})
 	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[mailArgs]) (any, error) {
@@ -157,12 +160,12 @@ func TestTimePassesInATest(t *testing.T) {
 		}
 		return nil, nil
 	})
-	for i, want := range []string{"[retryable]", "[completed retryable]", "[completed]", "[]"} {
+	for i, want := range []string{"[retryable]", "[retryable completed]", "[completed]", "[]"} {
 		states := []string{}
 		for _, job := range jobstest.WorkAll(t, tx, worker) {
 			states = append(states, string(job.State))
 		}
-		if got := fmt.Sprint(states); got != want && got != "[retryable completed]" {
+		if got := fmt.Sprint(states); got != want && got != "[completed retryable]" {
 			t.Errorf("after %d hours: %s, not %s", i, got, want)
 		}
 		if err := jobstest.Advance(ctx, tx, time.Hour); err != nil {
@@ -174,7 +177,7 @@ func TestTimePassesInATest(t *testing.T) {
 func TestInsertsAndResults(t *testing.T) {
 	db, tx := begin(t)
 	zero := 0
-	options := jobs.InsertOpts{Queue: queue(t), Priority: &zero, Timeout: -time.Second,
+	options := jobs.InsertOpts{Queue: queue(t), Priority: &zero, Timeout: jobs.NoTimeout,
 		Unique: &jobs.Unique{ByArgs: []string{"to"}, ByQueue: true, OnConflict: "reject"}}
 	first, err := jobs.Insert(ctx, tx, mailArgs{To: "a"}, options)
 	if err != nil || first.ID == 0 || first.State != "available" || first.Duplicate {
@@ -194,7 +197,7 @@ func TestInsertsAndResults(t *testing.T) {
 	}
 	defer conn.Close()
 	results, err := jobs.WaitFor(ctx, conn, []int64{first.ID}, time.Minute, jobs.Any)
-	if err != nil || len(results) != 1 || results[0].State != "" || results[0].ID != first.ID {
+	if err != nil || len(results) != 1 || results[0].State != "" || results[0].ID != first.ID || results[0].Output != nil {
 		t.Errorf("%+v %v", results, err)
 	}
 	if _, err := jobs.Insert(ctx, tx, mailArgs{To: "a"}, options); err == nil || !strings.Contains(err.Error(), "exist") {
@@ -223,6 +226,78 @@ func TestAWorkerThatCannotConnectStops(t *testing.T) {
 	defer cancel()
 	if err := worker.Run(cancelled); err != nil {
 		t.Error(err)
+	}
+}
+
+// A wait ends at once while there are jobs that the worker has no handler for.
+func TestJobsOfOtherKindsAreNotAskedForAllTheTime(t *testing.T) {
+	db, tx := begin(t)
+	tx.Rollback()
+	name := queue(t)
+	if _, err := jobs.Insert(ctx, db, args{"of another kind", []byte("{}")}, jobs.InsertOpts{Queue: name}); err != nil {
+		t.Fatal(err)
+	}
+	transactions := func() (count int) {
+		const query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+		if err := db.QueryRow(query).Scan(&count); err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{name}})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
+	before := transactions()
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	if err := worker.Stop(); err != nil {
+		t.Error(err)
+	}
+	if count := transactions() - before; count > 1000 { // two in 20 ms at most
+		t.Errorf("%d transactions in 5 s", count)
+	}
+}
+
+func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
+	db, tx := begin(t)
+	if _, err := tx.Exec("CREATE TEMPORARY TABLE done (n int)"); err != nil {
+		t.Fatal(err)
+	}
+	options := jobs.InsertOpts{Queue: queue(t)}
+	for n := int64(1); n <= 4; n++ {
+		if _, err := jobs.Insert(ctx, tx, mailArgs{N: n}, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}, Timeout: time.Nanosecond})
+	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[mailArgs]) (any, error) {
+		if _, err := tx.Exec("INSERT INTO done VALUES ($1)", job.Args.N); err != nil {
+			t.Error(err)
+		}
+		switch job.Args.N {
+		case 1:
+			return "one", ctx.Err()
+		case 2:
+			panic("two")
+		case 3:
+			_, err := tx.Exec("SELECT 1 / 0")
+			return nil, jobs.Discard(err)
+		}
+		return "a\x00b", nil // which the database cannot hold
+	})
+	worked := jobstest.WorkAll(t, tx, worker)
+	got := ""
+	for _, one := range worked {
+		got += fmt.Sprintf("%s %s %.30s; ", one.State, one.Output, one.Error)
+	}
+	want := `completed "one" ; retryable  two; discarded  pq: division by zero; retryable  pq: unsupported Unicode escape; `
+	if got != want {
+		t.Errorf("%s", got)
+	}
+	var done string
+	if err := tx.QueryRow("SELECT string_agg(n::text, ' ') FROM done").Scan(&done); err != nil || done != "1" {
+		t.Errorf("%s %v", done, err)
 	}
 }
 

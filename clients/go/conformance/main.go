@@ -1,4 +1,4 @@
-// The driver of the conformance suite: ../../CONFORMANCE.md says what it does.
+// The driver of the conformance suite: ../../conformance/README.md says what it does.
 //
 //	DATABASE_URL=postgres://.. go run . '{"worker": {"queues": ["default"]}}'
 package main
@@ -34,19 +34,22 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 
 // argument is what the driver is started with.
 type argument struct {
-	Worker *struct {
-		Queues      json.RawMessage
-		Concurrency int
-		Timeout     seconds
-		Lease       seconds
-		Grace       *seconds
-		Name        string
-		Info        object
-		Kinds       map[string]struct{ Timeout seconds }
-		Otherwise   bool
-	}
+	Worker     *workerOptions
 	Middleware bool
 	InProgram  bool `json:"in_program"`
+}
+
+type workerOptions struct {
+	Queues      json.RawMessage
+	Concurrency int
+	Timeout     seconds
+	Lease       seconds
+	Grace       *seconds
+	Name        string
+	Info        object
+	Kinds       map[string]struct{ Timeout *seconds }
+	Otherwise   bool
+	Again       string
 }
 
 var printing sync.Mutex
@@ -68,9 +71,11 @@ func printEvent(event string, members object) {
 
 // driver is the program: a worker perhaps, and a producer.
 type driver struct {
-	db       *sql.DB
-	worker   *jobs.Worker
-	producer jobs.Producer
+	db         *sql.DB
+	worker     *jobs.Worker
+	middleware []func(jobs.Work) jobs.Work
+	producer   jobs.Producer
+	tx         *sql.Tx // that of the operation testing
 }
 
 func main() {
@@ -86,12 +91,13 @@ func main() {
 	d := &driver{db: db}
 	if given.Middleware {
 		d.producer.Around = append(d.producer.Around, aroundInsert)
+		d.middleware = append(d.middleware, aroundWork)
 	}
 	if given.Worker == nil {
 		d.operate()
 		return
 	}
-	d.worker = d.newWorker(given)
+	d.worker = d.newWorker(*given.Worker)
 	go d.operate()
 	go func() {
 		<-d.worker.Ready()
@@ -107,7 +113,13 @@ func main() {
 	}
 	if err != nil {
 		log.Print(err)
-		os.Exit(1)
+		select {
+		case <-d.worker.Ready():
+			os.Exit(1)
+		default: // it did not start
+			printEvent("unfit", object{"error": err.Error()})
+			os.Exit(2)
+		}
 	}
 	printEvent("stopped", nil)
 }
@@ -126,39 +138,45 @@ func databaseURL() string {
 	return at.String()
 }
 
-func (d *driver) newWorker(given argument) *jobs.Worker {
+func (d *driver) newWorker(given workerOptions) *jobs.Worker {
 	options := jobs.Options{
-		Concurrency: given.Worker.Concurrency,
-		Timeout:     given.Worker.Timeout.duration(),
-		Lease:       given.Worker.Lease.duration(),
-		Name:        given.Worker.Name,
-		Info:        given.Worker.Info,
+		Concurrency: given.Concurrency,
+		Timeout:     given.Timeout.duration(),
+		Lease:       given.Lease.duration(),
+		Name:        given.Name,
+		Info:        given.Info,
+		Around:      d.middleware,
+		NoPrepare:   strings.Contains(os.Getenv("DATABASE_URL"), "/transaction"), // of PgBouncer
 	}
-	if grace := given.Worker.Grace; grace != nil {
-		options.Grace = grace.duration()
+	if given.Grace != nil {
+		options.Grace = given.Grace.duration()
 		if options.Grace == 0 {
-			options.Grace = -1
+			options.Grace = jobs.NoGrace
 		}
 	}
-	if given.Worker.Queues != nil && json.Unmarshal(given.Worker.Queues, &options.Queues) != nil {
-		if err := json.Unmarshal(given.Worker.Queues, &options.Weights); err != nil {
+	if given.Queues != nil && json.Unmarshal(given.Queues, &options.Queues) != nil {
+		if err := json.Unmarshal(given.Queues, &options.Weights); err != nil {
 			log.Fatal(err)
 		}
 		for queue := range options.Weights {
 			options.Queues = append(options.Queues, queue)
 		}
 	}
-	if given.Middleware {
-		options.Around = append(options.Around, aroundWork)
-	}
 	worker := jobs.NewWorker(d.db, options)
-	if given.Worker.Kinds == nil {
+	if given.Kinds == nil {
 		jobs.HandleKind(worker, "run", d.handle)
 	}
-	for kind, options := range given.Worker.Kinds {
-		jobs.HandleKind(worker, kind, d.handle, jobs.Timeout(options.Timeout.duration()))
+	for kind, options := range given.Kinds {
+		if options.Timeout == nil {
+			jobs.HandleKind(worker, kind, d.handle)
+		} else {
+			jobs.HandleKind(worker, kind, d.handle, jobs.Timeout(options.Timeout.duration()))
+		}
 	}
-	if given.Worker.Otherwise {
+	if given.Again != "" {
+		jobs.HandleKind(worker, given.Again, d.handle)
+	}
+	if given.Otherwise {
 		jobs.HandleOthers(worker, d.handle)
 	}
 	return worker
@@ -208,7 +226,9 @@ type action struct {
 	SQL           string
 	InTransaction string `json:"in_transaction"`
 	Then          string
-	ExitProcess   *int `json:"exit_process"`
+	ExitProcess   *int            `json:"exit_process"`
+	SQLInTest     string          `json:"sql_in_test"`
+	CompleteIn    json.RawMessage `json:"complete_in_test"`
 }
 
 func (d *driver) handle(ctx context.Context, job *jobs.Job[json.RawMessage]) (any, error) {
@@ -270,6 +290,11 @@ func (d *driver) act(ctx context.Context, job *jobs.Job[json.RawMessage], do act
 		return false, nil, err
 	case do.InTransaction != "":
 		return d.inTransaction(ctx, job, do.InTransaction, do.Then)
+	case do.SQLInTest != "":
+		_, err := d.tx.ExecContext(ctx, do.SQLInTest)
+		return false, nil, err
+	case do.CompleteIn != nil:
+		return false, nil, job.Complete(ctx, d.tx, do.CompleteIn)
 	case do.ExitProcess != nil:
 		os.Exit(*do.ExitProcess)
 	}
@@ -458,11 +483,13 @@ type operation struct {
 	IDs     []int64
 	Timeout seconds
 	Want    string
+	Worker  workerOptions
 	Steps   []step
 }
 
 type step struct {
 	Insert         *insert
+	SQL            string
 	AssertInserted *insert `json:"assert_inserted"`
 	Advance        *seconds
 	WorkAll        bool `json:"work_all"`
@@ -509,8 +536,10 @@ func (d *driver) do(ctx context.Context, op operation) error {
 			})
 		}
 		printEvent("results", object{"results": list})
+	case "check":
+		d.check(op.Worker)
 	case "testing":
-		return d.test(ctx, op.Steps)
+		return d.test(ctx, op.Worker, op.Steps)
 	default:
 		return fmt.Errorf("unknown op %q", op.Op)
 	}
@@ -567,42 +596,85 @@ func show(inserted jobs.Inserted) object {
 	return object{"id": inserted.ID, "state": orNull(string(inserted.State)), "duplicate": inserted.Duplicate}
 }
 
+// check says what is wrong with options, which the library does at the start.
+func (d *driver) check(options workerOptions) {
+	worker := d.newWorker(options)
+	var text any
+	if err := worker.Start(); err != nil {
+		text = err.Error()
+	} else if err := worker.StopAndCancel(); err != nil {
+		log.Print(err)
+	}
+	printEvent("checked", object{"error": text})
+}
+
 // test does the steps in a transaction that is rolled back.
-func (d *driver) test(ctx context.Context, steps []step) error {
-	tx, err := d.db.BeginTx(ctx, nil)
-	if err != nil {
+func (d *driver) test(ctx context.Context, options workerOptions, steps []step) (err error) {
+	if d.tx, err = d.db.BeginTx(ctx, nil); err != nil {
 		return err
 	}
-	defer tx.Rollback()
-	worker := jobs.NewWorker(d.db, jobs.Options{})
-	jobs.HandleKind(worker, "run", d.handle)
+	defer d.tx.Rollback()
+	worker := d.newWorker(options)
 	results := []any{}
 	for _, step := range steps {
-		var result any
-		switch {
-		case step.Insert != nil:
-			job := step.Insert.newJob()
-			inserted, insertErr := d.producer.Insert(ctx, tx, job.Args, job.InsertOpts)
-			result, err = inserted.ID, insertErr
-		case step.AssertInserted != nil:
-			assertion := step.AssertInserted
-			result, err = jobstest.IsInserted(ctx, tx, assertion.Kind, assertion.Args)
-		case step.Advance != nil:
-			err = jobstest.Advance(ctx, tx, step.Advance.duration())
-		case step.WorkAll:
-			var worked []jobs.Worked
-			worked, err = worker.WorkAll(ctx, tx)
-			list := [][]any{}
-			for _, job := range worked {
-				list = append(list, []any{job.Kind, job.State})
-			}
-			result = list
-		}
+		result, err := d.testStep(ctx, worker, step)
 		if err != nil {
-			return err
+			result = object{"error": err.Error()}
 		}
 		results = append(results, result)
 	}
 	printEvent("tested", object{"results": results})
 	return nil
+}
+
+func (d *driver) testStep(ctx context.Context, worker *jobs.Worker, step step) (any, error) {
+	switch {
+	case step.Insert != nil:
+		job := step.Insert.newJob()
+		inserted, err := d.producer.Insert(ctx, d.tx, job.Args, job.InsertOpts)
+		return inserted.ID, err
+	case step.SQL != "":
+		return d.rows(ctx, step.SQL)
+	case step.AssertInserted != nil:
+		found, err := jobstest.Find(ctx, d.tx, step.AssertInserted.Kind, step.AssertInserted.Args)
+		return object{"id": found.ID, "kind": found.Kind, "queue": found.Queue, "state": found.State,
+			"args": found.Args}, err
+	case step.Advance != nil:
+		return nil, jobstest.Advance(ctx, d.tx, step.Advance.duration())
+	}
+	worked, err := worker.WorkAll(ctx, d.tx)
+	list := []object{}
+	for _, one := range worked {
+		list = append(list, object{"id": one.ID, "kind": one.Kind, "state": one.State, "output": one.Output,
+			"error": orNull(one.Error)})
+	}
+	return list, err
+}
+
+// rows are those of a statement, each a list.
+func (d *driver) rows(ctx context.Context, statement string) ([][]any, error) {
+	rows, err := d.tx.QueryContext(ctx, statement)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := [][]any{}
+	columns, _ := rows.Columns()
+	for rows.Next() {
+		row := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		for i, value := range row {
+			if text, isText := value.([]byte); isText {
+				row[i] = string(text)
+			}
+		}
+		list = append(list, row)
+	}
+	return list, rows.Err()
 }

@@ -4,7 +4,9 @@ package jobstest
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,36 +19,56 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// IsInserted is whether there is a job of the kind with at least these args: a struct, a map, or
-// what else is written as a JSON object. Nil is any args.
-func IsInserted(ctx context.Context, tx jobs.DB, kind string, args any) (bool, error) {
+// Found is a job that is there.
+type Found struct {
+	ID    int64
+	Kind  string
+	Queue string
+	State jobs.State
+	Args  json.RawMessage
+}
+
+// Find returns the newest job of the kind with at least these args: a struct, a map, or what else
+// is written as a JSON object. Nil is any args. If there is none, the error shows the args of the
+// newest 10 jobs of the kind.
+func Find(ctx context.Context, tx jobs.DB, kind string, args any) (Found, error) {
 	if args == nil {
 		args = struct{}{}
 	}
 	encoded, err := json.Marshal(args)
 	if err != nil {
-		return false, err
+		return Found{}, err
 	}
-	var isThere bool
-	const query = "SELECT EXISTS (SELECT FROM jobs.jobs WHERE kind = $1 AND args @> $2::jsonb)"
-	err = tx.QueryRowContext(ctx, query, kind, string(encoded)).Scan(&isThere)
-	return isThere, err
+	found := Found{Kind: kind}
+	const query = `SELECT id, queue, state, args FROM jobs.jobs WHERE kind = $1 AND args @> $2::jsonb
+		ORDER BY id DESC LIMIT 1`
+	err = tx.QueryRowContext(ctx, query, kind, string(encoded)).
+		Scan(&found.ID, &found.Queue, &found.State, (*[]byte)(&found.Args))
+	if errors.Is(err, sql.ErrNoRows) {
+		var others string
+		const query = `SELECT coalesce(string_agg(args::text, E'\n' ORDER BY id DESC), 'none')
+			FROM (SELECT id, args FROM jobs.jobs WHERE kind = $1 ORDER BY id DESC LIMIT 10) j`
+		if err = tx.QueryRowContext(ctx, query, kind).Scan(&others); err == nil {
+			err = fmt.Errorf("there is no job of kind %q with args %s. The newest of that kind:\n%s", kind, encoded, others)
+		}
+	}
+	return found, err
 }
 
-// AssertInserted fails the test unless there is a job of the kind with at least these args.
-func AssertInserted(t TB, tx jobs.DB, kind string, args any) {
+// AssertInserted returns the newest job of the kind with at least these args, as Find does, and
+// fails the test if there is none.
+func AssertInserted(t TB, tx jobs.DB, kind string, args any) Found {
 	t.Helper()
-	isThere, err := IsInserted(context.Background(), tx, kind, args)
+	found, err := Find(context.Background(), tx, kind, args)
 	if err != nil {
-		t.Fatalf("jobs cannot be looked for: %v", err)
-	} else if !isThere {
-		t.Fatalf("there is no job of kind %q with args %+v", kind, args)
+		t.Fatalf("%v", err)
 	}
+	return found
 }
 
 // WorkAll runs the jobs that are due with the handlers of the worker, in the transaction, until
-// there is no more. It returns these jobs with their states, and fails the test where they cannot
-// be worked at all. See [jobs.Worker.WorkAll].
+// nothing is due. It returns the attempts in order, and fails the test where they cannot be made at
+// all. See [jobs.Worker.WorkAll].
 func WorkAll(t TB, tx jobs.DB, worker *jobs.Worker) []jobs.Worked {
 	t.Helper()
 	worked, err := worker.WorkAll(context.Background(), tx)
@@ -56,11 +78,10 @@ func WorkAll(t TB, tx jobs.DB, worker *jobs.Worker) []jobs.Worked {
 	return worked
 }
 
-// Advance makes the jobs of this transaction that are to run later run that much earlier.
+// Advance makes every job that is scheduled or retryable run that much earlier.
 func Advance(ctx context.Context, tx jobs.DB, interval time.Duration) error {
 	const call = `SELECT count(jobs.update(id, scheduled_at => scheduled_at - $1::interval)) FROM jobs.jobs
-		WHERE state IN ('scheduled', 'retryable', 'pending') AND scheduled_at > clock_timestamp()
-		AND created_at >= now()`
+		WHERE state IN ('scheduled', 'retryable')`
 	_, err := tx.ExecContext(ctx, call, fmt.Sprintf("%.6f s", interval.Seconds()))
 	return err
 }
