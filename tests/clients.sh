@@ -172,11 +172,23 @@ package_rust() {
 }
 
 package_go() {
+  local said
   check clients "go: its own tests" in_library go go test ./...
   check clients "go: its tests with a database" in_library go/conformance env DATABASE_URL="$DATABASE_URL?sslmode=disable" go test ./...
   check clients "go: the web application compiles" in_library go/example go vet ./...
   check clients "go: vet finds nothing" in_library go go vet ./...
+  if said=$(need_packages golang-opentelemetry-otel-dev 2>&1); then
+    check clients "go: OpenTelemetry" go_telemetry
+  else
+    cannot clients "go: OpenTelemetry" "apt-get install golang-opentelemetry-otel-dev" "$said"
+  fi
   check clients "go: it is formatted" test -z "$(gofmt -l clients/go)"
+}
+
+# With Debian's packages, which are no modules.
+go_telemetry() {
+  mkdir -p "$TMP/gopath/src" && ln -sfn "$PWD/clients/go" "$TMP/gopath/src/postgres_jobs" &&
+    GO111MODULE=off GOPATH=$TMP/gopath:/usr/share/gocode go test postgres_jobs/jobsotel
 }
 
 in_library() { (cd "clients/$1" && "${@:2}"); } # LIBRARY COMMAND..

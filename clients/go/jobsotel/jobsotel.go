@@ -1,0 +1,105 @@
+// Package jobsotel is OpenTelemetry as middleware: a span around every insert and every handler, by
+// the conventions for messaging.
+//
+//	producer.Around = append(producer.Around, jobsotel.AroundInsert)
+//	options.Around = append(options.Around, jobsotel.AroundWork)
+//
+// The producer's span travels as traceparent in meta. A first attempt is its child; a retry is a
+// trace of its own, with a link to it.
+package jobsotel
+
+import (
+	"context"
+	"strconv"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	jobs "postgres_jobs"
+)
+
+var propagator = propagation.TraceContext{}
+
+// AroundInsert is middleware for a [jobs.Producer].
+func AroundInsert(next jobs.InsertFunc) jobs.InsertFunc {
+	return func(ctx context.Context, db jobs.DB, list []jobs.NewJob) ([]jobs.Inserted, error) {
+		queue := "default"
+		if len(list) > 0 && list[0].Queue != "" {
+			queue = list[0].Queue
+		}
+		ctx, span := start(ctx, "insert", "send", queue, trace.WithSpanKind(trace.SpanKindProducer),
+			trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(list))))
+		defer span.End()
+		traced := append([]jobs.NewJob(nil), list...)
+		for i := range traced {
+			meta := carrier{}
+			for name, value := range traced[i].Meta {
+				meta[name] = value
+			}
+			propagator.Inject(ctx, meta)
+			traced[i].Meta = meta
+		}
+		inserted, err := next(ctx, db, traced)
+		fail(span, err)
+		return inserted, err
+	}
+}
+
+// AroundWork is middleware for a worker. A failure sets the status of the span; Snooze and Cancel
+// do not.
+func AroundWork(next jobs.Work) jobs.Work {
+	return func(ctx context.Context, job *jobs.JobRow) (any, error) {
+		options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			attribute.String("messaging.message.id", strconv.FormatInt(job.ID, 10)),
+			attribute.String("jobs.kind", job.Kind), attribute.Int("jobs.attempt", job.Attempt))}
+		sent := propagator.Extract(ctx, carrier(job.Meta))
+		if sender := trace.LinkFromContext(sent); job.Attempt == 1 {
+			ctx = sent
+		} else if sender.SpanContext.IsValid() {
+			options = append(options, trace.WithLinks(sender))
+		}
+		ctx, span := start(ctx, "work", "process", job.Queue, options...)
+		defer span.End()
+		output, err := next(ctx, job)
+		if jobs.IsFailure(err) {
+			fail(span, err)
+		}
+		return output, err
+	}
+}
+
+// carrier is meta, in which the context of a trace travels.
+type carrier map[string]any
+
+func (c carrier) Get(name string) string {
+	text, _ := c[name].(string)
+	return text
+}
+
+func (c carrier) Set(name, text string) { c[name] = text }
+
+func (c carrier) Keys() (names []string) {
+	for name := range c {
+		names = append(names, name)
+	}
+	return names
+}
+
+func start(ctx context.Context, name, kind, queue string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	tracer := otel.Tracer("postgres_jobs", trace.WithInstrumentationVersion(jobs.Version))
+	return tracer.Start(ctx, name+" "+queue, append(options, trace.WithAttributes(
+		attribute.String("messaging.system", "postgres_jobs"),
+		attribute.String("messaging.operation.name", name),
+		attribute.String("messaging.operation.type", kind),
+		attribute.String("messaging.destination.name", queue)))...)
+}
+
+func fail(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
