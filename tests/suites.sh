@@ -356,7 +356,7 @@ suite_server() { server_tests server "$1"; }
 
 # By statements only: every test of theirs has to pass that is not about direct access itself. What
 # is worth the time is the default.
-suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-1000} server_tests server_statements "${1:-histories:every_history}"; }
+suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-750} server_tests server_statements "${1:-histories:every_history}"; }
 
 WITH_FAULTS='histories|history|floors|bounds|concurrency|locks|lifecycle|notify|together|wait|wait_any|wait_for|worker'
 SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)

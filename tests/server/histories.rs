@@ -34,7 +34,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 /// How many histories are run.
-const HISTORIES: usize = 1500;
+const HISTORIES: usize = 1000;
 /// From so many on everything must have happened in them.
 const ENOUGH: usize = 500;
 /// How many are run at a time with each retention.
