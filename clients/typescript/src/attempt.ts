@@ -38,7 +38,7 @@ export class Attempt {
   constructor(row: JobRow, calls: Omit<JobCalls, "completed">) {
     this.id = row.id;
     this.token = row.token;
-    const completed = () => void (this.isCompleted = true);
+    const completed = (isCompleted: boolean) => void (this.isCompleted = isCompleted);
     this.job = new Job(row, { ...calls, completed }, this.#aborting.signal);
   }
 

@@ -22,8 +22,8 @@ export interface Logger {
 }
 
 // What has nothing to do with the statement: shutdown, broken connections, a standby, conflicts.
-const REPEATED = /^(57P0[1-5]|08...|25006|40P01|40001|55P03)$/;
-const KEEPS_CONNECTION = /^(40P01|40001|55P03)$/;
+const REPEATED = /^(57P0[1-5]|08...|25006|40P01|40001|55P03|57014)$/;
+const KEEPS_CONNECTION = /^(40P01|40001|55P03|57014)$/;
 
 // Seconds. The network of itself can take much longer to find that nobody is there.
 const PATIENCE = 120;
@@ -52,12 +52,21 @@ export class Link {
    * answer for `patience` seconds the connection counts as broken.
    */
   rows(text: string, values: Value[], patience = PATIENCE): Promise<any[]> {
-    const answer = this.#last.then(() => this.#rows(text, values, patience));
+    return this.#next(() => this.#rows(text, values, patience));
+  }
+
+  /** Runs a call that waits. It is not repeated: who waits has to look, whatever ended it. */
+  wait(text: string, values: Value[], patience: number): Promise<any[]> {
+    return this.#next(() => this.#rows(text, values, patience, true));
+  }
+
+  #next(run: () => Promise<any[]>): Promise<any[]> {
+    const answer = this.#last.then(run);
     this.#last = answer.catch(() => {});
     return answer;
   }
 
-  async #rows(text: string, values: Value[], patience: number): Promise<any[]> {
+  async #rows(text: string, values: Value[], patience: number, isWait = false): Promise<any[]> {
     for (let failures = 0; ; failures++) {
       this.closed.throwIfAborted();
       try {
@@ -70,6 +79,7 @@ export class Link {
         this.closed.throwIfAborted();
         this.logger.warn("a connection to the database failed, to be repeated", { error });
         await sleep(backOff(failures), this.closed);
+        if (isWait) return [];
       }
     }
   }

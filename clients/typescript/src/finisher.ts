@@ -28,6 +28,11 @@ export class Finisher {
     private readonly logger: Logger,
   ) {}
 
+  /** Whether so much waits that no more is to be begun. */
+  get isFull(): boolean {
+    return this.#waiting.length > MOST_RESULTS;
+  }
+
   /** Returns when the server has answered, or never will. */
   send(id: number, token: number, result: Result): Promise<void> {
     const answered = new Promise<void>((done) => {

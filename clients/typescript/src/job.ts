@@ -29,8 +29,8 @@ export const jobRows = (jobs: string): string =>
 export interface JobCalls {
   /** Stores progress. */
   progress(value: string): Promise<void>;
-  /** The handler has completed the job in a transaction of its own. */
-  completed(): void;
+  /** Whether the handler completes the job in a transaction of its own. */
+  completed(isCompleted: boolean): void;
 }
 
 /** A job, as its handler gets it. */
@@ -95,7 +95,13 @@ export class Job<Args = any> {
   async complete(transaction: Database, output?: unknown): Promise<void> {
     const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
     const complete = "jobs.complete($1::text::bigint, $2::text::bigint, $3::text::jsonb)";
-    await rows(transaction, `select to_json(${complete})::text as row`, values);
-    this.#calls.completed();
+    // Before the call: from then on the job is locked, and no heartbeat may wait for that.
+    this.#calls.completed(true);
+    try {
+      await rows(transaction, `select to_json(${complete})::text as row`, values);
+    } catch (error) {
+      this.#calls.completed(false);
+      throw error;
+    }
   }
 }

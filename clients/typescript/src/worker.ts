@@ -190,7 +190,10 @@ export class Worker {
     await this.#emptied(Infinity, cancelling);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
     await this.#emptied(1);
-    for (const attempt of this.#running.keys()) this.#settle(attempt, { do: "release" });
+    for (const attempt of this.#running.keys()) {
+      // What is completed in a transaction is locked by that.
+      if (!attempt.isCompleted) this.#settle(attempt, { do: "release" });
+    }
     await this.#finisher.flush(Math.max(grace, 5));
     this.#over.abort();
     await this.#control.interrupt(controlling);
@@ -211,7 +214,7 @@ export class Worker {
     let emptyWaits = 0; // that returned at once, for jobs that we cannot have
     while (!stopping.aborted) {
       const free = concurrency - this.#running.size;
-      if (free <= 0 || this.#command !== "run") {
+      if (free <= 0 || this.#command !== "run" || this.#finisher.isFull) {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
@@ -224,7 +227,7 @@ export class Worker {
         if (jobs.length === most) continue;
         const before = performance.now();
         this.#isWaiting = true;
-        await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT);
+        await this.#fetch.wait(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT);
         this.#isWaiting = false;
         const isShort = jobs.length === 0 && performance.now() - before < 50;
         emptyWaits = isShort ? emptyWaits + 1 : 0;
@@ -278,13 +281,17 @@ export class Worker {
   #settle(attempt: Attempt, result: Result | null): void {
     if (attempt.isSettled) return;
     attempt.isSettled = true;
-    const forget = () => this.#held.delete(attempt);
+    const forget = () => {
+      this.#held.delete(attempt);
+      this.#wake(); // where so many results waited that nothing was fetched
+    };
     if (result) void this.#finisher.send(attempt.id, attempt.token, result).then(forget);
     else forget();
   }
 
   #lose(attempt: Attempt): void {
-    if (attempt.isSettled) return;
+    // One that was completed while the answer was on its way looks lost, and is not.
+    if (attempt.isSettled || attempt.isCompleted) return;
     this.#options.logger.warn("a job was lost", { job: attempt.id });
     this.#settle(attempt, null);
     attempt.abort("lost");
@@ -308,7 +315,7 @@ export class Worker {
     const pace = Math.min(this.#options.lease / 3, 10);
     while (!over.aborted) {
       try {
-        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + IDLE_WAIT);
+        await this.#control.wait(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + IDLE_WAIT);
       } catch (error) {
         if (!over.aborted) this.#options.logger.error("a wait was refused, to be repeated", { error });
         await sleep(Math.min(pace, 1), over);
