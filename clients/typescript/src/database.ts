@@ -6,8 +6,9 @@ export type Duration = number | string;
 /** A value of a statement. All are texts, which the statement casts. */
 export type Value = string | null;
 
-/** Whatever runs a statement with `$1`, `$2`, ..: a Client or PoolClient of `pg`, or your own. */
+/** A Client, PoolClient or Pool of `pg`, or your own. */
 export interface Queryable {
+  /** The text has `$1`, `$2`, .. in this order, each once. Returns rows, or `{ rows }`. */
   query(text: string, values: any[]): PromiseLike<any>;
 }
 
@@ -16,14 +17,31 @@ export interface Unsafe {
   unsafe(text: string, values?: any[]): PromiseLike<any>;
 }
 
+/** Knex, or a transaction of it. */
+export interface Raw {
+  raw(text: string, bindings: any[]): PromiseLike<any>;
+}
+
+/** The client of Prisma, or that of an interactive transaction. */
+export interface QueryRawUnsafe {
+  $queryRawUnsafe(text: string, ...values: any[]): PromiseLike<any>;
+}
+
 /** A connection, a transaction or a pool of the caller. */
-export type Database = Queryable | Unsafe;
+export type Database = Queryable | Unsafe | Raw | QueryRawUnsafe;
 
 /** Rows of a statement whose one column, `row`, is JSON as text. So no driver's types matter. */
 export async function rows(database: Database, text: string, values: Value[]): Promise<any[]> {
-  const result = await ("unsafe" in database ? database.unsafe(text, values) : database.query(text, values));
+  const result = await run(database, text, values);
   const found: { row: string }[] = Array.isArray(result) ? result : result.rows;
   return found.map(({ row }) => fromJson(row));
+}
+
+function run(database: Database, text: string, values: Value[]): PromiseLike<any> {
+  if ("$queryRawUnsafe" in database) return database.$queryRawUnsafe(text, ...values);
+  if ("unsafe" in database) return database.unsafe(text, values);
+  if ("raw" in database) return database.raw(text.replace(/\$\d+/g, "?"), values);
+  return database.query(text, values);
 }
 
 /** What the parameter of type interval takes. */

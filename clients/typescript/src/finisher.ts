@@ -11,6 +11,8 @@ interface Waiting {
   done(): void;
 }
 
+export const FINISH = "select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f";
+
 const MOST_RESULTS = 1_000;
 const MOST_CHARACTERS = 2 ** 24;
 
@@ -65,8 +67,7 @@ export class Finisher {
 
   async #finish(results: Waiting[]): Promise<void> {
     try {
-      const call = "select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f";
-      const rows = await this.link.rows(call, [`[${results.map(({ text }) => text).join(",")}]`]);
+      const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
       for (const { ord, done, state, reason } of rows) {
         const result = results[ord - 1]!;
         if (!done) this.logger.warn("a result was dropped: the job is not ours", { job: result.id, state, reason });

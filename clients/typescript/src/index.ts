@@ -1,6 +1,6 @@
 export { Aborted, type Handler, type Reason } from "./attempt.js";
 export type { Connect, Connection, Logger } from "./connection.js";
-export type { Database, Duration, Queryable, Unsafe } from "./database.js";
+export type { Database, Duration, QueryRawUnsafe, Queryable, Raw, Unsafe } from "./database.js";
 export { Cancel, Discard, RetryIn, Snooze } from "./endings.js";
 export { insert, insertMany, Producer, waitFor } from "./insert.js";
 export type { ForeignUnique, Inserted, InsertOptions, JobResult, NewJob, State, Unique } from "./insert.js";

@@ -1,4 +1,7 @@
-import { context, SpanKind, SpanStatusCode, trace, type Attributes, type SpanContext } from "@opentelemetry/api";
+import {
+  context, isSpanContextValid, SpanKind, SpanStatusCode, trace,
+  type Attributes, type Context, type Span, type SpanContext, type SpanOptions,
+} from "@opentelemetry/api";
 import { askedFor, failure } from "./endings.js";
 import type { Middleware } from "./middleware.js";
 import { VERSION } from "./version.js";
@@ -8,52 +11,32 @@ import { VERSION } from "./version.js";
  * and for a `Worker`.
  *
  * The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry is a
- * trace of its own, with a link to it.
+ * trace of its own, with a link to it. A failure sets the status of a span; Snooze and Cancel do not.
  */
 export function tracing(): Required<Middleware> {
-  const tracer = trace.getTracer("postgres-jobs", VERSION);
   return {
     insert(jobs, next) {
       const queue = jobs[0]?.queue ?? "default";
       const attributes = { ...about("insert", "send", queue), "messaging.batch.message_count": jobs.length };
-      return tracer.startActiveSpan(`insert ${queue}`, { kind: SpanKind.PRODUCER, attributes }, (span) => {
+      return within(`insert ${queue}`, { kind: SpanKind.PRODUCER, attributes }, context.active(), (span) => {
         const traceparent = written(span.spanContext());
-        const traced = jobs.map((job) => ({ ...job, meta: { ...job.meta, traceparent } }));
-        return next(traced)
-          .catch((error: unknown) => {
-            span.setStatus({ code: SpanStatusCode.ERROR, message: String(error) });
-            throw error;
-          })
-          .finally(() => span.end());
+        return next(traceparent ? jobs.map((job) => ({ ...job, meta: { ...job.meta, traceparent } })) : jobs);
       });
     },
     work(job, next) {
       const sender = read(job.meta.traceparent);
       const isRetry = job.attempt > 1;
-      const options = {
-        kind: SpanKind.CONSUMER,
-        root: isRetry,
-        links: isRetry && sender ? [{ context: sender }] : [],
-        attributes: {
-          ...about("work", "process", job.queue),
-          "messaging.message.id": String(job.id),
-          "jobs.kind": job.kind,
-          "jobs.attempt": job.attempt,
-        },
+      const links = sender && isRetry ? [{ context: sender }] : [];
+      // Never in the span in which the worker was started.
+      const active = trace.deleteSpan(context.active());
+      const parent = sender && !isRetry ? trace.setSpanContext(active, sender) : active;
+      const attributes = {
+        ...about("work", "process", job.queue),
+        "messaging.message.id": String(job.id),
+        "jobs.kind": job.kind,
+        "jobs.attempt": job.attempt,
       };
-      const parent = sender && !isRetry ? trace.setSpanContext(context.active(), sender) : context.active();
-      return tracer.startActiveSpan(`work ${job.queue}`, options, parent, async (span) => {
-        try {
-          return await next();
-        } catch (error) {
-          // Putting a job off, or cancelling it, is no failure.
-          const result = askedFor(error) ?? failure(error);
-          if (result.do === "fail") span.setStatus({ code: SpanStatusCode.ERROR, message: result.error });
-          throw error;
-        } finally {
-          span.end();
-        }
-      });
+      return within(`work ${job.queue}`, { kind: SpanKind.CONSUMER, links, attributes }, parent, next);
     },
   };
 }
@@ -65,13 +48,34 @@ const about = (name: string, type: string, queue: string): Attributes => ({
   "messaging.destination.name": queue,
 });
 
-/** As the Trace Context of the W3C has it. */
-const written = ({ traceId, spanId, traceFlags }: SpanContext): string =>
-  `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`;
+function within<T>(name: string, options: SpanOptions, parent: Context, run: (span: Span) => Promise<T>): Promise<T> {
+  const tracer = trace.getTracer("postgres-jobs", VERSION);
+  return tracer.startActiveSpan(name, options, parent, async (span) => {
+    try {
+      return await run(span);
+    } catch (thrown) {
+      const result = askedFor(thrown) ?? failure(thrown);
+      if (result.do === "fail") {
+        const { type, trace: stack } = result.details;
+        span.recordException({ name: type!, message: result.error, stack });
+        span.setStatus({ code: SpanStatusCode.ERROR, message: result.error });
+      }
+      throw thrown;
+    } finally {
+      span.end();
+    }
+  });
+}
+
+// As the Trace Context of the W3C has it. Without an SDK there is none.
+const written = (span: SpanContext): string | undefined =>
+  isSpanContextValid(span)
+    ? `00-${span.traceId}-${span.spanId}-${span.traceFlags.toString(16).padStart(2, "0")}`
+    : undefined;
 
 function read(traceparent: unknown): SpanContext | undefined {
-  const found = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/.exec(String(traceparent));
-  if (!found) return undefined;
-  const [, traceId, spanId, flags] = found as unknown as [string, string, string, string];
-  return { traceId, spanId, traceFlags: parseInt(flags, 16), isRemote: true };
+  if (typeof traceparent !== "string") return undefined;
+  const [, traceId = "", spanId = "", flags = ""] = /^00-(\w{32})-(\w{16})-([0-9a-f]{2})$/.exec(traceparent) ?? [];
+  const span = { traceId, spanId, traceFlags: parseInt(flags, 16), isRemote: true };
+  return isSpanContextValid(span) ? span : undefined;
 }

@@ -1,9 +1,9 @@
 import { AssertionError } from "node:assert";
 import { Attempt, type Handler } from "./attempt.js";
 import { rows, toInterval, type Database, type Duration } from "./database.js";
-import { textOf } from "./finisher.js";
+import { FINISH, textOf } from "./finisher.js";
 import type { State } from "./insert.js";
-import { jobRows, type JobRow } from "./job.js";
+import { jobRows, PROGRESS, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 
 const INSERTED = `select to_json(args)::text as row from jobs.jobs
@@ -12,12 +12,9 @@ const OF_KIND = `select to_json(args)::text as row from jobs.jobs where kind = $
 const DUE_QUEUES = `select distinct to_json(queue)::text as row from jobs.jobs
   where state = 'available' or state in ('scheduled', 'retryable') and scheduled_at <= clock_timestamp()`;
 const FETCH = jobRows(`jobs.fetch_any($1::text::text[], worker => 'workAll', kinds => $2::text::text[])`);
-const FINISH = "select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f";
 const WORKED = `select json_build_object('id', id, 'kind', kind, 'state', state, 'output', output,
   'error', last_error)::text as row
   from unnest($1::text::bigint[]) with ordinality as w(id, n) join jobs.jobs using (id) order by n`;
-const PROGRESS = `select to_json(h)::text as row
-  from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb) as h`;
 const ADVANCE = `select to_json(jobs.update(id, scheduled_at => scheduled_at - $1::text::interval))::text as row
   from jobs.jobs where state in ('scheduled', 'retryable')`;
 

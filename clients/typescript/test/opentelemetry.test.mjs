@@ -1,11 +1,11 @@
 // Spans of inserts and handlers, without a database.
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { test } from "node:test";
-import { context, SpanKind, SpanStatusCode } from "@opentelemetry/api";
+import { context, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { trace } from "@opentelemetry/api";
-import { Snooze } from "postgres-jobs";
+import { Cancel, Discard, Snooze } from "postgres-jobs";
 import { tracing } from "postgres-jobs/opentelemetry";
 
 const exporter = new InMemorySpanExporter();
@@ -38,10 +38,69 @@ test("a first attempt is the child of its insert, a retry has a link to it", asy
   assert.equal(retry.links[0].context.spanId, insert.spanContext().spanId);
 });
 
-test("a failure is the status of its span, putting a job off is not", async () => {
+test("spans have the attributes of the conventions for messaging", async () => {
+  const [insert] = await spans(() => tracing().insert([{ kind: "k" }, { kind: "k" }], async () => []));
+  assert.equal(insert.name, "insert default");
+  assert.deepEqual(insert.attributes, {
+    "messaging.system": "postgres_jobs",
+    "messaging.operation.name": "insert",
+    "messaging.operation.type": "send",
+    "messaging.destination.name": "default",
+    "messaging.batch.message_count": 2,
+  });
+  const [work] = await spans(() => tracing().work(job({}, 3), async () => 1));
+  assert.equal(work.name, "work q");
+  assert.equal(work.kind, SpanKind.CONSUMER);
+  assert.deepEqual(work.attributes, {
+    "messaging.system": "postgres_jobs",
+    "messaging.operation.name": "work",
+    "messaging.operation.type": "process",
+    "messaging.destination.name": "q",
+    "messaging.message.id": "7",
+    "jobs.kind": "k",
+    "jobs.attempt": 3,
+  });
+});
+
+test("a span of a handler is current, and never within the one that started the worker", async () => {
+  const [inner, work] = await spans(() =>
+    trace.getTracer("test").startActiveSpan("start", () =>
+      tracing().work(job({}, 1), async () => trace.getTracer("test").startSpan("inner").end()),
+    ),
+  );
+  assert.equal(inner.parentSpanContext.spanId, work.spanContext().spanId);
+  assert.equal(work.parentSpanContext, undefined);
+});
+
+test("a failure is the status of its span and its exception; putting off and cancelling are not", async () => {
   const fails = (error) => spans(() => tracing().work(job({}, 1), async () => Promise.reject(error)));
-  const [failed] = await fails(new TypeError("no"));
-  assert.deepEqual(failed.status, { code: SpanStatusCode.ERROR, message: "no" });
-  const [snoozed] = await fails(new Snooze(1));
-  assert.equal(snoozed.status.code, SpanStatusCode.UNSET);
+  for (const error of [new TypeError("no"), new Discard(new TypeError("no"))]) {
+    const [failed] = await fails(error);
+    assert.deepEqual(failed.status, { code: SpanStatusCode.ERROR, message: "no" });
+    assert.equal(failed.events[0].attributes["exception.type"], "TypeError");
+  }
+  const inCommonJs = createRequire(import.meta.url)("postgres-jobs");
+  for (const ending of [new Snooze(1), new Cancel("mine"), new inCommonJs.Snooze(1)]) {
+    const [span] = await fails(ending);
+    assert.equal(span.status.code, SpanStatusCode.UNSET);
+    assert.deepEqual(span.events, []);
+  }
+  const [refused] = await spans(() => tracing().insert([{ kind: "k" }], async () => Promise.reject("no")));
+  assert.deepEqual(refused.status, { code: SpanStatusCode.ERROR, message: "no" });
+});
+
+test("a traceparent that is none is as none", async () => {
+  const zeros = `00-${"0".repeat(32)}-${"0".repeat(16)}-01`;
+  for (const traceparent of [zeros, "no", 1, null, [], { toString: 1 }]) {
+    const [work] = await spans(() => tracing().work(job({ traceparent }, 1), async () => 1));
+    assert.equal(work.parentSpanContext, undefined);
+    assert.equal(work.status.code, SpanStatusCode.UNSET);
+  }
+});
+
+test("without an SDK nothing is written to meta", async () => {
+  trace.disable();
+  let meta;
+  await tracing().insert([{ kind: "k" }], async ([untraced]) => ((meta = untraced.meta), []));
+  assert.equal(meta, undefined);
 });

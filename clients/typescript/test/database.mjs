@@ -1,0 +1,24 @@
+// A database with the extension, for tests that need one.
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import pg from "pg";
+
+export const url = process.env.DATABASE_URL;
+
+/** A test that gets a client and a queue of its own. */
+export function withDatabase(name, run) {
+  test(name, { skip: url ? false : "DATABASE_URL is not set", timeout: 60_000 }, async () => {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    try {
+      await run(client, `test-${randomUUID()}`);
+    } finally {
+      await client.end();
+    }
+  });
+}
+
+export const count = async (client, queue) => {
+  const { rows } = await client.query("select count(*)::int from jobs.jobs where queue = $1", [queue]);
+  return rows[0].count;
+};

@@ -1,0 +1,72 @@
+// Inserts in the transactions of drivers and query builders: with what else they wrote, or not at all.
+import assert from "node:assert/strict";
+import { drizzle } from "drizzle-orm/node-postgres";
+import { sql } from "drizzle-orm";
+import knex from "knex";
+import { CompiledQuery, Kysely, PostgresDialect } from "kysely";
+import pg from "pg";
+import { insert, insertMany } from "postgres-jobs";
+import { assertInserted, workAll } from "postgres-jobs/testing";
+import postgres from "postgres";
+import { count, url, withDatabase } from "./database.mjs";
+
+// Each opens what runs transactions, and says what its transaction is to `insert`.
+const libraries = {
+  async postgres(use) {
+    const sql = postgres(url, { onnotice() {} });
+    await use((run) => sql.begin(run)).finally(() => sql.end());
+  },
+  async Knex(use) {
+    const db = knex({ client: "pg", connection: url });
+    await use((run) => db.transaction(run)).finally(() => db.destroy());
+  },
+  async Drizzle(use) {
+    const pool = new pg.Pool({ connectionString: url });
+    const inDrizzle = (tx) => ({
+      query(text, values) {
+        const parts = text.split(/\$\d+/).map((part, at) => (at ? sql`${values[at - 1]}${sql.raw(part)}` : sql.raw(part)));
+        return tx.execute(sql.join(parts));
+      },
+    });
+    await use((run) => drizzle(pool).transaction((tx) => run(inDrizzle(tx)))).finally(() => pool.end());
+  },
+  async Kysely(use) {
+    const db = new Kysely({ dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }) });
+    const inKysely = (tx) => ({ query: (text, values) => tx.executeQuery(CompiledQuery.raw(text, values)) });
+    await use((run) => db.transaction().execute((tx) => run(inKysely(tx)))).finally(() => db.destroy());
+  },
+};
+
+for (const [name, open] of Object.entries(libraries)) {
+  withDatabase(`${name}: a job is there if its transaction was committed`, (client, queue) =>
+    open(async (inTransaction) => {
+      const args = { to: "ada", quoted: `"'\\$1?{}`, none: null };
+      const options = { queue, tags: ["a,b", '"'], meta: { m: 1 }, scheduledAt: new Date(0), timeout: 5 };
+      const { id, state, duplicate } = await inTransaction((tx) => insert(tx, "k", args, options));
+      assert.deepEqual([typeof id, state, duplicate], ["number", "available", false]);
+      const { rows } = await client.query("select kind, args, tags, meta from jobs.jobs where queue = $1", [queue]);
+      assert.deepEqual(rows, [{ kind: "k", args, tags: options.tags, meta: { m: 1 } }]);
+      const failing = inTransaction(async (tx) => {
+        await insertMany(tx, [{ kind: "k", queue }, { kind: "k", queue }]);
+        throw new Error("of the transaction");
+      });
+      await assert.rejects(failing, /of the transaction/);
+      assert.equal(await count(client, queue), 1);
+    }),
+  );
+
+  withDatabase(`${name}: the helpers for tests work in its transaction`, (client, queue) =>
+    open(async (inTransaction) => {
+      const failing = inTransaction(async (tx) => {
+        await insert(tx, "k", { n: 1 }, { queue });
+        await assertInserted(tx, "k", { n: 1 });
+        await assert.rejects(assertInserted(tx, "k", { n: 2 }), /there is no job k with args {"n":2}/);
+        const [worked] = await workAll(tx, { k: (job) => job.args.n + 1 }, { queues: [queue] });
+        assert.deepEqual([worked.state, worked.output], ["completed", 2]);
+        throw new Error("rolled back");
+      });
+      await assert.rejects(failing, /rolled back/);
+      assert.equal(await count(client, queue), 0);
+    }),
+  );
+}

@@ -1,0 +1,60 @@
+// What the types promise: compiled only. Where an error is expected, its absence is one.
+import type { Knex } from "knex";
+import type { Client, Pool, PoolClient } from "pg";
+import type { Sql, TransactionSql } from "postgres";
+import { connectPg, connectPostgres, insert, insertMany, Producer, waitFor, Worker, type Job } from "postgres-jobs";
+import { tracing } from "postgres-jobs/opentelemetry";
+import { advance, assertInserted, workAll } from "postgres-jobs/testing";
+
+interface Mail {
+  to: string;
+}
+
+export async function producing(
+  database: Client | Pool | PoolClient | Sql | TransactionSql | Knex | Knex.Transaction,
+  prisma: { $queryRawUnsafe<T = unknown>(query: string, ...values: any[]): Promise<T> },
+) {
+  const { id, state, duplicate } = await insert<Mail>(database, "mail", { to: "ada" }, { scheduledAt: new Date() });
+  const seen: [number, string, boolean] = [id, state, duplicate];
+  await insert(prisma, "mail", { to: "ada" }, { timeout: "1 minute", uniqueOpts: { byArgs: ["to"], byPeriod: 60 } });
+  await insertMany(database, [{ kind: "mail" }, { kind: "mail", args: { to: "ada" }, uniqueOpts: {} }]);
+  const [result] = await waitFor<{ sent: boolean }>(database, [id], { want: "any" });
+  const sent: boolean | undefined = result?.output?.sent;
+  // @ts-expect-error: no such option
+  await insert(database, "mail", {}, { scheduled_at: new Date() });
+  // @ts-expect-error: args of another type
+  await insert<Mail>(database, "mail", { from: "ada" });
+  // @ts-expect-error: not a connection
+  await insert("postgresql://", "mail");
+  return [seen, sent];
+}
+
+export const worker = new Worker(connected(), { queues: { mail: 3, default: 1 }, middleware: [tracing()] })
+  .kind("whole", async (job: Job<Mail>, signal) => ({ sent: job.args.to, aborted: signal.aborted }))
+  .kind<Mail>("given", ({ args }) => args.to.length, { timeout: -1 })
+  .kind("part", (job: { args: Mail }) => job.args.to)
+  .kind("any", (job) => job.args.whatever)
+  // @ts-expect-error: args have no such member
+  .kind<Mail>("wrong", (job) => job.args.from)
+  .otherwise((job) => job.kind);
+
+// @ts-expect-error: a number is expected
+new Worker("postgresql://", { lease: "30 s" });
+
+function connected() {
+  return { connect: Math.random() < 0.5 ? connectPg({ host: "db" }) : connectPostgres("postgresql://") };
+}
+
+export const producer = new Producer({
+  middleware: [
+    { insert: (jobs, next) => next(jobs.map((job) => ({ ...job, meta: { ...job.meta, tenant: 1 } }))) },
+    { work: async (job, next) => [job.kind, await next()] },
+  ],
+});
+
+export async function testing(tx: PoolClient) {
+  await assertInserted(tx, "mail", { to: "ada" });
+  await advance(tx, "1 hour");
+  const [worked] = await workAll(tx, { mail: (job: Job<Mail>) => job.args.to });
+  return worked?.state === "completed";
+}

@@ -1,0 +1,78 @@
+// What the cases of conformance cannot see of a worker: its layers, its log, its packages.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { test } from "node:test";
+import { connectPg, connectPostgres, insert, Producer, waitFor, Worker } from "postgres-jobs";
+import { url, withDatabase } from "./database.mjs";
+
+const require = createRequire(import.meta.url);
+const quiet = { info() {}, warn() {}, error() {} };
+
+async function worked(worker, run) {
+  await worker.start();
+  return run().finally(() => worker.stop());
+}
+
+withDatabase("middleware is around a handler, the first outermost", async (client, queue) => {
+  const seen = [];
+  const layer = (name) => ({
+    async work(job, next) {
+      seen.push(`${name} before ${job.kind}`);
+      return [name, await next().finally(() => seen.push(`${name} after`))];
+    },
+  });
+  const middleware = [layer("outer"), {}, layer("inner")];
+  const worker = new Worker(url, { queues: [queue], middleware, logger: quiet }).kind("k", () => "output");
+  const [{ state, output }] = await worked(worker, async () => {
+    const { id } = await insert(client, "k", {}, { queue });
+    return waitFor(client, [id]);
+  });
+  assert.deepEqual([state, output], ["completed", ["outer", ["inner", "output"]]]);
+  assert.deepEqual(seen, ["outer before k", "inner before k", "inner after", "outer after"]);
+});
+
+withDatabase("what middleware throws fails the attempt", async (client, queue) => {
+  const middleware = [{ work: () => { throw new TypeError("of a layer"); } }];
+  const worker = new Worker(url, { queues: [queue], middleware, logger: quiet }).kind("k", () => "output");
+  const [{ state, error }] = await worked(worker, async () => {
+    const { id } = await insert(client, "k", {}, { queue, maxAttempts: 1 });
+    return waitFor(client, [id]);
+  });
+  assert.deepEqual([state, error], ["discarded", "of a layer"]);
+});
+
+withDatabase("middleware is around an insert, and may change its jobs", async (client, queue) => {
+  const tenant = { insert: (jobs, next) => next(jobs.map((job) => ({ ...job, queue, meta: { tenant: 7 } }))) };
+  const refusing = { insert: async () => { throw new Error("refused"); } };
+  const [{ id }] = await new Producer({ middleware: [tenant] }).insertMany(client, [{ kind: "k" }]);
+  await assert.rejects(new Producer({ middleware: [tenant, refusing] }).insert(client, "k"), /refused/);
+  const { rows } = await client.query("select id::int, meta from jobs.jobs where queue = $1", [queue]);
+  assert.deepEqual(rows, [{ id, meta: { tenant: 7 } }]);
+});
+
+for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: connectPostgres(url) })) {
+  withDatabase(`a worker with the package ${name} ends its wait at a stop`, async (client, queue) => {
+    const worker = new Worker({ connect }, { queues: [queue], logger: quiet }).kind("k", () => "output");
+    await worker.start();
+    const { id } = await insert(client, "k", {}, { queue });
+    assert.equal((await waitFor(client, [id]))[0].output, "output");
+    await worker.stop();
+    const { rows } = await client.query("select from pg_stat_activity where application_name = $1", [worker.name]);
+    assert.equal(rows.length, 0);
+  });
+}
+
+test("the package exports the same things to import and to require", async () => {
+  for (const name of ["postgres-jobs", "postgres-jobs/testing", "postgres-jobs/opentelemetry"]) {
+    assert.deepEqual(Object.keys(require(name)).sort(), Object.keys(await import(name)).sort());
+  }
+});
+
+test("options without sense are refused", () => {
+  const refused = (options, message) => assert.throws(() => new Worker("", options), message);
+  refused({ queues: [] }, /queues/);
+  refused({ queues: { mail: 0 } }, /weights/);
+  refused({ concurrency: 1.5 }, /concurrency: 1.5/);
+  refused({ lease: NaN }, /lease: NaN/);
+  return assert.rejects(new Worker("").start(), /no handlers/);
+});
