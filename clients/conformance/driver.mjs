@@ -126,6 +126,8 @@ const actions = {
   progress: (job, value) => job.progress(value),
   sql: (_job, text) => connected((client) => client.query(text)),
   exit_process: (_job, code) => process.exit(code),
+  sql_in_test: (_job, text) => inTest.query(text),
+  complete_in_test: (job, output) => job.complete(inTest, output),
 };
 
 async function inTransaction(job, statement, then) {
@@ -168,15 +170,14 @@ const refused = (error) => {
   print({ event: "refused", code: error.code });
 };
 
+let inTest; // the connection of the operation `testing`
+
 const testSteps = {
-  insert: async (client, { kind, args, options }) => (await producer.insert(client, kind, args, toOptions(options))).id,
-  assert_inserted: (client, { kind, args }) =>
-    assertInserted(client, kind, args).then(() => true, (error) => {
-      if (error.name !== "AssertionError") throw error;
-      return false;
-    }),
-  advance: (client, seconds) => advance(client, seconds).then(() => null),
-  work_all: async (client) => (await workAll(client, { run: handle }, { queues: ["default"] })).map(({ kind, state }) => [kind, state]),
+  insert: async ({ kind, args, options }) => (await producer.insert(inTest, kind, args, toOptions(options))).id,
+  sql: async (text) => (await inTest.query({ text, rowMode: "array" })).rows,
+  assert_inserted: ({ kind, args }) => assertInserted(inTest, kind, args),
+  advance: (seconds) => advance(inTest, seconds).then(() => null),
+  work_all: (_, worker) => workAll(inTest, worker),
 };
 
 const operations = {
@@ -200,13 +201,22 @@ const operations = {
     const results = await connected((client) => waitFor(client, ids, { timeout, want }));
     print({ event: "results", results });
   },
-  async testing({ steps }) {
+  check({ worker }) {
+    try {
+      newWorker(worker);
+      print({ event: "checked", error: null });
+    } catch ({ message }) {
+      print({ event: "checked", error: message });
+    }
+  },
+  async testing({ worker, steps }) {
     const results = await connected(async (client) => {
+      inTest = client;
       await client.query("begin");
       const list = [];
       for (const step of steps) {
         const [[name, value]] = Object.entries(step);
-        list.push(await testSteps[name](client, value));
+        list.push(await testSteps[name](value, newWorker(worker)).catch(({ message }) => ({ error: message })));
       }
       await client.query("rollback");
       return list;
@@ -233,17 +243,28 @@ function failed(error) {
   process.exit(1);
 }
 
-let worker;
-if (given.worker) {
-  const { kinds = { run: {} }, otherwise, ...options } = given.worker;
+function newWorker({ kinds = { run: {} }, otherwise, again, ...options }) {
   const logger = { info: console.error, warn: console.error, error: console.error };
   const connect = process.env.JOBS_DRIVER === "postgres" ? connectPostgres(url) : connectPg(url);
-  worker = new Worker({ connect }, { ...options, middleware: layers, logger });
-  for (const [kind, { timeout }] of Object.entries(kinds)) worker.kind(kind, handle, { timeout });
-  if (otherwise) worker.otherwise(handle);
+  const made = new Worker({ connect }, { ...options, middleware: layers, logger });
+  for (const [kind, { timeout }] of Object.entries(kinds)) made.kind(kind, handle, { timeout });
+  if (again) made.kind(again, handle);
+  if (otherwise) made.otherwise(handle);
+  return made;
+}
+
+function unfit({ message }) {
+  print({ event: "unfit", error: message });
+  process.stdout.write("", () => process.exit(2));
+  return new Promise(() => {});
+}
+
+let worker;
+if (given.worker) {
+  worker = newWorker(given.worker);
   const running = given.in_program ? worker.start() : worker.run();
-  await worker.start();
-  print({ event: "ready" });
+  running.catch(() => {});
+  await worker.start().then(() => print({ event: "ready" }), unfit);
   if (!given.in_program) await running.then(ended, failed);
 } else {
   lines.on("close", () => process.exit(0));

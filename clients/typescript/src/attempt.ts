@@ -1,4 +1,4 @@
-import { askedFor, failure, failureOf, type Result } from "./endings.js";
+import { askedFor, failure, failureOf, invalidOutput, type Result } from "./endings.js";
 import { Job, type JobCalls, type JobRow } from "./job.js";
 import { toJson } from "./json.js";
 import { MOST_SECONDS } from "./timing.js";
@@ -35,11 +35,11 @@ export class Attempt {
   #aborting = new AbortController();
   #timer?: NodeJS.Timeout;
 
-  constructor(row: JobRow, calls: Omit<JobCalls, "completed">) {
+  constructor(row: JobRow, progress: JobCalls["progress"]) {
     this.id = row.id;
     this.token = row.token;
     const completed = (isCompleted: boolean) => void (this.isCompleted = isCompleted);
-    this.job = new Job(row, { ...calls, completed }, this.#aborting.signal);
+    this.job = new Job(row, { progress, completed }, this.#aborting.signal);
   }
 
   /** Cancels the handler. The first reason counts. */
@@ -61,7 +61,7 @@ export class Attempt {
   async run(handler: () => unknown): Promise<Result | null> {
     try {
       const output = await handler();
-      return this.isCompleted ? null : completion(output);
+      return this.isCompleted ? null : (askedFor(output) ?? completion(output));
     } catch (thrown) {
       const asked = askedFor(thrown);
       if (asked) return asked;
@@ -85,6 +85,6 @@ function completion(output: unknown): Result {
   try {
     return { do: "complete", output: toJson(output) };
   } catch (error) {
-    return failureOf("invalid_output", `the output has no JSON: ${failure(error).error}`);
+    return invalidOutput(error);
   }
 }

@@ -1,10 +1,12 @@
-import { rows, type Value } from "./database.js";
+import { createHash } from "node:crypto";
+import type { Value } from "./database.js";
+import { fromJson } from "./json.js";
 import { atMost, backOff, sleep } from "./timing.js";
 
 /** A session of the database, in autocommit. Adapters make it from a driver. */
 export interface Connection {
-  /** Runs one statement, by the extended protocol if it has values. */
-  query(text: string, values: Value[]): Promise<{ row: string }[]>;
+  /** Runs one statement, by the extended protocol. With a name it is prepared, once. */
+  query(text: string, values: Value[], name?: string): Promise<{ row: string }[]>;
   /** Asks the server to cancel the statement under way. */
   cancel(): Promise<unknown>;
   /** Closes the connection, whatever is under way. */
@@ -25,6 +27,12 @@ export interface Logger {
 const REPEATED = /^(57P0[1-5]|08...|25006|40P01|40001|55P03|57014)$/;
 const KEEPS_CONNECTION = /^(40P01|40001|55P03|57014)$/;
 
+// A pooler has sent it to another session than the one that prepared it. It has not run.
+const NOT_PREPARED = /^(26000|42P05)$/;
+
+// Neither driver is installed, or the URL is none: to connect again does not help.
+const NEVER_CONNECTS = /MODULE_NOT_FOUND|ERR_INVALID_URL/;
+
 // Seconds. The network of itself can take much longer to find that nobody is there.
 const PATIENCE = 120;
 
@@ -39,6 +47,9 @@ export function refusal(error: any): string | undefined {
 export class Link {
   #connection?: Connection;
   #last: Promise<unknown> = Promise.resolve();
+  #isPreparing = true;
+  /** The latest call has failed, and is being repeated. */
+  isFailing = false;
 
   constructor(
     private readonly connect: () => Promise<Connection>,
@@ -49,33 +60,34 @@ export class Link {
   /**
    * The column `row` of what a statement returns. It is repeated until the server has answered.
    * Rejects if the server refuses the statement for good, or once the link is closed. Without an
-   * answer for `patience` seconds the connection counts as broken.
+   * answer for `patience` seconds the connection counts as broken. A call that waits is not
+   * repeated: who waits has to look, whatever ended it.
    */
-  rows(text: string, values: Value[], patience = PATIENCE): Promise<any[]> {
-    return this.#next(() => this.#rows(text, values, patience));
-  }
-
-  /** Runs a call that waits. It is not repeated: who waits has to look, whatever ended it. */
-  wait(text: string, values: Value[], patience: number): Promise<any[]> {
-    return this.#next(() => this.#rows(text, values, patience, true));
-  }
-
-  #next(run: () => Promise<any[]>): Promise<any[]> {
-    const answer = this.#last.then(run);
+  rows(text: string, values: Value[], patience = PATIENCE, isWait = false): Promise<any[]> {
+    const answer = this.#last.then(() => this.#rows(text, values, patience, isWait));
     this.#last = answer.catch(() => {});
     return answer;
   }
 
-  async #rows(text: string, values: Value[], patience: number, isWait = false): Promise<any[]> {
+  async #rows(text: string, values: Value[], patience: number, isWait: boolean): Promise<any[]> {
     for (let failures = 0; ; failures++) {
       this.closed.throwIfAborted();
       try {
         this.#connection ??= await this.connect();
         this.closed.throwIfAborted();
-        return await answered(rows(this.#connection, text, values), patience);
+        const name = this.#isPreparing ? nameOf(text) : undefined;
+        const found = await answered(this.#connection.query(text, values, name), patience);
+        this.isFailing = false;
+        return found.map(({ row }) => fromJson(row));
       } catch (error) {
-        if (this.#connection && refusal(error)) throw error;
-        if (!KEEPS_CONNECTION.test((error as any)?.code)) await this.close();
+        const { code } = error as { code?: string };
+        if (this.#isPreparing && NOT_PREPARED.test(code ?? "")) {
+          this.#isPreparing = false;
+          continue;
+        }
+        if (this.#connection ? refusal(error) : NEVER_CONNECTS.test(code ?? "")) throw error;
+        this.isFailing = true;
+        if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
         this.closed.throwIfAborted();
         this.logger.warn("a connection to the database failed, to be repeated", { error });
         await sleep(backOff(failures), this.closed);
@@ -103,8 +115,10 @@ export class Link {
   }
 }
 
+// Other programs behind the same pooler can have the name only for the same text.
+const nameOf = (text: string): string => `jobs_${createHash("sha256").update(text).digest("hex").slice(0, 40)}`;
+
 function answered<T>(answer: Promise<T>, patience: number): Promise<T> {
-  if (patience === Infinity) return answer;
   return new Promise((resolve, reject) => {
     const late = () => reject(new Error(`no answer within ${patience} s`));
     const timer = setTimeout(late, patience * 1000);

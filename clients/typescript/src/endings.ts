@@ -16,7 +16,7 @@ abstract class Ending extends Error {
   abstract [RESULT](): Result;
 }
 
-/** Thrown by a handler: the job comes again after the delay; the attempt does not count. */
+/** Thrown or returned by a handler: the job comes again after the delay; the attempt does not count. */
 export class Snooze extends Ending {
   constructor(readonly delay: Duration) {
     super(`snoozed for ${delay}`);
@@ -26,7 +26,7 @@ export class Snooze extends Ending {
   }
 }
 
-/** Thrown by a handler: the job is cancelled. */
+/** Thrown or returned by a handler: the job is cancelled. */
 export class Cancel extends Ending {
   constructor(readonly reason?: string) {
     super(reason ?? "cancelled");
@@ -36,7 +36,7 @@ export class Cancel extends Ending {
   }
 }
 
-/** Thrown by a handler: the job has failed for good. The error is a text, or what was caught. */
+/** Thrown or returned by a handler: the job has failed for good. The error is a text, or what was caught. */
 export class Discard extends Ending {
   constructor(error: unknown) {
     super(typeof error === "string" ? error : undefined, { cause: error });
@@ -46,7 +46,7 @@ export class Discard extends Ending {
   }
 }
 
-/** Thrown by a handler: the attempt has failed, and the job is retried after the delay. */
+/** Thrown or returned by a handler: the attempt has failed, and the job is retried after the delay. */
 export class RetryIn extends Ending {
   constructor(readonly delay: Duration, error: unknown = `to be retried in ${delay}`) {
     super(typeof error === "string" ? error : undefined, { cause: error });
@@ -56,10 +56,10 @@ export class RetryIn extends Ending {
   }
 }
 
-/** What a handler has asked for by what it threw, if it did so. */
-export function askedFor(thrown: unknown): Result | undefined {
+/** What a handler has asked for by what it threw or returned, if it did so. */
+export function askedFor(given: unknown): Result | undefined {
   try {
-    return (thrown as Ending | undefined)?.[RESULT]?.();
+    return (given as Ending | undefined)?.[RESULT]?.();
   } catch {
     return undefined; // such as a proxy that was revoked
   }
@@ -91,6 +91,10 @@ export const failureOf = (type: string, error: string): Result & { do: "fail" } 
   error: storable(error),
   details: { type },
 });
+
+/** The failed attempt of an output that was refused, here or by the database. */
+export const invalidOutput = (error: unknown): Result & { do: "fail" } =>
+  failureOf("invalid_output", `the output has no JSON that the database can hold: ${failure(error).error}`);
 
 // A text from an object that may be anything: its getters may throw.
 function read(get: () => unknown): string | undefined {

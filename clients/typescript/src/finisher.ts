@@ -1,5 +1,6 @@
+import { setImmediate } from "node:timers/promises";
 import { refusal, type Link, type Logger } from "./connection.js";
-import { failureOf, type Result } from "./endings.js";
+import { invalidOutput, type Result } from "./endings.js";
 import { atMost, backOff, sleep } from "./timing.js";
 
 interface Waiting {
@@ -8,7 +9,7 @@ interface Waiting {
   text: string;
   failures: number;
   isReplaced: boolean;
-  done(): void;
+  onAnswer(): void;
 }
 
 export const FINISH = "select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f";
@@ -19,8 +20,9 @@ const MOST_CHARACTERS = 2 ** 24;
 /** Sends results, together those that come while a call is under way. */
 export class Finisher {
   #waiting: Waiting[] = [];
+  #open = new Set<Waiting>();
   #sending = false;
-  #open = new Set<Promise<void>>();
+  #onEmpty = () => {};
   /** How many results could not be sent. */
   lost = 0;
 
@@ -30,29 +32,42 @@ export class Finisher {
     private readonly logger: Logger,
   ) {}
 
-  /** Whether so much waits that no more is to be begun. */
-  get isFull(): boolean {
-    return this.#waiting.length > MOST_RESULTS;
+  /** How many results keep the places of their jobs: those that cannot be sent for now. */
+  get kept(): number {
+    if (this.link.isFailing || this.#open.size > MOST_RESULTS) return this.#open.size;
+    let kept = 0;
+    for (const { failures } of this.#open) if (failures > 0) kept++;
+    return kept;
   }
 
-  /** Returns when the server has answered, or never will. */
-  send(id: number, token: number, result: Result): Promise<void> {
-    const answered = new Promise<void>((done) => {
-      this.#waiting.push({ id, token, text: textOf(id, token, result), failures: 0, isReplaced: false, done });
-    });
-    this.#open.add(answered);
-    if (!this.#sending) void this.#sendAll();
-    return answered.finally(() => this.#open.delete(answered));
+  /** Calls back when the server has answered, or never will. */
+  send(id: number, token: number, result: Result, onAnswer: () => void): void {
+    const one = { id, token, text: textOf(id, token, result), failures: 0, isReplaced: false, onAnswer };
+    this.#open.add(one);
+    this.#push(one);
   }
 
   /** Waits for so many seconds until all is sent, and counts what is not as lost. */
   async flush(seconds: number): Promise<void> {
-    await atMost(seconds, Promise.all(this.#open));
+    const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
+    if (this.#open.size > 0) await atMost(seconds, empty);
     this.lost += this.#open.size;
+  }
+
+  #answered(one: Waiting): void {
+    this.#open.delete(one);
+    one.onAnswer();
+    if (this.#open.size === 0) this.#onEmpty();
+  }
+
+  #push(one: Waiting): void {
+    this.#waiting.push(one);
+    if (!this.#sending) void this.#sendAll();
   }
 
   async #sendAll(): Promise<void> {
     this.#sending = true;
+    await setImmediate(); // those of handlers that end together go together
     while (this.#waiting.length > 0 && !this.closed.aborted) {
       let [count, characters] = [0, 0];
       for (const { text } of this.#waiting) {
@@ -71,7 +86,7 @@ export class Finisher {
       for (const { ord, done, state, reason } of rows) {
         const result = results[ord - 1]!;
         if (!done) this.logger.warn("a result was dropped: the job is not ours", { job: result.id, state, reason });
-        result.done();
+        this.#answered(result);
       }
     } catch (error) {
       if (this.closed.aborted) return;
@@ -81,21 +96,18 @@ export class Finisher {
     }
   }
 
-  async #refused(result: Waiting, error: any): Promise<void> {
-    const { id, token, failures } = result;
+  async #refused(one: Waiting, error: any): Promise<void> {
     if (!/^(22|54)/.test(refusal(error) ?? "")) {
-      this.logger.error("a result was refused, to be repeated", { job: id, error });
-      void sleep(backOff(failures), this.closed).then(() => {
-        this.#waiting.push({ ...result, failures: failures + 1 });
-        if (!this.#sending) void this.#sendAll();
-      });
-    } else if (!result.isReplaced) {
-      const text = textOf(id, token, failureOf("invalid_output", `the result was refused: ${error.message}`));
-      await this.#finish([{ ...result, text, isReplaced: true }]);
+      this.logger.error("a result was refused, to be repeated", { job: one.id, error });
+      void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
+    } else if (!one.isReplaced) {
+      one.text = textOf(one.id, one.token, invalidOutput(error));
+      one.isReplaced = true;
+      await this.#finish([one]);
     } else {
-      this.logger.error("a result cannot be sent", { job: id, error });
+      this.logger.error("a result cannot be sent", { job: one.id, error });
       this.lost++;
-      result.done();
+      this.#answered(one);
     }
   }
 }

@@ -1,4 +1,4 @@
-import { rows, toInterval, type Database, type Duration, type Value } from "./database.js";
+import { rows, toInterval, type Database, type Duration } from "./database.js";
 import { toArray, toJson } from "./json.js";
 import type { Middleware } from "./middleware.js";
 
@@ -7,7 +7,7 @@ export type State =
   | "available" | "scheduled" | "pending" | "running" | "retryable" | "completed" | "cancelled" | "discarded";
 
 /** What a job is unique by, and what becomes of a duplicate. Left out: the default of the kind. */
-export interface Unique {
+export interface Unique<Wait extends boolean = boolean> {
   /** The kind alone. */
   byKind?: boolean;
   /** All args, or only these paths, such as `"address.city"`. */
@@ -35,14 +35,14 @@ export interface Unique {
     | "skip" | "reject" | "replace" | "replace_except_schedule"
     | { update: Partial<Record<State | "*", string[]>> };
   /** False: a job whose key another transaction is inserting right now is skipped. Default true. */
-  wait?: boolean;
+  wait?: Wait;
 }
 
 /** Unique options as another system has them. */
 export type ForeignUnique = { oban: object } | { faktory: object } | { ojs: object };
 
 /** Options of an insert: the parameters of `jobs.insert`. Left out: the default of the kind. */
-export interface InsertOptions {
+export interface InsertOptions<Wait extends boolean = boolean> {
   /** Default `"default"`. */
   queue?: string;
   /** The lower number is fetched first. Default 1. */
@@ -63,21 +63,21 @@ export interface InsertOptions {
   /** It waits for `jobs.activate`. Default false. */
   pending?: boolean;
   /** Default: not unique. */
-  uniqueOpts?: Unique | ForeignUnique | Record<string, never>;
+  uniqueOpts?: Unique<Wait> | ForeignUnique | Record<string, never>;
 }
 
 /** A job to be inserted. */
-export interface NewJob<Args = unknown> extends InsertOptions {
+export interface NewJob<Args = unknown, Wait extends boolean = boolean> extends InsertOptions<Wait> {
   kind: string;
   /** Any JSON; a bigint becomes a number. Default `{}`. */
   args?: Args;
 }
 
-/** What an insert has come to. */
-export interface Inserted {
-  /** The id of the new job, or of the one that this would duplicate. */
-  id: number;
-  state: State;
+/** What an insert has come to. Only with `wait: false` id and state can be null. */
+export interface Inserted<Wait extends boolean = true> {
+  /** The id of the new job, or of the one that this would duplicate; null: that is not committed. */
+  id: number | (Wait extends true ? never : null);
+  state: State | (Wait extends true ? never : null);
   /** Nothing was inserted: the job with this id is there already. */
   duplicate: boolean;
 }
@@ -91,37 +91,29 @@ export class Producer {
   }
 
   /** Inserts a job, by the connection or in the transaction of the caller. */
-  async insert<Args = unknown>(
+  async insert<Args = unknown, Wait extends boolean = true>(
     database: Database,
     kind: string,
     args?: Args,
-    options: InsertOptions = {},
-  ): Promise<Inserted> {
-    const [inserted] = await this.#around([{ ...options, kind, args }], async ([job]) => {
-      const parameters = Object.entries(parametersOf(job!));
-      const list = parameters.map(([name], at) => `${name} => $${at + 1}::text::${TYPES[name as keyof typeof TYPES]}`);
-      const call = `select to_json(i)::text as row from jobs.insert(${list.join(", ")}) as i`;
-      return rows(database, call, parameters.map(([name, value]) => toText(name, value)));
-    });
+    options: InsertOptions<Wait> = {},
+  ): Promise<Inserted<Wait>> {
+    const [inserted] = await this.insertMany<Wait>(database, [{ ...options, kind, args }]);
     return inserted!;
   }
 
   /** Inserts many jobs in one statement: all of them or, if one is refused, none. */
-  insertMany(database: Database, jobs: readonly NewJob[]): Promise<Inserted[]> {
-    return this.#around([...jobs], (all) => {
-      const call = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
-      return rows(database, call, [toJson(all.map(parametersOf))]);
-    });
-  }
-
-  async #around(jobs: NewJob[], insert: (jobs: NewJob[]) => Promise<any[]>): Promise<Inserted[]> {
-    const insertAll = async (all: NewJob[]): Promise<Inserted[]> =>
-      (await insert(all)).map((row) => ({ id: row.id, state: row.state, duplicate: row.unique_skipped_as_duplicate }));
+  async insertMany<Wait extends boolean = true>(
+    database: Database,
+    jobs: readonly NewJob<unknown, Wait>[],
+  ): Promise<Inserted<Wait>[]> {
     const layered = this.#middleware.reduceRight(
       (next, layer) => (layer.insert ? async (all: NewJob[]) => layer.insert!(all, next) : next),
-      insertAll,
+      async (all: NewJob[]): Promise<any[]> => {
+        const inserted = await rows(database, INSERT, [toJson(all.map(parametersOf))]);
+        return inserted.map((row) => ({ id: row.id, state: row.state, duplicate: row.unique_skipped_as_duplicate }));
+      },
     );
-    return layered(jobs);
+    return layered([...jobs]);
   }
 }
 
@@ -133,46 +125,18 @@ export const insert: Producer["insert"] = (...given) => plain.insert(...given);
 /** Inserts many jobs in one statement: all of them or, if one is refused, none. */
 export const insertMany: Producer["insertMany"] = (...given) => plain.insertMany(...given);
 
-// The parameters of jobs.insert.
-const TYPES = {
-  kind: "text",
-  args: "jsonb",
-  unique_opts: "jsonb",
-  queue: "text",
-  priority: "integer",
-  scheduled_at: "timestamptz",
-  max_attempts: "integer",
-  tags: "text[]",
-  meta: "jsonb",
-  timeout: "interval",
-  retry: "jsonb",
-  expires_at: "timestamptz",
-  pending: "boolean",
-};
+const INSERT = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
 
-const toSnake = (object: object): Record<string, unknown> =>
+// The members of an element of what jobs.insert_many takes.
+const parametersOf = (job: NewJob): object =>
+  toSnake({ ...job, ...(job.uniqueOpts && { uniqueOpts: toSnake(job.uniqueOpts) }) });
+
+const toSnake = (object: object): object =>
   Object.fromEntries(
-    Object.entries(object)
-      .filter(([, value]) => value !== undefined)
-      .map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
+    Object.entries(object).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
   );
 
-function parametersOf(job: NewJob): Record<string, unknown> {
-  const parameters = toSnake(job);
-  for (const name of Object.keys(parameters)) {
-    if (!Object.hasOwn(TYPES, name)) throw new TypeError(`jobs.insert has no parameter ${name}`);
-  }
-  if (job.uniqueOpts) parameters.unique_opts = toSnake(job.uniqueOpts);
-  return parameters;
-}
-
-function toText(name: string, value: unknown): Value {
-  const type = TYPES[name as keyof typeof TYPES];
-  if (type === "jsonb") return toJson(value);
-  if (type === "interval") return toInterval(value as Duration);
-  if (type === "text[]") return toArray(value as string[]);
-  return value instanceof Date ? value.toISOString() : String(value);
-}
+export const RESULTS = "select to_json(r)::text as row from jobs.results($1::text::bigint[]) as r order by ord";
 
 /** What became of a job. */
 export interface JobResult<Output = any> {
@@ -197,10 +161,6 @@ export async function waitFor<Output = any>(
   const { timeout = 30, want = "all" } = options;
   const wait = "call jobs.wait_for($1::text::bigint[], $2::text::interval, $3::text)";
   await rows(database, wait, [toArray(ids), toInterval(timeout), want]);
-  const found = await rows(
-    database,
-    "select to_json(r)::text as row from jobs.results($1::text::bigint[]) as r order by ord",
-    [toArray(ids)],
-  );
+  const found = await rows(database, RESULTS, [toArray(ids)]);
   return found.map(({ id, state, output, error }) => ({ id, state, output, error }));
 }

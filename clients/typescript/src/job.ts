@@ -1,26 +1,10 @@
 import { rows, type Database, type Value } from "./database.js";
 import { toJson } from "./json.js";
 
-/** A row of `jobs.fetch_any`, and how many seconds there were to its deadline. */
-export interface JobRow {
-  id: number;
-  token: number;
-  attempt: number;
-  kind: string;
-  args: any;
-  meta: Record<string, any>;
-  queue: string;
-  priority: number;
-  tags: string[];
-  max_attempts: number;
-  created_at: string;
-  scheduled_at: string;
-  attempted_at: string;
-  deadline_at: string | null;
-  left: number | null;
-}
+/** A row of `jobs.fetch_any`, and how many seconds are `left` to its deadline. */
+export type JobRow = Record<string, any>;
 
-/** Rows of these jobs, with the members of JobRow. */
+/** Selects a JobRow of each of these jobs. */
 export const jobRows = (jobs: string): string =>
   `select to_json(j)::text as row from (select *,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;

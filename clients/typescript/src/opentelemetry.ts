@@ -2,7 +2,7 @@ import {
   context, isSpanContextValid, SpanKind, SpanStatusCode, trace,
   type Attributes, type Context, type Span, type SpanContext, type SpanOptions,
 } from "@opentelemetry/api";
-import { askedFor, failure } from "./endings.js";
+import { askedFor, failure, type Result } from "./endings.js";
 import type { Middleware } from "./middleware.js";
 import { VERSION } from "./version.js";
 
@@ -51,15 +51,18 @@ const about = (name: string, type: string, queue: string): Attributes => ({
 function within<T>(name: string, options: SpanOptions, parent: Context, run: (span: Span) => Promise<T>): Promise<T> {
   const tracer = trace.getTracer("postgres-jobs", VERSION);
   return tracer.startActiveSpan(name, options, parent, async (span) => {
+    const tell = (result?: Result) => {
+      if (result?.do !== "fail") return;
+      const { type, trace: stack } = result.details;
+      span.recordException({ name: type!, message: result.error, stack });
+      span.setStatus({ code: SpanStatusCode.ERROR, message: result.error });
+    };
     try {
-      return await run(span);
+      const returned = await run(span);
+      tell(askedFor(returned));
+      return returned;
     } catch (thrown) {
-      const result = askedFor(thrown) ?? failure(thrown);
-      if (result.do === "fail") {
-        const { type, trace: stack } = result.details;
-        span.recordException({ name: type!, message: result.error, stack });
-        span.setStatus({ code: SpanStatusCode.ERROR, message: result.error });
-      }
+      tell(askedFor(thrown) ?? failure(thrown));
       throw thrown;
     } finally {
       span.end();

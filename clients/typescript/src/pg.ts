@@ -16,7 +16,7 @@ export const connectPg =
     client.on("error", () => {}); // the next statement fails, and says so
     await client.connect();
     return {
-      query: async (text, values) => (await client.query(text, values)).rows,
+      query: async (text, values, name) => (await client.query({ text, values, name })).rows,
       async cancel() {
         const { host, port, processID, secretKey } = client;
         const socket = host.startsWith("/") ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host);

@@ -18,16 +18,10 @@ export const connectPostgres =
     };
     const sql = typeof config === "string" ? postgres(config, options) : postgres(options);
     let query: { cancel(): void } | undefined;
-    const close = () => sql.end({ timeout: 0 });
-    try {
-      await sql.unsafe("select");
-    } catch (error) {
-      await close();
-      throw error;
-    }
     return {
-      query: (text, values) => (query = sql.unsafe<{ row: string }[]>(text, values)),
+      query: (text, values, name) =>
+        (query = sql.unsafe<{ row: string }[]>(text, values, { prepare: name !== undefined })),
       cancel: async () => query?.cancel(),
-      close,
+      close: () => sql.end({ timeout: 0 }),
     };
   };

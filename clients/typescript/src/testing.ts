@@ -1,84 +1,87 @@
 import { AssertionError } from "node:assert";
-import { Attempt, type Handler } from "./attempt.js";
+import { Attempt } from "./attempt.js";
 import { rows, toInterval, type Database, type Duration } from "./database.js";
+import { failure, invalidOutput, type Result } from "./endings.js";
 import { FINISH, textOf } from "./finisher.js";
-import type { State } from "./insert.js";
+import { RESULTS, type JobResult, type State } from "./insert.js";
 import { jobRows, PROGRESS, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
+import type { Worker } from "./worker.js";
 
-const INSERTED = `select to_json(args)::text as row from jobs.jobs
-  where kind = $1::text and args @> $2::text::jsonb limit 1`;
-const OF_KIND = `select to_json(args)::text as row from jobs.jobs where kind = $1::text order by id desc limit 5`;
-const DUE_QUEUES = `select distinct to_json(queue)::text as row from jobs.jobs
-  where state = 'available' or state in ('scheduled', 'retryable') and scheduled_at <= clock_timestamp()`;
-const FETCH = jobRows(`jobs.fetch_any($1::text::text[], worker => 'workAll', kinds => $2::text::text[])`);
-const WORKED = `select json_build_object('id', id, 'kind', kind, 'state', state, 'output', output,
-  'error', last_error)::text as row
-  from unnest($1::text::bigint[]) with ordinality as w(id, n) join jobs.jobs using (id) order by n`;
+const INSERTED = `select json_build_object('id', id, 'kind', kind, 'queue', queue, 'state', state, 'args', args)::text as row
+  from jobs.jobs where kind = $1::text and args @> $2::text::jsonb order by id desc limit 1`;
+const OF_KIND = "select to_json(args)::text as row from jobs.jobs where kind = $1::text order by id desc limit 10";
+const FETCH = jobRows("jobs.fetch_any($1::text::text[], worker => 'workAll', kinds => $2::text::text[])");
 const ADVANCE = `select to_json(jobs.update(id, scheduled_at => scheduled_at - $1::text::interval))::text as row
   from jobs.jobs where state in ('scheduled', 'retryable')`;
 
-const MOST_ATTEMPTS = 10_000;
+const MOST_ATTEMPTS = 1_000;
 
-/** Throws an AssertionError unless there is a job of the kind with at least these args. */
-export async function assertInserted(database: Database, kind: string, args: unknown = {}): Promise<void> {
-  const [found] = await rows(database, INSERTED, [kind, toJson(args)]);
-  if (found !== undefined) return;
-  const others = await rows(database, OF_KIND, [kind]);
-  const seen = others.length > 0 ? `; there are ${others.map(toJson).join(", ")}` : "";
-  throw new AssertionError({ message: `there is no job ${kind} with args ${toJson(args)}${seen}` });
-}
-
-/** A job that `workAll` has run, as it is then. */
-export interface Worked {
+/** A job that `assertInserted` has found. */
+export interface Found<Args = any> {
   id: number;
   kind: string;
+  queue: string;
   state: State;
-  /** What its handler has returned; null: nothing. */
-  output: any;
-  /** The text of its latest error; null: there is none. */
-  error: string | null;
+  args: Args;
+}
+
+/** The newest job of the kind with at least these args. Throws an AssertionError if there is none. */
+export async function assertInserted<Args = any>(
+  transaction: Database,
+  kind: string,
+  args: unknown = {},
+): Promise<Found<Args>> {
+  const [found] = await rows(transaction, INSERTED, [kind, toJson(args)]);
+  if (found) return found;
+  const others = await rows(transaction, OF_KIND, [kind]);
+  const seen = others.length > 0 ? `the newest have ${others.map(toJson).join(", ")}` : "there is none of that kind";
+  throw new AssertionError({ message: `there is no job ${kind} with args ${toJson(args)}; ${seen}` });
+}
+
+/** An attempt that `workAll` has made, and what it left. */
+export interface Worked extends JobResult {
+  kind: string;
 }
 
 /**
- * Runs the jobs that are due and have a handler, one after the other, until there are no more.
- * `queues`: only those of these queues; default: of all.
+ * Runs what is due of the kinds and in the queues of a worker, which is not started: one job after
+ * another in the transaction, until nothing is. What a handler did there stays if the job is
+ * completed by that; else it is undone. Timeouts play no part.
  */
-export async function workAll(
-  transaction: Database,
-  handlers: Readonly<Record<string, Handler>>,
-  options: { queues?: readonly string[] } = {},
-): Promise<Worked[]> {
-  const ids = new Set<number>();
-  for (let attempts = 0; attempts < MOST_ATTEMPTS; attempts++) {
-    const queues = options.queues ?? (await rows(transaction, DUE_QUEUES, []));
-    const values = [toArray(queues), toArray(Object.keys(handlers))];
-    const [row]: JobRow[] = queues.length > 0 ? await rows(transaction, FETCH, values) : [];
-    if (!row) return rows(transaction, WORKED, [toArray([...ids])]);
-    ids.add(row.id);
-    await work(transaction, row, handlers[row.kind]!);
+export async function workAll(transaction: Database, worker: Worker): Promise<Worked[]> {
+  const worked: Worked[] = [];
+  const { queues, kinds } = worker;
+  const values = [toArray(queues), kinds && toArray(kinds)];
+  for (;;) {
+    const [row]: JobRow[] = await rows(transaction, FETCH, values);
+    if (!row) return worked;
+    if (worked.length === MOST_ATTEMPTS) throw new Error("there was no end after 1,000 attempts");
+    await work(transaction, worker, row);
+    const [result]: JobResult[] = await rows(transaction, RESULTS, [toArray([row.id])]);
+    const { state, output, error } = result!;
+    worked.push({ id: row.id, kind: row.kind, state, output, error });
   }
-  throw new Error(`there was no end after ${MOST_ATTEMPTS} attempts`);
 }
 
-async function work(transaction: Database, row: JobRow, handler: Handler): Promise<void> {
-  const { id, token } = row;
-  const progress = async (value: string) => {
-    await rows(transaction, PROGRESS, [String(id), String(token), value]);
-  };
-  const attempt = new Attempt(row, { progress });
+async function work(transaction: Database, worker: Worker, row: JobRow): Promise<void> {
+  const ids = [String(row.id), String(row.token)];
+  const attempt = new Attempt(row, async (value) => void (await rows(transaction, PROGRESS, [...ids, value])));
+  const finish = (result: Result) => rows(transaction, FINISH, [`[${textOf(row.id, row.token, result)}]`]);
+  const undo = () => rows(transaction, "rollback to before_handler", []);
   await rows(transaction, "savepoint before_handler", []);
-  const result = await attempt.run(() => handler(attempt.job, attempt.job.signal));
-  if (!result) return;
-  const finish = () => rows(transaction, FINISH, [`[${textOf(id, token, result)}]`]);
-  await finish().catch(async () => {
-    // A statement of the handler was refused, and the transaction takes no more.
-    await rows(transaction, "rollback to before_handler", []);
-    await finish();
-  });
+  const result = await attempt.run(() => worker.handle(attempt.job));
+  if (result && result.do !== "complete") await undo();
+  if (result) {
+    await finish(result).catch(async (error) => {
+      await undo();
+      await finish(/^(22|54)/.test(error.code) ? invalidOutput(error) : failure(error));
+    });
+  }
+  await rows(transaction, "release before_handler", []);
 }
 
-/** Lets time pass: jobs that are to run later run that much earlier. */
+/** Lets time pass: jobs that are scheduled or retryable run that much earlier. */
 export async function advance(transaction: Database, interval: Duration): Promise<void> {
   await rows(transaction, ADVANCE, [toInterval(interval)]);
 }

@@ -18,9 +18,12 @@ export async function atMost(seconds: number, work: Promise<unknown>, signal?: A
   const end = () => over.abort();
   signal?.addEventListener("abort", end);
   if (signal?.aborted) end();
-  await Promise.race([work, sleep(Math.min(seconds, MOST_SECONDS), over.signal)]);
-  signal?.removeEventListener("abort", end);
-  end();
+  try {
+    await Promise.race([work, sleep(Math.min(seconds, MOST_SECONDS), over.signal)]);
+  } finally {
+    signal?.removeEventListener("abort", end);
+    end();
+  }
 }
 
 /** The longest time that a timer of Node can take: 24 days. */

@@ -1,10 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { setImmediate } from "node:timers/promises";
+import { inspect } from "node:util";
 import { Attempt, type Handler } from "./attempt.js";
 import { Link, type Connect, type Logger } from "./connection.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
-import { jobRows, PROGRESS, type JobRow } from "./job.js";
+import { jobRows, PROGRESS, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 import type { Middleware } from "./middleware.js";
 import { connectPg } from "./pg.js";
@@ -50,6 +52,7 @@ const HEARTBEAT = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[])`;
 
 const IDLE_WAIT = 30;
+const SENDING = 10; // seconds after the last handler ended
 
 /** Fetches jobs and runs a handler for each, many at a time. */
 export class Worker {
@@ -57,8 +60,8 @@ export class Worker {
   readonly name: string;
   readonly #options;
   readonly #weights: Map<string, number>;
-  readonly #handlers = new Map<string, { handler: Handler; timeout?: number }>();
-  #otherwise?: { handler: Handler; timeout?: number };
+  readonly #handlers = new Map<string, KindOptions & { handler: Handler }>();
+  #otherwise?: KindOptions & { handler: Handler };
 
   // Each takes a place until its handler has ended.
   readonly #running = new Map<Attempt, Promise<void>>();
@@ -83,12 +86,16 @@ export class Worker {
     const defaults = { queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, middleware: [] };
     this.#options = { ...defaults, timeout: undefined, logger: console as Logger, ...defined(options) };
     this.name = this.#options.name;
-    const { queues, concurrency, lease } = this.#options;
-    this.#weights = new Map(Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues));
-    if (this.#weights.size === 0) throw new RangeError("queues: there must be one at least");
-    if (![...this.#weights.values()].every((weight) => weight > 0)) throw new RangeError("queues: weights must be above 0");
-    if (!(Number.isInteger(concurrency) && concurrency > 0)) throw new RangeError(`concurrency: ${concurrency} is no whole number above 0`);
-    if (!(lease > 0)) throw new RangeError(`lease: ${lease} is not above 0`);
+    const { queues, concurrency, timeout, lease, grace } = this.#options;
+    const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
+    this.#weights = new Map(weights);
+    check(weights.length > 0, "queues", queues, "names no queue");
+    check(weights.length === this.#weights.size, "queues", queues, "names a queue twice");
+    check(weights.every(([, weight]) => weight > 0 && weight < Infinity), "queues", queues, "has a weight that is no number above 0");
+    check(Number.isInteger(concurrency) && concurrency > 0, "concurrency", concurrency, "is no whole number above 0");
+    check(lease > 0, "lease", lease, "is not above 0");
+    check(grace >= 0, "grace", grace, "is not at least 0");
+    checkTimeout(timeout);
 
     const connect = typeof database === "string" ? connectUrl(database) : database.connect;
     const link = (closed: AbortSignal) => new Link(() => connect(this.name), closed, this.#options.logger);
@@ -100,14 +107,38 @@ export class Worker {
 
   /** Sets the handler of a kind. A worker fetches only kinds that have one. */
   kind<Args = any>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
+    check(!this.#handlers.has(kind), "kind", kind, "has a handler already");
+    checkTimeout(options.timeout);
     this.#handlers.set(kind, { handler, ...options });
     return this;
   }
 
   /** Sets the handler of all other kinds. */
   otherwise(handler: Handler, options: KindOptions = {}): this {
+    check(!this.#otherwise, "otherwise", handler, "is a second handler");
+    checkTimeout(options.timeout);
     this.#otherwise = { handler, ...options };
     return this;
+  }
+
+  /** The queues that it works. */
+  get queues(): string[] {
+    return [...this.#weights.keys()];
+  }
+
+  /** The kinds that it fetches; null: all. */
+  get kinds(): string[] | null {
+    return this.#otherwise ? null : [...this.#handlers.keys()];
+  }
+
+  /** Runs the handler of a job, within the middleware. */
+  async handle(job: Job): Promise<unknown> {
+    const { handler } = this.#handlers.get(job.kind) ?? this.#otherwise!;
+    const handle = this.#options.middleware.reduceRight(
+      (next, layer) => (layer.work ? async () => layer.work!(job, next) : next),
+      async () => handler(job, job.signal),
+    );
+    return handle();
   }
 
   /**
@@ -163,7 +194,7 @@ export class Worker {
   }
 
   async #start(): Promise<void> {
-    if (this.#handlers.size === 0 && !this.#otherwise) throw new Error("the worker has no handlers");
+    if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
     try {
       await Promise.race([this.#beat(), aborted(this.#stopping.signal)]);
     } catch (error) {
@@ -176,7 +207,6 @@ export class Worker {
   }
 
   async #work(): Promise<void> {
-    const { grace } = this.#options;
     const cancelling = this.#cancelling.signal;
     const controlling = this.#controlling();
     const fetching = this.#fetching();
@@ -185,22 +215,19 @@ export class Worker {
     if (this.#isWaiting) await this.#fetch.interrupt(fetching);
     else await atMost(Infinity, fetching, cancelling);
 
-    await this.#emptied(Infinity, cancelling);
+    const emptied = () => Promise.all(this.#running.values());
+    await atMost(Infinity, emptied(), cancelling);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
-    await this.#emptied(1);
+    await atMost(1, emptied());
     for (const attempt of this.#running.keys()) {
       // What is completed in a transaction is locked by that.
       if (!attempt.isCompleted) this.#settle(attempt, { do: "release" });
     }
-    await this.#finisher.flush(Math.max(grace, 5));
+    await this.#finisher.flush(SENDING);
     this.#over.abort();
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
     if (this.#finisher.lost > 0) throw new Error(`${this.#finisher.lost} results could not be sent`);
-  }
-
-  async #emptied(seconds: number, signal?: AbortSignal): Promise<void> {
-    await atMost(seconds, Promise.all(this.#running.values()), signal);
   }
 
   // --- Fetching ----------------------------------------------------------------------------------
@@ -208,24 +235,25 @@ export class Worker {
   async #fetching(): Promise<void> {
     const stopping = this.#stopping.signal;
     const { concurrency, lease, logger } = this.#options;
-    const kinds = this.#otherwise ? null : toArray([...this.#handlers.keys()]);
+    const kinds = this.kinds && toArray(this.kinds);
     let emptyWaits = 0; // that returned at once, for jobs that we cannot have
     while (!stopping.aborted) {
-      const free = concurrency - this.#running.size;
-      if (free <= 0 || this.#command !== "run" || this.#finisher.isFull) {
+      const free = concurrency - this.#running.size - this.#finisher.kept;
+      if (free <= 0 || this.#command !== "run") {
         await new Promise<void>((resolve) => (this.#wake = resolve));
+        await setImmediate(); // handlers that end together make room for one fetch
         continue;
       }
       const [queues, most] = this.#next(free);
       try {
         const values = [toArray(queues), String(most), this.name, `${lease} s`, kinds];
-        const jobs: JobRow[] = await this.#fetch.rows(FETCH, values, Infinity);
+        const jobs: JobRow[] = await this.#fetch.rows(FETCH, values);
         for (const job of jobs) this.#begin(job);
         if (jobs.length > 0) emptyWaits = 0;
         if (jobs.length === most) continue;
         const before = performance.now();
         this.#isWaiting = true;
-        await this.#fetch.wait(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT);
+        await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
         this.#isWaiting = false;
         const isShort = jobs.length === 0 && performance.now() - before < 50;
         emptyWaits = isShort ? emptyWaits + 1 : 0;
@@ -246,34 +274,28 @@ export class Worker {
     const load = (queue: string) => (running.get(queue) ?? 0) / this.#weights.get(queue)!;
     const queues = [...this.#weights.keys()].sort((a, b) => load(a) - load(b));
     const [first] = queues as [string];
-    let total = 0;
-    for (const weight of this.#weights.values()) total += weight;
+    const total = [...this.#weights.values()].reduce((sum, weight) => sum + weight);
     const share = (this.#options.concurrency * this.#weights.get(first)!) / total;
-    const lacking = Math.floor(share - (running.get(first) ?? 0));
+    const lacking = Math.ceil(share - (running.get(first) ?? 0));
     return [queues, Math.min(free, Math.max(lacking, 1), 1_000)];
   }
 
   // --- Handling ----------------------------------------------------------------------------------
 
   #begin(row: JobRow): void {
-    const attempt: Attempt = new Attempt(row, {
-      progress: (value) => this.#progress(attempt, value),
-    });
+    const attempt: Attempt = new Attempt(row, (value) => this.#progress(attempt, value));
     this.#held.add(attempt);
     if (this.#stopping.signal.aborted) return this.#settle(attempt, { do: "release" });
-    const { job } = attempt;
-    const { handler, timeout } = this.#handlers.get(row.kind) ?? this.#otherwise!;
-    const handle = this.#options.middleware.reduceRight(
-      (next, layer) => (layer.work ? async () => layer.work!(job, next) : next),
-      async () => handler(job, job.signal),
-    );
+    const { timeout } = this.#handlers.get(row.kind) ?? this.#otherwise!;
     attempt.timeOutIn(limit(row, timeout ?? this.#options.timeout), (result) => this.#settle(attempt, result));
-    const ended = attempt.run(handle).then((result) => {
-      this.#running.delete(attempt);
-      this.#settle(attempt, result);
-      this.#wake();
-    });
-    this.#running.set(attempt, ended);
+    this.#running.set(attempt, this.#run(attempt));
+  }
+
+  async #run(attempt: Attempt): Promise<void> {
+    const result = await attempt.run(() => this.handle(attempt.job));
+    this.#running.delete(attempt);
+    this.#settle(attempt, result);
+    this.#wake();
   }
 
   #settle(attempt: Attempt, result: Result | null): void {
@@ -283,7 +305,7 @@ export class Worker {
       this.#held.delete(attempt);
       this.#wake(); // where so many results waited that nothing was fetched
     };
-    if (result) void this.#finisher.send(attempt.id, attempt.token, result).then(forget);
+    if (result) this.#finisher.send(attempt.id, attempt.token, result, forget);
     else forget();
   }
 
@@ -313,7 +335,7 @@ export class Worker {
     const pace = Math.min(this.#options.lease / 3, 10);
     while (!over.aborted) {
       try {
-        await this.#control.wait(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + IDLE_WAIT);
+        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + IDLE_WAIT, true);
       } catch (error) {
         if (!over.aborted) this.#options.logger.error("a wait was refused, to be repeated", { error });
         await sleep(Math.min(pace, 1), over);
@@ -327,8 +349,7 @@ export class Worker {
   async #beat(): Promise<void> {
     const { concurrency, info, logger } = this.#options;
     const shown = toJson({ version: VERSION, ...info, library: `postgres-jobs for TypeScript ${VERSION}` });
-    const queues = toArray([...this.#weights.keys()]);
-    const values = [this.name, queues, String(concurrency), shown];
+    const values = [this.name, toArray(this.queues), String(concurrency), shown];
     const [command] = await this.#control.rows(BEAT, values, IDLE_WAIT);
     if (command !== this.#command) {
       logger.info("an operator has given a command", { worker: this.name, command });
@@ -358,11 +379,17 @@ function limit(row: JobRow, timeout = -1): number {
 }
 
 // With the driver that is installed.
-const connectUrl = (url: string): Connect => (name) =>
-  connectPg(url)(name).catch((error) => {
-    if (!/MODULE_NOT_FOUND/.test(error?.code)) throw error;
-    return connectPostgres(url)(name);
-  });
+const connectUrl = (url: string): Connect => async (name) => {
+  const connect = await import("pg").then(() => connectPg, () => connectPostgres);
+  return connect(url)(name);
+};
+
+function check(isRight: boolean, option: string, value: unknown, what: string): void {
+  if (!isRight) throw new RangeError(`${option}: ${inspect(value)} ${what}`);
+}
+
+const checkTimeout = (timeout?: number): void =>
+  check(timeout === undefined || timeout === -1 || timeout > 0, "timeout", timeout, "is neither above 0 nor -1");
 
 const defined = <T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as any;

@@ -1,11 +1,11 @@
-// Inserts in the transactions of drivers and query builders: with what else they wrote, or not at all.
+// Inserts in the transactions of drivers and query builders: there if these are committed.
 import assert from "node:assert/strict";
 import { drizzle } from "drizzle-orm/node-postgres";
 import { sql } from "drizzle-orm";
 import knex from "knex";
 import { CompiledQuery, Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
-import { insert, insertMany } from "postgres-jobs";
+import { insert, insertMany, Worker } from "postgres-jobs";
 import { assertInserted, workAll } from "postgres-jobs/testing";
 import postgres from "postgres";
 import { count, url, withDatabase } from "./database.mjs";
@@ -58,10 +58,11 @@ for (const [name, open] of Object.entries(libraries)) {
   withDatabase(`${name}: the helpers for tests work in its transaction`, (client, queue) =>
     open(async (inTransaction) => {
       const failing = inTransaction(async (tx) => {
-        await insert(tx, "k", { n: 1 }, { queue });
-        await assertInserted(tx, "k", { n: 1 });
-        await assert.rejects(assertInserted(tx, "k", { n: 2 }), /there is no job k with args {"n":2}/);
-        const [worked] = await workAll(tx, { k: (job) => job.args.n + 1 }, { queues: [queue] });
+        await insert(tx, queue, { n: 1 }, { queue });
+        await assertInserted(tx, queue, { n: 1 });
+        await assert.rejects(assertInserted(tx, queue, { n: 2 }), /there is no job .* with args {"n":2}; the newest have {"n":1}/);
+        const worker = new Worker(url, { queues: [queue] }).kind(queue, (job) => job.args.n + 1);
+        const [worked] = await workAll(tx, worker);
         assert.deepEqual([worked.state, worked.output], ["completed", 2]);
         throw new Error("rolled back");
       });

@@ -79,6 +79,8 @@ test("a failure is the status of its span and its exception; putting off and can
     assert.deepEqual(failed.status, { code: SpanStatusCode.ERROR, message: "no" });
     assert.equal(failed.events[0].attributes["exception.type"], "TypeError");
   }
+  const [returned] = await spans(() => tracing().work(job({}, 1), async () => new Discard("no")));
+  assert.deepEqual(returned.status, { code: SpanStatusCode.ERROR, message: "no" });
   const inCommonJs = createRequire(import.meta.url)("postgres-jobs");
   for (const ending of [new Snooze(1), new Cancel("mine"), new inCommonJs.Snooze(1)]) {
     const [span] = await fails(ending);

@@ -18,6 +18,13 @@ export async function producing(
   const seen: [number, string, boolean] = [id, state, duplicate];
   await insert(prisma, "mail", { to: "ada" }, { timeout: "1 minute", uniqueOpts: { byArgs: ["to"], byPeriod: 60 } });
   await insertMany(database, [{ kind: "mail" }, { kind: "mail", args: { to: "ada" }, uniqueOpts: {} }]);
+  const skipped = await insert(database, "mail", {}, { uniqueOpts: { wait: false } });
+  skipped.id satisfies number | null;
+  // @ts-expect-error: the id can be null
+  skipped.id satisfies number;
+  const [first] = await insertMany(database, [{ kind: "mail" }, { kind: "mail", uniqueOpts: { wait: false } }]);
+  // @ts-expect-error: the id can be null
+  first!.id satisfies number;
   const [result] = await waitFor<{ sent: boolean }>(database, [id], { want: "any" });
   const sent: boolean | undefined = result?.output?.sent;
   // @ts-expect-error: no such option
@@ -53,8 +60,9 @@ export const producer = new Producer({
 });
 
 export async function testing(tx: PoolClient) {
-  await assertInserted(tx, "mail", { to: "ada" });
+  const { args } = await assertInserted<Mail>(tx, "mail", { to: "ada" });
+  args.to satisfies string;
   await advance(tx, "1 hour");
-  const [worked] = await workAll(tx, { mail: (job: Job<Mail>) => job.args.to });
+  const [worked] = await workAll(tx, worker);
   return worked?.state === "completed";
 }

@@ -68,11 +68,48 @@ test("the package exports the same things to import and to require", async () =>
   }
 });
 
-test("options without sense are refused", () => {
-  const refused = (options, message) => assert.throws(() => new Worker("", options), message);
-  refused({ queues: [] }, /queues/);
-  refused({ queues: { mail: 0 } }, /weights/);
-  refused({ concurrency: 1.5 }, /concurrency: 1.5/);
-  refused({ lease: NaN }, /lease: NaN/);
-  return assert.rejects(new Worker("").start(), /no handlers/);
+test("what ends a handler can be thrown or returned, in both packages", async () => {
+  const { Attempt } = await import("../dist/esm/attempt.js");
+  const ran = (handler) => new Attempt({ id: 1, token: 1, left: null }).run(handler);
+  for (const { Snooze, Cancel } of [await import("postgres-jobs"), require("postgres-jobs")]) {
+    assert.deepEqual(await ran(async () => new Snooze(1)), { do: "snooze", delay: 1 });
+    assert.deepEqual(await ran(() => { throw new Cancel("c"); }), { do: "cancel", reason: "c" });
+  }
+});
+
+test("a worker whose driver is not installed, or whose URL is none, does not start", async () => {
+  const missing = async () => import("not-installed");
+  const worker = (database) => new Worker(database, { logger: quiet }).kind("k", () => {});
+  await assert.rejects(worker({ connect: missing }).start(), /not-installed/);
+  await assert.rejects(worker("http:// /").start(), { code: "ERR_INVALID_URL" });
+});
+
+test("a fetch that is never answered is given up", { timeout: 60_000 }, async () => {
+  const { Link } = await import("../dist/esm/connection.js");
+  const over = new AbortController();
+  let connected = 0;
+  const connect = async () => ({
+    query: () => (connected++ === 0 ? new Promise(() => {}) : Promise.resolve([{ row: "1" }])),
+    cancel: async () => {},
+    close: async () => {},
+  });
+  assert.deepEqual(await new Link(connect, over.signal, quiet).rows("select", [], 0.1), [1]);
+});
+
+test("statements are prepared until a pooler mixes up sessions", async () => {
+  const { Link } = await import("../dist/esm/connection.js");
+  const names = [];
+  const connect = async () => ({
+    async query(text, values, name) {
+      names.push(name);
+      if (names.length === 2) throw Object.assign(new Error(), { severity: "ERROR", code: "26000" });
+      return [{ row: "1" }];
+    },
+    cancel: async () => {},
+    close: async () => {},
+  });
+  const link = new Link(connect, new AbortController().signal, quiet);
+  for (let call = 0; call < 3; call++) assert.deepEqual(await link.rows("select", []), [1]);
+  assert.match(names[0], /^jobs_\w{40}$/);
+  assert.deepEqual(names, [names[0], names[0], undefined, undefined]);
 });
