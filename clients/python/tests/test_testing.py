@@ -36,7 +36,7 @@ def test_work_all_in_a_transaction(url, queue):
             insert(connection, kind, {"kind": kind}, queue=queue)
         found = testing.assert_inserted(connection, "first", {"kind": "first"})
         assert (found.queue, found.state, found.args) == (queue, "available", {"kind": "first"})
-        with pytest.raises(AssertionError, match="there is no job of kind 'first'"):
+        with pytest.raises(AssertionError, match="no job of kind 'first'"):
             testing.assert_inserted(connection, "first", {"kind": "second"})
         worked = testing.work_all(connection, worker)
         assert [(one.kind, one.state, one.output, one.error) for one in worked] == [

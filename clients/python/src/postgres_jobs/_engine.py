@@ -17,7 +17,7 @@ import psycopg
 
 from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
-from ._link import Backoff, Link
+from ._link import Link
 from ._threads import Threads
 from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, timed_out, wire
@@ -117,7 +117,8 @@ class Engine:
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
                 if not attempt.job._is_completed:
                     self._settle(attempt, {"do": "release"})
-            self.finisher.hurry()
+            self.finisher.backoff.end()
+            self.finish_link.backoff.end()
             await self._until(lambda: not self.finisher.unsent, SENDING)
             if self.finisher.unsent:
                 log.error("%s results could not be sent", self.finisher.unsent)
@@ -144,15 +145,13 @@ class Engine:
             return
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
-        is_first = True
         try:
             while True:
                 try:
                     await self._beat()
-                    is_first = False
                     await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name)
                 except psycopg.Error as error:
-                    if is_first:
+                    if self.command is None:
                         raise
                     log.error("a beat was refused: %s", error)
                     await asyncio.sleep(pace)
@@ -201,7 +200,6 @@ class Engine:
         kinds = worker._kinds()
         lease = timedelta(seconds=worker.lease)
         in_vain = 0
-        backoff = Backoff()
         while self.stage == WORKING:
             # Results that cannot be sent hold their places.
             busy = self.running.keys() | self.held.keys() if self.finisher.is_stuck else self.running
@@ -224,12 +222,11 @@ class Engine:
                     # every wait at once.
                     in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0
                     await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
-                backoff.end()
             except psycopg.Error as error:
                 if self.stage > WORKING:
                     return  # and is not repeated
                 log.error("a fetch was refused: %s", error)
-                await backoff.pause()
+                await self.fetch_link.backoff.pause()
 
     def _share(self, free: int) -> tuple[list[str], int]:
         """The queues, that which lacks most of its share first, and how many jobs to ask for."""

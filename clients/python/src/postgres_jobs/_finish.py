@@ -43,10 +43,6 @@ class Finisher:
         """Whether the latest call has failed."""
         return self.backoff.is_on or self.link.backoff.is_on
 
-    def hurry(self) -> None:
-        self.backoff.end()
-        self.link.backoff.end()
-
     def add(self, job: Job[Any], element: str) -> None:
         self.waiting.append((job, element))
         self.has_some.set()
@@ -69,7 +65,7 @@ class Finisher:
 
     async def _send(self, batch: list[Result], is_last_try: bool = False) -> None:
         try:
-            if any(_is_too_long(element) for _, element in batch):
+            if any(len(element.encode()) > LONGEST_RESULT for _, element in batch):
                 raise psycopg.errors.ProgramLimitExceeded("it is too long")
             rows = await self.link.run(_FINISH, f"[{','.join(element for _, element in batch)}]")
         except Exception as error:  # also a lack of memory
@@ -97,7 +93,3 @@ class Finisher:
             log.error("what came of job %s is sent again: %s", job.id, error, extra={"job_id": job.id})
             self.waiting.append(batch[0])
             await self.backoff.pause()
-
-
-def _is_too_long(element: str) -> bool:
-    return len(element) > LONGEST_RESULT // 4 and len(element.encode()) > LONGEST_RESULT

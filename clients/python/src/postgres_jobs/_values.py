@@ -24,8 +24,7 @@ def encode(value: object) -> str:
     """The value as JSON. Raises what json raises, and ValueError for what no database can hold:
     NaN, infinity and lone surrogates."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
-    if not text.isascii():
-        text.encode()
+    text.encode()
     return text
 
 

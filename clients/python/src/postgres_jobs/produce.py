@@ -175,7 +175,12 @@ async def _wait_for(execute: Execute, ids: list[int], timeout: float, want: str)
     if want not in ("all", "any"):
         raise ValueError(f"want is all or any, not {want!r}")
     array = f"{{{','.join(map(str, ids))}}}"
-    await execute(f"call jobs.wait_for(cast(%s as bigint[]), timeout => interval '{timeout:f} s', want => '{want}')", array)
-    sql = "select id, cast(state as text), cast(output as text), error from jobs.results(cast(%s as bigint[])) order by ord"
-    rows = await execute(sql, array)
-    return [Result(id, state, None if output is None else json.loads(output), error) for id, state, output, error in rows]
+    options = f"timeout => interval '{timeout:f} s', want => '{want}'"
+    await execute(f"call jobs.wait_for(cast(%s as bigint[]), {options})", array)
+    return await results_of(execute, array)
+
+
+async def results_of(execute: Execute, ids: str) -> list[Result]:
+    columns = "id, cast(state as text), cast(output as text), error"
+    rows = await execute(f"select {columns} from jobs.results(cast(%s as bigint[])) order by ord", ids)
+    return [Result(id, state, json.loads(output or "null"), error) for id, state, output, error in rows]

@@ -13,6 +13,7 @@ from ._database import AsyncTransaction, Execute, converse, is_async
 from ._values import Duration, encode, seconds
 from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_of_value, wire
+from .produce import results_of
 from .worker import Worker
 
 MOST_ATTEMPTS = 1000
@@ -82,9 +83,9 @@ async def _assert_inserted(execute: Execute, kind: str, args: object) -> Found:
     )
     found = await execute(sql, encode({"kind": kind, "args": args}))
     if not found:
-        there = await execute("select cast(args as text) from jobs.jobs where kind = %s order by id desc limit 10", kind)
-        shown = "\n".join(row[0] for row in there) or "none"
-        raise AssertionError(f"there is no job of kind {kind!r} with args {encode(args)}; the newest of that kind:\n{shown}")
+        sql = "select cast(args as text) from jobs.jobs where kind = %s order by id desc limit 10"
+        newest = "\n".join(row[0] for row in await execute(sql, kind)) or "none"
+        raise AssertionError(f"no job of kind {kind!r} has args {encode(args)}; the newest of that kind:\n{newest}")
     id, kind, queue, state, text = found[0]
     return Found(id, kind, queue, state, json.loads(text))
 
@@ -110,9 +111,8 @@ async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Wo
             raise RuntimeError(f"there was no end after {MOST_ATTEMPTS:,} attempts: does a job come again at once?")
         job = job_of(rows[0])[0]
         await _work(execute, worker, job, may_wait)
-        sql_of_result = f"select cast(state as text), cast(output as text), error from jobs.results(array[{job.id}])"
-        ((state, output, error),) = await execute(sql_of_result)
-        worked.append(Worked(job.id, job.kind, state, None if output is None else json.loads(output), error))
+        (left,) = await results_of(execute, f"{{{job.id}}}")
+        worked.append(Worked(job.id, job.kind, str(left.state), left.output, left.error))
     return worked
 
 
