@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import os
 import re
 import threading
 import time
@@ -15,6 +16,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from psycopg.conninfo import make_conninfo
 
 from postgres_jobs import Job, Worker, insert, insert_middleware, wait_for
 
@@ -172,6 +174,27 @@ async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their
     async with working(worker):
         results = await done(url, *ids)
     assert [one.output for one in results] == ["in time", 1]
+
+
+async def test_a_stop_ends_the_pause_before_a_refused_result_is_sent_again(url, queue):
+    role = f"refused_{os.urandom(4).hex()}"
+    worker = Worker(make_conninfo(url, options=f"-c role={role}"), queues=[queue])
+    worker.kind("run")(lambda job: "late")
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f"create role {role}")
+        admin.execute("select jobs.grant_worker(%s)", [role])
+        admin.execute(f"revoke execute on function jobs.finish_many from {role}")
+        job = begin(url, queue, "run", {}, timeout=-1)
+        await worker.start()
+        while not worker._engine.finisher.is_stuck:
+            await asyncio.sleep(0.01)
+        worker._engine.finisher.backoff.next = 1000
+        await asyncio.sleep(1)  # so that it is tried again, and that many seconds are to pass
+        admin.execute(f"grant execute on function jobs.finish_many to {role}")
+        await worker.stop()
+        assert (await done_now(url, job)).output == "late"
+        admin.execute("select jobs.revoke(%s)", [role])
+        admin.execute(f"drop role {role}")
 
 
 async def test_a_handler_that_blocks_the_event_loop_keeps_its_leases(url, queue):
