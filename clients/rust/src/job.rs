@@ -227,8 +227,14 @@ impl Attempt {
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
     let seconds = f64::deserialize(deserializer)?;
-    let since = Duration::try_from_secs_f64(seconds).map_err(serde::de::Error::custom)?;
-    Ok(SystemTime::UNIX_EPOCH + since)
+    let since = Duration::try_from_secs_f64(seconds.abs()).map_err(serde::de::Error::custom)?;
+    let epoch = SystemTime::UNIX_EPOCH;
+    let time = if seconds < 0.0 {
+        epoch.checked_sub(since)
+    } else {
+        epoch.checked_add(since)
+    };
+    Ok(time.unwrap_or(epoch))
 }
 
 fn deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Instant>, D::Error> {

@@ -390,15 +390,22 @@ async fn supervise(core: Arc<Core>, received: Received) -> Result<(), ClientErro
         }
     }
     fetching.abort();
+    // What is completed in a transaction of its handler is locked by that.
     for attempt in core.attempts() {
         tracing::warn!(id = attempt.job.id, "handler does not stop, left behind");
-        attempt.finish(Ending::Release {});
+        if !attempt.is_in_transaction() {
+            attempt.finish(Ending::Release {});
+        }
     }
     core.is_over.cancel();
     let patience = core.worker.grace.max(SEND_WITHIN);
     if timeout(patience, &mut finishing).await.is_err() {
         given_up.cancel();
-        let _ = finishing.await;
+        // A call that waits for a lock in the server ends by nothing of ours.
+        if timeout(GIVE_UP, &mut finishing).await.is_err() {
+            finishing.abort();
+            core.unsent.fetch_add(1, SeqCst);
+        }
     }
     let _ = timeout(GIVE_UP, &mut control).await;
     control.abort();
