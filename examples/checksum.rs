@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use postgres_jobs::{By, Error, Job, NewJob, State, Unique, Worker, insert, retry_in};
+use postgres_jobs::{
+    Blocking, By, Error, Job, NewJob, Options, State, Unique, Worker, insert, retry_in,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
@@ -68,10 +70,12 @@ async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64
         let Some(path) = file.to_str().map(str::to_string) else {
             continue;
         };
-        let job = NewJob::new("checksum", File { path })
-            .queue(&queue)
-            .max_attempts(3)
-            .unique_opts(unique.clone());
+        let job = NewJob {
+            queue: Some(queue.clone()),
+            max_attempts: Some(3),
+            unique_opts: Some(unique.clone()),
+            ..NewJob::new("checksum", File { path })?
+        };
         match insert(&db, job).await?.is_duplicate {
             true => skipped += 1,
             false => inserted += 1,
@@ -98,8 +102,14 @@ fn sha256(path: &Path) -> std::io::Result<String> {
     Ok(format!("{:x}", hash.finalize()))
 }
 
-fn worker(queue: &str, name: &str) -> Worker {
-    Worker::new(&*url()).queues([queue]).name(name)
+fn worker(queue: &str, name: &str, lease: Duration) -> Result<Worker> {
+    let options = Options {
+        queues: vec![queue.into()],
+        name: name.into(),
+        lease,
+        ..Options::default()
+    };
+    Ok(Worker::new(url().parse()?, options)?)
 }
 
 /// Starts a worker that does nothing with its jobs, and ends it while it holds some. As in a real
@@ -115,9 +125,9 @@ fn worker_that_dies(queue: &str) -> Result<()> {
     };
     let runtime = tokio::runtime::Runtime::new()?;
     // The lease is short, because we want to see the rescue soon.
-    let worker = worker(queue, "checksum worker that is killed")
-        .lease(Duration::from_secs(1))
-        .kind("checksum", handler);
+    let lease = Duration::from_secs(1);
+    let worker = worker(queue, "checksum worker that is killed", lease)?;
+    let worker = worker.kind("checksum", handler);
     runtime.block_on(async {
         worker.start()?;
         // In an empty directory there are no jobs to hold.
@@ -161,8 +171,9 @@ async fn main() -> Result<()> {
     tokio::task::spawn_blocking(move || worker_that_dies(&victims)).await??;
     let mut workers = Vec::new();
     for n in 1..WORKERS {
-        let worker = worker(&queue, &format!("checksum worker {n}"));
-        workers.push(worker.kind_blocking("checksum", checksum).start()?);
+        let name = format!("checksum worker {n}");
+        let worker = worker(&queue, &name, Duration::from_secs(30))?;
+        workers.push(worker.kind("checksum", Blocking(checksum)).start()?);
     }
 
     let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(

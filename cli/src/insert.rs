@@ -1,12 +1,13 @@
 //! `jobs insert`.
 
 use std::io::{IsTerminal, stderr};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use clap::Args;
 use postgres_jobs::{Inserted, NewJob, State, Unique, Want, insert, insert_many, wait_for};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
 use tokio_postgres::Client;
 
@@ -102,7 +103,10 @@ impl Insert {
             {
                 let args =
                     parsed::<Box<RawValue>>(&line, &format!("line {}", number + batch.len() + 1))?;
-                batch.push(template.clone().args(args));
+                batch.push(NewJob {
+                    args,
+                    ..template.clone()
+                });
             }
             if batch.is_empty() {
                 break;
@@ -127,49 +131,39 @@ impl Insert {
     }
 
     async fn job(&self, client: &Client, args: &str) -> Result<NewJob, Failed> {
-        let mut job = NewJob::new(&*self.kind, parsed::<Box<RawValue>>(args, "args")?);
-        if let Some(queue) = &self.queue {
-            job = job.queue(queue);
-        }
-        if let Some(priority) = self.priority {
-            job = job.priority(priority);
-        }
+        let mut job = NewJob {
+            queue: self.queue.clone(),
+            priority: self.priority,
+            max_attempts: self.max_attempts,
+            tags: self.tags.clone(),
+            pending: self.pending,
+            ..NewJob::new(&self.kind, parsed::<Box<RawValue>>(args, "args")?)?
+        };
         if let Some(text) = &self.at {
-            job = job.scheduled_at(time(client, "select $1::text::timestamptz", text).await?);
+            job.scheduled_at = Some(time(client, "select $1::text::timestamptz", text).await?);
         }
         if let Some(text) = &self.r#in {
-            job = job.scheduled_at(time(client, "select now() + $1::text::interval", text).await?);
+            job.scheduled_at = Some(time(client, "select now() + $1::text::interval", text).await?);
         }
         if let Some(text) = &self.expires_at {
-            job = job.expires_at(time(client, "select $1::text::timestamptz", text).await?);
-        }
-        if let Some(attempts) = self.max_attempts {
-            job = job.max_attempts(attempts);
-        }
-        if !self.tags.is_empty() {
-            job = job.tags(&self.tags);
+            job.expires_at = Some(time(client, "select $1::text::timestamptz", text).await?);
         }
         if let Some(meta) = &self.meta {
-            let meta: Map<String, Value> = parsed(meta, "meta")?;
-            job = meta
-                .into_iter()
-                .fold(job, |job, (member, value)| job.meta(member, value));
+            job.meta = parsed(meta, "meta")?;
         }
         if let Some(timeout) = self.timeout {
-            job = job.timeout(Duration::try_from_secs_f64(timeout).ok());
+            let limit = Duration::try_from_secs_f64(timeout);
+            job.timeout = Some(limit.unwrap_or(Duration::MAX));
         }
         if let Some(policy) = &self.retry {
             let policy = match policy.starts_with('{') {
                 true => parsed(policy, "retry")?,
                 false => Value::from(policy.as_str()),
             };
-            job = job.retry(policy);
+            job.retry = Some(policy);
         }
         if let Some(unique) = &self.unique {
-            job = job.unique_opts(parsed::<Unique>(unique, "unique")?);
-        }
-        if self.pending {
-            job = job.pending();
+            job.unique_opts = Some(parsed::<Unique>(unique, "unique")?);
         }
         Ok(job)
     }
@@ -179,7 +173,7 @@ fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result
     serde_json::from_str(text).map_err(|error| Failed::new(REFUSED, format!("{what}: {error}")))
 }
 
-async fn time(client: &Client, statement: &str, text: &str) -> Result<SystemTime, Failed> {
+async fn time(client: &Client, statement: &str, text: &str) -> Result<DateTime<Utc>, Failed> {
     Ok(client.query_one(statement, &[&text]).await?.try_get(0)?)
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use postgres_jobs::{Error, Handling, Job, Middleware, Queue, Worker};
+use postgres_jobs::{Blocking, Error, Handling, Job, Middleware, Options, Queue, Worker};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -54,6 +54,9 @@ pub(crate) struct Work {
     /// Seconds that programs may go on after a stop, and after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     grace: f64,
+    /// Prepare no statements, as PgBouncer wants it in transaction mode
+    #[arg(long)]
+    no_prepare: bool,
     /// The worker's name [default: HOST:PID:RANDOM]
     #[arg(long)]
     name: Option<String>,
@@ -98,41 +101,38 @@ impl Work {
     }
 
     fn worker(self, database: &Database, json: bool, groups: &Groups) -> Result<Worker, Failed> {
-        let mut queues = Vec::new();
+        let mut options = Options {
+            queues: Vec::new(),
+            concurrency: self.concurrency,
+            timeout: self.timeout.map(seconds).transpose()?,
+            lease: seconds(self.lease)?,
+            grace: seconds(self.grace)?,
+            prepare: !self.no_prepare,
+            ..Options::default()
+        };
         for queue in &self.queues {
-            queues.push(match queue.rsplit_once('=') {
-                Some((name, weight)) => {
-                    let weight = weight.parse::<u32>();
-                    let weight =
-                        weight.map_err(|_| Failed::new(2, format!("{queue} has no weight")))?;
-                    Queue::from((name, weight))
-                }
-                None => Queue::from(queue.as_str()),
-            });
-        }
-        let mut worker = Worker::with_config(database.config()?)
-            .queues(queues)
-            .concurrency(self.concurrency)
-            .lease(seconds(self.lease)?)
-            .grace(seconds(self.grace)?)
-            .info("program", self.command[0].to_string_lossy())
-            .middleware(Report { json });
-        if let Some(timeout) = self.timeout {
-            worker = worker.timeout(seconds(timeout)?);
+            let (name, weight) = queue.rsplit_once('=').unwrap_or((queue, "1"));
+            let weight = weight.parse();
+            let weight = weight.map_err(|_| Failed::new(2, format!("{queue} has no weight")))?;
+            let name = name.into();
+            options.queues.push(Queue { name, weight });
         }
         if let Some(name) = &self.name {
-            worker = worker.name(name);
+            options.name = name.clone();
         }
+        let program = self.command[0].to_string_lossy().into();
+        options.info.insert("program".into(), program);
+        let worker = Worker::new(database.config()?, options)?.middleware(Report { json });
         let (work, groups) = (Arc::new(self), groups.clone());
         // Blocking: the library ends no thread, so there is time between the two signals.
         let runtime = tokio::runtime::Handle::current();
         let kinds = work.kinds.clone();
         let handler = move |job| runtime.block_on(work.program(job, &groups));
         if kinds.is_empty() {
-            return Ok(worker.otherwise_blocking(handler));
+            return Ok(worker.otherwise(Blocking(handler)));
         }
         Ok(kinds.iter().fold(worker, |worker, kind| {
-            worker.kind_blocking(kind, handler.clone())
+            worker.kind(kind, Blocking(handler.clone()))
         }))
     }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use postgres_jobs::{Error, Job, Worker};
+use postgres_jobs::{Error, Job, Options, Worker};
 use serde_json::{Value, json};
 
 static FIRST: OnceLock<f64> = OnceLock::new();
@@ -15,9 +15,12 @@ static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
 async fn main() -> anyhow::Result<()> {
     let command = args().nth(1).unwrap_or_default();
     let values: Vec<u64> = args().skip(2).filter_map(|arg| arg.parse().ok()).collect();
-    let worker = Worker::new(var("DATABASE_URL")?)
-        .queues(["bench"])
-        .concurrency(values[0] as usize);
+    let options = Options {
+        queues: vec!["bench".into()],
+        concurrency: values[0] as usize,
+        ..Options::default()
+    };
+    let worker = Worker::new(var("DATABASE_URL")?.parse()?, options)?;
     let worker = if command == "listen" {
         worker.kind("bench", async |_: Job<Value>| listen())
     } else {

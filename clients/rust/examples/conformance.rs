@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::process::exit;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use postgres_jobs::{
-    AfterInsert, ClientError, Error, Executor, Handling, Inserted, Job, Middleware, NewJob,
-    Producer, Queue, Want, Worker, cancel, discard, retry_in, snooze, testing, wait_for,
+    AfterInsert, Blocking, ClientError, Error, Handling, Inserted, Job, Middleware, NewJob,
+    Options, Producer, Queue, Want, Worker, cancel, discard, retry_in, snooze, testing, wait_for,
 };
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls};
@@ -35,12 +36,24 @@ fn seconds(value: &Value) -> Duration {
     Duration::from_secs_f64(value.as_f64().expect("seconds"))
 }
 
-/// None where it is -1.
-fn limit(value: &Value) -> Option<Duration> {
-    value
-        .as_f64()
-        .filter(|seconds| *seconds >= 0.0)
-        .map(Duration::from_secs_f64)
+/// The longest where it is -1.
+fn limit(value: &Value) -> Duration {
+    Duration::try_from_secs_f64(value.as_f64().expect("seconds")).unwrap_or(Duration::MAX)
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().expect("an array")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}
+
+/// The connection of the operation `testing`.
+static IN_TEST: OnceLock<Client> = OnceLock::new();
+
+fn in_test() -> &'static Client {
+    IN_TEST.get().expect("the operation testing")
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -134,6 +147,8 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
                     .batch_execute(value.as_str().expect("a statement"))
                     .await?
             }
+            "sql_in_test" => in_test().batch_execute(text(value)).await?,
+            "complete_in_test" => job.complete(in_test(), value).await?,
             "in_transaction" => {
                 let then = action["then"].as_str().expect("then");
                 return in_transaction(&job, value.as_str().expect("a statement"), then).await;
@@ -217,8 +232,8 @@ struct Printing;
 
 impl Middleware for Printing {
     fn insert(&self, job: &mut NewJob) -> Option<AfterInsert> {
-        print(&json!({ "event": "middleware", "around": "insert", "kind": job.kind() }));
-        job.meta_mut().insert("middleware".into(), true.into());
+        print(&json!({ "event": "middleware", "around": "insert", "kind": job.kind }));
+        job.meta.insert("middleware".into(), true.into());
         None
     }
 
@@ -229,40 +244,29 @@ impl Middleware for Printing {
 }
 
 /// A job by the names of the parameters of jobs.insert.
-async fn new_job(client: &Client, options: &Value) -> Anything<NewJob> {
-    let none = Map::new();
-    let args = options.get("args").unwrap_or(&Value::Null);
-    let mut job = NewJob::new(options["kind"].as_str().expect("a kind"), args);
-    for (name, value) in options.as_object().unwrap_or(&none) {
-        job = match name.as_str() {
-            "kind" | "args" => job,
-            "queue" => job.queue(value.as_str().expect("a queue")),
-            "priority" => job.priority(serde_json::from_value(value.clone())?),
-            "scheduled_at" => job.scheduled_at(time(client, value).await?),
-            "expires_at" => job.expires_at(time(client, value).await?),
-            "max_attempts" => job.max_attempts(serde_json::from_value(value.clone())?),
-            "tags" => job.tags(serde_json::from_value::<Vec<String>>(value.clone())?),
-            "meta" => {
-                let meta = value.as_object().unwrap_or(&none).clone();
-                meta.into_iter()
-                    .fold(job, |job, (member, value)| job.meta(member, value))
-            }
-            "timeout" => job.timeout(limit(value)),
-            "retry" => job.retry(value.clone()),
-            "pending" if *value == true => job.pending(),
-            "pending" => job,
-            "unique_opts" => job.unique_opts(serde_json::from_value(value.clone())?),
+fn new_job(given: &Value) -> Anything<NewJob> {
+    let given = given.as_object().expect("a job");
+    let args = given.get("args").unwrap_or(&Value::Null);
+    let mut job = NewJob::new(text(&given["kind"]), args)?;
+    for (name, value) in given {
+        let (value, number) = (value.clone(), value.as_i64().map(|number| number as i32));
+        match name.as_str() {
+            "kind" | "args" => {}
+            "queue" => job.queue = serde_json::from_value(value)?,
+            "priority" => job.priority = number,
+            "scheduled_at" => job.scheduled_at = serde_json::from_value(value)?,
+            "expires_at" => job.expires_at = serde_json::from_value(value)?,
+            "max_attempts" => job.max_attempts = number,
+            "tags" => job.tags = serde_json::from_value(value)?,
+            "meta" => job.meta = serde_json::from_value(value)?,
+            "timeout" => job.timeout = Some(limit(&value)),
+            "retry" => job.retry = Some(value),
+            "pending" => job.pending = value == true,
+            "unique_opts" => job.unique_opts = serde_json::from_value(value)?,
             other => return Err(format!("there is no option {other}").into()),
-        };
+        }
     }
     Ok(job)
-}
-
-async fn time(client: &Client, text: &Value) -> Anything<SystemTime> {
-    let row = client
-        .query_one("select $1::text::timestamptz", &[&text.as_str()])
-        .await?;
-    Ok(row.get(0))
 }
 
 /// The options beside kind and args.
@@ -285,9 +289,8 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
     let mut client = connect().await?;
     match op["op"].as_str() {
         Some("insert") => {
-            let job = new_job(&client, &flat(op)).await?;
             let transaction = client.transaction().await?;
-            let inserted = match producer.insert(&transaction, job).await {
+            let inserted = match producer.insert(&transaction, new_job(&flat(op))?).await {
                 Ok(inserted) => inserted,
                 Err(error) => return Ok(refused(error)),
             };
@@ -300,11 +303,8 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
             Ok(event)
         }
         Some("insert_many") => {
-            let mut jobs = Vec::new();
-            for job in op["jobs"].as_array().expect("jobs") {
-                jobs.push(new_job(&client, job).await?);
-            }
-            Ok(match producer.insert_many(&client, jobs).await {
+            let jobs: Anything<Vec<NewJob>> = array(&op["jobs"]).iter().map(new_job).collect();
+            Ok(match producer.insert_many(&client, jobs?).await {
                 Ok(inserted) => {
                     let jobs: Vec<_> = inserted.iter().map(shown).collect();
                     json!({ "event": "inserted_many", "jobs": jobs })
@@ -326,112 +326,152 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
                 .collect();
             Ok(json!({ "event": "results", "results": results }))
         }
+        Some("check") => {
+            let made = worker(&op["worker"], false);
+            let error = match made {
+                Ok(worker) => match worker.start() {
+                    Ok(handle) => handle.stop_and_cancel().await.err(),
+                    Err(error) => Some(error),
+                },
+                Err(error) => Some(error),
+            };
+            let error = error.map(|error| error.to_string());
+            Ok(json!({ "event": "checked", "error": error }))
+        }
         Some("testing") => {
-            let mut results = Vec::new();
-            let worker = Worker::new(url()).kind("run", run);
-            // Times are read outside of the transaction.
-            let reader = connect().await?;
-            let transaction = client.transaction().await?;
-            for step in op["steps"].as_array().expect("steps") {
-                let (name, value) = step
-                    .as_object()
-                    .and_then(|one| one.iter().next())
-                    .expect("a step");
-                results.push(match name.as_str() {
-                    "insert" => {
-                        let job = new_job(&reader, &flat(value)).await?;
-                        json!(producer.insert(&transaction, job).await?.id)
-                    }
-                    "assert_inserted" => {
-                        let kind = value["kind"].as_str().expect("a kind");
-                        json!(testing::is_inserted(&transaction, kind, &value["args"]).await?)
-                    }
-                    "advance" => {
-                        testing::advance(&transaction, seconds(value)).await?;
-                        Value::Null
-                    }
-                    _ => work_all(&transaction, &worker).await?,
-                });
+            // Handlers reach it until the driver ends.
+            if IN_TEST.get().is_none() {
+                let _ = IN_TEST.set(client);
             }
-            transaction.rollback().await?;
+            let worker = worker(&op["worker"], !producer.middleware.is_empty())?;
+            in_test().batch_execute("begin").await?;
+            let mut results = Vec::new();
+            for step in array(&op["steps"]) {
+                let result = testing_step(step, producer, &worker).await;
+                results.push(result.unwrap_or_else(|error| json!({ "error": error.to_string() })));
+            }
+            in_test().batch_execute("rollback").await?;
             Ok(json!({ "event": "tested", "results": results }))
         }
         op => Err(format!("there is no op {op:?}").into()),
     }
 }
 
-async fn work_all(executor: impl Executor, worker: &Worker) -> Result<Value, ClientError> {
-    let ran = testing::work_all(executor, worker).await?;
-    Ok(ran
-        .into_iter()
-        .map(|(_, kind, state)| json!([kind, state]))
-        .collect())
+async fn testing_step(step: &Value, producer: &Producer, worker: &Worker) -> Anything<Value> {
+    let one = step.as_object().and_then(|one| one.iter().next());
+    let (name, value) = one.expect("a step");
+    Ok(match name.as_str() {
+        "insert" => {
+            let job = new_job(&flat(value))?;
+            json!(producer.insert(in_test(), job).await?.id)
+        }
+        "sql" => {
+            let is_query = text(value).starts_with("select");
+            let rows = format!("select to_jsonb(r) from ({}) r", text(value));
+            let mut lists = Vec::new();
+            if !is_query {
+                in_test().batch_execute(text(value)).await?;
+                return Ok(json!(lists));
+            }
+            // Objects keep the order of the columns nowhere but in the statement's description.
+            let names = in_test().prepare(text(value)).await?;
+            for row in in_test().query(&rows, &[]).await? {
+                let row: Value = row.get(0);
+                let columns = names.columns().iter();
+                lists.push(
+                    columns
+                        .map(|one| row[one.name()].clone())
+                        .collect::<Value>(),
+                );
+            }
+            json!(lists)
+        }
+        "assert_inserted" => {
+            let (kind, args) = (text(&value["kind"]), &value["args"]);
+            let job = testing::assert_inserted(in_test(), kind, args).await?;
+            json!({ "id": job.id, "kind": job.kind, "queue": job.queue, "state": job.state, "args": job.args })
+        }
+        "advance" => {
+            testing::advance(in_test(), seconds(value)).await?;
+            Value::Null
+        }
+        _ => {
+            let attempts = testing::work_all(in_test(), worker).await?;
+            let attempts = attempts.iter().map(|one| {
+                json!({ "id": one.id, "kind": one.kind, "state": one.state, "output": one.output, "error": one.error })
+            });
+            attempts.collect()
+        }
+    })
 }
 
 // -------------------------------------------------------------------------------------------------
 // The program
 // -------------------------------------------------------------------------------------------------
 
-fn worker(argument: &Value) -> Worker {
-    let mut worker = Worker::new(url());
-    let options = &argument["worker"];
-    for (name, value) in options.as_object().expect("options") {
-        worker = match name.as_str() {
-            "queues" => match value {
-                Value::Object(weights) => worker.queues(weights.iter().map(|(name, weight)| {
-                    (name.as_str(), weight.as_u64().expect("a weight") as u32)
-                })),
-                names => worker.queues(
-                    names
-                        .as_array()
-                        .expect("names")
+fn worker(given: &Value, has_middleware: bool) -> Result<Worker, ClientError> {
+    let mut options = Options::default();
+    let queue = |name: &str, weight| Queue {
+        name: name.into(),
+        weight,
+    };
+    for (name, value) in given.as_object().expect("options") {
+        match name.as_str() {
+            "queues" => {
+                options.queues = match value {
+                    Value::Object(weights) => weights
                         .iter()
-                        .map(|name| Queue::from(name.as_str().expect("a name"))),
-                ),
-            },
-            "concurrency" => worker.concurrency(value.as_u64().expect("a number") as usize),
-            "timeout" => match limit(value) {
-                Some(timeout) => worker.timeout(timeout),
-                None => worker,
-            },
-            "lease" => worker.lease(seconds(value)),
-            "grace" => worker.grace(seconds(value)),
-            "name" => worker.name(value.as_str().expect("a name")),
-            "info" => {
-                let info = value.as_object().expect("an object").clone();
-                info.into_iter().fold(worker, |worker, (member, value)| {
-                    worker.info(&member, value)
-                })
+                        .map(|(name, weight)| queue(name, weight.as_f64().expect("a weight")))
+                        .collect(),
+                    names => array(names).iter().map(|name| text(name).into()).collect(),
+                }
             }
-            _ => worker,
-        };
-    }
-    let default = json!({ "run": {} });
-    let kinds = options.get("kinds").unwrap_or(&default);
-    for (kind, options) in kinds.as_object().expect("kinds") {
-        worker = match options["blocking"].as_bool() {
-            Some(true) => worker.kind_blocking(kind, run_blocking),
-            _ => worker.kind(kind, run),
-        };
-        if let Some(timeout) = options.get("timeout") {
-            worker = worker.kind_timeout(kind, limit(timeout));
+            "concurrency" => options.concurrency = value.as_u64().expect("a number") as usize,
+            "timeout" => options.timeout = Some(limit(value)),
+            "lease" => options.lease = seconds(value),
+            "grace" => options.grace = seconds(value),
+            "name" => options.name = text(value).into(),
+            "info" => options.info = value.as_object().expect("an object").clone(),
+            "prepare" => options.prepare = value == true,
+            _ => {}
         }
     }
-    if options["otherwise"] == true {
+    let default = json!({ "run": {} });
+    let kinds = given.get("kinds").unwrap_or(&default);
+    let kinds = kinds.as_object().expect("kinds");
+    for (kind, of_kind) in kinds {
+        if let Some(timeout) = of_kind.get("timeout") {
+            options.kind_timeouts.insert(kind.clone(), limit(timeout));
+        }
+    }
+    let config: tokio_postgres::Config = url().parse()?;
+    // The suite's pooler in transaction mode, which gives each statement another session.
+    options.prepare &= config.get_dbname() != Some("transaction");
+    let mut worker = Worker::new(config, options)?;
+    for (kind, of_kind) in kinds {
+        worker = match of_kind["blocking"].as_bool() {
+            Some(true) => worker.kind(kind, Blocking(run_blocking)),
+            _ => worker.kind(kind, run),
+        };
+    }
+    if let Some(again) = given.get("again") {
+        worker = worker.kind(text(again), run);
+    }
+    if given["otherwise"] == true {
         worker = worker.otherwise(run);
     }
-    if argument["middleware"] == true {
+    if has_middleware {
         worker = worker.middleware(Printing);
     }
-    worker
+    Ok(worker)
 }
 
 /// Does what stdin says until it ends; what is for the worker goes on to `stops`.
 async fn operations(argument: Value, stops: mpsc::UnboundedSender<String>) -> Anything<()> {
-    let producer = match argument["middleware"] == true {
-        true => Producer::new().middleware(Printing),
-        false => Producer::new(),
-    };
+    let mut producer = Producer::default();
+    if argument["middleware"] == true {
+        producer.middleware.push(Arc::new(Printing));
+    }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         let op: Value = serde_json::from_str(&line)?;
@@ -461,7 +501,14 @@ async fn main() -> Anything<()> {
     if argument.get("worker").is_none() {
         return operations.await?;
     }
-    let handle = worker(&argument).start()?;
+    let made = worker(&argument["worker"], argument["middleware"] == true);
+    let handle = match made.and_then(Worker::start) {
+        Ok(handle) => handle,
+        Err(error) => {
+            print(&json!({ "event": "unfit", "error": error.to_string() }));
+            exit(2);
+        }
+    };
     let ready = handle.ready();
     tokio::spawn(async {
         ready.await;

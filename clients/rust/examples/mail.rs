@@ -1,6 +1,6 @@
 //! Works the queue mail.
 
-use postgres_jobs::{ClientError, Error, Job, Worker};
+use postgres_jobs::{ClientError, Error, Job, Options, Worker};
 use serde_json::{Value, json};
 
 async fn send(job: Job<Value>) -> Result<Value, Error> {
@@ -10,10 +10,11 @@ async fn send(job: Job<Value>) -> Result<Value, Error> {
 
 #[tokio::main]
 async fn main() -> Result<(), ClientError> {
-    let url = std::env::var("DATABASE_URL").expect("DATABASE_URL");
-    Worker::new(&*url)
-        .queues(["mail"])
-        .kind("email.send", send)
-        .run()
-        .await
+    let database = std::env::var("DATABASE_URL").expect("DATABASE_URL");
+    let options = Options {
+        queues: vec!["mail".into()],
+        ..Options::default()
+    };
+    let worker = Worker::new(database.parse()?, options)?;
+    worker.kind("email.send", send).run().await
 }

@@ -27,7 +27,7 @@ async fn place(pool: &PgPool, customer: &str) -> Result<String, Box<dyn std::err
         .bind(customer)
         .fetch_one(&mut *transaction)
         .await?;
-    let confirm = NewJob::new("order.confirm", json!({ "order": order }));
+    let confirm = NewJob::new("order.confirm", json!({ "order": order }))?;
     insert(&mut *transaction, confirm).await?;
     transaction.commit().await?;
     Ok(format!("order {order}\n"))

@@ -4,85 +4,70 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-use tokio::select;
+use tokio_postgres::Error;
+use tokio_postgres::types::Type;
 
 use crate::ClientError;
-use crate::connection::{Link, array};
-use crate::job::Attempt;
-use crate::worker::Core;
+use crate::attempt::State;
+use crate::link::{Link, Parameter};
+use crate::run::{Command, Core};
 
-const BEAT: &str = "
-select to_json(jobs.worker_beat($1, $2::text::text[], $3::text::integer, $4::text::jsonb))::text";
-const HEARTBEATS: &str = "
-select to_json(h)::text from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[]) h";
-const WAIT: &str = "call jobs.wait_any('{}', timeout => $1::text::interval, worker => $2)";
+const BEAT: &str = "select jobs.worker_beat($1, $2, $3, $4::text::jsonb)";
+const HEARTBEATS: &str = "select cancel_requested from jobs.heartbeat_many($1, $2)";
+const WAIT: &str = "call jobs.wait_any('{}', timeout => make_interval(secs => $1), worker => $2)";
 
-/// Beats until nothing runs any more.
-pub(crate) async fn run(core: Arc<Core>) {
-    let mut link = Link::new(core.config(), core.is_over.clone());
-    let pace = (core.worker.lease / 3).min(Duration::from_secs(10));
-    let pace_text = format!("{} s", pace.as_secs_f64());
+/// Beats until it is ended. Only what the server has against the worker at its start is an error.
+pub(crate) async fn run(core: Arc<Core>) -> Result<(), ClientError> {
+    let mut link = core.worker.link();
+    let options = &core.worker.options;
+    let pace = (options.lease / 3)
+        .min(Duration::from_secs(10))
+        .as_secs_f64();
     loop {
-        let round = async {
-            beat(&core, &mut link).await?;
-            link.wait(WAIT, &[&pace_text, &core.worker.name]).await
-        };
-        select! {
-            result = round => if let Err(error) = result {
-                tracing::error!(%error, "cannot beat");
-                // The server may take no calls without queues: then this is the pace.
-                tokio::time::sleep(pace.min(Duration::from_millis(500))).await;
-            },
-            () = core.is_over.cancelled() => break,
+        match beat(&core, &mut link).await {
+            Ok(()) => {
+                let of: [Parameter<'_>; 2] = [(&pace, Type::FLOAT8), (&options.name, Type::TEXT)];
+                link.wait(WAIT, &of).await;
+            }
+            Err(error) => {
+                let is_known = core.command.borrow().is_some();
+                if !is_known && !link.passes(&error) {
+                    return Err(error.into());
+                }
+                link.pause(&error).await;
+            }
         }
     }
-    link.cancel().await;
 }
 
-async fn beat(core: &Core, link: &mut Link) -> Result<(), ClientError> {
-    let worker = &core.worker;
-    let queues = array(worker.queues.iter().map(|queue| &queue.name));
-    let info = serde_json::to_string(&worker.info)?;
-    let parameters = [
-        &*worker.name,
-        &queues,
-        &worker.concurrency.to_string(),
-        &info,
+async fn beat(core: &Core, link: &mut Link) -> Result<(), Error> {
+    let (queues, options) = (core.worker.queues(), &core.worker.options);
+    let concurrency = i32::try_from(options.concurrency).unwrap_or(i32::MAX);
+    let info = serde_json::Value::from(options.info.clone()).to_string();
+    let of: [Parameter<'_>; 4] = [
+        (&options.name, Type::TEXT),
+        (&queues, Type::TEXT_ARRAY),
+        (&concurrency, Type::INT4),
+        (&info, Type::TEXT),
     ];
-    for answer in link.rows(BEAT, &parameters).await? {
-        let command = serde_json::from_str(&answer)?;
-        core.command
-            .send_if_modified(|known| known.replace(command) != Some(command));
+    for row in link.rows(BEAT, &of).await? {
+        let command = Some(match row.try_get(0)? {
+            "quiet" => Command::Quiet,
+            "stop" => Command::Stop,
+            _ => Command::Run,
+        });
+        let is_new = |known: &mut Option<Command>| std::mem::replace(known, command) != command;
+        core.command.send_if_modified(is_new);
     }
-    let held = |attempt: &Arc<Attempt>| !attempt.is_over() && !attempt.is_in_transaction();
-    let attempts: Vec<_> = core.attempts().into_iter().filter(held).collect();
-    let ids = array(attempts.iter().map(|attempt| attempt.job.id));
-    let tokens = array(attempts.iter().map(|attempt| attempt.job.token));
+    let attempts = core.attempts(State::wants_heartbeat);
     if attempts.is_empty() {
         return Ok(());
     }
-    let answers = link.rows(HEARTBEATS, &[&ids, &tokens]).await?;
-    attempts
-        .iter()
-        .zip(answers)
-        .for_each(|(attempt, answer)| attempt.heard(&answer));
-    Ok(())
-}
-
-#[derive(Deserialize)]
-struct Heartbeat {
-    cancel_requested: Option<bool>,
-}
-
-impl Attempt {
-    /// Takes the answer to a heartbeat.
-    pub(crate) fn heard(&self, answer: &str) {
-        match serde_json::from_str::<Heartbeat>(answer).map(|answer| answer.cancel_requested) {
-            Ok(Some(false)) => {}
-            Ok(Some(true)) => self.cancellation.cancel(),
-            Ok(None) => self.lose(),
-            Err(error) => tracing::error!(%error, "a heartbeat's answer that cannot be read"),
-        }
+    let ids: Vec<i64> = attempts.iter().map(|attempt| attempt.job.id).collect();
+    let tokens: Vec<i64> = attempts.iter().map(|attempt| attempt.job.token).collect();
+    let of: [Parameter<'_>; 2] = [(&ids, Type::INT8_ARRAY), (&tokens, Type::INT8_ARRAY)];
+    for (attempt, row) in attempts.iter().zip(link.rows(HEARTBEATS, &of).await?) {
+        attempt.hear(row.try_get(0)?);
     }
+    Ok(())
 }

@@ -11,13 +11,14 @@ use serde_json::value::RawValue;
 
 /// What a handler ends with if it does not return a value.
 ///
-/// `?` makes one of every [`std::error::Error`], and keeps its message, the name of its type, its
-/// causes, and the SQLSTATE if it is one of the database. [`Error::new`] takes texts, boxed errors
-/// and those of `anyhow`. Such an error fails the attempt: the job is retried by its policy.
+/// `?` makes one of every [`std::error::Error`], and keeps its message, those of its causes, the
+/// name of its type, and the SQLSTATE if it is one of the database. [`Error::new`] takes texts,
+/// boxed errors and those of `anyhow`. Such an error fails the attempt: the job is retried by its
+/// policy.
 ///
 /// [`snooze`], [`cancel`], [`discard`] and [`retry_in`] make the other ways to end.
 #[derive(Debug)]
-pub struct Error(Ending);
+pub struct Error(pub(crate) Ending);
 
 /// What becomes of an attempt, as `jobs.finish_many` has it.
 #[derive(Debug, Serialize)]
@@ -27,13 +28,7 @@ pub(crate) enum Ending {
         #[serde(skip_serializing_if = "Option::is_none")]
         output: Option<Box<RawValue>>,
     },
-    Fail {
-        error: String,
-        details: Details,
-        retryable: bool,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        retry_in: Option<f64>,
-    },
+    Fail(Failure),
     Snooze {
         delay: f64,
     },
@@ -43,9 +38,17 @@ pub(crate) enum Ending {
     Release {},
 }
 
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    error: String,
+    details: Details,
+    retryable: bool,
+    retry_in: Option<f64>,
+}
+
 /// What the database keeps of an error besides its text.
 #[derive(Debug, Serialize)]
-pub(crate) struct Details {
+struct Details {
     #[serde(rename = "type")]
     type_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,62 +65,55 @@ impl Error {
 
     /// Names the type of the failure, which policies know as `non_retryable`; the default is the
     /// name of the error's Rust type.
-    pub fn typed(mut self, name: &str) -> Self {
-        if let Ending::Fail { details, .. } = &mut self.0 {
-            details.type_name = storable(name);
-        }
-        self
+    pub fn typed(self, name: &str) -> Self {
+        self.with(|failure| failure.details.type_name = storable(name))
     }
 
     /// No further attempt is made.
-    pub fn discard(mut self) -> Self {
-        if let Ending::Fail { retryable, .. } = &mut self.0 {
-            *retryable = false;
-        }
-        self
+    pub fn discard(self) -> Self {
+        self.with(|failure| failure.retryable = false)
     }
 
     /// The next attempt is made after this delay, whatever the job's policy says.
-    pub fn retry_in(mut self, delay: Duration) -> Self {
-        if let Ending::Fail { retry_in, .. } = &mut self.0 {
-            *retry_in = Some(delay.as_secs_f64());
-        }
-        self
+    pub fn retry_in(self, delay: Duration) -> Self {
+        self.with(|failure| failure.retry_in = Some(delay.as_secs_f64()))
     }
 
     /// The name of its type, if it is a failure.
     pub fn type_name(&self) -> Option<&str> {
         match &self.0 {
-            Ending::Fail { details, .. } => Some(&details.type_name),
+            Ending::Fail(failure) => Some(&failure.details.type_name),
             _ => None,
         }
     }
 
-    fn of(type_name: &str, error: &(dyn StdError + 'static)) -> Self {
-        let (text, code) = describe(error);
-        let mut trace = String::new();
+    fn with(mut self, change: impl FnOnce(&mut Failure)) -> Self {
+        if let Ending::Fail(failure) = &mut self.0 {
+            change(failure);
+        }
+        self
+    }
+
+    fn of(type_name: &str, error: Cause<'_>) -> Self {
+        let text = shown(error);
+        let type_name = storable(type_name);
         // It is the stack of where `?` or `new` stands, if RUST_BACKTRACE asks for it.
         let stack = Backtrace::capture();
-        if stack.status() == BacktraceStatus::Captured {
-            trace = stack.to_string();
-        }
-        for cause in causes(error).skip(1) {
-            trace += &format!("caused by: {cause}\n");
-        }
-        let is_longer = trace.char_indices().nth_back(LONGEST - 1);
-        let trace = storable(&trace[is_longer.map_or(0, |(at, _)| at)..]);
-        let trace = Some(trace).filter(|trace| !trace.is_empty());
-        let type_name = storable(type_name);
-        Self(Ending::Fail {
+        let trace = (stack.status() == BacktraceStatus::Captured).then(|| {
+            let stack = stack.to_string();
+            let beyond = stack.chars().count().saturating_sub(LONGEST);
+            stack.chars().skip(beyond).collect()
+        });
+        Self(Ending::Fail(Failure {
             error: storable(if text.is_empty() { &type_name } else { &text }),
             details: Details {
                 type_name,
-                code,
+                code: code(error),
                 trace,
             },
             retryable: true,
             retry_in: None,
-        })
+        }))
     }
 
     /// What a panic leaves, if it is a text.
@@ -127,16 +123,13 @@ impl Error {
         Self::new(text.unwrap_or("panic")).typed("panic")
     }
 
+    pub(crate) fn timeout() -> Self {
+        Self::new("the handler has exceeded its timeout").typed("timeout")
+    }
+
     /// Whether it is just an error, as of a handler that gives up because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(
-            self.0,
-            Ending::Fail {
-                retryable: true,
-                retry_in: None,
-                ..
-            }
-        )
+        matches!(&self.0, Ending::Fail(failure) if failure.retryable && failure.retry_in.is_none())
     }
 }
 
@@ -149,7 +142,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Ending::Fail { error, .. } => f.write_str(error),
+            Ending::Fail(failure) => f.write_str(&failure.error),
             Ending::Cancel { reason } => f.write_str(reason),
             Ending::Snooze { delay } => write!(f, "snoozed for {delay} s"),
             Ending::Complete { .. } | Ending::Release {} => Ok(()),
@@ -181,84 +174,50 @@ pub fn retry_in(delay: Duration, error: impl Into<Box<dyn StdError + Send + Sync
 
 impl From<Result<Box<RawValue>, Error>> for Ending {
     fn from(result: Result<Box<RawValue>, Error>) -> Self {
-        // A handler that returns nothing has no output.
-        let output = |value: Box<RawValue>| Some(value).filter(|value| value.get() != "null");
-        result.map_or_else(Self::from, |value| Self::Complete {
-            output: output(value),
-        })
+        match result {
+            // A handler that returns nothing has no output.
+            Ok(value) => Self::Complete {
+                output: Some(value).filter(|value| value.get() != "null"),
+            },
+            Err(error) => error.0,
+        }
     }
 }
 
-impl From<Error> for Ending {
-    fn from(error: Error) -> Self {
-        error.0
-    }
-}
-
-/// Why a call of this library has failed: the database refused it, there is no connection, or a
-/// value has no JSON.
-#[derive(Debug)]
-pub struct ClientError {
-    message: String,
-    code: Option<String>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+/// Why a call of this library has failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The database refuses it, or there is no connection.
+    #[error("{}", shown(.0))]
+    Database(#[from] tokio_postgres::Error),
+    /// So does sqlx.
+    #[cfg(feature = "sqlx")]
+    #[error("{}", shown(.0))]
+    Sqlx(#[from] sqlx::Error),
+    /// A value has no JSON, or the JSON is of another type.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// No worker can have this option.
+    #[error("{0}")]
+    Option(String),
+    /// So many results were lost. Their jobs run again when their leases have run out.
+    #[error("{0} results could not be sent")]
+    Unsent(usize),
+    /// The worker has ended before it could do it.
+    #[error("the worker has ended")]
+    Ended,
+    /// The system refuses it.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
 }
 
 impl ClientError {
     /// The SQLSTATE, if the database refused the call.
-    pub fn code(&self) -> Option<&str> {
-        self.code.as_deref()
-    }
-
-    pub(crate) fn text(message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self {
-            message,
-            code: None,
-            source: None,
-        }
-    }
-
-    /// Whether its SQLSTATE begins with one of these.
-    pub(crate) fn is(&self, codes: &[&str]) -> bool {
-        let has = |code: &str| codes.iter().any(|class| code.starts_with(class));
-        self.code().is_some_and(has)
+    pub fn code(&self) -> Option<String> {
+        code(self)
     }
 }
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl StdError for ClientError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
-
-macro_rules! client_error_of {
-    ($error:ty) => {
-        impl From<$error> for ClientError {
-            fn from(error: $error) -> Self {
-                let (message, code) = describe(&error);
-                let source = Some(error.into());
-                Self {
-                    message,
-                    code,
-                    source,
-                }
-            }
-        }
-    };
-}
-client_error_of!(serde_json::Error);
-client_error_of!(std::io::Error);
-client_error_of!(tokio::task::JoinError);
-client_error_of!(tokio_postgres::Error);
-#[cfg(feature = "sqlx")]
-client_error_of!(sqlx::Error);
 
 /// The most characters that are kept of a text.
 const LONGEST: usize = 10_000;
@@ -269,36 +228,31 @@ fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-type Cause<'a> = &'a (dyn StdError + 'static);
+pub(crate) type Cause<'a> = &'a (dyn StdError + 'static);
 
 fn causes<'a>(error: Cause<'a>) -> impl Iterator<Item = Cause<'a>> {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// What the database says, if this is one of its errors: message and SQLSTATE.
-fn refusal(error: Cause<'_>) -> Option<(String, String)> {
-    #[cfg(feature = "sqlx")]
-    if let Some(error) = error
-        .downcast_ref()
-        .and_then(sqlx::Error::as_database_error)
-    {
-        return Some((error.message().into(), error.code()?.into()));
+/// The message of an error, and those of its causes that it does not have in it.
+pub(crate) fn shown(error: Cause<'_>) -> String {
+    let mut text = error.to_string();
+    for cause in causes(error).skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
     }
-    let error = error.downcast_ref::<tokio_postgres::error::DbError>()?;
-    Some((error.message().into(), error.code().code().into()))
+    text
 }
 
-/// The message of an error, and the SQLSTATE that it or one of its causes has.
-fn describe(error: Cause<'_>) -> (String, Option<String>) {
-    let (message, code) = causes(error).find_map(refusal).unzip();
-    // Its own message says no more than that there is a cause.
-    let is_bare = error.is::<tokio_postgres::Error>();
-    #[cfg(feature = "sqlx")]
-    let is_bare = is_bare || matches!(error.downcast_ref(), Some(sqlx::Error::Database(_)));
-    let text = match (is_bare, message, error.source()) {
-        (true, Some(message), _) => message,
-        (true, None, Some(cause)) => format!("{error}: {cause}"),
-        _ => error.to_string(),
-    };
-    (text, code)
+/// The SQLSTATE that an error or one of its causes has.
+fn code(error: Cause<'_>) -> Option<String> {
+    causes(error).find_map(|cause| {
+        #[cfg(feature = "sqlx")]
+        if let Some(sqlx::Error::Database(error)) = cause.downcast_ref() {
+            return Some(error.code()?.into());
+        }
+        let error = cause.downcast_ref::<tokio_postgres::error::DbError>()?;
+        Some(error.code().code().into())
+    })
 }

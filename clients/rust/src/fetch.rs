@@ -4,137 +4,177 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::select;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_postgres::Error;
+use tokio_postgres::types::Type;
 
-use crate::connection::{Link, array, back_off};
-use crate::handler::work;
-use crate::job::{Attempt, JobInfo};
-use crate::worker::{Command, Core};
+use crate::attempt::Attempt;
+use crate::error::Ending;
+use crate::job::JobInfo;
+use crate::link::{Link, Parameter};
+use crate::run::{Command, Core, Held};
+use crate::worker::Queue;
 
-pub(crate) const FETCH: &str = "
-select to_json(f)::text from (
-    select id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
-        extract(epoch from created_at) as created_at,
-        extract(epoch from scheduled_at) as scheduled_at,
-        extract(epoch from attempted_at) as attempted_at,
-        extract(epoch from deadline_at - clock_timestamp()) as left
-    from jobs.fetch_any(queues => $1::text::text[], max_jobs => $2::text::integer, worker => $3,
-        lease => $4::text::interval, kinds => nullif($5, '')::text[])) f";
-const WAIT: &str = "call jobs.wait_any($1::text::text[], timeout => '30 s', worker => $2)";
+const FETCH: &str = "
+select id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
+        created_at, scheduled_at, attempted_at,
+        extract(epoch from deadline_at - clock_timestamp())::float8 as left
+    from jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3,
+        lease => make_interval(secs => $4), kinds => $5)";
+const WAIT: &str = "call jobs.wait_any($1, timeout => '30 s', worker => $2)";
 
 /// Fetches and starts jobs until the worker is to end.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut link = Link::new(core.config(), core.is_draining.clone());
-    let mut running = core.running.subscribe();
-    let mut command = core.command.subscribe();
-    let lease = format!("{} s", core.worker.lease.as_secs_f64());
-    let kinds = core.worker.fetched_kinds();
-    // How often in a row there was nothing, though a wait had said that there might be.
-    let mut disappointments = 0;
-    loop {
-        select! {
-            biased;
-            () = core.is_draining.cancelled() => break,
-            // Guards of watched values are not to be held.
-            () = async {
-                let _ = command.wait_for(|command| *command == Some(Command::Run)).await;
-                let _ = running.wait_for(|running| running.len() < core.worker.concurrency).await;
-            } => {}
+    let mut fetcher = Fetcher {
+        link: core.worker.link(),
+        held: core.held.subscribe(),
+        command: core.command.subscribe(),
+        core: core.clone(),
+        latest: Ok(true),
+        in_vain: 0,
+    };
+    // A fetch under way is never abandoned: its jobs may be ours. A wait may be.
+    while core
+        .is_draining
+        .run_until_cancelled(fetcher.prepare())
+        .await
+        .is_some()
+    {
+        fetcher.latest = fetcher.fetch().await;
+    }
+}
+
+struct Fetcher {
+    core: Arc<Core>,
+    link: Link,
+    held: watch::Receiver<HashMap<i64, Held>>,
+    command: watch::Receiver<Option<Command>>,
+    /// Whether the latest fetch got all that it asked for.
+    latest: Result<bool, Error>,
+    /// How often in a row there was nothing, though a wait had said that there might be.
+    in_vain: u32,
+}
+
+impl Fetcher {
+    /// Waits until there is reason to fetch: a place, and perhaps a job.
+    async fn prepare(&mut self) {
+        match std::mem::replace(&mut self.latest, Ok(true)) {
+            Ok(true) => {}
+            Ok(false) => self.wait().await,
+            Err(error) => self.link.pause(&error).await,
         }
-        // Handlers that are ready to end make room for one fetch together.
-        tokio::task::yield_now().await;
-        let (queues, most) = core.next_fetch();
-        let (names, most_text) = (array(&queues), most.to_string());
-        let parameters = [&*names, &most_text, &core.worker.name, &lease, &kinds];
-        let rows = match link.rows(FETCH, &parameters).await {
-            Ok(rows) => rows,
-            Err(error) => {
-                disappointments += 1;
-                tracing::error!(%error, "cannot fetch");
-                pause(&core, back_off(disappointments)).await;
-                continue;
-            }
-        };
-        for row in &rows {
-            match serde_json::from_str::<JobInfo>(row) {
-                Ok(job) => start(&core, job),
-                Err(error) => tracing::error!(%error, "a job that cannot be read"),
-            }
+        while let Err(error) = self.link.open().await {
+            self.link.pause(&error).await;
         }
-        if !rows.is_empty() {
-            disappointments = 0;
-        }
-        if rows.len() == most {
-            continue;
-        }
-        if disappointments > 2 {
-            // The queues have jobs, but none that we may have.
-            let longest = Duration::from_secs(1);
-            pause(&core, back_off(disappointments - 3).min(longest)).await;
-        }
+        let most = self.core.worker.options.concurrency;
+        // Guards of watched values are not to be held.
+        drop(
+            self.command
+                .wait_for(|command| *command == Some(Command::Run))
+                .await,
+        );
+        drop(self.held.wait_for(|held| places(held).count() < most).await);
+    }
+
+    async fn wait(&mut self) {
         let began = Instant::now();
-        let of = [&*names, &core.worker.name];
-        select! {
-            waited = link.wait(WAIT, &of) => match waited {
-                Err(error) => {
-                    tracing::error!(%error, "cannot wait");
-                    pause(&core, Duration::from_secs(1)).await;
-                }
-                Ok(_) if began.elapsed() > Duration::from_millis(100) => disappointments = 0,
-                Ok(_) => disappointments += 1,
-            },
-            () = core.is_draining.cancelled() => {}
+        let (queues, name) = (self.core.worker.queues(), &self.core.worker.options.name);
+        let of: [Parameter<'_>; 2] = [(&queues, Type::TEXT_ARRAY), (name, Type::TEXT)];
+        self.link.wait(WAIT, &of).await;
+        let is_short = began.elapsed() < Duration::from_millis(20);
+        self.in_vain = if is_short {
+            (self.in_vain + 1).min(10)
+        } else {
+            0
+        };
+        if self.in_vain > 2 {
+            // The queues have jobs, but none that we may have.
+            sleep(Duration::from_millis(1 << self.in_vain)).await;
         }
     }
-    link.cancel().await;
+
+    async fn fetch(&mut self) -> Result<bool, Error> {
+        let (queues, most) = self.core.next_fetch();
+        let (worker, options) = (&self.core.worker, &self.core.worker.options);
+        let (lease, kinds) = (options.lease.as_secs_f64(), worker.kinds());
+        let of: [Parameter<'_>; 5] = [
+            (&queues, Type::TEXT_ARRAY),
+            (&most, Type::INT4),
+            (&options.name, Type::TEXT),
+            (&lease, Type::FLOAT8),
+            (&kinds, Type::TEXT_ARRAY),
+        ];
+        let rows = self.link.rows(FETCH, &of).await?;
+        if !rows.is_empty() {
+            self.in_vain = 0;
+        }
+        let jobs: Result<_, _> = rows.iter().map(JobInfo::of).collect();
+        self.core.start(jobs?);
+        Ok(rows.len() == most as usize)
+    }
 }
 
-fn start(core: &Arc<Core>, job: JobInfo) {
-    let worker = &core.worker;
-    let Some(handler) = worker.handler(&job.kind) else {
-        tracing::error!(
-            id = job.id,
-            kind = job.kind,
-            "fetched a kind without a handler"
-        );
-        return;
-    };
-    let timeout = worker.timeouts.get(&job.kind).unwrap_or(&worker.timeout);
-    let attempt = Attempt::new(job, *timeout, core.requests.clone());
-    let begin =
-        |running: &mut HashMap<_, _>| drop(running.insert(attempt.job.token, attempt.clone()));
-    core.running.send_modify(begin);
-    tokio::spawn(work(core.clone(), attempt, handler.clone()));
-}
-
-async fn pause(core: &Core, pause: Duration) {
-    select! { () = tokio::time::sleep(pause) => {}, () = core.is_draining.cancelled() => {} }
+/// The attempts that count for the concurrency.
+fn places(held: &HashMap<i64, Held>) -> impl Iterator<Item = &Arc<Attempt>> {
+    let attempts = held.values().map(|held| &held.attempt);
+    attempts.filter(|attempt| attempt.state().has_place())
 }
 
 impl Core {
+    fn start(self: &Arc<Self>, jobs: Vec<JobInfo>) {
+        let options = &self.worker.options;
+        self.held.send_modify(|held| {
+            for job in jobs {
+                let handler = self
+                    .worker
+                    .handler(&job.kind)
+                    .expect("it is fetched for it");
+                let timeout = options.kind_timeouts.get(&job.kind).copied();
+                let finisher = Some(self.finisher.clone());
+                let attempt = Attempt::new(job, timeout.or(options.timeout), finisher);
+                let token = attempt.job.token;
+                let mut task = None;
+                if self.is_draining.is_cancelled() {
+                    attempt.state().runs = false;
+                    attempt.finish(Ending::Release {});
+                } else {
+                    let work = tokio::spawn(self.clone().work(attempt.clone()));
+                    task = (!handler.is_blocking).then(|| work.abort_handle());
+                }
+                held.insert(token, Held { attempt, task });
+            }
+        });
+        self.finisher.look.notify_one();
+    }
+
     /// The queues in the order of the next fetch, and the most jobs that it asks for: what the
     /// first queue lacks of its share.
-    fn next_fetch(&self) -> (Vec<&str>, usize) {
-        let running = self.running.borrow();
-        let queues = &self.worker.queues;
-        let used = |name: &str| {
-            running
-                .values()
-                .filter(|attempt| attempt.job.queue == name)
-                .count()
-        };
-        let mut loads: Vec<_> = queues
-            .iter()
-            .map(|queue| (used(&queue.name), queue))
-            .collect();
-        loads.sort_by(|(a, of_a), (b, of_b)| {
-            (*a as f64 / of_a.weight).total_cmp(&(*b as f64 / of_b.weight))
+    fn next_fetch(&self) -> (Vec<&str>, i32) {
+        let held = self.held.borrow();
+        let options = &self.worker.options;
+        let mut used: HashMap<&str, usize> = HashMap::new();
+        for attempt in places(&held) {
+            *used.entry(&attempt.job.queue).or_default() += 1;
+        }
+        let used_of = |name: &str| used.get(name).copied().unwrap_or_default();
+        let mut queues: Vec<_> = options.queues.iter().collect();
+        queues.sort_by(|a, b| {
+            let load = |queue: &Queue| used_of(&queue.name) as f64 / queue.weight;
+            load(a).total_cmp(&load(b))
         });
         let all: f64 = queues.iter().map(|queue| queue.weight).sum();
-        let (used, first) = loads[0];
-        let share = (self.worker.concurrency as f64 * first.weight / all) as usize;
-        let free = self.worker.concurrency.saturating_sub(running.len()).max(1);
-        let most = share.saturating_sub(used).clamp(1, free.min(10_000));
-        (loads.iter().map(|(_, queue)| &*queue.name).collect(), most)
+        let share = (options.concurrency as f64 * queues[0].weight / all).ceil() as usize;
+        let free = options
+            .concurrency
+            .saturating_sub(used.values().sum())
+            .clamp(1, 10_000);
+        let most = share
+            .saturating_sub(used_of(&queues[0].name))
+            .clamp(1, free);
+        (
+            queues.iter().map(|queue| &*queue.name).collect(),
+            most as i32,
+        )
     }
 }

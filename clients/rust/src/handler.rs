@@ -1,117 +1,74 @@
-//! Handlers, and one attempt from its start to what became of it.
+//! Handlers, and what becomes of one that runs.
 
-use std::collections::HashMap;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::task::Poll;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::select;
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
-use tracing::Instrument;
 
-use crate::connection::json;
-use crate::error::Ending;
-use crate::job::Attempt;
-use crate::worker::Core;
-use crate::{Error, Job, Middleware};
+use crate::attempt::Attempt;
+use crate::job::json;
+use crate::worker::Worker;
+use crate::{Error, Job};
 
-/// A handler under way, as middleware sees it: it ends with an output, which is JSON, or an error.
-pub type Handling = Pin<Box<dyn Future<Output = Result<Box<RawValue>, Error>> + Send>>;
+/// How a handler ends: with an output, which is JSON, or an error.
+type Ended = Result<Box<RawValue>, Error>;
 
-/// An `async fn(Job<A>) -> Result<T, E>`, where `T` has a JSON, and `E` becomes an [`Error`].
-pub trait AsyncHandler<A>: Send + Sync + 'static {
+/// A handler under way, as middleware sees it.
+pub type Handling = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+/// An `async fn(Job<A>) -> Result<T, E>`, where `T` has a JSON, and `E` becomes an [`Error`]. Or a
+/// [`Blocking`] one.
+pub trait Handler<A>: Send + Sync + 'static {
+    /// Nothing runs before the first poll.
     #[doc(hidden)]
-    fn handle(&self, job: Job<A>) -> Handling;
+    fn handle(self: Arc<Self>, job: Job<()>) -> Handling;
+
+    #[doc(hidden)]
+    fn is_blocking(&self) -> bool {
+        false
+    }
 }
 
-impl<A, F, R, T, E> AsyncHandler<A> for F
+impl<A, F, R, T, E> Handler<A> for F
 where
+    A: DeserializeOwned + Send + 'static,
     F: Fn(Job<A>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<T, E>> + Send + 'static,
     T: Serialize,
     E: Into<Error>,
 {
-    fn handle(&self, job: Job<A>) -> Handling {
-        let result = self(job);
-        Box::pin(async { output(result.await) })
+    fn handle(self: Arc<Self>, job: Job<()>) -> Handling {
+        Box::pin(async move { output(self(job.typed()?).await) })
     }
 }
 
-/// A `fn(Job<A>) -> Result<T, E>`, as of [`AsyncHandler`], that may block.
-pub trait BlockingHandler<A>: Send + Sync + 'static {
-    #[doc(hidden)]
-    fn handle(&self, job: Job<A>) -> Result<Box<RawValue>, Error>;
-}
+/// A handler that blocks, a `fn(Job<A>) -> Result<T, E>`: it runs in a thread of its own, which
+/// nothing can end. So it looks at [`Job::cancellation`] now and then.
+pub struct Blocking<F>(pub F);
 
-impl<A, F, T, E> BlockingHandler<A> for F
+impl<A, F, T, E> Handler<A> for Blocking<F>
 where
+    A: DeserializeOwned + Send + 'static,
     F: Fn(Job<A>) -> Result<T, E> + Send + Sync + 'static,
     T: Serialize,
     E: Into<Error>,
 {
-    fn handle(&self, job: Job<A>) -> Result<Box<RawValue>, Error> {
-        output(self(job))
+    fn handle(self: Arc<Self>, job: Job<()>) -> Handling {
+        Box::pin(in_thread(move || output((self.0)(job.typed()?))))
+    }
+
+    fn is_blocking(&self) -> bool {
+        true
     }
 }
 
-pub(crate) struct Handler {
-    /// Nothing runs before the first poll.
-    start: Box<dyn Fn(Arc<Attempt>) -> Handling + Send + Sync>,
-    is_blocking: bool,
-}
-
-impl Handler {
-    pub(crate) fn new<A>(handler: impl AsyncHandler<A>) -> Arc<Self>
-    where
-        A: DeserializeOwned + Send + 'static,
-    {
-        let handler = Arc::new(handler);
-        Self::of(false, move |attempt| {
-            let handler = handler.clone();
-            Box::pin(async move { handler.handle(job(attempt)?).await })
-        })
-    }
-
-    pub(crate) fn blocking<A>(handler: impl BlockingHandler<A>) -> Arc<Self>
-    where
-        A: DeserializeOwned + Send + 'static,
-    {
-        let handler = Arc::new(handler);
-        Self::of(true, move |attempt| {
-            let handler = handler.clone();
-            Box::pin(in_thread(move || handler.handle(job(attempt)?)))
-        })
-    }
-
-    fn of<F>(is_blocking: bool, start: F) -> Arc<Self>
-    where
-        F: Fn(Arc<Attempt>) -> Handling + Send + Sync + 'static,
-    {
-        let start = Box::new(start);
-        Arc::new(Self { start, is_blocking })
-    }
-
-    /// The handler with its middleware around it.
-    pub(crate) fn start(&self, of: Arc<Attempt>, middleware: &[Arc<dyn Middleware>]) -> Handling {
-        let handling = (self.start)(of.clone());
-        middleware.iter().rev().fold(handling, |inner, one| {
-            one.work(Job::new((), of.clone()), inner)
-        })
-    }
-}
-
-fn job<A: DeserializeOwned>(attempt: Arc<Attempt>) -> Result<Job<A>, Error> {
-    let args = serde_json::from_str(attempt.job.raw_args.get());
-    let args = args.map_err(|error| Error::from(error).typed("invalid_args"))?;
-    Ok(Job::new(args, attempt))
-}
-
-fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Result<Box<RawValue>, Error> {
+fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Ended {
     let output = result.map_err(Into::into)?;
     json(&output).map_err(|error| Error::from(error).typed("invalid_output"))
 }
@@ -129,65 +86,36 @@ async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Runs the handler of an attempt, and says what became of it.
-pub(crate) async fn work(core: Arc<Core>, attempt: Arc<Attempt>, handler: Arc<Handler>) {
-    let job = &attempt.job;
-    let is_blocking = handler.is_blocking;
-    let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
-    let run = {
-        let (core, attempt) = (core.clone(), attempt.clone());
-        async move { handler.start(attempt, &core.worker.middleware).await }
-    };
-    // In a task of its own, so that it can be aborted, and a panic ends nothing else.
-    let mut handling = tokio::spawn(run.instrument(span));
-    let (mut abort_at, mut timed_out) = (None, false);
-    let result = loop {
-        select! {
-            result = &mut handling => break result,
-            () = attempt.cancellation.cancelled(), if abort_at.is_none() => {
-                abort_at = Some(Instant::now() + GIVE_UP);
-            }
-            () = until(abort_at), if !is_blocking && !handling.is_finished() => {
-                handling.abort();
-                abort_at = Some(Instant::now() + GIVE_UP);
-            }
-            () = until(attempt.timeout), if !timed_out && !attempt.is_over() => {
-                timed_out = true;
-                // In its transaction it still has the row, and the call would wait for that.
-                if !attempt.is_in_transaction() {
-                    attempt.finish(timeout().into());
-                }
-                attempt.cancellation.cancel();
-            }
-        }
-    };
-    let is_cancelled = attempt.cancellation.is_cancelled();
-    let no_result = |error: JoinError| error.try_into_panic().map_or_else(Error::new, Error::panic);
-    let result = result.unwrap_or_else(|error| Err(no_result(error)));
-    if let Err(error) = &result {
-        tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
-    }
-    match result {
-        Ok(_) if attempt.is_in_transaction() => {}
-        Err(_) if timed_out => attempt.finish(timeout().into()),
-        // Where somebody cancelled the job, this cancels it.
-        Err(error) if is_cancelled && error.is_plain() => attempt.finish(Ending::Release {}),
-        result => attempt.finish(result.into()),
-    }
-    let leave = |running: &mut HashMap<_, _>| drop(running.remove(&job.token));
-    core.running.send_modify(leave);
+/// A handler that a worker has, whatever type its args have.
+pub(crate) struct Registered {
+    start: Box<dyn Fn(Job<()>) -> Handling + Send + Sync>,
+    pub(crate) is_blocking: bool,
 }
 
-/// How long a handler has to end by itself after it was cancelled.
-pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
+impl Registered {
+    pub(crate) fn new<A>(handler: impl Handler<A>) -> Self {
+        let is_blocking = handler.is_blocking();
+        let handler = Arc::new(handler);
+        let start = Box::new(move |job| handler.clone().handle(job));
+        Self { start, is_blocking }
+    }
 
-fn timeout() -> Error {
-    Error::new("the handler has exceeded its timeout").typed("timeout")
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time.into()).await,
-        None => std::future::pending().await,
+    /// Runs it, with its middleware around it. A panic is an error.
+    pub(crate) async fn run(&self, worker: &Worker, of: &Arc<Attempt>) -> Ended {
+        let job = Job::new((), of.clone());
+        let mut handling = None;
+        poll_fn(|context| {
+            let poll = || {
+                let handling = handling.get_or_insert_with(|| {
+                    let middleware = worker.middleware.iter().rev();
+                    let handling = (self.start)(job.clone());
+                    middleware.fold(handling, |inner, one| one.work(job.clone(), inner))
+                });
+                handling.as_mut().poll(context)
+            };
+            let ended = catch_unwind(AssertUnwindSafe(poll));
+            ended.unwrap_or_else(|panic| Poll::Ready(Err(Error::panic(panic))))
+        })
+        .await
     }
 }

@@ -1,87 +1,158 @@
 //! Helpers for tests of programs that insert jobs. All of them work in a transaction of the test,
-//! which it rolls back.
+//! which it rolls back. They open no connection.
 
 use std::time::Duration;
 
-use serde::Serialize;
-use tokio::sync::mpsc;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::connection::array;
-use crate::fetch::FETCH;
-use crate::finish::FINISH;
-use crate::insert::{JobResult, RESULTS, parsed};
-use crate::job::{Attempt, Finish, JobInfo};
+use crate::attempt::Attempt;
+use crate::error::{Ending, shown};
+use crate::finish::Finish;
+use crate::insert::parsed;
+use crate::job::JobInfo;
 use crate::{ClientError, Error, Executor, State, Worker};
 
-/// Panics unless there is a job of this kind with at least these args.
-///
-/// # Panics
-/// If there is none, or the database cannot say.
-pub async fn assert_inserted(executor: impl Executor, kind: &str, args: impl Serialize + Send) {
-    let args = serde_json::to_value(args).expect("args that are JSON");
-    let is_there = is_inserted(executor, kind, &args).await;
-    assert!(
-        is_there.expect("an answer of the database"),
-        "no job {kind} with args {args}"
-    );
+/// Why a test fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestError {
+    /// The database refuses something.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The args have no JSON, or what the database has is of another type.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// There is no such job.
+    #[error("no job {kind} has args {args}; jobs of that kind have {others}")]
+    NotInserted {
+        /// The kind that it was to have.
+        kind: String,
+        /// The args that it was to have at least.
+        args: Value,
+        /// The args of the newest 10 jobs of that kind.
+        others: Value,
+    },
+    /// A job comes again and again.
+    #[error("after 1,000 attempts there is still a job that is due")]
+    Endless,
 }
 
-/// Whether there is a job of this kind with at least these args.
+/// A job that was inserted.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct InsertedJob {
+    pub id: i64,
+    pub kind: String,
+    pub queue: String,
+    pub state: State,
+    pub args: Value,
+}
+
+/// What an attempt left.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Attempted {
+    /// The job's id.
+    pub id: i64,
+    /// Its kind.
+    pub kind: String,
+    /// Its state then.
+    pub state: State,
+    /// What its handler returned.
+    pub output: Option<Value>,
+    /// The text of its latest failed attempt.
+    pub error: Option<String>,
+}
+
+/// The newest job of this kind that has at least these args.
 ///
 /// # Errors
-/// The database cannot say, or the args have no JSON.
-pub async fn is_inserted(
+/// There is none. The text says which jobs of that kind there are.
+pub async fn assert_inserted(
     mut executor: impl Executor,
     kind: &str,
     args: impl Serialize + Send,
-) -> Result<bool, ClientError> {
-    let args = serde_json::to_string(&args)?;
-    Ok(parsed(executor.rows(IS_INSERTED, &[kind, &args]).await?)?.contains(&true))
+) -> Result<InsertedJob, TestError> {
+    let args = serde_json::to_value(args)?;
+    let found = executor.rows(INSERTED, &[kind, &args.to_string()]).await?;
+    if let Some(job) = parsed(found)?.pop() {
+        return Ok(job);
+    }
+    let others = executor.rows(OTHERS, &[kind]).await?;
+    let others = serde_json::from_str(&others.concat())?;
+    let kind = kind.into();
+    Err(TestError::NotInserted { kind, args, others })
 }
 
-/// Runs inline what is due in the worker's queues, with its handlers, until there is no more.
-/// Returns the jobs that ran, in this order: id, kind, and state by now.
+/// Runs what is due in the worker's queues, one job after another, with its handlers and its
+/// middleware, until nothing is. Returns an entry for each attempt, in their order.
+///
+/// What a handler did in the transaction stays if it returned. Else it is undone, and the failure
+/// is stored. Timeouts, leases and heartbeats play no part.
 ///
 /// # Errors
-/// The database refuses something, also an output that it cannot store.
+/// After 1,000 attempts there is more, or the database refuses something.
 pub async fn work_all(
     mut executor: impl Executor,
     worker: &Worker,
-) -> Result<Vec<(i64, String, State)>, ClientError> {
-    let queues = array(worker.queues.iter().map(|queue| &queue.name));
-    let kinds = worker.fetched_kinds();
-    let mut ran: Vec<(i64, String)> = Vec::new();
-    loop {
-        let fetched = executor
-            .rows(FETCH, &[&queues, "1", &worker.name, "1 h", &kinds])
-            .await?;
-        let Some(job) = parsed::<JobInfo>(fetched)?.pop() else {
-            break;
-        };
-        if !ran.iter().any(|(id, _)| *id == job.id) {
-            ran.push((job.id, job.kind.clone()));
+) -> Result<Vec<Attempted>, TestError> {
+    let (queues, kinds) = (
+        json!(worker.queues()).to_string(),
+        json!(worker.kinds()).to_string(),
+    );
+    let of = [&*queues, &kinds, &worker.options.name];
+    let mut attempted = Vec::new();
+    while let Some(job) = parsed::<JobInfo>(executor.rows(FETCH, &of).await?)?.pop() {
+        if attempted.len() == 1_000 {
+            return Err(TestError::Endless);
         }
-        let (id, token) = (job.id, job.token);
-        let attempt = Attempt::new(job, None, mpsc::unbounded_channel().0);
-        let handler = worker
-            .handler(&attempt.job.kind)
-            .expect("kinds that have a handler");
-        let handling = tokio::spawn(handler.start(attempt.clone(), &worker.middleware)).await;
-        let ending = match handling.unwrap_or_else(|error| Err(Error::panic(error.into_panic()))) {
-            Ok(_) if attempt.is_in_transaction() => continue,
-            result => result.into(),
-        };
-        let results = serde_json::to_string(&[Finish { id, token, ending }])?;
-        executor.rows(FINISH, &[&results]).await?;
+        let (id, kind) = (job.id.to_string(), job.kind.clone());
+        executor.rows("savepoint postgres_jobs", &[]).await?;
+        work(&mut executor, worker, job).await?;
+        executor
+            .rows("release savepoint postgres_jobs", &[])
+            .await?;
+        attempted.extend(parsed::<Attempted>(
+            executor.rows(LEFT, &[&id, &kind]).await?,
+        )?);
     }
-    let ids = array(ran.iter().map(|(id, _)| id));
-    let results: Vec<JobResult> = parsed(executor.rows(RESULTS, &[&ids]).await?)?;
-    let states = results.into_iter().filter_map(|result| result.state);
-    Ok(ran
-        .into_iter()
-        .zip(states)
-        .map(|((id, kind), state)| (id, kind, state))
-        .collect())
+    Ok(attempted)
+}
+
+async fn work(
+    executor: &mut impl Executor,
+    worker: &Worker,
+    job: JobInfo,
+) -> Result<(), ClientError> {
+    let (id, token) = (job.id, job.token);
+    let attempt = Attempt::new(job, None, None);
+    let handler = worker
+        .handler(&attempt.job.kind)
+        .expect("it is fetched for it");
+    let mut ending = match handler.run(worker, &attempt).await {
+        Ok(_) if attempt.is_in_transaction() => return Ok(()),
+        result => Ending::from(result),
+    };
+    loop {
+        let is_done = matches!(ending, Ending::Complete { .. });
+        if !is_done {
+            executor
+                .rows("rollback to savepoint postgres_jobs", &[])
+                .await?;
+        }
+        let result = serde_json::to_string(&[Finish {
+            id,
+            token,
+            ending: &ending,
+        }])?;
+        match executor.rows(FINISH, &[&result]).await {
+            // An output that the database does not take.
+            Err(error) if is_done => ending = Error::new(shown(&error)).typed("invalid_output").0,
+            finished => return finished.map(drop),
+        }
+    }
 }
 
 /// Lets this much time pass: jobs that are to run later run that much earlier.
@@ -93,7 +164,21 @@ pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<(), 
     executor.rows(ADVANCE, &[&time]).await.map(drop)
 }
 
-const IS_INSERTED: &str = "select to_json(exists (select from jobs.jobs where kind = $1 and args @> $2::text::jsonb))::text";
+const INSERTED: &str = "
+select to_json(j)::text from (
+    select id, kind, queue, state, args from jobs.jobs
+        where kind = $1 and args @> $2::text::jsonb order by id desc limit 1) j";
+const OTHERS: &str = "
+select coalesce(jsonb_agg(args), '[]')::text from (
+    select args from jobs.jobs where kind = $1 order by id desc limit 10) j";
+const FETCH: &str = "
+select to_json(f)::text from jobs.fetch_any(
+    array(select jsonb_array_elements_text($1::text::jsonb)), lease => '1 h', worker => $3,
+    kinds => (select array_agg(kind) from jsonb_array_elements_text(nullif($2, 'null')::jsonb) kind)) f";
+const FINISH: &str = "select done::text from jobs.finish_many($1::text::jsonb)";
+const LEFT: &str = "
+select to_json(r)::text from (
+    select id, $2 as kind, state, output, error from jobs.results(array[$1::text::bigint])) r";
 const ADVANCE: &str = "
 select jobs.update(id, scheduled_at => scheduled_at - $1::text::interval)::text
     from jobs.jobs where state in ('scheduled', 'retryable')";

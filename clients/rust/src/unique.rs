@@ -24,46 +24,35 @@ use crate::State;
 #[serde(default, deny_unknown_fields)]
 pub struct Unique {
     /// The kind alone is enough.
-    #[serde(skip_serializing_if = "is_false")]
     pub by_kind: bool,
     /// All args, or some of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub by_args: Option<By>,
     /// Some of its meta.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub by_meta: Option<By>,
     /// The queue, too.
-    #[serde(skip_serializing_if = "is_false")]
     pub by_queue: bool,
     /// The time it runs, or is inserted, rounded down to a multiple of this.
-    #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
+    #[serde(with = "seconds")]
     pub by_period: Option<Duration>,
     /// The states in which an existing job counts; all but cancelled and discarded.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub by_state: Option<Vec<State>>,
     /// An existing job counts only while it is younger than this.
-    #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
+    #[serde(with = "seconds")]
     pub window: Option<Duration>,
     /// Since when it is so old: `created_at`, the default, or `scheduled_at`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub window_from: Option<String>,
     /// The job counts for so long, in whatever state it is.
-    #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
+    #[serde(with = "seconds")]
     pub hold_for: Option<Duration>,
     /// What ends that early: `success`, the default, or `start`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hold_until: Option<String>,
     /// Jobs of other kinds count as well.
-    #[serde(skip_serializing_if = "is_false")]
     pub exclude_kind: bool,
     /// This text instead of args, meta, queue and period.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What becomes of a duplicate; it is skipped by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,
     /// False: skip the job if somebody else is inserting a duplicate now, and may still roll back.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<bool>,
 }
 
@@ -98,29 +87,26 @@ pub enum OnConflict {
     Update(BTreeMap<String, Vec<String>>),
 }
 
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-mod seconds {
+/// Durations as the database has them; the longest is none.
+pub(crate) mod seconds {
     use super::*;
 
-    pub fn serialize<S: Serializer>(
-        duration: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        duration
-            .map(|duration| duration.as_secs_f64())
-            .serialize(serializer)
+    type Seconds = Option<Duration>;
+
+    pub fn serialize<S: Serializer>(duration: &Seconds, to: S) -> Result<S::Ok, S::Error> {
+        let limit = |one: Duration| {
+            if one == Duration::MAX {
+                -1.0
+            } else {
+                one.as_secs_f64()
+            }
+        };
+        duration.map(limit).serialize(to)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        let seconds = Option::<f64>::deserialize(deserializer)?;
-        seconds
-            .map(Duration::try_from_secs_f64)
-            .transpose()
-            .map_err(serde::de::Error::custom)
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Seconds, D::Error> {
+        let seconds = Option::<f64>::deserialize(from)?;
+        let duration = seconds.map(Duration::try_from_secs_f64).transpose();
+        duration.map_err(serde::de::Error::custom)
     }
 }

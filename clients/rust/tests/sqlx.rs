@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use postgres_jobs::{
-    By, Error, Job, NewJob, State, Unique, Want, Worker, insert, insert_many, testing, wait_for,
+    By, Error, Job, NewJob, Options, State, Unique, Want, Worker, insert, insert_many, testing,
+    wait_for,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
@@ -15,51 +16,61 @@ async fn connect() -> Option<PgConnection> {
     Some(PgConnection::connect(&url).await.unwrap())
 }
 
+fn worker(queue: &str) -> Worker {
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let options = Options {
+        queues: vec![queue.into()],
+        ..Options::default()
+    };
+    Worker::new(url.parse().unwrap(), options).unwrap()
+}
+
 #[tokio::test]
 async fn a_transaction_has_its_jobs() {
     let Some(mut connection) = connect().await else {
         return;
     };
     let queue = format!("sqlx {}", std::process::id());
-    let job = |n: i32| NewJob::new(&*queue, json!({ "n": n })).queue(&queue);
+    let job = |n: i32, unique_opts| NewJob {
+        queue: Some(queue.clone()),
+        unique_opts,
+        ..NewJob::new(&queue, json!({ "n": n })).unwrap()
+    };
     let mut transaction = connection.begin().await.unwrap();
-    let unique = Unique {
+    let unique = Some(Unique {
         by_args: Some(By::ALL),
         by_queue: true,
         ..Unique::default()
-    };
-    let first = insert(&mut *transaction, job(1).unique_opts(unique.clone()))
+    });
+    let first = insert(&mut *transaction, job(1, unique.clone()))
         .await
         .unwrap();
-    let again = insert(&mut *transaction, job(1).unique_opts(unique))
-        .await
-        .unwrap();
+    let again = insert(&mut *transaction, job(1, unique)).await.unwrap();
     assert_eq!((first.id, first.is_duplicate), (again.id, false));
     assert!(again.is_duplicate);
-    let many = insert_many(&mut *transaction, [job(2), job(3)])
+    let many = insert_many(&mut *transaction, vec![job(2, None), job(3, None)])
         .await
         .unwrap();
     assert_eq!(many.len(), 2);
-    testing::assert_inserted(&mut *transaction, &queue, json!({ "n": 3 })).await;
-    let worker = Worker::new("")
-        .queues([&*queue])
-        .kind(&queue, async |job: Job<Value>| {
-            match job.args["n"].as_i64() {
-                Some(1) => Ok(job.args["n"].clone()),
-                _ => Err(Error::new("no").discard()),
-            }
-        });
+    let three = testing::assert_inserted(&mut *transaction, &queue, json!({ "n": 3 })).await;
+    assert_eq!(Some(three.unwrap().id), many[1].id);
+    let handler = async |job: Job<Value>| match job.args["n"].as_i64() {
+        Some(1) => Ok(job.args["n"].clone()),
+        _ => Err(Error::new("no").discard()),
+    };
+    let worker = worker(&queue).kind(&queue, handler);
     let ran = testing::work_all(&mut *transaction, &worker).await.unwrap();
-    let states: Vec<State> = ran.iter().map(|(_, _, state)| *state).collect();
+    let states: Vec<State> = ran.iter().map(|one| one.state).collect();
     assert_eq!(
         states,
         [State::Completed, State::Discarded, State::Discarded]
     );
     transaction.rollback().await.unwrap();
-    assert!(
-        !testing::is_inserted(&mut connection, &queue, json!({ "n": 1 }))
-            .await
-            .unwrap()
+    let gone = testing::assert_inserted(&mut connection, &queue, json!({ "n": 1 })).await;
+    let gone = gone.unwrap_err().to_string();
+    assert_eq!(
+        gone,
+        format!(r#"no job {queue} has args {{"n":1}}; jobs of that kind have []"#)
     );
 }
 
@@ -68,13 +79,11 @@ async fn a_refusal_keeps_its_sqlstate() {
     let Some(mut connection) = connect().await else {
         return;
     };
-    let refused = insert(&mut connection, NewJob::new("", ()))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (refused.code(), &*refused.to_string()),
-        (Some("22023"), "kind must not be empty")
-    );
+    let job = NewJob::new("", ()).unwrap();
+    let refused = insert(&mut connection, job).await.unwrap_err();
+    assert_eq!(refused.code().as_deref(), Some("22023"));
+    let text = refused.to_string();
+    assert!(text.contains("kind must not be empty"), "{text}");
 }
 
 #[tokio::test]
@@ -83,8 +92,7 @@ async fn a_handler_completes_its_job_in_its_transaction() {
         return;
     };
     let queue = format!("sqlx in transaction {}", std::process::id());
-    let worker = Worker::new(std::env::var("DATABASE_URL").unwrap()).queues([&*queue]);
-    let worker = worker.kind("k", async |job: Job<Value>| {
+    let worker = worker(&queue).kind("k", async |job: Job<Value>| {
         let mut connection = connect().await.ok_or_else(|| Error::new("no database"))?;
         let mut transaction = connection.begin().await?;
         job.complete(&mut *transaction, "in the transaction")
@@ -93,11 +101,11 @@ async fn a_handler_completes_its_job_in_its_transaction() {
         Ok::<_, Error>("by the worker")
     });
     let running = worker.start().unwrap();
-    let id = insert(&mut connection, NewJob::new("k", ()).queue(&queue))
-        .await
-        .unwrap()
-        .id
-        .unwrap();
+    let job = NewJob {
+        queue: Some(queue),
+        ..NewJob::new("k", ()).unwrap()
+    };
+    let id = insert(&mut connection, job).await.unwrap().id.unwrap();
     let results = wait_for(&mut connection, &[id], Duration::from_secs(60), Want::All)
         .await
         .unwrap();

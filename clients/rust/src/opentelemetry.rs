@@ -41,10 +41,10 @@ fn builder(name: &'static str, kind: SpanKind, job: &str, queue: &str) -> SpanBu
 
 impl Middleware for OpenTelemetry {
     fn insert(&self, job: &mut NewJob) -> Option<AfterInsert> {
-        let queue = job.queue_name().unwrap_or("default");
-        let mut span = tracer().build(builder("insert", SpanKind::Producer, job.kind(), queue));
+        let queue = job.queue.as_deref().unwrap_or("default");
+        let mut span = tracer().build(builder("insert", SpanKind::Producer, &job.kind, queue));
         if span.span_context().is_valid() {
-            job.meta_mut().insert(
+            job.meta.insert(
                 "traceparent".into(),
                 traceparent(span.span_context()).into(),
             );
