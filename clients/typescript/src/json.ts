@@ -21,7 +21,8 @@ export function toJson(value: unknown): string {
 
 /** The value of a JSON text from the database; integers that a number cannot hold are bigints. */
 export function fromJson(text: string): any {
-  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  // Tokens have 16 digits, but stay below 2^53.
+  if (!/9\d{15}|\d{17}/.test(text)) return JSON.parse(text);
   const token = /"|-?\d[\d.eE+-]*/g;
   let [exact, copied] = ["", 0];
   for (let found; (found = token.exec(text)); ) {
