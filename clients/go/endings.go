@@ -50,8 +50,8 @@ func IsFailure(err error) bool {
 // object is one of JSON.
 type object map[string]any
 
-// result is an element of what jobs.finish_many gets, as JSON.
-func (a *attempt) result(do string, members ...object) string {
+// encode is an element of what jobs.finish_many gets, as JSON.
+func (a *attempt) encode(do string, members ...object) string {
 	result := object{"id": a.row.ID, "token": a.token, "do": do}
 	for _, more := range members {
 		for name, value := range more {
@@ -64,7 +64,7 @@ func (a *attempt) result(do string, members ...object) string {
 
 // fail is the result of an attempt that failed for a reason that is not the handler's error.
 func (a *attempt) fail(text, errorType string) string {
-	return a.result("fail", object{"error": storable(text), "details": object{"type": errorType}})
+	return a.encode("fail", object{"error": storable(text), "details": object{"type": errorType}})
 }
 
 // failure is the result of a handler that failed with an error.
@@ -85,17 +85,17 @@ func (a *attempt) failure(err error, members object) string {
 	if code := sqlState(err); code != "" {
 		details["code"] = storable(code)
 	}
-	return a.result("fail", object{"error": text, "details": details}, members)
+	return a.encode("fail", object{"error": text, "details": details}, members)
 }
 
 // perform runs a handler and calls end with its result, "" for none, and whether it failed. A
 // handler may end its goroutine, so that is to be the handler's own.
 func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
 	var output any
-	var err error = panicked{value: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
+	var err error = panicked{text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
 	defer func() {
 		if value := recover(); value != nil {
-			err = panicked{value, string(debug.Stack())}
+			err = panicked{fmt.Sprint(value), string(debug.Stack())}
 		}
 		end(a.outcome(output, err), err != nil)
 	}()
@@ -121,9 +121,9 @@ func (a *attempt) outcome(output any, err error) (result string) {
 	case errors.As(err, &ending) && ending.do == "fail":
 		return a.failure(err, ending.members)
 	case ending != nil:
-		return a.result(ending.do, ending.members)
+		return a.encode(ending.do, ending.members)
 	case reason != nil: // the server makes it cancelled, where somebody has cancelled the job
-		return a.result("release")
+		return a.encode("release")
 	default:
 		return a.failure(err, nil)
 	}
@@ -141,37 +141,25 @@ func (a *attempt) complete(output any) string {
 	case len(encoded) > maxOutput:
 		return a.fail(fmt.Sprintf("the output has %d bytes, at most %d", len(encoded), maxOutput), "invalid_output")
 	case string(encoded) == "null":
-		return a.result("complete")
+		return a.encode("complete")
 	}
 	// As it is: encoding/json reads no JSON that is as deep as it writes.
 	return fmt.Sprintf(`{"id":%d,"token":%d,"do":"complete","output":%s}`, a.row.ID, a.token, encoded)
 }
 
 // panicked is what a handler panicked with.
-type panicked struct {
-	value any
-	trace string
-}
+type panicked struct{ text, trace string }
 
-func (p panicked) Error() string { return fmt.Sprint(p.value) }
-func (p panicked) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
-}
+func (p panicked) Error() string { return p.text }
 
 // typeOf is the name of an error's type, by which policies know it. What only wraps does not count.
-func typeOf(err error) (name string) {
-	for ; err != nil; err = errors.Unwrap(err) {
-		switch err.(type) {
-		case *ending:
-			name = "jobs.ending"
-		case panicked:
-			name = "panic"
-		default:
-			if name = strings.TrimPrefix(fmt.Sprintf("%T", err), "*"); name != "fmt.wrapError" {
-				return name
-			}
-		}
+func typeOf(err error) string {
+	if errors.As(err, new(panicked)) {
+		return "panic"
+	}
+	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+	if inner := errors.Unwrap(err); inner != nil && (name == "fmt.wrapError" || name == "jobs.ending") {
+		return typeOf(inner)
 	}
 	return name
 }

@@ -13,20 +13,14 @@ const (
 	maxBytes = 16 << 20
 )
 
-// outgoing is a result that is to be sent.
-type outgoing struct {
-	attempt *attempt
-	result  string
-	isFinal bool // it says that the result before it was refused
-}
-
 // send sends the result of an attempt, at once if no call is under way.
 func (w *Worker) send(a *attempt, result string) {
 	if result == "" {
 		a.told.Store(true)
 		return
 	}
-	w.change(func() { w.results = append(w.results, outgoing{attempt: a, result: result}) })
+	a.result = result
+	w.change(func() { w.unsent = append(w.unsent, a) })
 }
 
 // finishLoop sends results until the worker ends.
@@ -37,23 +31,23 @@ func (w *Worker) finishLoop(ctx context.Context) {
 }
 
 // nextBatch waits for what to send in one call. It is empty if nothing will come.
-func (w *Worker) nextBatch() []outgoing {
+func (w *Worker) nextBatch() []*attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.results) == 0 && !w.closing {
+	for len(w.unsent) == 0 && !w.closing {
 		w.changed.Wait()
 	}
 	w.yield()
 	count, bytes := 0, 0
-	for count < len(w.results) && count < maxResults {
-		bytes += len(w.results[count].result)
+	for count < len(w.unsent) && count < maxResults {
+		bytes += len(w.unsent[count].result)
 		if count > 0 && bytes > maxBytes {
 			break
 		}
 		count++
 	}
-	batch := w.results[:count]
-	w.results = w.results[count:]
+	batch := w.unsent[:count]
+	w.unsent = w.unsent[count:]
 	return batch
 }
 
@@ -65,8 +59,8 @@ func (w *Worker) yield() {
 	w.mu.Lock()
 }
 
-// finish sends results. One that is refused because of its value spoils no other.
-func (w *Worker) finish(ctx context.Context, batch []outgoing) {
+// finish sends the results of attempts. One that is refused because of its value spoils no other.
+func (w *Worker) finish(ctx context.Context, batch []*attempt) {
 	err := w.finishMany(ctx, batch)
 	one := batch[0]
 	switch {
@@ -76,18 +70,20 @@ func (w *Worker) finish(ctx context.Context, batch []outgoing) {
 		for i := range batch {
 			w.finish(ctx, batch[i:i+1])
 		}
-	case !one.isFinal:
-		w.finish(ctx, []outgoing{{one.attempt, one.attempt.fail(err.Error(), "invalid_output"), true}})
+	case !one.isRefused:
+		one.isRefused = true
+		one.result = one.fail(err.Error(), "invalid_output")
+		w.finish(ctx, batch)
 	default:
-		w.options.Log.Error("a result cannot be sent", "job", one.attempt.row.ID, "error", err)
+		w.options.Log.Error("a result cannot be sent", "job", one.row.ID, "error", err)
 	}
 }
 
 // finishMany makes the call.
-func (w *Worker) finishMany(ctx context.Context, batch []outgoing) error {
+func (w *Worker) finishMany(ctx context.Context, batch []*attempt) error {
 	results := make([]string, len(batch))
-	for i, one := range batch {
-		results[i] = one.result
+	for i, a := range batch {
+		results[i] = a.result
 	}
 	dropped := func(columns columns) error {
 		var id int64
@@ -102,9 +98,9 @@ func (w *Worker) finishMany(ctx context.Context, batch []outgoing) error {
 	})
 	if err == nil {
 		w.change(func() {
-			for _, one := range batch {
-				one.attempt.told.Store(true)
-				w.forget(one.attempt)
+			for _, a := range batch {
+				a.told.Store(true)
+				w.forget(a)
 			}
 		})
 	}

@@ -110,6 +110,8 @@ type attempt struct {
 	completed atomic.Bool  // by Complete, in a transaction that may be under way
 	ended     atomic.Bool  // its handler has
 	told      atomic.Bool  // the server knows what became of it, or need not
+	result    string       // what is to be sent, as JSON
+	isRefused bool         // the result before it was
 	// left is how many seconds the server gives it, of which we leave it the margin; null is no limit.
 	left, margin sql.NullFloat64
 	// value makes a call that answers with one value.

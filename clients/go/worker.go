@@ -78,8 +78,8 @@ type Worker struct {
 	changed *sync.Cond            // tells who fetches and who finishes of changes below, and of quit
 	command string                // of an operator: run, quiet or stop
 	held    map[*attempt]struct{} // whose handler runs, or of which the server has not had the result
-	results []outgoing
-	closing bool // nothing will be added to results
+	unsent  []*attempt            // whose results are to be sent
+	closing bool                  // nothing will be added to these
 	err     error
 }
 
@@ -277,7 +277,7 @@ func (w *Worker) awaitHandlers(idle <-chan struct{}) {
 	for _, a := range w.attempts() {
 		if !a.completed.Load() && a.settle() { // else its transaction has the job
 			w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
-			w.send(a, a.result("release"))
+			w.send(a, a.encode("release"))
 		}
 	}
 }
