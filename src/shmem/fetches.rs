@@ -2,40 +2,24 @@
 //! wants to know whether anybody takes some. Hints, as all of it: a server that was started anew
 //! knows of none.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
+use pgrx::{PgAtomic, pg_shmem_init};
 
 use super::things;
+use super::times::Times;
 
 /// Queues, and kinds of them, that can be told apart.
 const PLACES: usize = 4096;
-/// Where one may be.
-const WAYS: usize = 4;
 /// A time is not written anew so soon, in microseconds: sessions that fetch from one queue would
 /// keep taking its memory from each other.
 const COARSE: i64 = 500_000;
 
-/// A queue, or a kind of it, and when it was last fetched from, or asked for.
-#[derive(Default)]
-struct LastFetch {
-    /// what it is of, as a number; 0: free
-    key: AtomicU64,
-    at: AtomicI64,
-}
-
-struct Shared([LastFetch; PLACES]);
-
-// SAFETY: atomics only.
-unsafe impl PGRXSharedMemory for Shared {}
-
 // SAFETY: the name is this extension's own.
-static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
+static SHARED: PgAtomic<Times<PLACES>> = unsafe { PgAtomic::new(c"jobs fetches") };
 
 /// Asks for the shared memory.
 pub fn register() {
-    pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| LastFetch::default())));
+    pg_shmem_init!(SHARED = Times::new());
 }
 
 /// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
@@ -43,22 +27,16 @@ pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
     if !super::is_preloaded() {
         return;
     }
-    note_key(things::queue_here(queue), now);
+    // Also where the clock was put back.
+    let note = |thing| SHARED.get().set(thing, now, COARSE);
+    note(things::queue_here(queue));
     match kinds {
-        None => note_key(things::kind_here(queue, None), now),
+        None => note(things::kind_here(queue, None)),
         Some(kinds) => {
             for kind in kinds {
-                note_key(things::kind_here(queue, Some(kind)), now);
+                note(things::kind_here(queue, Some(kind)));
             }
         }
-    }
-}
-
-fn note_key(key: u64, now: i64) {
-    let place = find(key).unwrap_or_else(|| settle(key));
-    // Also where the clock was put back.
-    if (now - place.at.load(Ordering::Relaxed)).abs() >= COARSE {
-        place.at.store(now, Ordering::Relaxed);
     }
 }
 
@@ -74,33 +52,10 @@ pub fn last_for(queue: &str, kind: &str) -> Option<i64> {
     asked.into_iter().flatten().max()
 }
 
-fn at(key: u64) -> Option<i64> {
-    if !super::is_preloaded() {
-        return None;
-    }
-    let at = find(key)?.at.load(Ordering::Relaxed);
-    (at != 0).then_some(at)
-}
-
-fn places(key: u64) -> &'static [LastFetch] {
-    let first = (key as usize % (PLACES / WAYS)) * WAYS;
-    &SHARED.get().0[first..first + WAYS]
-}
-
-fn find(key: u64) -> Option<&'static LastFetch> {
-    let is = |place: &&LastFetch| place.key.load(Ordering::Relaxed) == key;
-    places(key).iter().find(is)
-}
-
-/// Takes the place of what nobody has fetched for the longest time. Two sessions may take two: the
-/// later time is in the one that is found.
-fn settle(key: u64) -> &'static LastFetch {
-    let at = |place: &&LastFetch| place.at.load(Ordering::Relaxed);
-    let oldest = places(key).iter().min_by_key(at).expect("there are some");
-    // First: nobody is to take the time of one for that of the other.
-    oldest.at.store(0, Ordering::SeqCst);
-    oldest.key.store(key, Ordering::SeqCst);
-    oldest
+fn at(thing: u64) -> Option<i64> {
+    super::is_preloaded()
+        .then(|| SHARED.get().get(thing))
+        .flatten()
 }
 
 #[cfg(any(test, feature = "pg_test"))]
