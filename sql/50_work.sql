@@ -173,7 +173,7 @@ AS 'MODULE_PATHNAME', 'finish_many_wrapper';
 COMMENT ON FUNCTION jobs.finish_many(jsonb) IS
 $$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does; or it is cancel (may have reason): the worker itself cancels the job, as by jobs.cancel and jobs.release in one. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
 A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, and state is the job's state now, null where there is no such job. Of results with the same id and token the first one counts.
-At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. A result waits for a transaction that has its job locked, and the others wait with it. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval)
@@ -207,6 +207,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
+It waits for nobody. While another transaction has the job locked, as an open jobs.cancel does, it returns the lease as it was and records no progress. It counts all the same: when that transaction ends, the lease goes on as asked for, if the library is preloaded.
 Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel(
@@ -249,7 +250,7 @@ RETURNS SETOF jobs.batch_heartbeat_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS
-$$Signs of life of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls. Jobs are locked as by jobs.finish_many.
+$$Signs of life of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls. It waits for nobody, as jobs.heartbeat.
 Errors: 22023 arrays of two lengths, a lease that is not positive; 22004 a null array or element, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.activate(

@@ -1,5 +1,7 @@
 //! What a worker says of a job that it holds. Of many at once: `work_finish_many.rs`.
 
+use std::collections::BTreeSet;
+
 use pgrx::prelude::*;
 
 use crate::attempt::{self, Became, By, Ending, Failure, Finishing, Outcome};
@@ -68,8 +70,8 @@ fn heartbeat(
     let run = || {
         let (id, token) = held(id, token)?;
         let lease = check::lease(lease)?;
-        let now = time::now();
-        if let Some(lease) = finish::heartbeat(id, token, now, lease, progress) {
+        let told = finish::heartbeats(&BTreeSet::from([(id, token)]), time::now(), lease, progress);
+        if let Some(lease) = told.get(&(id, token)) {
             return Ok(Record(vec![
                 Cell::At(lease.expires_at),
                 lease.deadline_at.map_or(Cell::Null, Cell::At),

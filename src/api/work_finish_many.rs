@@ -125,11 +125,12 @@ fn heartbeat_many(
     let run = || {
         let pairs = pairs(ids, tokens)?;
         let lease = check::lease(lease)?;
-        let renewed = finish::heartbeat_many(&pairs.iter().copied().collect(), time::now(), lease);
+        let distinct = pairs.iter().copied().collect();
+        let told = finish::heartbeats(&distinct, time::now(), lease, None);
         let mut rows = Rows::new(fcinfo);
         for pair in pairs {
             let mut cells = vec![Cell::Big(pair.0), Cell::Null, Cell::Null, Cell::Null];
-            if let Some(lease) = renewed.get(&pair) {
+            if let Some(lease) = told.get(&pair) {
                 cells[1] = Cell::At(lease.expires_at);
                 cells[2] = lease.deadline_at.map_or(Cell::Null, Cell::At);
                 cells[3] = Cell::Bool(lease.cancel_requested);

@@ -11,6 +11,7 @@ pub mod databases;
 pub mod entries;
 pub mod fetches;
 pub mod floors;
+pub mod heartbeats;
 pub mod leases;
 pub mod outbox;
 mod prepared;
@@ -34,6 +35,7 @@ pub fn register() {
     waiters::register();
     floors::register();
     fetches::register();
+    heartbeats::register();
     puts::register();
     entries::register();
     commit::register();

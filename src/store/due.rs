@@ -10,9 +10,9 @@ use super::direct;
 use super::history::{self, Ended};
 use super::lanes::Reach;
 use super::retention;
-use super::spi::{Arg, Plan, big, bigs, text};
+use super::spi::{Arg, Plan, big, bigs, column, text};
 use super::types::*;
-use crate::shmem::{announce, leases};
+use crate::shmem::{announce, heartbeats, leases};
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///
@@ -106,7 +106,8 @@ pub enum Leases<'a> {
     But(&'a [i64]),
 }
 
-/// Leases that ran out, oldest ids first.
+/// Leases that ran out, oldest ids first. One that a heartbeat was to renew while somebody had it
+/// locked goes on.
 pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     let (plan, whose) = match whose {
         Leases::Of(id) => (&EXPIRED_LEASES_OF, bigs(&[*id])),
@@ -116,13 +117,35 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
             None => (&EXPIRED_LEASES, bigs(but)),
         },
     };
-    plan.list(&[big(now), big(limit), whose], |rows, row| {
+    let mut go_on = Vec::new();
+    let expired = plan.list(&[big(now), big(limit), whose], |rows, row| {
+        let (id, token, ends_at) = (rows.big(row, 1)?, rows.big(row, 2)?, rows.big(row, 3)?);
+        let end = heartbeats::Lease { id, token, ends_at }.end();
+        if end > now {
+            go_on.push((id, end));
+            return None;
+        }
+        let timed_out = rows.big(row, 4).is_some_and(|deadline| end >= deadline);
         Some(Expired {
-            id: rows.big(row, 1)?,
-            token: rows.big(row, 2)?,
-            timed_out: rows.bool(row, 3)?,
+            id,
+            token,
+            timed_out,
         })
-    })
+    });
+    renew(&go_on);
+    expired
+}
+
+/// Has leases end then that are locked.
+fn renew(leases: &[(i64, i64)]) {
+    if leases.is_empty() {
+        return;
+    }
+    RENEW.execute(&[
+        column(INT8, leases, |(id, _)| big(*id)),
+        column(AT, leases, |(_, end)| big(*end)),
+    ]);
+    leases.iter().for_each(|(_, end)| leases::noted(*end));
 }
 
 /// When something will be due next for maintenance, but for final jobs. What is only to be cleared
@@ -244,7 +267,7 @@ static EXPIRE_SCHEDULED: Plan = Plan::new(
 macro_rules! expired_leases {
     ($whose:literal) => {
         concat!(
-            "SELECT r.job_id, r.token, COALESCE(r.lease_expires_at >= r.deadline_at, false)
+            "SELECT r.job_id, r.token, r.lease_expires_at, r.deadline_at
                FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
               WHERE r.lease_expires_at <= $1 AND r.job_id ",
             $whose,
@@ -254,6 +277,10 @@ macro_rules! expired_leases {
 }
 static EXPIRED_LEASES: Plan = Plan::new(expired_leases!("<> ALL ($3)"), &[AT, INT8, INT8S]);
 static EXPIRED_LEASES_OF: Plan = Plan::new(expired_leases!("= ANY ($3)"), &[AT, INT8, INT8S]);
+static RENEW: Plan = Plan::new(
+    "UPDATE jobs.running r SET lease_expires_at = n.ends_at FROM unnest($1, $2) AS n(id, ends_at) WHERE r.job_id = n.id",
+    &[INT8S, ATS],
+);
 
 static NEXT_SCHEDULED: Plan = Plan::new(
     concat!(

@@ -9,12 +9,12 @@ use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
 use super::place::{self, TakenRow};
-use super::spi::{Plan, Tuples, big, bigs, column};
+use super::spi::{Arg, Plan, Tuples, big, bigs, column};
 use super::types::*;
 use super::{direct, history, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::shmem::{announce, leases};
+use crate::shmem::{announce, heartbeats, leases};
 
 /// An attempt that is to end, if its token is current.
 #[derive(Clone, Copy)]
@@ -147,56 +147,65 @@ pub struct Lease {
     pub cancel_requested: bool,
 }
 
-/// Renews a lease; `None` if the token is not current or the deadline is over.
-pub fn heartbeat(
-    id: i64,
-    token: i64,
-    now: i64,
-    lease: Option<Interval>,
-    progress: Option<Jsonb>,
-) -> Option<Lease> {
-    let args = [
-        big(id),
-        big(token),
-        big(now),
-        lease.map(time::interval_datum),
-        big(time::add(now, DEFAULT_LEASE)),
-        progress.map(Jsonb::datum),
-    ];
-    HEARTBEAT.first(&args, |rows| read_lease(rows, 0))
-}
-
-/// Renews the leases of the jobs whose tokens are current and whose deadlines are not over, each
-/// with its id. Pairs come sorted by id, so that every session locks in that order.
-pub fn heartbeat_many(
+/// Renews the leases of the jobs whose tokens are current and whose deadlines are not over; what
+/// they are then, by ids and tokens. Waits for nobody: of a job that somebody else has locked the
+/// row stays as it is, and who rescues is told.
+pub fn heartbeats(
     pairs: &BTreeSet<(i64, i64)>,
     now: i64,
     lease: Option<Interval>,
+    progress: Option<Jsonb>,
 ) -> BTreeMap<(i64, i64), Lease> {
-    let (ids, tokens): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
-    let args = [
-        bigs(&ids),
-        bigs(&tokens),
-        big(now),
-        lease.map(time::interval_datum),
-        big(time::add(now, DEFAULT_LEASE)),
-    ];
-    let renewed = HEARTBEAT_MANY.list(&args, |rows, row| {
-        let pair = (rows.big(row, 4)?, rows.big(row, 5)?);
-        Some((pair, read_lease(rows, row)))
-    });
-    renewed.into_iter().collect()
+    let lease = lease.map(time::interval_datum);
+    let default = big(time::add(now, DEFAULT_LEASE));
+    let renewed = {
+        let (ids, tokens) = columns_of(pairs);
+        let args = [
+            ids,
+            tokens,
+            big(now),
+            lease,
+            default,
+            progress.map(Jsonb::datum),
+        ];
+        RENEW.list(&args, |rows, row| {
+            let (pair, lease) = read_lease(rows, row)?;
+            leases::noted(lease.expires_at);
+            Some((pair, lease))
+        })
+    };
+    let mut told: BTreeMap<_, _> = renewed.into_iter().collect();
+    if told.len() < pairs.len() {
+        // With a snapshot of its own, at READ COMMITTED: who had one locked may have moved it.
+        let others = pairs.iter().filter(|pair| !told.contains_key(pair));
+        let (ids, tokens) = columns_of(&others.copied().collect());
+        let args = [ids, tokens, big(now), lease, default];
+        told.extend(LOCKED.list(&args, |rows, row| {
+            let (pair, lease) = read_lease(rows, row)?;
+            let (id, token) = pair;
+            let ends_at = lease.expires_at;
+            let unwritten = heartbeats::Lease { id, token, ends_at };
+            unwritten.goes_on(rows.big(row, 6)?);
+            Some((pair, lease))
+        }));
+    }
+    told
 }
 
-/// A lease that was renewed.
-fn read_lease(rows: &Tuples, row: usize) -> Lease {
-    let expires_at = rows.big(row, 1).expect("lease");
-    leases::noted(expires_at);
-    Lease {
-        expires_at,
-        deadline_at: rows.big(row, 2),
-        cancel_requested: rows.bool(row, 3).expect("flag"),
-    }
+/// Jobs and their tokens, as parameters.
+fn columns_of(pairs: &BTreeSet<(i64, i64)>) -> (Arg, Arg) {
+    let (ids, tokens): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
+    (bigs(&ids), bigs(&tokens))
+}
+
+/// A lease, by its job and token.
+fn read_lease(rows: &Tuples, row: usize) -> Option<((i64, i64), Lease)> {
+    let lease = Lease {
+        expires_at: rows.big(row, 3)?,
+        deadline_at: rows.big(row, 4),
+        cancel_requested: rows.bool(row, 5)?,
+    };
+    Some(((rows.big(row, 1)?, rows.big(row, 2)?), lease))
 }
 
 static END: Plan = Plan::new(
@@ -225,25 +234,30 @@ macro_rules! renewed_until {
               ELSE LEAST(GREATEST($3, $3 + COALESCE($4, r.lease)), r.deadline_at) END"
     };
 }
-static HEARTBEAT: Plan = Plan::new(
+macro_rules! held {
+    () => {
+        "FROM unnest($1, $2) AS p(id, token) JOIN jobs.running r ON r.job_id = p.id AND r.token = p.token
+          WHERE r.deadline_at IS NULL OR r.deadline_at > $3"
+    };
+}
+macro_rules! lease {
+    () => {
+        "r.job_id, r.token, r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL"
+    };
+}
+static RENEW: Plan = Plan::new(
     concat!(
-        "UPDATE jobs.running r
-            SET lease_expires_at = ",
+        "WITH free AS (SELECT r.job_id ",
+        held!(),
+        " FOR NO KEY UPDATE OF r SKIP LOCKED)
+         UPDATE jobs.running r SET lease_expires_at = ",
         renewed_until!(),
-        ", progress = COALESCE($6, r.progress)
-          WHERE r.job_id = $1 AND r.token = $2 AND (r.deadline_at IS NULL OR r.deadline_at > $3)
-         RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL"
+        ", progress = COALESCE($6, r.progress) FROM free WHERE r.job_id = free.job_id RETURNING ",
+        lease!()
     ),
-    &[INT8, INT8, AT, SPAN, AT, JSONB],
+    &[INT8S, INT8S, AT, SPAN, AT, JSONB],
 );
-static HEARTBEAT_MANY: Plan = Plan::new(
-    concat!(
-        "UPDATE jobs.running r
-            SET lease_expires_at = ",
-        renewed_until!(),
-        "  FROM unnest($1, $2) AS p(id, token)
-          WHERE r.job_id = p.id AND r.token = p.token AND (r.deadline_at IS NULL OR r.deadline_at > $3)
-         RETURNING r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL, r.job_id, r.token"
-    ),
+static LOCKED: Plan = Plan::new(
+    concat!("SELECT ", lease!(), ", ", renewed_until!(), " ", held!()),
     &[INT8S, INT8S, AT, SPAN, AT],
 );

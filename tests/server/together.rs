@@ -130,7 +130,7 @@ async fn work(client: Client, mut rng: StdRng, over: Arc<AtomicBool>) -> BTreeMa
         for result in latest {
             results.insert(rng.random_range(0..=results.len()), result);
         }
-        // A heartbeat of them all, or a cancel request, may be in the way, and is waited for.
+        // Heartbeats for them all, or a cancel request, may be in the way, and are waited for.
         let told = finish_many(&client, &results).await.expect("no deadlock");
         assert_eq!(told.len(), results.len());
         for ((id, told), result) in told.iter().zip(&results) {

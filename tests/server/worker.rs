@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, becomes, flood, history_is_written, insert, number, poll_until,
-    promptly, state, workers, workers_become,
+    Client, Cluster, Mode, SOON, becomes, flood, history_is_written, insert, is, number,
+    poll_until, promptly, run, state, workers, workers_become,
 };
 
 #[tokio::test]
@@ -138,6 +138,55 @@ async fn a_lease_that_a_heartbeat_makes_shorter_is_rescued_in_time() {
         db.batch_execute(&format!("{heartbeat}{id}")).await.unwrap();
         becomes(&db, id, "discarded").await;
     }
+}
+
+/// A job that runs with a lease of a moment, and that is over once it is rescued.
+async fn running(db: &Client) -> i64 {
+    let id = insert(db, "'k', timeout => '-1', max_attempts => 1").await;
+    let fetched = number(db, "select id from jobs.fetch(lease => '10 ms')").await;
+    assert_eq!(fetched, id);
+    id
+}
+
+/// A job whose lease is over, and that `holder` has locked in a transaction that stays open. Its
+/// worker has sent a heartbeat with this lease since.
+async fn locked_and_alive(db: &Client, holder: &Client, lease: &str) -> i64 {
+    run(db, "select jobs.pause_maintenance()").await;
+    let id = running(db).await;
+    run(holder, &format!("begin; select jobs.cancel({id})")).await;
+    let beat = format!(
+        "select from jobs.jobs, jobs.heartbeat(id, token, lease => '{lease}') where id = {id}"
+    );
+    run(db, &beat).await;
+    run(db, "select jobs.resume_maintenance()").await;
+    id
+}
+
+#[tokio::test]
+async fn an_open_transaction_takes_its_job_from_nobody_and_delays_no_rescue() {
+    let cluster = Cluster::builder().without_visits().start();
+    let db = cluster.database("open").await;
+    let holder = cluster.connect("open").await;
+    let goes_on = async |id| {
+        let goes_on = format!("lease_expires_at > now() from jobs.jobs where id = {id}");
+        is(&db, &goes_on).await
+    };
+
+    let id = locked_and_alive(&db, &holder, "1 hour").await;
+    becomes(&db, running(&db).await, "discarded").await;
+    assert!(!goes_on(id).await, "nobody can write it");
+    run(&holder, "rollback").await;
+    becomes(&db, running(&db).await, "discarded").await;
+    assert!(goes_on(id).await);
+
+    // A worker of which nothing more is heard.
+    let id = locked_and_alive(&db, &holder, "300 ms").await;
+    becomes(&db, running(&db).await, "discarded").await;
+    assert_eq!(state(&db, id).await.as_deref(), Some("running"));
+    // Nothing else has the background worker look again.
+    history_is_written(&db).await;
+    run(&holder, "rollback").await;
+    becomes(&db, id, "discarded").await;
 }
 
 #[tokio::test]

@@ -142,7 +142,7 @@ impl<A> Job<A> {
     ) -> Result<(), ClientError> {
         let output = json(&output)?;
         let (id, token) = (self.id.to_string(), self.token.to_string());
-        // From now on the row is locked: no heartbeat may wait for it.
+        // From now on: no heartbeat may take the job for lost once this is committed.
         self.attempt.set_in_transaction(true);
         let of = [&*id, &token, output.get()];
         let completed = transaction.rows(COMPLETE, &of).await;

@@ -320,14 +320,17 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
 /// When the first lease ends; `None`: use a statement.
 pub fn first_lease() -> Option<Option<i64>> {
     let now = time::now();
+    let mut stuck = leases::NEVER;
     let found = read_leases(|found, _, ends_at, is_in_progress| {
         if is_in_progress && ends_at <= now {
+            // Nobody tells of a rollback.
             found.has_stuck = true;
+            stuck = stuck.min(ends_at);
         } else {
             found.first = found.first.min(ends_at);
         }
     })?;
-    Some(Some(found.first).filter(|at| *at != leases::NEVER))
+    Some(Some(found.first.min(stuck)).filter(|at| *at != leases::NEVER))
 }
 
 /// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing
