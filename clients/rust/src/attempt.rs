@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::error::Ending;
-use crate::finish::Finisher;
+use crate::finish::{Finish, Finisher};
+use crate::handler::Ended;
 use crate::job::JobInfo;
 
 /// How long a handler has to end by itself after it was cancelled.
@@ -30,7 +30,7 @@ pub(crate) struct State {
     pub(crate) runs: bool,
     pub(crate) result: Told,
     /// Whether the handler has completed the job in a transaction, which may not be committed yet.
-    is_in_transaction: bool,
+    pub(crate) is_in_transaction: bool,
     has_timed_out: bool,
     /// When the handler is cancelled, or ended if it was cancelled.
     due: Option<Instant>,
@@ -56,10 +56,10 @@ impl State {
         self.runs || self.result == Told::Waiting
     }
 
-    /// Whether the server is to hear that the attempt goes on. It has locked what is completed in a
-    /// transaction.
+    /// Whether the server is to hear that the attempt goes on: not of a job that a transaction of
+    /// the handler completes.
     pub(crate) fn wants_heartbeat(&self) -> bool {
-        self.result == Told::Waiting || self.result == Told::NotYet && !self.is_in_transaction
+        self.is_unsent() || self.result == Told::NotYet && !self.is_in_transaction
     }
 
     pub(crate) fn is_unsent(&self) -> bool {
@@ -103,14 +103,6 @@ impl Attempt {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_in_transaction(&self, is_in_transaction: bool) {
-        self.state().is_in_transaction = is_in_transaction;
-    }
-
-    pub(crate) fn is_in_transaction(&self) -> bool {
-        self.state().is_in_transaction
-    }
-
     /// Cancels the handler. Soon it is ended.
     pub(crate) fn cancel(&self) {
         if !self.cancellation.is_cancelled() {
@@ -125,15 +117,13 @@ impl Attempt {
     /// Takes the answer to a heartbeat, whether the job is to be cancelled. None: it is lost.
     pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
         let mut state = self.state();
-        let is_lost = is_cancelled.is_none();
-        if is_cancelled == Some(false) || is_lost && !state.wants_heartbeat() {
-            return;
-        }
-        if is_lost {
-            tracing::warn!(id = self.job.id, kind = self.job.kind, "job lost");
-            if state.result == Told::NotYet {
+        match is_cancelled {
+            Some(true) => {}
+            None if state.result == Told::NotYet && !state.is_in_transaction => {
+                tracing::warn!(id = self.job.id, kind = self.job.kind, "job lost");
                 state.result = Told::Over;
             }
+            _ => return,
         }
         drop(state);
         self.cancel();
@@ -171,13 +161,13 @@ impl Attempt {
             state.result = Told::Waiting;
             if let Some(finisher) = &self.finisher {
                 // Nobody is there to send it once the worker has ended.
-                let _ = finisher.results.send((self.clone(), ending));
+                let _ = finisher.results.send(Finish::new(self.clone(), ending));
             }
         }
     }
 
     /// Takes what the handler has ended with; none: it was ended.
-    pub(crate) fn end(self: &Arc<Self>, result: Option<Result<Box<RawValue>, Error>>) {
+    pub(crate) fn end(self: &Arc<Self>, result: Option<Ended>) {
         let mut state = self.state();
         state.runs = false;
         let (is_in_transaction, has_timed_out) = (state.is_in_transaction, state.has_timed_out);
@@ -191,7 +181,7 @@ impl Attempt {
             Some(Err(_)) | None if has_timed_out => Error::timeout().0,
             None => Ending::Release {},
             // Where somebody cancelled the job, this cancels it.
-            Some(Err(error)) if is_cancelled && error.is_plain() => Ending::Release {},
+            Some(Err(error)) if is_cancelled && error.0.is_plain() => Ending::Release {},
             Some(result) => result.into(),
         };
         drop(state);

@@ -9,6 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::handler::Ended;
+
 /// What a handler ends with if it does not return a value.
 ///
 /// `?` makes one of every [`std::error::Error`], and keeps its message, those of its causes, the
@@ -126,10 +128,22 @@ impl Error {
     pub(crate) fn timeout() -> Self {
         Self::new("the handler has exceeded its timeout").typed("timeout")
     }
+}
 
+impl Ending {
     /// Whether it is just an error, as of a handler that gives up because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(&self.0, Ending::Fail(failure) if failure.retryable && failure.retry_in.is_none())
+        matches!(self, Self::Fail(failure) if failure.retryable && failure.retry_in.is_none())
+    }
+
+    /// The length of its output.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::Complete {
+                output: Some(output),
+            } => output.get().len(),
+            _ => 0,
+        }
     }
 }
 
@@ -172,8 +186,8 @@ pub fn retry_in(delay: Duration, error: impl Into<Box<dyn StdError + Send + Sync
     Error::new(error).retry_in(delay)
 }
 
-impl From<Result<Box<RawValue>, Error>> for Ending {
-    fn from(result: Result<Box<RawValue>, Error>) -> Self {
+impl From<Ended> for Ending {
+    fn from(result: Ended) -> Self {
         match result {
             // A handler that returns nothing has no output.
             Ok(value) => Self::Complete {
@@ -183,6 +197,9 @@ impl From<Result<Box<RawValue>, Error>> for Ending {
         }
     }
 }
+
+/// What calls of this library return.
+pub type Result<T> = std::result::Result<T, ClientError>;
 
 /// Why a call of this library has failed.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,10 @@
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::ClientError;
+use crate::Result;
 
 /// The rows of a statement, each a text.
-type Rows = Result<Vec<String>, ClientError>;
+type Rows = Result<Vec<String>>;
 
 /// A connection or transaction of the caller: `&Client` or `&Transaction` of `tokio_postgres`, and
 /// with the feature `sqlx` `&mut PgConnection`, as which `&mut *transaction` gives a transaction.

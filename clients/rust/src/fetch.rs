@@ -35,12 +35,8 @@ pub(crate) async fn run(core: Arc<Core>) {
         in_vain: 0,
     };
     // A fetch under way is never abandoned: its jobs may be ours. A wait may be.
-    while core
-        .is_draining
-        .run_until_cancelled(fetcher.prepare())
-        .await
-        .is_some()
-    {
+    let draining = &core.is_draining;
+    while let Some(()) = draining.run_until_cancelled(fetcher.prepare()).await {
         fetcher.latest = fetcher.fetch().await;
     }
 }
@@ -68,12 +64,9 @@ impl Fetcher {
             self.link.pause(&error).await;
         }
         let most = self.core.worker.options.concurrency;
+        let runs = |command: &Option<Command>| *command == Some(Command::Run);
         // Guards of watched values are not to be held.
-        drop(
-            self.command
-                .wait_for(|command| *command == Some(Command::Run))
-                .await,
-        );
+        drop(self.command.wait_for(runs).await);
         drop(self.held.wait_for(|held| places(held).count() < most).await);
     }
 
@@ -83,11 +76,7 @@ impl Fetcher {
         let of: [Parameter<'_>; 2] = [(&queues, Type::TEXT_ARRAY), (name, Type::TEXT)];
         self.link.wait(WAIT, &of).await;
         let is_short = began.elapsed() < Duration::from_millis(20);
-        self.in_vain = if is_short {
-            (self.in_vain + 1).min(10)
-        } else {
-            0
-        };
+        self.in_vain = (self.in_vain + 1).min(10) * u32::from(is_short);
         if self.in_vain > 2 {
             // The queues have jobs, but none that we may have.
             sleep(Duration::from_millis(1 << self.in_vain)).await;
@@ -126,10 +115,7 @@ impl Core {
         let options = &self.worker.options;
         self.held.send_modify(|held| {
             for job in jobs {
-                let handler = self
-                    .worker
-                    .handler(&job.kind)
-                    .expect("it is fetched for it");
+                let handler = self.worker.handler(&job.kind);
                 let timeout = options.kind_timeouts.get(&job.kind).copied();
                 let finisher = Some(self.finisher.clone());
                 let attempt = Attempt::new(job, timeout.or(options.timeout), finisher);
@@ -153,28 +139,16 @@ impl Core {
     fn next_fetch(&self) -> (Vec<&str>, i32) {
         let held = self.held.borrow();
         let options = &self.worker.options;
-        let mut used: HashMap<&str, usize> = HashMap::new();
-        for attempt in places(&held) {
-            *used.entry(&attempt.job.queue).or_default() += 1;
-        }
-        let used_of = |name: &str| used.get(name).copied().unwrap_or_default();
+        let used = |name: &str| places(&held).filter(|one| one.job.queue == name).count();
+        let load = |queue: &Queue| used(&queue.name) as f64 / queue.weight;
         let mut queues: Vec<_> = options.queues.iter().collect();
-        queues.sort_by(|a, b| {
-            let load = |queue: &Queue| used_of(&queue.name) as f64 / queue.weight;
-            load(a).total_cmp(&load(b))
-        });
+        queues.sort_by(|a, b| load(a).total_cmp(&load(b)));
         let all: f64 = queues.iter().map(|queue| queue.weight).sum();
         let share = (options.concurrency as f64 * queues[0].weight / all).ceil() as usize;
-        let free = options
-            .concurrency
-            .saturating_sub(used.values().sum())
-            .clamp(1, 10_000);
-        let most = share
-            .saturating_sub(used_of(&queues[0].name))
-            .clamp(1, free);
-        (
-            queues.iter().map(|queue| &*queue.name).collect(),
-            most as i32,
-        )
+        let free = options.concurrency.saturating_sub(places(&held).count());
+        let lacks = share.saturating_sub(used(&queues[0].name));
+        let most = lacks.clamp(1, free.clamp(1, 10_000));
+        let names = queues.iter().map(|queue| &*queue.name).collect();
+        (names, most as i32)
     }
 }

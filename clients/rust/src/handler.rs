@@ -17,7 +17,7 @@ use crate::worker::Worker;
 use crate::{Error, Job};
 
 /// How a handler ends: with an output, which is JSON, or an error.
-type Ended = Result<Box<RawValue>, Error>;
+pub(crate) type Ended = Result<Box<RawValue>, Error>;
 
 /// A handler under way, as middleware sees it.
 pub type Handling = Pin<Box<dyn Future<Output = Ended> + Send>>;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::job::json;
 use crate::middleware::AfterInsert;
 use crate::unique::seconds;
-use crate::{ClientError, Executor, Middleware, Unique};
+use crate::{Executor, Middleware, Result, Unique};
 
 /// A job to be inserted. What is none or empty its kind says (`jobs.define_kind`), or else the
 /// database's defaults.
@@ -63,7 +63,7 @@ impl NewJob {
     ///
     /// # Errors
     /// The args have no JSON.
-    pub fn new(kind: &str, args: impl Serialize) -> Result<Self, serde_json::Error> {
+    pub fn new(kind: &str, args: impl Serialize) -> serde_json::Result<Self> {
         let (kind, args) = (kind.into(), json(&args)?);
         Ok(Self {
             kind,
@@ -108,7 +108,7 @@ pub enum State {
 ///
 /// # Errors
 /// The database refuses it.
-pub async fn insert(executor: impl Executor, job: NewJob) -> Result<Inserted, ClientError> {
+pub async fn insert(executor: impl Executor, job: NewJob) -> Result<Inserted> {
     Producer::default().insert(executor, job).await
 }
 
@@ -117,10 +117,7 @@ pub async fn insert(executor: impl Executor, job: NewJob) -> Result<Inserted, Cl
 ///
 /// # Errors
 /// The database refuses one of them.
-pub async fn insert_many(
-    executor: impl Executor,
-    jobs: Vec<NewJob>,
-) -> Result<Vec<Inserted>, ClientError> {
+pub async fn insert_many(executor: impl Executor, jobs: Vec<NewJob>) -> Result<Vec<Inserted>> {
     Producer::default().insert_many(executor, jobs).await
 }
 
@@ -136,11 +133,7 @@ impl Producer {
     ///
     /// # Errors
     /// As of [`insert`].
-    pub async fn insert(
-        &self,
-        executor: impl Executor,
-        job: NewJob,
-    ) -> Result<Inserted, ClientError> {
+    pub async fn insert(&self, executor: impl Executor, job: NewJob) -> Result<Inserted> {
         let mut inserted = self.insert_many(executor, vec![job]).await?;
         Ok(inserted.swap_remove(0))
     }
@@ -153,7 +146,7 @@ impl Producer {
         &self,
         mut executor: impl Executor,
         mut jobs: Vec<NewJob>,
-    ) -> Result<Vec<Inserted>, ClientError> {
+    ) -> Result<Vec<Inserted>> {
         let mut after: Vec<Vec<AfterInsert>> = Vec::new();
         for job in &mut jobs {
             let middleware = self.middleware.iter();
@@ -171,7 +164,7 @@ impl Producer {
 const INSERT: &str =
     "select to_json(i)::text from jobs.insert_many($1::text::jsonb) i order by ord";
 
-pub(crate) fn parsed<T: DeserializeOwned>(rows: Vec<String>) -> Result<Vec<T>, ClientError> {
+pub(crate) fn parsed<T: DeserializeOwned>(rows: Vec<String>) -> Result<Vec<T>> {
     let parsed = rows.iter().map(|row| Ok(serde_json::from_str(row)?));
     parsed.collect()
 }
@@ -211,7 +204,7 @@ pub async fn wait_for(
     ids: &[i64],
     timeout: Duration,
     want: Want,
-) -> Result<Vec<JobResult>, ClientError> {
+) -> Result<Vec<JobResult>> {
     let ids = serde_json::to_string(ids)?;
     let timeout = format!("{} s", timeout.as_secs_f64());
     let want = if want == Want::All { "all" } else { "any" };

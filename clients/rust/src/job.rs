@@ -14,7 +14,7 @@ use tokio_postgres::types::Json;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::Attempt;
-use crate::{ClientError, Error, Executor};
+use crate::{Error, Executor, Result};
 
 /// A job that is being worked on, with args of the handler's type.
 ///
@@ -64,7 +64,7 @@ pub struct JobInfo {
 
 impl JobInfo {
     /// A row of `jobs.fetch_any`, which has the seconds to the deadline as `left`.
-    pub(crate) fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+    pub(crate) fn of(row: &Row) -> std::result::Result<Self, tokio_postgres::Error> {
         let (Json(raw_args), Json(meta)) = (row.try_get("args")?, row.try_get("meta")?);
         let (meta, left): (Box<RawValue>, Option<f64>) = (meta, row.try_get("left")?);
         let left = left.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default());
@@ -101,7 +101,7 @@ impl<A> Job<A> {
     }
 
     /// The job with args of the handler's type.
-    pub(crate) fn typed<B: DeserializeOwned>(self) -> Result<Job<B>, Error> {
+    pub(crate) fn typed<B: DeserializeOwned>(self) -> std::result::Result<Job<B>, Error> {
         match serde_json::from_str(self.raw_args.get()) {
             Ok(args) => Ok(Job::new(args, self.attempt)),
             Err(error) => Err(Error::from(error).typed("invalid_args")),
@@ -120,7 +120,7 @@ impl<A> Job<A> {
     ///
     /// # Errors
     /// The value has no JSON that the database takes, or the job is lost.
-    pub async fn progress(&self, value: impl Serialize) -> Result<(), ClientError> {
+    pub async fn progress(&self, value: impl Serialize) -> Result<()> {
         let value = json(&value)?;
         // Without a worker, as in a test, nobody looks at progress.
         if let Some(finisher) = &self.attempt.finisher {
@@ -139,14 +139,14 @@ impl<A> Job<A> {
         &self,
         mut transaction: impl Executor,
         output: impl Serialize,
-    ) -> Result<(), ClientError> {
+    ) -> Result<()> {
         let output = json(&output)?;
         let (id, token) = (self.id.to_string(), self.token.to_string());
         // From now on: no heartbeat may take the job for lost once this is committed.
-        self.attempt.set_in_transaction(true);
+        self.attempt.state().is_in_transaction = true;
         let of = [&*id, &token, output.get()];
         let completed = transaction.rows(COMPLETE, &of).await;
-        self.attempt.set_in_transaction(completed.is_ok());
+        self.attempt.state().is_in_transaction = completed.is_ok();
         completed.map(drop)
     }
 }
@@ -156,7 +156,7 @@ const COMPLETE: &str =
 
 /// A value as JSON. No jsonb holds more than this, and what is longer than a message to the server
 /// can be would cost the connection.
-pub(crate) fn json(value: &impl Serialize) -> Result<Box<RawValue>, serde_json::Error> {
+pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
     let json = to_raw_value(value)?;
     match json.get().len() {
         ..0x1000_0000 => Ok(json),

@@ -21,7 +21,7 @@ mod tests;
 mod unique;
 mod worker;
 
-pub use error::{ClientError, Error, cancel, discard, retry_in, snooze};
+pub use error::{ClientError, Error, Result, cancel, discard, retry_in, snooze};
 pub use executor::Executor;
 pub use handler::{Blocking, Handler, Handling};
 pub use insert::{

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::value::RawValue;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{Duration, sleep, sleep_until, timeout};
+use tokio::time::{Duration, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::attempt::{Attempt, GIVE_UP, State, Told};
 use crate::error::Ending;
-use crate::finish::{Finisher, Results};
-use crate::{ClientError, Error, Worker, control, fetch, finish};
+use crate::finish::{Finish, Finisher};
+use crate::handler::Ended;
+use crate::{ClientError, Result, Worker, control, fetch, finish};
 
 /// How long a worker that ends tries to send the last results.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
@@ -25,12 +25,13 @@ const SEND_WITHIN: Duration = Duration::from_secs(10);
 /// A worker that runs. It goes on if this is dropped.
 pub struct Handle {
     core: Arc<Core>,
-    task: JoinHandle<Result<(), ClientError>>,
+    task: JoinHandle<Result<()>>,
 }
 
 impl Handle {
     pub(crate) fn start(worker: Worker) -> Self {
-        let (finisher, results) = Finisher::new(worker.link());
+        let (results, received) = mpsc::unbounded_channel();
+        let finisher = Arc::new(Finisher::new(worker.link(), results));
         let core = Arc::new(Core {
             worker,
             held: watch::Sender::default(),
@@ -41,7 +42,7 @@ impl Handle {
             is_idle: CancellationToken::new(),
             finisher,
         });
-        let task = tokio::spawn(supervise(core.clone(), results));
+        let task = tokio::spawn(supervise(core.clone(), received));
         Self { core, task }
     }
 
@@ -56,7 +57,7 @@ impl Handle {
     ///
     /// # Errors
     /// As of [`Handle::wait`].
-    pub async fn stop(self) -> Result<(), ClientError> {
+    pub async fn stop(self) -> Result<()> {
         self.core.stop.cancel();
         self.wait().await
     }
@@ -65,7 +66,7 @@ impl Handle {
     ///
     /// # Errors
     /// As of [`Handle::wait`].
-    pub async fn stop_and_cancel(self) -> Result<(), ClientError> {
+    pub async fn stop_and_cancel(self) -> Result<()> {
         self.core.stop_and_cancel.cancel();
         self.stop().await
     }
@@ -75,7 +76,7 @@ impl Handle {
     /// # Errors
     /// Results could not be sent: their jobs run again when their leases have run out. Or the
     /// database refused the worker when it started.
-    pub async fn wait(self) -> Result<(), ClientError> {
+    pub async fn wait(self) -> Result<()> {
         self.task.await.map_err(|_| ClientError::Ended)?
     }
 
@@ -83,7 +84,7 @@ impl Handle {
     ///
     /// # Errors
     /// As of [`Handle::wait`].
-    pub async fn until_signal(self) -> Result<(), ClientError> {
+    pub async fn until_signal(self) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let core = self.core.clone();
@@ -148,21 +149,18 @@ impl Core {
             attempt: attempt.clone(),
             result: None,
         };
-        let handler = self
-            .worker
-            .handler(&job.kind)
-            .expect("it is fetched for it");
+        let handler = self.worker.handler(&job.kind);
         place.result = Some(handler.run(&self.worker, &attempt).instrument(span).await);
     }
 
     /// Takes that results are on their way to the server, or with it.
-    pub(crate) fn tell<'a>(&self, attempts: impl Iterator<Item = &'a Arc<Attempt>>, told: Told) {
+    pub(crate) fn tell(&self, results: &[Finish], told: Told) {
         self.held.send_modify(|held| {
-            for attempt in attempts {
-                let mut state = attempt.state();
+            for result in results {
+                let mut state = result.attempt.state();
                 state.result = told;
                 if state.is_over() {
-                    held.remove(&attempt.job.token);
+                    held.remove(&result.attempt.job.token);
                 }
             }
         });
@@ -173,7 +171,8 @@ impl Core {
         loop {
             let looked = |held: &Held| held.attempt.look(held.task.as_ref());
             let next = self.held.borrow().values().filter_map(looked).min();
-            select! { () = self.finisher.look.notified() => {}, () = until(next) => {} }
+            let next = next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let _ = timeout_at(next.into(), self.finisher.look.notified()).await;
         }
     }
 }
@@ -183,7 +182,7 @@ struct Place {
     core: Arc<Core>,
     attempt: Arc<Attempt>,
     /// None where it is ended.
-    result: Option<Result<Box<RawValue>, Error>>,
+    result: Option<Ended>,
 }
 
 impl Drop for Place {
@@ -204,13 +203,13 @@ impl Drop for Place {
 }
 
 /// Runs a worker from its start to its end.
-async fn supervise(core: Arc<Core>, results: Results) -> Result<(), ClientError> {
+async fn supervise(core: Arc<Core>, results: mpsc::UnboundedReceiver<Finish>) -> Result<()> {
     tracing::info!(worker = core.worker.options.name, "worker starts");
     let timing = core.clone();
-    let _timing = background(async move { timing.keep_time().await });
-    let mut finishing = background(finish::run(core.clone(), results));
-    let mut control = background(control::run(core.clone()));
-    let mut fetching = background(fetch::run(core.clone()));
+    let _timing = AbortOnDropHandle::new(tokio::spawn(async move { timing.keep_time().await }));
+    let mut finishing = AbortOnDropHandle::new(tokio::spawn(finish::run(core.clone(), results)));
+    let mut control = AbortOnDropHandle::new(tokio::spawn(control::run(core.clone())));
+    let mut fetching = AbortOnDropHandle::new(tokio::spawn(fetch::run(core.clone())));
     let (mut command, mut held) = (core.command.subscribe(), core.held.subscribe());
 
     let mut refused = None;
@@ -246,7 +245,7 @@ async fn supervise(core: Arc<Core>, results: Results) -> Result<(), ClientError>
     for attempt in core.attempts(|state| state.runs) {
         tracing::warn!(id = attempt.job.id, "handler does not stop, left behind");
         // What is completed in a transaction of its handler is locked by that.
-        if !attempt.is_in_transaction() {
+        if !attempt.state().is_in_transaction {
             attempt.finish(Ending::Release {});
         }
     }
@@ -257,19 +256,5 @@ async fn supervise(core: Arc<Core>, results: Results) -> Result<(), ClientError>
         (Some(refused), _) => Err(refused),
         (None, 0) => Ok(()),
         (None, unsent) => Err(ClientError::Unsent(unsent)),
-    }
-}
-
-/// A task that ends with the worker.
-fn background<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> AbortOnDropHandle<T> {
-    AbortOnDropHandle::new(tokio::spawn(work))
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time.into()).await,
-        None => std::future::pending().await,
     }
 }

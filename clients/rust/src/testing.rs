@@ -11,7 +11,7 @@ use crate::error::{Ending, shown};
 use crate::finish::Finish;
 use crate::insert::parsed;
 use crate::job::JobInfo;
-use crate::{ClientError, Error, Executor, State, Worker};
+use crate::{ClientError, Error, Executor, Result, State, Worker};
 
 /// Why a test fails.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub async fn assert_inserted(
     mut executor: impl Executor,
     kind: &str,
     args: impl Serialize + Send,
-) -> Result<InsertedJob, TestError> {
+) -> std::result::Result<InsertedJob, TestError> {
     let args = serde_json::to_value(args)?;
     let found = executor.rows(INSERTED, &[kind, &args.to_string()]).await?;
     if let Some(job) = parsed(found)?.pop() {
@@ -97,7 +97,7 @@ pub async fn assert_inserted(
 pub async fn work_all(
     mut executor: impl Executor,
     worker: &Worker,
-) -> Result<Vec<Attempted>, TestError> {
+) -> std::result::Result<Vec<Attempted>, TestError> {
     let (queues, kinds) = (
         json!(worker.queues()).to_string(),
         json!(worker.kinds()).to_string(),
@@ -121,32 +121,20 @@ pub async fn work_all(
     Ok(attempted)
 }
 
-async fn work(
-    executor: &mut impl Executor,
-    worker: &Worker,
-    job: JobInfo,
-) -> Result<(), ClientError> {
-    let (id, token) = (job.id, job.token);
+async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Result<()> {
     let attempt = Attempt::new(job, None, None);
-    let handler = worker
-        .handler(&attempt.job.kind)
-        .expect("it is fetched for it");
+    let handler = worker.handler(&attempt.job.kind);
     let mut ending = match handler.run(worker, &attempt).await {
-        Ok(_) if attempt.is_in_transaction() => return Ok(()),
+        Ok(_) if attempt.state().is_in_transaction => return Ok(()),
         result => Ending::from(result),
     };
     loop {
         let is_done = matches!(ending, Ending::Complete { .. });
         if !is_done {
-            executor
-                .rows("rollback to savepoint postgres_jobs", &[])
-                .await?;
+            let undo = "rollback to savepoint postgres_jobs";
+            executor.rows(undo, &[]).await?;
         }
-        let result = serde_json::to_string(&[Finish {
-            id,
-            token,
-            ending: &ending,
-        }])?;
+        let result = serde_json::to_string(&[Finish::new(attempt.clone(), ending)])?;
         match executor.rows(FINISH, &[&result]).await {
             // An output that the database does not take.
             Err(error) if is_done => ending = Error::new(shown(&error)).typed("invalid_output").0,
@@ -159,7 +147,7 @@ async fn work(
 ///
 /// # Errors
 /// The database refuses it.
-pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<(), ClientError> {
+pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<()> {
     let time = format!("{} s", time.as_secs_f64());
     executor.rows(ADVANCE, &[&time]).await.map(drop)
 }

@@ -14,7 +14,7 @@ use crate::*;
 struct Database(Arc<Mutex<Vec<Value>>>);
 
 impl Executor for Database {
-    async fn rows(&mut self, _: &'static str, asked: &[&str]) -> Result<Vec<String>, ClientError> {
+    async fn rows(&mut self, _: &'static str, asked: &[&str]) -> Result<Vec<String>> {
         self.0
             .lock()
             .unwrap()
@@ -60,7 +60,7 @@ fn given(mut value: Value) -> Value {
 }
 
 /// A worker of such options that has a handler, or why there is none.
-fn started(options: Options) -> Result<Worker, String> {
+fn started(options: Options) -> std::result::Result<Worker, String> {
     let worker = Worker::new("".parse().unwrap(), options).map_err(|error| error.to_string())?;
     Ok(worker.kind("k", async |_: Job<Value>| Ok::<_, Error>(())))
 }

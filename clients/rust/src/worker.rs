@@ -9,7 +9,7 @@ use tokio_postgres::Config;
 
 use crate::handler::{Handler, Registered};
 use crate::link::{Link, random};
-use crate::{ClientError, Handle, Middleware};
+use crate::{ClientError, Handle, Middleware, Result};
 
 /// The options of a worker.
 ///
@@ -84,7 +84,7 @@ impl From<&str> for Queue {
 
 impl Options {
     /// What no worker can have.
-    fn check(&self) -> Result<(), ClientError> {
+    fn check(&self) -> Result<()> {
         let mut names = HashSet::new();
         let twice = self.queues.iter().find(|queue| !names.insert(&queue.name));
         let weightless = |queue: &&Queue| !queue.weight.is_finite() || queue.weight <= 0.0;
@@ -128,15 +128,13 @@ impl Worker {
     ///
     /// # Errors
     /// An option is one that no worker can have.
-    pub fn new(config: Config, mut options: Options) -> Result<Self, ClientError> {
+    pub fn new(config: Config, mut options: Options) -> Result<Self> {
         options.check()?;
-        let about = [
-            ("library", "postgres-jobs for Rust"),
-            ("version", env!("CARGO_PKG_VERSION")),
-        ];
-        for (name, value) in about {
-            options.info.entry(name).or_insert(value.into());
-        }
+        let info = &mut options.info;
+        info.entry("library")
+            .or_insert("postgres-jobs for Rust".into());
+        info.entry("version")
+            .or_insert(env!("CARGO_PKG_VERSION").into());
         Ok(Self {
             config: watchful(config, &options.name),
             options,
@@ -170,8 +168,10 @@ impl Worker {
         self
     }
 
-    pub(crate) fn handler(&self, kind: &str) -> Option<&Registered> {
-        self.handlers.get(kind).or(self.otherwise.as_ref())
+    /// The handler of a job that was fetched.
+    pub(crate) fn handler(&self, kind: &str) -> &Registered {
+        let handler = self.handlers.get(kind).or(self.otherwise.as_ref());
+        handler.expect("only kinds with a handler are fetched")
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -195,7 +195,7 @@ impl Worker {
     ///
     /// # Errors
     /// As of [`Worker::start`] and [`Handle::wait`].
-    pub async fn run(self) -> Result<(), ClientError> {
+    pub async fn run(self) -> Result<()> {
         self.start()?.until_signal().await
     }
 
@@ -203,7 +203,7 @@ impl Worker {
     ///
     /// # Errors
     /// It has no handler, or two for a kind. A database that cannot be reached is tried again.
-    pub fn start(self) -> Result<Handle, ClientError> {
+    pub fn start(self) -> Result<Handle> {
         if let Some(kind) = self.twice {
             return Err(ClientError::Option(format!("kind {kind} has two handlers")));
         }
