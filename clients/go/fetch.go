@@ -12,30 +12,37 @@ import (
 // Times are numbers: texts have the offset of the session's time zone, and that of 0001-01-01 in
 // Berlin has seconds, which package time does not read. What is left of an attempt is counted by
 // the server, as its clock and ours need not agree.
-const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.meta, to_json(j.tags),
-		j.priority, j.attempt, j.max_attempts,
-		(extract(epoch FROM j.created_at) * 1000000)::bigint,
-		(extract(epoch FROM j.scheduled_at) * 1000000)::bigint,
-		(extract(epoch FROM j.attempted_at) * 1000000)::bigint,
-		extract(epoch FROM j.deadline_at - clock_timestamp())::float8,
-		least(extract(epoch FROM j.deadline_at - j.attempted_at) / 20, 1)::float8
+//
+// The numbers are float8, and what is empty is null, as that costs the server least.
+const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, nullif(j.meta, '{}'),
+		CASE WHEN j.tags <> '{}' THEN to_json(j.tags) END, j.priority, j.attempt, j.max_attempts,
+		date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), date_part('epoch', j.attempted_at),
+		date_part('epoch', j.deadline_at - clock_timestamp()),
+		least(date_part('epoch', j.deadline_at - j.attempted_at) / 20, 1)
 	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4, kinds => $5) j`
 
 // scanAttempt is the attempt of a fetched job.
 func scanAttempt(ctx context.Context, columns columns) (*attempt, error) {
-	row := &JobRow{}
+	row := &JobRow{Meta: map[string]any{}}
 	a := &attempt{row: row}
 	row.attempt = a
 	a.ctx, a.cancelCtx = context.WithCancel(ctx)
 	var meta, tags []byte
-	var created, scheduled, attempted int64
+	var created, scheduled, attempted float64
 	err := columns(&row.ID, &a.token, &row.Kind, &row.Queue, (*[]byte)(&row.RawArgs), &meta, &tags,
 		&row.Priority, &row.Attempt, &row.MaxAttempts, &created, &scheduled, &attempted, &a.left, &a.margin)
-	_, _ = decode(meta, &row.Meta), decode(tags, &row.Tags)
-	row.CreatedAt, row.ScheduledAt = time.UnixMicro(created), time.UnixMicro(scheduled)
-	row.AttemptedAt = time.UnixMicro(attempted)
+	if meta != nil {
+		_ = decode(meta, &row.Meta)
+	}
+	if tags != nil {
+		_ = decode(tags, &row.Tags)
+	}
+	row.CreatedAt, row.ScheduledAt, row.AttemptedAt = at(created), at(scheduled), at(attempted)
 	return a, err
 }
+
+// at is a time by its seconds since 1970.
+func at(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
 // fetchLoop fetches and starts jobs until the worker is to fetch no more.
 func (w *Worker) fetchLoop() {

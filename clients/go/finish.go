@@ -51,12 +51,15 @@ func (w *Worker) nextBatch() []*attempt {
 	return batch
 }
 
-// yield lets handlers go first that are ready to end: they are told of in one call, and make room
-// for one fetch.
+// yield lets handlers go first that are ready to end, until none is: they are told of in one call,
+// and make room for one fetch.
 func (w *Worker) yield() {
-	w.mu.Unlock()
-	runtime.Gosched()
-	w.mu.Lock()
+	for seen := -1; seen != w.changes; {
+		seen = w.changes
+		w.mu.Unlock()
+		runtime.Gosched()
+		w.mu.Lock()
+	}
 }
 
 // finish sends the results of attempts. One that is refused because of its value spoils no other.

@@ -76,6 +76,7 @@ type Worker struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond            // tells who fetches and who finishes of changes below, and of quit
+	changes int                   // how often these have changed
 	command string                // of an operator: run, quiet or stop
 	held    map[*attempt]struct{} // whose handler runs, or of which the server has not had the result
 	unsent  []*attempt            // whose results are to be sent
@@ -287,6 +288,7 @@ func (w *Worker) change(how func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	how()
+	w.changes++
 	w.changed.Broadcast()
 }
 
