@@ -14,7 +14,7 @@ func (w *Worker) controlLoop(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		const call = "CALL jobs.wait_any('{}', timeout => $1, worker => $2)"
-		err := w.control.wait(ctx, call, interval(pace), w.options.Name)
+		err := w.control.value(ctx, 0, nil, call, interval(pace), w.options.Name)
 		if beatErr := w.beat(ctx); err == nil {
 			err = beatErr
 		}
@@ -27,12 +27,11 @@ func (w *Worker) controlLoop(ctx context.Context) {
 
 // beat says that the worker is there and renews its leases, and obeys the answers.
 func (w *Worker) beat(ctx context.Context) error {
-	var held []*attempt
+	// The server must not call a job lost that its handler has completed.
+	held := w.attempts(func(a *attempt) bool { return !a.told.Load() && !a.completed.Load() })
 	var ids, tokens []int64
-	for _, a := range w.attempts() {
-		if !a.told.Load() && !a.completed.Load() { // else it is locked until its transaction ends
-			held, ids, tokens = append(held, a), append(ids, a.row.ID), append(tokens, a.token)
-		}
+	for _, a := range held {
+		ids, tokens = append(ids, a.row.ID), append(tokens, a.token)
 	}
 	const call = `SELECT json_build_object('command', jobs.worker_beat($1, $2, $3, $4),
 		'cancel', (SELECT json_agg(h.cancel_requested) FROM jobs.heartbeat_many($5, $6) h))`

@@ -54,8 +54,8 @@ func (w *Worker) fetchLoop() {
 		}
 		begun := time.Now()
 		if err == nil && len(jobs) < places {
-			err = w.fetching.wait(w.quit, "CALL jobs.wait_any(queues => $1, timeout => '30 s', worker => $2)",
-				w.queues, w.options.Name)
+			const call = "CALL jobs.wait_any(queues => $1, timeout => '30 s', worker => $2)"
+			err = w.fetching.value(w.quit, 0, nil, call, w.queues, w.options.Name)
 		}
 		switch {
 		case err != nil && w.quit.Err() == nil:

@@ -86,12 +86,7 @@ func (l *link) once(ctx context.Context, limit time.Duration, call func(context.
 	return err
 }
 
-// wait makes a call that waits for something.
-func (l *link) wait(ctx context.Context, call string, args ...any) error {
-	return l.do(ctx, 0, nil, func(ctx context.Context) error { return l.query(ctx, nil, call, args...) })
-}
-
-// value makes a call that answers with one value.
+// value makes a call that answers with one value, or with none.
 func (l *link) value(ctx context.Context, limit time.Duration, answer any, call string, args ...any) error {
 	return l.do(ctx, limit, nil, func(ctx context.Context) error {
 		return l.query(ctx, func(columns columns) error { return columns(answer) }, call, args...)

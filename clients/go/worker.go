@@ -244,14 +244,9 @@ func (w *Worker) live() {
 	end()
 	isClosedWithin(sent, time.Second)
 	isClosedWithin(controlled, time.Second)
-	lost := 0
-	for _, a := range w.attempts() {
-		if a.settled.Load() && !a.told.Load() {
-			lost++
-		}
-	}
-	if lost > 0 {
-		w.err = fmt.Errorf("jobs: %d results could not be sent", lost)
+	lost := w.attempts(func(a *attempt) bool { return a.settled.Load() && !a.told.Load() })
+	if len(lost) > 0 {
+		w.err = fmt.Errorf("jobs: %d results could not be sent", len(lost))
 	}
 }
 
@@ -269,13 +264,14 @@ func (w *Worker) awaitHandlers(idle <-chan struct{}) {
 		case <-w.hurry.Done():
 		}
 	}
-	for _, a := range w.attempts() {
+	runs := func(a *attempt) bool { return !a.ended.Load() }
+	for _, a := range w.attempts(runs) {
 		a.cancel(ErrStopping)
 	}
 	if isClosedWithin(idle, time.Second) {
 		return
 	}
-	for _, a := range w.attempts() {
+	for _, a := range w.attempts(runs) {
 		if !a.completed.Load() && a.settle() { // else its transaction has the job
 			w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
 			w.send(a, a.encode("release"))
@@ -292,13 +288,14 @@ func (w *Worker) change(how func()) {
 	w.changed.Broadcast()
 }
 
-// attempts are those that are held.
-func (w *Worker) attempts() []*attempt {
+// attempts are those that are held and for which a function is true.
+func (w *Worker) attempts(which func(*attempt) bool) (attempts []*attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	attempts := make([]*attempt, 0, len(w.held))
 	for a := range w.held {
-		attempts = append(attempts, a)
+		if which(a) {
+			attempts = append(attempts, a)
+		}
 	}
 	return attempts
 }
