@@ -115,7 +115,14 @@ pub(crate) async fn run(core: Arc<Core>, mut results: mpsc::UnboundedReceiver<Fi
         unsent.append(&mut received);
         let mut link = core.finisher.link.lock().await;
         if let Err(error) = send(&core, &mut link, &mut unsent).await {
-            link.pause(&error).await;
+            let is_idle = core.is_idle.is_cancelled();
+            let pause = link.pause(&error);
+            if is_idle {
+                pause.await;
+            } else if core.is_idle.run_until_cancelled(pause).await.is_none() {
+                // There is little time left now.
+                link.failures = 0;
+            }
         }
     }
 }

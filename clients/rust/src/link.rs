@@ -79,7 +79,7 @@ pub(crate) struct Link {
     opened: Option<Opened>,
     prepared: HashMap<&'static str, Statement>,
     /// How many calls have failed since one succeeded.
-    failures: u32,
+    pub(crate) failures: u32,
 }
 
 impl Link {
