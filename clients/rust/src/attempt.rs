@@ -41,21 +41,13 @@ pub(crate) struct State {
 pub(crate) enum Told {
     /// There is none.
     NotYet,
-    /// It waits to be sent.
+    /// It is to be sent.
     Waiting,
-    /// It is being sent for the first time.
-    Sending,
     /// The server has it, or is not to have one: the job is somebody else's by now.
     Over,
 }
 
 impl State {
-    /// Whether the attempt counts for the concurrency. A result that is being sent does not, since
-    /// jobs are fetched meanwhile. One that could not be sent does.
-    pub(crate) fn has_place(&self) -> bool {
-        self.runs || self.result == Told::Waiting
-    }
-
     /// Whether the server is to hear that the attempt goes on: not of a job that a transaction of
     /// the handler completes.
     pub(crate) fn wants_heartbeat(&self) -> bool {
@@ -63,7 +55,7 @@ impl State {
     }
 
     pub(crate) fn is_unsent(&self) -> bool {
-        matches!(self.result, Told::Waiting | Told::Sending)
+        self.result == Told::Waiting
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The connection that fetches jobs, and waits for them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -11,15 +11,16 @@ use tokio_postgres::types::Type;
 
 use crate::attempt::Attempt;
 use crate::error::Ending;
+use crate::finish;
 use crate::job::JobInfo;
 use crate::link::{Link, Parameter};
-use crate::run::{Command, Core, Held};
+use crate::run::{Attempts, Command, Core, Held};
 use crate::worker::Queue;
 
 const FETCH: &str = "
 select id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
         created_at, scheduled_at, attempted_at,
-        extract(epoch from deadline_at - clock_timestamp())::float8 as left
+        date_part('epoch', deadline_at - clock_timestamp()) as left
     from jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3,
         lease => make_interval(secs => $4), kinds => $5)";
 const WAIT: &str = "call jobs.wait_any($1, timeout => '30 s', worker => $2)";
@@ -44,7 +45,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 struct Fetcher {
     core: Arc<Core>,
     link: Link,
-    held: watch::Receiver<HashMap<i64, Held>>,
+    held: watch::Receiver<Attempts>,
     command: watch::Receiver<Option<Command>>,
     /// Whether the latest fetch got all that it asked for.
     latest: Result<bool, Error>,
@@ -63,11 +64,22 @@ impl Fetcher {
         while let Err(error) = self.link.open().await {
             self.link.pause(&error).await;
         }
-        let most = self.core.worker.options.concurrency;
         let runs = |command: &Option<Command>| *command == Some(Command::Run);
         // Guards of watched values are not to be held.
         drop(self.command.wait_for(runs).await);
-        drop(self.held.wait_for(|held| places(held).count() < most).await);
+        let core = &self.core;
+        let mut used = core.worker.options.concurrency;
+        let has_room =
+            |held: &Attempts| core.places(held).count() < used && held.len() < used + finish::MOST;
+        drop(self.held.wait_for(has_room).await);
+        // What other handlers leave now goes with it.
+        loop {
+            tokio::task::yield_now().await;
+            let known = std::mem::replace(&mut used, core.places(&core.held.borrow()).count());
+            if used >= known {
+                break;
+            }
+        }
     }
 
     async fn wait(&mut self) {
@@ -104,13 +116,17 @@ impl Fetcher {
     }
 }
 
-/// The attempts that count for the concurrency.
-fn places(held: &HashMap<i64, Held>) -> impl Iterator<Item = &Arc<Attempt>> {
-    let attempts = held.values().map(|held| &held.attempt);
-    attempts.filter(|attempt| attempt.state().has_place())
-}
-
 impl Core {
+    /// The attempts that count for the concurrency.
+    fn places<'a>(&self, held: &'a Attempts) -> impl Iterator<Item = &'a Arc<Attempt>> {
+        let is_stuck = self.finisher.is_stuck.load(SeqCst);
+        let attempts = held.values().map(|held| &held.attempt);
+        attempts.filter(move |attempt| {
+            let state = attempt.state();
+            state.runs || is_stuck && state.is_unsent()
+        })
+    }
+
     fn start(self: &Arc<Self>, jobs: Vec<JobInfo>) {
         let options = &self.worker.options;
         self.held.send_modify(|held| {
@@ -139,13 +155,19 @@ impl Core {
     fn next_fetch(&self) -> (Vec<&str>, i32) {
         let held = self.held.borrow();
         let options = &self.worker.options;
-        let used = |name: &str| places(&held).filter(|one| one.job.queue == name).count();
+        let used = |name: &str| {
+            self.places(&held)
+                .filter(|one| one.job.queue == name)
+                .count()
+        };
         let load = |queue: &Queue| used(&queue.name) as f64 / queue.weight;
         let mut queues: Vec<_> = options.queues.iter().collect();
         queues.sort_by(|a, b| load(a).total_cmp(&load(b)));
         let all: f64 = queues.iter().map(|queue| queue.weight).sum();
         let share = (options.concurrency as f64 * queues[0].weight / all).ceil() as usize;
-        let free = options.concurrency.saturating_sub(places(&held).count());
+        let free = options
+            .concurrency
+            .saturating_sub(self.places(&held).count());
         let lacks = share.saturating_sub(used(&queues[0].name));
         let most = lacks.clamp(1, free.clamp(1, 10_000));
         let names = queues.iter().map(|queue| &*queue.name).collect();

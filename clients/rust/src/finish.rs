@@ -1,6 +1,7 @@
 //! The connection that says what became of jobs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use serde::Serialize;
 use tokio::select;
@@ -8,7 +9,7 @@ use tokio::sync::{Mutex, Notify, mpsc};
 use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
-use crate::attempt::{Attempt, Told};
+use crate::attempt::Attempt;
 use crate::error::{self, Ending};
 use crate::link::{Link, Parameter, is};
 use crate::run::Core;
@@ -18,24 +19,26 @@ const PROGRESS: &str = "
 select cancel_requested from jobs.heartbeat($1, $2, progress => $3::text::jsonb)";
 
 /// The most results of a call, and the most bytes of outputs of one that has several.
-const MOST: usize = 1_000;
+pub(crate) const MOST: usize = 1_000;
 const LONGEST: usize = 16 << 20;
 
 /// What attempts have of their worker.
 pub(crate) struct Finisher {
     pub(crate) results: mpsc::UnboundedSender<Finish>,
     link: Mutex<Link>,
+    /// The latest call has failed: results that wait hold their places.
+    pub(crate) is_stuck: AtomicBool,
     /// There is a new timeout, or a handler that was cancelled.
     pub(crate) look: Notify,
 }
 
 impl Finisher {
     pub(crate) fn new(link: Link, results: mpsc::UnboundedSender<Finish>) -> Self {
-        let (link, look) = (Mutex::new(link), Notify::new());
         Self {
             results,
-            link,
-            look,
+            link: Mutex::new(link),
+            is_stuck: AtomicBool::new(false),
+            look: Notify::new(),
         }
     }
 
@@ -111,7 +114,6 @@ pub(crate) async fn run(core: Arc<Core>, mut results: mpsc::UnboundedReceiver<Fi
                 break;
             }
         }
-        core.tell(&received, Told::Sending);
         unsent.append(&mut received);
         let mut link = core.finisher.link.lock().await;
         if let Err(error) = send(&core, &mut link, &mut unsent).await {
@@ -144,7 +146,8 @@ async fn send(core: &Core, link: &mut Link, results: &mut Vec<Finish>) -> Result
     let mut done = Ok(());
     while let Some(mut call) = calls.pop() {
         let Err(error) = finish(link, &call).await else {
-            core.tell(&call, Told::Over);
+            core.finisher.is_stuck.store(false, SeqCst);
+            core.told(&call);
             continue;
         };
         if !link.passes(&error) && call.len() > 1 {
@@ -154,7 +157,7 @@ async fn send(core: &Core, link: &mut Link, results: &mut Vec<Finish>) -> Result
             call[0].ending = failed.0;
             calls.push(call);
         } else {
-            core.tell(&call, Told::Waiting);
+            core.finisher.is_stuck.store(true, SeqCst);
             results.extend(call);
             done = Err(error);
         }

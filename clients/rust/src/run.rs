@@ -104,7 +104,7 @@ impl Handle {
 pub(crate) struct Core {
     pub(crate) worker: Worker,
     /// Attempts by their tokens, until their handlers have ended and the server has their results.
-    pub(crate) held: watch::Sender<HashMap<i64, Held>>,
+    pub(crate) held: watch::Sender<Attempts>,
     /// The command of operators; none before the first beat.
     pub(crate) command: watch::Sender<Option<Command>>,
     stop: CancellationToken,
@@ -115,6 +115,9 @@ pub(crate) struct Core {
     pub(crate) is_idle: CancellationToken,
     pub(crate) finisher: Arc<Finisher>,
 }
+
+/// Attempts of a worker by their tokens.
+pub(crate) type Attempts = HashMap<i64, Held>;
 
 /// An attempt of a worker.
 pub(crate) struct Held {
@@ -153,12 +156,12 @@ impl Core {
         place.result = Some(handler.run(&self.worker, &attempt).instrument(span).await);
     }
 
-    /// Takes that results are on their way to the server, or with it.
-    pub(crate) fn tell(&self, results: &[Finish], told: Told) {
+    /// Takes that the server has results.
+    pub(crate) fn told(&self, results: &[Finish]) {
         self.held.send_modify(|held| {
             for result in results {
                 let mut state = result.attempt.state();
-                state.result = told;
+                state.result = Told::Over;
                 if state.is_over() {
                     held.remove(&result.attempt.job.token);
                 }
@@ -192,12 +195,10 @@ impl Drop for Place {
             tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
         }
         self.attempt.end(self.result.take());
-        self.core.held.send_if_modified(|held| {
-            let is_over = self.attempt.state().is_over();
-            if is_over {
+        self.core.held.send_modify(|held| {
+            if self.attempt.state().is_over() {
                 held.remove(&job.token);
             }
-            is_over || self.core.is_draining.is_cancelled()
         });
     }
 }
