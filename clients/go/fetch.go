@@ -107,7 +107,7 @@ func (w *Worker) places() (queues string, places int) {
 		shares += weight
 	}
 	share := float64(w.options.Concurrency) * w.weights[names[0]] / shares
-	lacks := math.Max(1, math.Floor(share-running[names[0]]))
+	lacks := math.Max(1, math.Ceil(share)-running[names[0]])
 	return array(names), int(math.Min(lacks, math.Min(free, 10_000)))
 }
 

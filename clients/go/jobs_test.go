@@ -216,7 +216,7 @@ func TestQueuesShareThePlaces(t *testing.T) {
 
 func TestAShareIsWholeJobs(t *testing.T) {
 	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b", "c"}})
-	if _, places := w.places(); places != 3 {
+	if _, places := w.places(); places != 4 {
 		t.Errorf("of a share of 3 1/3 it fetches %d", places)
 	}
 }
