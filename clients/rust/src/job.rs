@@ -151,8 +151,9 @@ impl<A> Job<A> {
     }
 }
 
-const COMPLETE: &str =
-    "select jobs.complete($1::text::bigint, $2::text::bigint, $3::text::jsonb)::text";
+const COMPLETE: &str = "
+select jobs.complete($1::text::bigint, $2::text::bigint,
+    nullif($3::text::jsonb, 'null'))::text";
 
 /// A value as JSON. No jsonb holds more than this, and what is longer than a message to the server
 /// can be would cost the connection.

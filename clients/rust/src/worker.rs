@@ -158,7 +158,8 @@ impl Worker {
 
     /// The handler of every other kind. Without one, only kinds that have a handler are fetched.
     pub fn otherwise<A>(mut self, handler: impl Handler<A>) -> Self {
-        self.otherwise = Some(Registered::new(handler));
+        let other = self.otherwise.replace(Registered::new(handler));
+        self.twice = self.twice.or(other.map(|_| "otherwise".into()));
         self
     }
 

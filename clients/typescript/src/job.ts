@@ -81,7 +81,7 @@ export class Job<Args = any> {
    */
   async complete(transaction: Database, output?: unknown): Promise<void> {
     const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
-    const complete = "jobs.complete($1::text::bigint, $2::text::bigint, $3::text::jsonb)";
+    const complete = "jobs.complete($1::text::bigint, $2::text::bigint, nullif($3::text::jsonb, 'null'))";
     // Before the call: from then on the job is locked, and no heartbeat may wait for that.
     this.#calls.completed(true);
     try {
