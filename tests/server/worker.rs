@@ -164,7 +164,11 @@ async fn locked_and_alive(db: &Client, holder: &Client, lease: &str) -> i64 {
 
 #[tokio::test]
 async fn an_open_transaction_takes_its_job_from_nobody_and_delays_no_rescue() {
-    let cluster = Cluster::builder().without_visits().start();
+    // Long enough that a worker which waits for the interval is found.
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "1h")
+        .without_visits()
+        .start();
     let db = cluster.database("open").await;
     let holder = cluster.connect("open").await;
     let goes_on = async |id| {
@@ -183,6 +187,8 @@ async fn an_open_transaction_takes_its_job_from_nobody_and_delays_no_rescue() {
     let id = locked_and_alive(&db, &holder, "300 ms").await;
     becomes(&db, running(&db).await, "discarded").await;
     assert_eq!(state(&db, id).await.as_deref(), Some("running"));
+    let due = insert(&db, "'k', scheduled_at => clock_timestamp() + '1.5 s'").await;
+    becomes(&db, due, "available").await;
     // Nothing else has the background worker look again.
     history_is_written(&db).await;
     run(&holder, "rollback").await;

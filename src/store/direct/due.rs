@@ -317,15 +317,17 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
     Some(expired)
 }
 
+/// Nobody tells of a rollback. A time that is over already would hide all others that come.
+const LOOK_AGAIN: i64 = 1_000_000;
+
 /// When the first lease ends; `None`: use a statement.
 pub fn first_lease() -> Option<Option<i64>> {
     let now = time::now();
     let mut stuck = leases::NEVER;
     let found = read_leases(|found, _, ends_at, is_in_progress| {
         if is_in_progress && ends_at <= now {
-            // Nobody tells of a rollback.
             found.has_stuck = true;
-            stuck = stuck.min(ends_at);
+            stuck = now + LOOK_AGAIN;
         } else {
             found.first = found.first.min(ends_at);
         }
