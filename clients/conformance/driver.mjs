@@ -13,6 +13,7 @@ const require = createRequire(new URL("../typescript/package.json", import.meta.
 const pg = require("pg");
 
 const url = process.env.DATABASE_URL;
+const LATER = 3; // seconds
 const given = JSON.parse(process.argv[2] ?? "{}");
 // Bigints are args of the suite, which the library keeps exact: they are printed as numbers.
 const print = (event) =>
@@ -136,7 +137,8 @@ async function inTransaction(job, statement, then) {
     await client.query(statement);
     await job.complete(client, { in: "transaction" });
     if (then === "exit") process.exit(9);
-    if (then === "rollback") {
+    if (then === "rollback_later") await sleep(LATER * 1000);
+    if (then.startsWith("rollback")) {
       await client.query("rollback");
       throw new Error("rolled back");
     }

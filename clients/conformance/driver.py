@@ -17,6 +17,7 @@ import postgres_jobs
 from postgres_jobs import Cancel, Discard, Job, NewJob, RetryIn, Snooze, Unique, Worker, insert, insert_many, testing, wait_for
 
 URL = os.environ["DATABASE_URL"]
+LATER = 3  # seconds until rollback_later
 in_test: psycopg.Connection | None = None  # that of the operation `testing`
 printing = threading.Lock()
 
@@ -136,7 +137,9 @@ async def run(job: Job) -> object:
                 async with await psycopg.AsyncConnection.connect(URL) as connection:
                     await connection.execute(text)
                     await job.complete(connection, {"in": "transaction"})
-                    if then == "rollback":
+                    if then == "rollback_later":
+                        await asyncio.sleep(LATER)
+                    if then.startswith("rollback"):
                         raise RuntimeError("rolled back")
                     if then == "exit":
                         os._exit(9)
@@ -168,7 +171,9 @@ def run_blocking(job: Job) -> object:
                 with psycopg.connect(URL) as connection:
                     connection.execute(text)
                     job.complete(connection, {"in": "transaction"})
-                    if then == "rollback":
+                    if then == "rollback_later":
+                        time.sleep(LATER)
+                    if then.startswith("rollback"):
                         raise RuntimeError("rolled back")
                     if then == "exit":
                         os._exit(9)

@@ -27,8 +27,7 @@ func (w *Worker) controlLoop(ctx context.Context) {
 
 // beat says that the worker is there and renews its leases, and obeys the answers.
 func (w *Worker) beat(ctx context.Context) error {
-	// The server must not call a job lost that its handler has completed.
-	held := w.attempts(func(a *attempt) bool { return !a.told.Load() && !a.completed.Load() })
+	held := w.attempts(func(a *attempt) bool { return !a.told.Load() })
 	var ids, tokens []int64
 	for _, a := range held {
 		ids, tokens = append(ids, a.row.ID), append(tokens, a.token)
@@ -58,7 +57,7 @@ func (w *Worker) beat(ctx context.Context) error {
 			w.options.Log.Warn("a job was lost", "job", a.row.ID)
 			a.told.Store(true)
 			a.cancel(ErrLost)
-		case cancel != nil && *cancel:
+		case cancel != nil && *cancel && !a.completed.Load():
 			a.cancel(ErrCancelled)
 		}
 	}

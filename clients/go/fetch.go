@@ -95,7 +95,8 @@ func (w *Worker) places() (queues string, places int) {
 			free--
 		}
 	}
-	if w.command != "run" || free < 1 {
+	// What a call of results waits for must not keep more and more of them.
+	if w.command != "run" || free < 1 || len(w.held) >= w.options.Concurrency+maxResults {
 		return "", 0
 	}
 	names := append([]string(nil), w.options.Queues...)
@@ -122,7 +123,10 @@ func (w *Worker) fetch(queues string, places int) (jobs []*attempt, err error) {
 			return err
 		}, fetchCall, queues, places, w.options.Name, interval(w.options.Lease), w.kinds())
 	})
-	return jobs, err
+	if err != nil { // what it got before is another worker's, too
+		return nil, err
+	}
+	return jobs, nil
 }
 
 // start runs the handler of a job.

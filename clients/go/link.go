@@ -131,13 +131,12 @@ func newLink(worker *Worker, what string) *link {
 	return &link{worker: worker, what: what, turn: make(chan struct{}, 1)}
 }
 
-// close ends the connection, unless a call is still under way.
+// close ends the connection, once no call is under way.
 func (l *link) close() {
-	select {
-	case l.turn <- struct{}{}:
+	go func() {
+		l.turn <- struct{}{}
 		l.drop()
-	default:
-	}
+	}()
 }
 
 // isBroken is whether an error is that of the connection, or of a server that is a standby by now.

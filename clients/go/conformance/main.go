@@ -27,6 +27,9 @@ import (
 
 type object = map[string]any
 
+// later is when rollback_later is.
+const later = 3 * time.Second
+
 // seconds are how the suite gives durations.
 type seconds float64
 
@@ -328,6 +331,10 @@ func (d *driver) inTransaction(ctx context.Context, job *jobs.Job[json.RawMessag
 	}
 	if err := job.Complete(ctx, tx, object{"in": "transaction"}); err != nil {
 		return true, nil, err
+	}
+	if then == "rollback_later" {
+		time.Sleep(later)
+		then = "rollback"
 	}
 	switch then {
 	case "rollback":

@@ -16,6 +16,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls};
 
+/// When `rollback_later` is.
+const LATER: Duration = Duration::from_secs(3);
+
 type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn print(event: &Value) {
@@ -211,7 +214,10 @@ async fn in_transaction(job: &Job<Value>, statement: &str, then: &str) -> Result
         .await?;
     match then {
         "commit" => transaction.commit().await?,
-        "rollback" => {
+        "rollback" | "rollback_later" => {
+            if then == "rollback_later" {
+                tokio::time::sleep(LATER).await;
+            }
             transaction.rollback().await?;
             return Err(Error::new("rolled back"));
         }

@@ -48,12 +48,6 @@ pub(crate) enum Told {
 }
 
 impl State {
-    /// Whether the server is to hear that the attempt goes on: not of a job that a transaction of
-    /// the handler completes.
-    pub(crate) fn wants_heartbeat(&self) -> bool {
-        self.is_unsent() || self.result == Told::NotYet && !self.is_in_transaction
-    }
-
     pub(crate) fn is_unsent(&self) -> bool {
         self.result == Told::Waiting
     }
@@ -110,7 +104,7 @@ impl Attempt {
     pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
         let mut state = self.state();
         match is_cancelled {
-            Some(true) => {}
+            Some(true) if !state.is_in_transaction => {}
             None if state.result == Told::NotYet && !state.is_in_transaction => {
                 tracing::warn!(id = self.job.id, kind = self.job.kind, "job lost");
                 state.result = Told::Over;

@@ -8,7 +8,7 @@ use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
 use crate::ClientError;
-use crate::attempt::State;
+use crate::attempt::Told;
 use crate::link::{Link, Parameter};
 use crate::run::{Command, Core};
 
@@ -59,7 +59,7 @@ async fn beat(core: &Core, link: &mut Link) -> Result<(), Error> {
         let is_new = |known: &mut Option<Command>| std::mem::replace(known, command) != command;
         core.command.send_if_modified(is_new);
     }
-    let attempts = core.attempts(State::wants_heartbeat);
+    let attempts = core.attempts(|state| state.result != Told::Over);
     if attempts.is_empty() {
         return Ok(());
     }

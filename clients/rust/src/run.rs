@@ -46,10 +46,14 @@ impl Handle {
         Self { core, task }
     }
 
-    /// Waits until the database knows of the worker.
+    /// Waits until the database knows of the worker, or the worker has ended.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut command = self.core.command.subscribe();
-        async move { drop(command.wait_for(Option::is_some).await) }
+        let ended = self.core.is_idle.clone();
+        async move {
+            let known = command.wait_for(Option::is_some);
+            drop(ended.run_until_cancelled(known).await);
+        }
     }
 
     /// Fetches no more, and gives handlers the grace period. Those that still run are cancelled,
@@ -143,17 +147,23 @@ impl Core {
         attempts.cloned().collect()
     }
 
-    /// Runs the handler of an attempt.
-    pub(crate) async fn work(self: Arc<Self>, attempt: Arc<Attempt>) {
-        let job = &attempt.job;
-        let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
+    /// Runs the handler of an attempt. It has its place also if it is dropped before it begins.
+    pub(crate) fn work(
+        self: Arc<Self>,
+        attempt: Arc<Attempt>,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let mut place = Place {
             core: self.clone(),
             attempt: attempt.clone(),
             result: None,
         };
-        let handler = self.worker.handler(&job.kind);
-        place.result = Some(handler.run(&self.worker, &attempt).instrument(span).await);
+        async move {
+            let job = &attempt.job;
+            let span =
+                tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
+            let handler = self.worker.handler(&job.kind);
+            place.result = Some(handler.run(&self.worker, &attempt).instrument(span).await);
+        }
     }
 
     /// Takes that the server has results.

@@ -11,6 +11,7 @@ export const connectPg =
       application_name: name,
       connectionTimeoutMillis: 10_000,
       keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
       ...(typeof config === "string" ? { connectionString: config } : config),
     });
     client.on("error", () => {}); // the next statement fails, and says so

@@ -218,7 +218,7 @@ export class Worker {
     const emptied = () => Promise.all(this.#running.values());
     await atMost(Infinity, emptied(), cancelling);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
-    await atMost(1, emptied());
+    await atMost(1, fetching.then(emptied));
     for (const attempt of this.#running.keys()) {
       // What is completed in a transaction is locked by that.
       if (!attempt.isCompleted) this.#settle(attempt, { do: "release" });
@@ -357,15 +357,14 @@ export class Worker {
       if (command === "stop") this.#stopping.abort();
       this.#wake();
     }
-    // One that its handler has completed in a transaction may be locked by that.
-    const held = [...this.#held].filter((attempt) => !attempt.isCompleted);
+    const held = [...this.#held];
     if (held.length === 0) return;
     const ids = [toArray(held.map(({ id }) => id)), toArray(held.map(({ token }) => token))];
     const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, IDLE_WAIT);
     answers.forEach((isCancelled, at) => {
       const attempt = held[at]!;
       if (isCancelled === null) this.#lose(attempt);
-      else if (isCancelled) attempt.abort("cancelled");
+      else if (isCancelled && !attempt.isCompleted) attempt.abort("cancelled");
     });
   }
 }

@@ -164,8 +164,7 @@ class Engine:
         info = json.dumps(worker.info)
         rows = await self.control_link.run(sql, worker.name, list(worker.queues), worker.concurrency, info)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
-        # What completes in a transaction of its own is locked by that.
-        held = [attempt for attempt in list(self.held.values()) if not attempt.job._is_completed]
+        held = list(self.held.values())
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
         if held:
             sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"

@@ -54,6 +54,7 @@ class Link:
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
+            "tcp_user_timeout": 30_000,
             "connect_timeout": 10,
             "fallback_application_name": worker,
         } | conninfo_to_dict(dsn, client_encoding="utf8")
