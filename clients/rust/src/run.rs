@@ -152,13 +152,13 @@ impl Core {
         self: Arc<Self>,
         attempt: Arc<Attempt>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let mut place = Place {
+        let place = Place {
             core: self.clone(),
             attempt: attempt.clone(),
             result: None,
         };
         async move {
-            let job = &attempt.job;
+            let (mut place, job) = (place, &attempt.job);
             let span =
                 tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
             let handler = self.worker.handler(&job.kind);

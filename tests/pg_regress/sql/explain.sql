@@ -41,7 +41,7 @@ select jobs.resume_maintenance();
 -- scheduled, and due: then it can be fetched, whether maintenance was there or not.
 select state from jobs.insert('scheduled', queue => 'q', scheduled_at => now() + interval '1 hour');
 select * from pg_temp.why('scheduled');
-select i.state, j.state from jobs.insert('due', queue => 'q', scheduled_at => clock_timestamp() + interval '1 ms') i, jobs.insert('due first', queue => 'q', priority => -5, timeout => '-1 second', scheduled_at => clock_timestamp() + interval '1 ms') j, pg_sleep(0.01);
+select i.state, j.state from jobs.insert('due', queue => 'q', scheduled_at => clock_timestamp() + interval '1 s') i, jobs.insert('due first', queue => 'q', priority => -5, timeout => '-1 second', scheduled_at => clock_timestamp() + interval '1 s') j, pg_sleep(1.1);
 select * from pg_temp.why('due');
 select * from pg_temp.why('due first');
 select * from pg_temp.why('urgent');
