@@ -55,8 +55,8 @@ impl<const PLACES: usize> Times<PLACES> {
         self.places(thing).iter().find(is)
     }
 
-    /// Takes the place with the earliest time. Two sessions may take two for one thing: the later
-    /// time is in the one that is found.
+    /// Takes the place with the earliest time. Two sessions may take two for one thing: then the
+    /// time in one of them is never found.
     fn settle(&self, thing: u64) -> &Place {
         let at = |place: &&Place| place.at.load(Ordering::Relaxed);
         let earliest = self.places(thing).iter().min_by_key(at);

@@ -164,7 +164,7 @@ async fn locked_and_alive(db: &Client, holder: &Client, lease: &str) -> i64 {
 
 #[tokio::test]
 async fn an_open_transaction_takes_its_job_from_nobody_and_delays_no_rescue() {
-    // Long enough that a worker which waits for the interval is found.
+    // An hour: nothing comes merely because an interval is over.
     let cluster = Cluster::builder()
         .set("jobs.interval", "1h")
         .without_visits()

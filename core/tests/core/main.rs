@@ -2,9 +2,9 @@
 
 mod canonical;
 mod clock;
+mod counts;
 mod dialects;
 mod duration;
-mod history;
 mod keys;
 mod policy;
 mod policy_properties;
