@@ -443,6 +443,9 @@ packaging_docker() {
   check packaging "compose.yaml is as the Compose specification has it" compose_is_valid examples/compose/compose.yaml
   sed 's/^    restart:/    restarts:/' examples/compose/compose.yaml >"$PACKAGING/compose.yaml"
   check packaging "control: a wrong compose.yaml is found" refuses compose_is_valid "$PACKAGING/compose.yaml" >/dev/null
+  # shellcheck disable=SC2046
+  check packaging "its worker is told its database" program_reads \
+    $(awk '/^  worker:/ { is_worker = 1 } /^[a-z]/ { is_worker = 0 } is_worker && /^      [A-Z]+: / { print $1 }' examples/compose/compose.yaml)
   sed 's/^COPY \. \./ADD . ./; s/^WORKDIR .*/RUN cd source/' Dockerfile >"$PACKAGING/Dockerfile"
   check packaging "control: hadolint finds what is bad" finds 'DL3020' "$STATE/packaging/bin/hadolint" "$PACKAGING/Dockerfile"
 }
@@ -456,8 +459,18 @@ packaging_systemd() {
       systemd-analyze verify --man=no "$PACKAGING/jobs-work@.service" 2>&1 | tee /dev/stderr | wc -l | grep -qx 0
   }
   check packaging "systemd is content with the unit" unit_verified "$unit"
+  # shellcheck disable=SC2046
+  check packaging "its worker is told its database" program_reads $(sed -n 's/^#   \(.*\)=.*/\1/p' "$unit" | grep -vxE 'CONCURRENCY|COMMAND')
+  check packaging "control: a setting that the program does not read is found" refuses program_reads PGHOST DATABASE_URL
   sed 's/^Restart=always/Restart=now and then/' "$unit" >"$PACKAGING/bad.service"
   check packaging "control: a wrong unit is found" refuses unit_verified "$PACKAGING/bad.service" &>/dev/null
+}
+
+# The program `jobs` knows its database by these variables.
+program_reads() { # NAME..
+  local name
+  for name; do grep -q "\"${name%:}\"" cli/src/database.rs || return 1; done
+  [[ $# -gt 0 ]]
 }
 
 compose_is_valid() { "$STATE/packaging/bin/check-jsonschema" --builtin-schema vendor.compose-spec "$1"; }
