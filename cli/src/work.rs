@@ -26,10 +26,10 @@ use crate::{Failed, REFUSED, print};
 /// Each job's args are JSON on the program's stdin; JOBS_ID, JOBS_KIND, JOBS_QUEUE, JOBS_ATTEMPT
 /// and JOBS_MAX_ATTEMPTS are in its environment.
 ///
-/// Exit code 0 completes the job, and stdout, if it is JSON, is its output. With 75 the job is to
-/// be tried again. Every other code fails the attempt with the end of stderr; what --discard lists
-/// fails the job for good. The type of such an error is exit_CODE or signal_NUMBER, for retry
-/// policies.
+/// Exit code 0 completes the job, and stdout, if it is JSON, is its output. Every other code fails
+/// the attempt with the end of stderr, and the job is tried again by its retry policy; 75
+/// (EX_TEMPFAIL) is the usual one. What --discard lists fails the job for good. The type of such an
+/// error is exit_CODE or signal_NUMBER, for retry policies.
 ///
 /// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and
 /// SIGKILL after the grace period. When the worker stops, it gets SIGTERM after the grace period,

@@ -11,4 +11,5 @@ async def send(job: Job[dict]) -> dict:
     return {"sent": True}
 
 
-worker.run()
+if __name__ == "__main__":  # so that a test can import the worker
+    worker.run()
