@@ -570,8 +570,8 @@ source tests/packaging.sh
 # database of the document's own. A ```text or ```output block behind it is what psql must print;
 # `...` in it stands for anything within a line, as for a time. A block with no output behind it
 # must print nothing, so there is no output that is not compared. The line `<!-- not run: WHY -->`
-# before a block leaves it out, as SQL of another system; these are listed. FILTER is a part of a
-# document's name.
+# before a block leaves it out, as SQL of another system or a part of a program; these are listed.
+# FILTER is a part of a document's name.
 suite_doc() {
   local dir=$TMP/doc document block
   begin_server doc
@@ -586,6 +586,8 @@ suite_doc() {
     break
   done
   grep -n '^<!-- not run' $(doc_documents) || true
+  check doc "no block of a program is left out silently" refuses doc_silent docs/workers.md docs/testing.md
+  check doc "control: one that is left out silently is found" doc_silent <(grep -v '^<!-- not run' docs/workers.md) >/dev/null
   check doc "no line of prose is too long" python3 scripts/prose.py
   doc_reference "$dir"
   end_server doc
@@ -608,6 +610,17 @@ doc_reference_is_current() { # DIRECTORY
   make_reference "$1" reference | diff -u --label docs/reference.md --label generated docs/reference.md -
 }
 
+# Blocks that are not SQL and do not say that they are not run. Below the name of a language alone
+# stands an example that the suite `clients` runs.
+doc_silent() { # DOCUMENT..
+  awk '
+    /^```/ && inside { inside = 0; next }
+    /^```/ { inside = 1 }
+    /^```[a-z]/ && !/^```(sql|text)/ && before !~ /^(<!-- not run|\*[A-Za-z]+\* )/ { print FILENAME ":" FNR ": " $0; found = 1 }
+    !inside && NF { before = $0 }
+    END { exit !found }' "$@"
+}
+
 doc_document() { # DOCUMENT DIRECTORY
   local name=${1//\//_} block
   mkdir "$2/$name"
@@ -626,7 +639,7 @@ doc_blocks() { # FILE DIRECTORY
     /^```/ && inside { inside = 0; close(file); next }
     /^```sql/ { file = sprintf("%s/%05d.sql", dir, NR); sql = file; inside = 1; if (skip) { file = "/dev/null"; sql = "" } skip = 0; next }
     /^```(text|output)/ && sql { file = sql; sub(/sql$/, "expected", file); sql = ""; inside = 1; printf "" >file; next }
-    /^```/ { file = "/dev/null"; inside = 1; sql = ""; next }
+    /^```/ { file = "/dev/null"; inside = 1; sql = ""; skip = 0; next }
     inside { print >file }
     !inside && NF { sql = "" }  # other text between: the next block is no output of this one
   ' "$1"
