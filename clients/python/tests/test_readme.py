@@ -22,15 +22,21 @@ README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.M | re.S)
 
 
-class Mailer:
-    """For handlers that await it and for those that do not."""
+class Sent:
+    """May be awaited, or not."""
 
+    def __await__(self):
+        yield
+        return "message 1"
+
+
+class Mailer:
     def __init__(self):
         self.sent = []
 
     def send(self, to, subject=None):
         self.sent.append((to, subject))
-        return asyncio.sleep(0, "message 1")
+        return Sent()
 
 
 @pytest.fixture
