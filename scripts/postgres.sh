@@ -84,7 +84,7 @@ build_postgres() { # MAJOR
 # machine's own suite stays as it is.
 get_source() { # PACKAGE SUITE DIRECTORY; makes DIRECTORY/source
   local mirror apt=(-q -o APT::Sandbox::User=root -o "Dir::Etc::SourceParts=/dev/null" -o "Dir::Etc::SourceList=$3/sources.list" -o "Dir::State::Lists=$3/lists" -o "Dir::Cache=$3/cache")
-  mirror=$(mirror_of_debian) || { apt-get update -q >&2 && mirror=$(mirror_of_debian); } || die "no mirror is found in apt's sources"
+  mirror=$(mirror_of_debian) || { apt_get update >&2 && mirror=$(mirror_of_debian); } || die "no mirror is found in apt's sources"
   mkdir -p "$3/lists/partial" "$3/cache/archives/partial"
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main" >"$3/sources.list"
   (cd "$3" && apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only "$1" && dpkg-source -q -x ./*.dsc source) >&2

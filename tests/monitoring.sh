@@ -92,7 +92,7 @@ need_programs() { # PACKAGE..
     say "Unpacking Debian's $package into $CACHE/programs"
     tmp=$(mktemp -d)
     if ! (cd "$tmp" && apt-get download -q "$package") && is_root; then
-      apt-get update -q
+      apt_get update
       (cd "$tmp" && apt-get download -q "$package") || true
     fi
     dpkg-deb -x "$tmp"/*.deb "$CACHE/programs" || say "$package is missing"

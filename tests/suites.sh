@@ -274,6 +274,7 @@ suite_harness() {
   check harness "what is skipped is not counted as passed" test "$(SKIPPED=() PASSED=(); skip x y z e >/dev/null; echo "${SKIPPED[x]} ${PASSED[x]:-0}")" = "1 0"
   check harness "failed Rust tests are counted" counted "3 2" 'test result: FAILED. 3 passed; 2 failed; 0 ignored' 101
   check harness "a build that fails is a failure" counted "0 1" 'error: could not compile' 101
+  check harness "packages are installed by one unit after the other" packages_one_by_one
   check harness "test binaries are added up" counted "7 0" $'test result: ok. 3 passed; 0 failed;\ntest result: ok. 4 passed; 0 failed;' 0
 }
 
@@ -283,6 +284,20 @@ counted() { # "PASSED FAILED" OUTPUT STATUS; in a subshell, so that it does not 
     libtest x bash -c 'echo "$0"; exit "$1"' "$2" "$3" >/dev/null
     echo "${PASSED[x]} ${FAILED[x]}"
   )" ]]
+}
+
+# With an apt-get that fails beside another one.
+packages_one_by_one() {
+  local bin=$TMP/bin
+  mkdir -p "$bin"
+  printf '%s\n' '#!/bin/sh' "mkdir $TMP/apt || exit" 'sleep 0.2' "rmdir $TMP/apt" >"$bin/apt-get"
+  chmod +x "$bin/apt-get"
+  (
+    is_root() { true; }
+    PATH=$bin:$PATH
+    need_packages no-such-package &
+    need_packages no-such-package-either && wait $!
+  ) 2>/dev/null
 }
 
 # --- core, pgtest, server: Rust tests -------------------------------------------------------------
