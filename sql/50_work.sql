@@ -119,6 +119,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'complete_many_wrapper';
 COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[], jsonb[]) IS
 $$Completes many jobs, each with its output (outputs, or one of them, null: none); a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete, complete_many or finish_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
+It waits for a transaction that has one of the jobs locked, and the others wait with it: jobs.finish_many leaves that job instead.
 Errors: 22023 arrays of different length, 22004 a null in ids or tokens, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.finish_result AS (
@@ -153,6 +154,7 @@ AS 'MODULE_PATHNAME', 'fail_many_wrapper';
 COMMENT ON FUNCTION jobs.fail_many(bigint[], bigint[], text[], jsonb[], interval) IS
 $$Records failed attempts of many jobs, each as jobs.fail does, with its error and its details (details, or one of them, null: none); a row per pair, in order, never all or nothing. retry_in counts for all of them.
 done: this token failed the job, now or by an earlier call of fail, fail_many or finish_many; state and scheduled_at are then those that it got, else state is the job's state now, null where there is no such job.
+It waits for a transaction that has one of the jobs locked, and the others wait with it: jobs.finish_many leaves that job instead.
 At most 10000. Errors: 22023 arrays of different length, more than 10000, a negative retry_in; 22004 a null in ids, tokens or errors; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.batch_finish_result AS (
@@ -172,8 +174,8 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'finish_many_wrapper';
 COMMENT ON FUNCTION jobs.finish_many(jsonb) IS
 $$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does; or it is cancel (may have reason): the worker itself cancels the job, as by jobs.cancel and jobs.release in one. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
-A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, and state is the job's state now, null where there is no such job. Of results with the same id and token the first one counts.
-At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. A result waits for a transaction that has its job locked, and the others wait with it. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, or locked, and state is the job's state now, null where there is no such job. locked: another transaction still had the job locked after a second, as an open jobs.cancel does. Nothing is lost: send the result again, and go on with heartbeats. Of results with the same id and token the first one counts.
+At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval)

@@ -1,6 +1,8 @@
 //! How attempts end, whoever says so: their workers, of one or of many at once, or the rescue of
 //! those whose leases ran out.
 
+use std::collections::BTreeSet;
+
 use jobs_core::counts::Event;
 use jobs_core::interval::Interval;
 use jobs_core::retry::{Retry, Tried};
@@ -9,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time};
-use crate::store::finish::{self, Attempt, Then};
+use crate::store::finish::{self, Attempt, Then, Wait};
 use crate::store::history;
 use crate::store::moves::{self, Answer, ErrorRow, Move, To, Tries};
 use crate::store::place::{self, Place, TakenRow, Used};
@@ -101,21 +103,38 @@ pub enum Outcome {
         /// where the job is, if there is one
         place: Option<Place>,
     },
+    /// somebody else still had the job locked: it is as it was
+    Locked {
+        /// where it is
+        place: Option<Place>,
+    },
 }
 
 /// Ends an attempt.
 pub fn end_one(said: &Finishing) -> Outcome {
-    match end(std::slice::from_ref(said)).pop().flatten() {
-        Some(became) => Outcome::Ended(became),
-        None => look_up(said),
-    }
+    let one = std::slice::from_ref(said);
+    let mut outcomes = end_each(one, Wait::ForAll);
+    outcomes.next().expect("one of one")
 }
 
-/// Ends attempts; what came of each, in order. A token that is not current spoils nothing else.
-pub fn end_each<'a>(said: &'a [Finishing<'a>]) -> impl Iterator<Item = Outcome> {
-    let ended = end(said);
-    let pairs = said.iter().zip(ended);
-    pairs.map(|(said, became)| became.map_or_else(|| look_up(said), Outcome::Ended))
+/// Ends attempts; what came of each, in order. A token that is not current spoils nothing else, nor
+/// does a job that somebody else still has locked after the wait.
+pub fn end_each<'a>(
+    said: &'a [Finishing<'a>],
+    wait: Wait,
+) -> impl Iterator<Item = Outcome> + use<'a> {
+    let found = end_in_time(said, wait);
+    let pairs = said.iter().zip(found);
+    pairs.map(move |(said, found)| match found {
+        Found::Ended(became) => Outcome::Ended(became),
+        Found::Locked => locked(said),
+        Found::Stale => look_up(said, wait),
+    })
+}
+
+fn locked(said: &Finishing) -> Outcome {
+    let place = place::locate(said.id);
+    Outcome::Locked { place }
 }
 
 /// What is to be said of an attempt that was not among those that ended at first: that of the first
@@ -124,7 +143,7 @@ pub fn end_each<'a>(said: &'a [Finishing<'a>]) -> impl Iterator<Item = Outcome> 
 ///
 /// The token may be current by now: its fetch may have committed while others of the jobs were
 /// waited for.
-fn look_up(said: &Finishing) -> Outcome {
+fn look_up(said: &Finishing, wait: Wait) -> Outcome {
     loop {
         pgrx::check_for_interrupts!();
         let used = place::used(said.id, said.token);
@@ -141,8 +160,10 @@ fn look_up(said: &Finishing) -> Outcome {
         if !place.as_ref().is_some_and(is_held) {
             return Outcome::Stale { used, place };
         }
-        if let Some(became) = end(std::slice::from_ref(said)).pop().flatten() {
-            return Outcome::Ended(became);
+        match end_in_time(std::slice::from_ref(said), wait)[0] {
+            Found::Ended(became) => return Outcome::Ended(became),
+            Found::Locked => return locked(said),
+            Found::Stale => {}
         }
     }
 }
@@ -150,9 +171,25 @@ fn look_up(said: &Finishing) -> Outcome {
 /// Mostly there is one.
 type Each<T> = SmallVec<[T; 1]>;
 
-/// Ends the attempts whose tokens are current; what became of each of their jobs. Of those that are
-/// said twice the first one counts.
-pub fn end(said: &[Finishing]) -> Each<Option<Became>> {
+/// How an attempt was found that was to end.
+#[derive(Clone, Copy)]
+enum Found {
+    /// so that it could
+    Ended(Became),
+    /// the token was not current
+    Stale,
+    /// somebody else still had the job locked
+    Locked,
+}
+
+/// Ends the attempts whose tokens are current.
+pub fn end(said: &[Finishing]) {
+    end_in_time(said, Wait::ForAll);
+}
+
+/// Ends the attempts whose tokens are current and whose jobs nobody else has locked, or is waited
+/// for. Of those that are said twice the first one counts.
+fn end_in_time(said: &[Finishing], wait: Wait) -> Each<Found> {
     let mut order: Each<usize> = (0..said.len()).collect();
     let pair = |n: &usize| (said[*n].id, said[*n].token);
     order.sort_by_key(pair);
@@ -168,21 +205,26 @@ pub fn end(said: &[Finishing]) -> Each<Option<Became>> {
             },
         })
         .collect();
-    let ended = finish::end(&attempts, time::now());
-    let mut became: Each<Option<Became>> = smallvec::smallvec![None; said.len()];
+    let ended = finish::end(&attempts, time::now(), wait);
+    let mut found: Each<Found> = smallvec::smallvec![Found::Stale; said.len()];
+    if !ended.locked.is_empty() {
+        let locked: BTreeSet<_> = ended.locked.iter().map(|n| pair(&order[*n])).collect();
+        let are_locked = (0..said.len()).filter(|n| locked.contains(&pair(n)));
+        are_locked.for_each(|n| found[n] = Found::Locked);
+    }
     for n in ended.completed {
-        became[order[n]] = Some(Became {
+        found[order[n]] = Found::Ended(Became {
             state: State::Completed,
             scheduled_at: None,
         });
     }
     let taken = ended.taken.into_iter().map(|(n, row)| (order[n], row));
-    put(said, taken.collect(), &mut became);
-    became
+    put(said, taken.collect(), &mut found);
+    found
 }
 
 /// Puts jobs where they go that were taken, in the order in which their attempts were said.
-fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, became: &mut [Option<Became>]) {
+fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, found: &mut [Found]) {
     if taken.is_empty() {
         return;
     }
@@ -217,7 +259,7 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, became: &mut [Opti
         };
         count(&said[n].ending, &one, now);
         let state = one.to.state();
-        became[n] = Some(Became {
+        found[n] = Found::Ended(Became {
             state,
             scheduled_at,
         });

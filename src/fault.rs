@@ -46,6 +46,9 @@ pub enum Fault {
     FewSeats,
     /// what is rolled back counts in the history
     CountRolledBack,
+    /// results wait for hours for who has their jobs locked: harmless, but only so a test can have
+    /// him let go in time
+    Patient,
 }
 
 /// Whether this fault is on.
@@ -74,6 +77,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::NoLooks => "no_looks",
         Fault::FewSeats => "few_seats",
         Fault::CountRolledBack => "count_rolled_back",
+        Fault::Patient => "patient",
     };
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.

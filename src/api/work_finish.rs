@@ -102,6 +102,7 @@ fn end<'a>(
     match attempt::end_one(&Finishing { id, token, ending }) {
         Outcome::Ended(became) | Outcome::Before(became) => Ok(became),
         Outcome::Stale { used, place } => Err(refusal(id, token, ending.call(), used, place)),
+        Outcome::Locked { .. } => unreachable!("who has it locked is waited for"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a worker says of many jobs that it holds, in one call: never all or nothing.
 
+use std::time::{Duration, Instant};
+
 use jobs_core::Invalid;
 use jobs_core::error::quoted;
 use pgrx::pg_sys::{self, Datum};
@@ -9,12 +11,18 @@ use super::parameters::{boolean, duration, fields, string, whole};
 use crate::attempt::{self, By, Ending, Failure, Finishing, Outcome};
 use crate::check;
 use crate::error::{Error, Result, answer};
+use crate::fault::{self, Fault};
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{memory, time};
 use crate::shmem::commit::{self, Work};
-use crate::store::{finish, place};
+use crate::store::finish::{self, Wait};
+use crate::store::place::{self, Place};
+
+/// How long results of [`finish_many`] wait for others to let go of their jobs, all together: the
+/// leases of the other jobs go on, but their deadlines come nearer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Completes many jobs. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -36,12 +44,14 @@ fn complete_many(
                 ending: Ending::Complete(outputs.get(n).copied().flatten()),
             })
             .collect::<Vec<_>>();
-        end_all(&said, fcinfo, |_, said, outcome| {
+        end_all(&said, Wait::ForAll, fcinfo, |_, said, outcome| {
             let (state, done) = match outcome {
                 Outcome::Ended(became) => (Some(became.state), true),
                 // What has become of the job since.
                 Outcome::Before(_) => (place::locate(said.id).map(|place| place.state), true),
-                Outcome::Stale { place, .. } => (place.map(|place| place.state), false),
+                Outcome::Stale { place, .. } | Outcome::Locked { place } => {
+                    (place.map(|place| place.state), false)
+                }
             };
             vec![Cell::Big(said.id), state.into(), Cell::Bool(done)]
         })
@@ -82,7 +92,7 @@ fn fail_many(
                 }),
             })
             .collect::<Vec<_>>();
-        end_all(&said, fcinfo, |_, said, outcome| {
+        end_all(&said, Wait::ForAll, fcinfo, |_, said, outcome| {
             let [state, scheduled_at, done, _] = cells_of(outcome);
             vec![Cell::Big(said.id), state, scheduled_at, done]
         })
@@ -105,7 +115,12 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
         for (index, element) in elements.enumerate() {
             said.push(read(element).map_err(|error| error.at(index + 1))?);
         }
-        end_all(&said, fcinfo, |n, said, outcome| {
+        let patience = match fault::is_on(Fault::Patient) {
+            true => PATIENCE * 3600,
+            false => PATIENCE,
+        };
+        let wait = Wait::Until(Instant::now() + patience);
+        end_all(&said, wait, fcinfo, |n, said, outcome| {
             let mut cells = vec![Cell::Int(n as i32 + 1), Cell::Big(said.id)];
             cells.extend(cells_of(outcome));
             cells
@@ -145,12 +160,13 @@ fn heartbeat_many(
 /// Ends attempts; a row for each, by its number from 0.
 fn end_all(
     said: &[Finishing],
+    wait: Wait,
     fcinfo: pg_sys::FunctionCallInfo,
     row: impl Fn(usize, &Finishing, Outcome) -> Vec<Cell>,
 ) -> Result<Rows> {
     commit::wake_worker(Work::MayBeDue);
     let mut rows = Rows::new(fcinfo);
-    for (n, (said, outcome)) in said.iter().zip(attempt::end_each(said)).enumerate() {
+    for (n, (said, outcome)) in said.iter().zip(attempt::end_each(said, wait)).enumerate() {
         rows.push(row(n, said, outcome));
     }
     Ok(rows)
@@ -172,11 +188,16 @@ fn cells_of(outcome: Outcome) -> [Cell; 4] {
                 (None, Some(_)) => "lease_lost",
                 (None, None) => "unknown",
             };
-            let state = place.map(|place| place.state);
-            let reason = Cell::Text(reason.into());
-            [state.into(), Cell::Null, Cell::Bool(false), reason]
+            not_done(place, reason)
         }
+        Outcome::Locked { place } => not_done(place, "locked"),
     }
+}
+
+fn not_done(place: Option<Place>, reason: &str) -> [Cell; 4] {
+    let state = place.map(|place| place.state);
+    let reason = Cell::Text(reason.into());
+    [state.into(), Cell::Null, Cell::Bool(false), reason]
 }
 
 /// What every call for many jobs begins with: their ids and tokens.

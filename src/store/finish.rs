@@ -1,6 +1,7 @@
 //! Finishing jobs, and saying that one is still being worked on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use jobs_core::counts::Event;
 use jobs_core::interval::Interval;
@@ -13,7 +14,7 @@ use super::spi::{Arg, Plan, Tuples, big, bigs, column};
 use super::types::*;
 use super::{direct, history, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{server, time};
 use crate::shmem::{announce, heartbeats, leases};
 
 /// An attempt that is to end, if its token is current.
@@ -36,6 +37,54 @@ pub enum Then {
     Taken,
 }
 
+/// How long to wait for who else has jobs locked.
+#[derive(Clone, Copy)]
+pub enum Wait {
+    /// as long as he has
+    ForAll,
+    /// until then: jobs that are still locked are left
+    Until(Instant),
+}
+
+impl Wait {
+    /// Whether to lock what is free only, and to look again.
+    pub(super) fn has_end(self) -> bool {
+        matches!(self, Wait::Until(_))
+    }
+}
+
+/// Pauses between two looks whether others still have jobs locked.
+pub(super) struct Pauses {
+    wait: Wait,
+    next: Duration,
+}
+
+impl Pauses {
+    /// Most locks are held for less.
+    const FIRST: Duration = Duration::from_millis(1);
+    const LONGEST: Duration = Duration::from_millis(32);
+
+    pub(super) fn of(wait: Wait) -> Pauses {
+        let next = Pauses::FIRST;
+        Pauses { wait, next }
+    }
+
+    /// Pauses, unless the time is over; whether to look once more.
+    pub(super) fn once_more(&mut self) -> bool {
+        let Wait::Until(end) = self.wait else {
+            return false;
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        server::wait_for_latch(self.next.min(left));
+        pgrx::check_for_interrupts!();
+        self.next = (self.next * 2).min(Pauses::LONGEST);
+        true
+    }
+}
+
 /// The attempts that have ended, by their places among those that were to.
 #[derive(Default)]
 pub struct Ended {
@@ -43,6 +92,8 @@ pub struct Ended {
     pub completed: Vec<usize>,
     /// those whose jobs were taken
     pub taken: Vec<(usize, TakenRow)>,
+    /// those that are as they were, since somebody else still has their jobs locked
+    pub locked: Vec<usize>,
     /// keys that completed jobs held until then, by the jobs and the ends of their holds
     held: Vec<(i64, i64)>,
     /// slots of queues with limits
@@ -70,9 +121,9 @@ impl Ended {
 
 /// Ends attempts whose tokens are current. They come sorted by id and token, so that every session
 /// locks in that order, and none comes twice.
-pub fn end(attempts: &[Attempt], now: i64) -> Ended {
-    let mut ended =
-        direct::finish::end(attempts, now).unwrap_or_else(|| end_by_statement(attempts, now));
+pub fn end(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
+    let mut ended = direct::finish::end(attempts, now, wait)
+        .unwrap_or_else(|| end_by_statement(attempts, now, wait));
     if !ended.taken.is_empty() {
         let taken = ended.taken.iter().map(|(n, _)| attempts[*n].id);
         place::fail_if_changed(&taken.collect::<Vec<_>>());
@@ -86,23 +137,27 @@ pub fn end(attempts: &[Attempt], now: i64) -> Ended {
     ended
 }
 
-fn end_by_statement(attempts: &[Attempt], now: i64) -> Ended {
+fn end_by_statement(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
+    let (ours, locked) = match wait.has_end() {
+        true => lock(attempts, wait),
+        false => ((0..attempts.len()).collect(), Vec::new()),
+    };
     let args = [
-        column(INT8, attempts, |attempt| big(attempt.id)),
-        column(INT8, attempts, |attempt| big(attempt.token)),
+        column(INT8, &ours, |n| big(attempts[*n].id)),
+        column(INT8, &ours, |n| big(attempts[*n].token)),
         big(now),
-        column(JSONB, attempts, |attempt| match attempt.then {
+        column(JSONB, &ours, |n| match attempts[*n].then {
             Then::Completed(output) => output.map(Jsonb::datum),
             Then::Taken => None,
         }),
-        column(BOOL, attempts, |attempt| {
-            Some(Datum::from(matches!(attempt.then, Then::Completed(_))))
+        column(BOOL, &ours, |n| {
+            Some(Datum::from(matches!(attempts[*n].then, Then::Completed(_))))
         }),
     ];
-    let ended = END.run(&args, |rows| {
+    let mut ended = END.run(&args, |rows| {
         let mut ended = Ended::default();
         for row in 0..rows.len() {
-            let n = rows.big(row, 1).expect("a number") as usize - 1;
+            let n = ours[place_of(rows, row)];
             ended.slots.extend(rows.big(row, 2));
             if matches!(attempts[n].then, Then::Taken) {
                 ended.taken.push((n, read_taken(rows, row)));
@@ -118,9 +173,43 @@ fn end_by_statement(attempts: &[Attempt], now: i64) -> Ended {
         }
         ended
     });
+    ended.locked = locked;
     let completed = ended.completed.iter().map(|n| attempts[*n].id);
     retention::keep(completed, State::Completed, now);
     ended
+}
+
+/// Locks the leases of attempts whose tokens are current: those that were free, by their places
+/// among the attempts, and those that somebody else still has locked.
+fn lock(attempts: &[Attempt], wait: Wait) -> (Vec<usize>, Vec<usize>) {
+    let mut pauses = Pauses::of(wait);
+    let mut ours = Vec::new();
+    let mut others: Vec<usize> = (0..attempts.len()).collect();
+    loop {
+        let of_those = |plan: &Plan, places: &[usize]| {
+            let args = [
+                column(INT8, places, |n| big(attempts[*n].id)),
+                column(INT8, places, |n| big(attempts[*n].token)),
+            ];
+            plan.list(&args, |rows, row| Some(places[place_of(rows, row)]))
+        };
+        let locked: BTreeSet<usize> = of_those(&LOCK, &others).into_iter().collect();
+        others.retain(|n| !locked.contains(n));
+        ours.extend(locked);
+        if !others.is_empty() {
+            // Of the rest some tokens are not current.
+            others = of_those(&HELD, &others);
+        }
+        if others.is_empty() || !pauses.once_more() {
+            ours.sort_unstable();
+            return (ours, others);
+        }
+    }
+}
+
+/// The place, from 0, that a row has first.
+fn place_of(rows: &Tuples, row: usize) -> usize {
+    rows.big(row, 1).expect("a number") as usize - 1
 }
 
 fn read_taken(rows: &Tuples, row: usize) -> TakenRow {
@@ -225,6 +314,18 @@ static END: Plan = Plan::new(
             history_key, queue FROM done",
     &[INT8S, INT8S, AT, JSONBS, BOOLS],
 );
+
+macro_rules! current {
+    () => {
+        "SELECT p.n FROM unnest($1, $2) WITH ORDINALITY AS p(id, token, n)
+           JOIN jobs.running r ON r.job_id = p.id AND r.token = p.token"
+    };
+}
+static LOCK: Plan = Plan::new(
+    concat!(current!(), " FOR UPDATE OF r SKIP LOCKED"),
+    &[INT8S, INT8S],
+);
+static HELD: Plan = Plan::new(current!(), &[INT8S, INT8S]);
 
 // $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody
 // asked for one it is the timeout, which ends no earlier than the deadline.

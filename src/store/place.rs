@@ -10,7 +10,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::columns::columns;
-use super::finish::{self, Attempt, Then};
+use super::finish::{self, Attempt, Then, Wait};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text, texts};
 use super::types::*;
 use super::{lanes, retention};
@@ -93,7 +93,8 @@ impl Place {
         let plan = match self.state {
             State::Running => {
                 let (id, token, then) = (self.id, self.token?, Then::Taken);
-                let mut ended = finish::end(&[Attempt { id, token, then }], time::now());
+                let attempt = Attempt { id, token, then };
+                let mut ended = finish::end(&[attempt], time::now(), Wait::ForAll);
                 return ended.taken.pop().map(|(_, row)| row);
             }
             State::Available => &TAKE_READY,

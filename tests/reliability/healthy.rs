@@ -323,6 +323,17 @@ impl Worker {
 
     async fn finish_many(&mut self, results: &[(i64, i64, &'static str)]) {
         tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..50))).await;
+        let mut left = results.to_vec();
+        while !left.is_empty() {
+            left = self.finish_unlocked(&left).await;
+        }
+    }
+
+    /// Finishes those whose jobs nobody has locked for long; the others.
+    async fn finish_unlocked(
+        &mut self,
+        results: &[(i64, i64, &'static str)],
+    ) -> Vec<(i64, i64, &'static str)> {
         let list: Vec<String> = results
             .iter()
             .map(|(id, token, what)| {
@@ -339,12 +350,19 @@ impl Worker {
             list.join(",")
         );
         let rows = self.db.query(&sql, &[]).await.expect(&sql);
+        let mut locked = Vec::new();
         self.shared.answers(|answers| {
             for row in rows {
                 let (ord, id, state): (i32, i64, String) = (row.get(0), row.get(1), row.get(2));
-                let reason: Option<String> = row.get(3);
-                assert_eq!(reason, None, "job {id}");
-                let count = match results[ord as usize - 1].2 {
+                let result = results[ord as usize - 1];
+                match row.get(3) {
+                    Some("locked") => {
+                        locked.push(result);
+                        continue;
+                    }
+                    reason => assert_eq!(reason, None, "job {id}"),
+                }
+                let count = match result.2 {
                     "fail" => "failed",
                     "snooze" => "snoozed",
                     _ => "completed_together",
@@ -352,6 +370,7 @@ impl Worker {
                 answers.ended(id, state, count);
             }
         });
+        locked
     }
 }
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, blocked, is, number, rng, run, with_faults};
+use jobs_tests::{Client, Cluster, comes_true, is, number, rng, run, sqlstate, state, with_faults};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -50,10 +50,27 @@ async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str
     check("by statements").await;
 }
 
+const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+
+/// A server where results wait for as long as somebody has their jobs locked.
+fn patient() -> Cluster {
+    Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.enabled", "off")
+        .set("jobs.fault", "patient")
+        .start()
+}
+
+/// Waits until a call waits for who has a job locked.
+async fn waits(db: &Client) {
+    let waits = "exists (select from pg_stat_activity where query like '%finish_many%' and wait_event_type = 'Extension')";
+    comes_true(db, waits).await;
+}
+
 /// The token is of a fetch that commits while another one of the jobs is waited for.
 #[tokio::test]
 async fn attempts_end_whose_tokens_are_current_when_the_call_answers() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = patient();
     let db = cluster.database("late").await;
     let (worker, other) = (cluster.connect("late").await, cluster.connect("late").await);
     directly_and_by_statements(&db, async |way| {
@@ -78,7 +95,7 @@ async fn attempts_end_whose_tokens_are_current_when_the_call_answers() {
                 result(first, json!({"do": "complete"})),
             ];
             let (told, ()) = tokio::join!(finish_many(&other, &results), async {
-                blocked(&db, 1).await;
+                waits(&db).await;
                 run(&worker, "commit").await;
             });
             let expected = [
@@ -86,6 +103,121 @@ async fn attempts_end_whose_tokens_are_current_when_the_call_answers() {
                 (first.0, "completed t".to_string()),
             ];
             assert_eq!(told.unwrap(), expected, "{way}");
+        }
+    })
+    .await;
+}
+
+/// Another transaction has two of five jobs locked, and stays open. All else is stored, and the two
+/// are as they were: their results can be sent again.
+#[tokio::test]
+async fn a_result_whose_job_stays_locked_keeps_no_other_one_waiting() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("locked").await;
+    let holder = cluster.connect("locked").await;
+    let caller = cluster.connect("locked").await;
+    directly_and_by_statements(&db, async |way| {
+        for (n, level) in LEVELS.into_iter().enumerate() {
+            let queue = format!("{way}, {level}");
+            run(
+                &db,
+                &format!("select jobs.insert_batch('k', '{{1,2,3,4,5}}', queue => '{queue}')"),
+            )
+            .await;
+            let held = fetch(&db, &format!("'{queue}', 5")).await;
+            let becomes = [
+                (json!({"do": "complete"}), "completed"),
+                (
+                    json!({"do": "fail", "error": "e", "retry_in": 3600}),
+                    "retryable",
+                ),
+                (json!({"do": "snooze", "delay": 3600}), "scheduled"),
+                (json!({"do": "release"}), "available"),
+                (json!({"do": "cancel"}), "cancelled"),
+            ];
+            let results = held.iter().zip(&becomes);
+            let mut results: Vec<Value> = results
+                .map(|(lease, (what, _))| result(*lease, what.clone()))
+                .collect();
+            // One row is changed, the other one is deleted.
+            let locked = [n, n + 2];
+            let [changed, gone] = locked.map(|n| held[n]);
+            run(
+                &holder,
+                &format!(
+                    "begin; select jobs.cancel({}), jobs.complete({}, {})",
+                    changed.0, gone.0, gone.1
+                ),
+            )
+            .await;
+            // Said twice: the second one does not count in place of the first.
+            results.push(result(changed, json!({"do": "release"})));
+            run(&caller, &format!("begin isolation level {level}")).await;
+            let begun = Instant::now();
+            let told = finish_many(&caller, &results).await.expect(&queue);
+            let took = begun.elapsed();
+            run(&caller, "commit").await;
+            let mut expected = Vec::new();
+            for (n, (lease, (_, became))) in held.iter().zip(&becomes).enumerate() {
+                let (is, said) = match locked.contains(&n) {
+                    true => ("running", "running f locked".to_string()),
+                    false => (*became, format!("{became} t")),
+                };
+                assert_eq!(state(&db, lease.0).await.as_deref(), Some(is), "{queue}");
+                expected.push((lease.0, said));
+            }
+            expected.push((changed.0, "running f locked".to_string()));
+            assert_eq!(told, expected, "{queue}");
+            // Who has a job locked for less is waited for.
+            assert!(took >= Duration::from_secs(1), "{queue}: {took:?}");
+            run(&holder, "rollback").await;
+            let again = locked.map(|n| results[n].clone());
+            let told = finish_many(&caller, &again).await.expect(&queue);
+            let done = locked.map(|n| (held[n].0, format!("{} t", becomes[n].1)));
+            assert_eq!(told, done, "{queue}");
+        }
+    })
+    .await;
+}
+
+/// The other transaction ends while its job is waited for.
+#[tokio::test]
+async fn a_result_is_stored_whose_job_is_unlocked_in_time() {
+    let cluster = patient();
+    let db = cluster.database("in_time").await;
+    let holder = cluster.connect("in_time").await;
+    let caller = cluster.connect("in_time").await;
+    directly_and_by_statements(&db, async |way| {
+        for (n, level) in LEVELS.into_iter().enumerate() {
+            for end in ["rollback", "commit"] {
+                let what = format!("{way}, {level}, {end}");
+                run(&db, "select jobs.insert_batch('k', '{1,2}')").await;
+                let held = fetch(&db, "max_jobs => 2").await;
+                let results =
+                    [&held[0], &held[1]].map(|lease| result(*lease, json!({"do": "complete"})));
+                run(
+                    &holder,
+                    &format!("begin; select jobs.cancel({})", held[0].0),
+                )
+                .await;
+                run(&caller, &format!("begin isolation level {level}")).await;
+                let (told, ()) = tokio::join!(finish_many(&caller, &results), async {
+                    waits(&db).await;
+                    run(&holder, end).await;
+                });
+                if n > 0 && end == "commit" {
+                    // The job has changed since the transaction began.
+                    assert_eq!(sqlstate(told), "40001", "{what}");
+                    run(&caller, "rollback").await;
+                    finish_many(&caller, &results).await.expect(&what);
+                } else {
+                    let done = held
+                        .iter()
+                        .map(|lease| (lease.0, "completed t".to_string()));
+                    assert_eq!(told.expect(&what), done.collect::<Vec<_>>(), "{what}");
+                    run(&caller, "commit").await;
+                }
+            }
         }
     })
     .await;
@@ -160,7 +292,7 @@ async fn work(client: Client, mut rng: StdRng, over: Arc<AtomicBool>) -> BTreeMa
 /// and ask to cancel some. Each job ends once, as its worker was told, and nobody deadlocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_job_ends_once_as_its_worker_was_told() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = patient();
     let db = cluster.database("workers").await;
     let mut rng = rng();
     run(

@@ -10,14 +10,14 @@ use crate::pg::row::{NewRow, Row};
 use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
-use crate::store::finish::{Attempt, Ended, Then};
+use crate::store::finish::{Attempt, Ended, Pauses, Then, Wait};
 use crate::store::history;
 use crate::store::place::TakenRow;
 use crate::store::retention;
 use crate::store::spi::big;
 
 /// Ends attempts whose tokens are current; `None`: use a statement.
-pub fn end(attempts: &[Attempt], now: i64) -> Option<Ended> {
+pub fn end(attempts: &[Attempt], now: i64, wait: Wait) -> Option<Ended> {
     let completes = |attempt: &Attempt| matches!(attempt.then, Then::Completed(_));
     let running = Table::open(&shapes::RUNNING)?;
     let finished = open_if(attempts.iter().any(completes), &shapes::FINISHED)?;
@@ -44,30 +44,47 @@ pub fn end(attempts: &[Attempt], now: i64) -> Option<Ended> {
             _ => ended.taken.push((n, taken(lease))),
         }
     };
-    transaction::make_visible();
-    let seen = Seen::now();
-    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-    for (n, attempt) in attempts.iter().enumerate() {
-        pgrx::check_for_interrupts!();
-        let mut take = |lease: &Row| end(lease, n);
-        if take_lease(&running, &mut scan, attempt, &mut take) == Deleted::Moved {
-            // A heartbeat has renewed it meanwhile: look at what is there now.
-            loop {
-                let seen = Seen::now();
-                let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-                if take_lease(&running, &mut scan, attempt, &mut take) != Deleted::Moved {
-                    break;
-                }
-            }
-        }
+    let mut pauses = Pauses::of(wait);
+    let mut locked = end_free(&running, attempts, 0..attempts.len(), wait, &mut end);
+    while !locked.is_empty() && pauses.once_more() {
+        locked = end_free(&running, attempts, locked.into_iter(), wait, &mut end);
     }
-    drop(scan);
-    drop(seen);
+    ended.locked = locked;
     if let Some(finished) = &finished {
         finished.insert(rows);
     }
     transaction::make_visible();
     Some(ended)
+}
+
+/// Ends those of the attempts, by their places, whose leases nobody else has locked, or is waited
+/// for; those that are left.
+fn end_free(
+    running: &Table,
+    attempts: &[Attempt],
+    places: impl Iterator<Item = usize>,
+    wait: Wait,
+    end: &mut impl FnMut(&Row, usize),
+) -> Vec<usize> {
+    transaction::make_visible();
+    let seen = Seen::now();
+    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
+    let mut locked = Vec::new();
+    for n in places {
+        pgrx::check_for_interrupts!();
+        let mut take = |lease: &Row| end(lease, n);
+        let mut taken = take_lease(running, &mut scan, &attempts[n], wait, &mut take);
+        while taken == Deleted::Moved {
+            // A heartbeat has renewed it meanwhile: look at what is there now.
+            let seen = Seen::now();
+            let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
+            taken = take_lease(running, &mut scan, &attempts[n], wait, &mut take);
+        }
+        if taken == Deleted::Locked {
+            locked.push(n);
+        }
+    }
+    locked
 }
 
 /// What makes jobs completed.
@@ -118,12 +135,12 @@ fn taken(lease: &Row) -> TakenRow {
     }
 }
 
-/// Deletes the lease of a job if the token is current, after it was shown to `take`. Waits for who
-/// has it locked.
+/// Deletes the lease of a job if the token is current, after it was shown to `take`.
 fn take_lease(
     running: &Table,
     scan: &mut Scan,
     attempt: &Attempt,
+    wait: Wait,
     take: &mut impl FnMut(&Row),
 ) -> Deleted {
     let Some(lease) = scan
@@ -132,7 +149,7 @@ fn take_lease(
     else {
         return Deleted::Gone;
     };
-    let deleted = running.delete(lease.tid(), true);
+    let deleted = running.delete(lease.tid(), !wait.has_end());
     deleted.fail_to_serialize();
     if deleted == Deleted::Done {
         take(&lease);

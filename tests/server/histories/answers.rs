@@ -82,6 +82,7 @@ pub fn facts(say: &Say, rows: &[Vec<Option<String>>]) -> Vec<Fact> {
                 // complete_many tells the state that the job has by now.
                 Some("t") if matches!(say, Say::CompleteMany(_)) => Ok(Completed),
                 Some("t") => Ok(state(&row[1]).expect("a state")),
+                _ if row.last() == Some(&Some("locked".into())) => Err(Refusal::Locked),
                 _ => Err(Refusal::NotDone),
             };
             let ends = say.ends();

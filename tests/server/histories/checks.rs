@@ -460,3 +460,22 @@ fn a_used_token_answers_the_same_call_alone() {
     ));
     accepts(after(fail, finished(Finish::Complete, refused)));
 }
+
+#[test]
+fn a_result_is_left_for_who_has_its_job_locked() {
+    let locked = Fact::Finish {
+        job: 1,
+        token: 10,
+        what: Finish::Complete,
+        reply: Err(Refusal::Locked),
+    };
+    let begin = [alone(0, 0, 1, inserted(1)), alone(0, 2, 3, fetched(1))];
+    let cancels = transaction(1, RC, [call(4, 5, [cancelled(1)]), end(8, 9, false)]);
+    let left = alone(0, 6, 7, locked);
+    let then = |more: &[Transaction]| [&begin[..], more].concat();
+    let is_open = transaction(1, RC, [call(4, 5, Vec::new()), end(8, 9, false)]);
+    accepts(then(&[cancels, left.clone()]));
+    reports(then(std::slice::from_ref(&left)));
+    accepts(then(&[is_open.clone(), left.clone()]));
+    reports(then(&[is_open, alone(0, 4, 5, completed(1)), left]));
+}

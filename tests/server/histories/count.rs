@@ -80,6 +80,10 @@ impl Counts {
                 } => "busy",
                 Fact::Fetch { .. } => "fetched",
                 Fact::Finish { reply: Ok(_), .. } => "finished",
+                Fact::Finish {
+                    reply: Err(Refusal::Locked),
+                    ..
+                } => "locked",
                 Fact::Finish { .. } => "lease lost",
                 Fact::Manage { reply: Ok(_), .. } => "managed",
                 Fact::Manage { .. } => "refused",

@@ -246,6 +246,10 @@ impl Key<'_> {
         reply: Result<State, Refusal>,
     ) -> Option<Effect> {
         let is_current = |job: &&Job| job.state == Some(Running) && job.token == token;
+        if reply == Err(Refusal::Locked) {
+            let left = self.jobs.get(&id).filter(is_current);
+            return left.map(|_| Effect::none());
+        }
         let Some(job) = self.jobs.get(&id).filter(is_current) else {
             // That it is refused is decided here; the reason is looked for later, when there may be
             // another one.

@@ -289,7 +289,9 @@ impl Say {
                     result
                 });
                 let results = Value::Array(results.collect());
-                format!("select id, state, done from jobs.finish_many('{results}') order by ord")
+                format!(
+                    "select id, state, done, reason from jobs.finish_many('{results}') order by ord"
+                )
             }
             Say::Manage(id, what) => match what {
                 Manage::Cancel { force } => format!("select jobs.cancel({id}, force => {force})"),

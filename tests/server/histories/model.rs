@@ -155,6 +155,8 @@ pub enum Refusal {
     WrongState,
     /// an element of a call for many jobs that was not done
     NotDone,
+    /// another one, since somebody else had the job locked
+    Locked,
 }
 
 /// One thing that a call was told. A call with several elements was told several, in order.

@@ -70,3 +70,34 @@ pub fn busy_without_rival(history: &History) -> Option<String> {
     }
     None
 }
+
+/// A result that was left for somebody who had the job locked although no other transaction was
+/// open meanwhile.
+pub fn locked_without_rival(history: &History) -> Option<String> {
+    let is_locked = |fact: &Fact| {
+        matches!(
+            fact,
+            Fact::Finish {
+                reply: Err(Refusal::Locked),
+                ..
+            }
+        )
+    };
+    for transaction in &history.transactions {
+        for call in transaction.calls() {
+            if !call.facts.iter().any(is_locked) {
+                continue;
+            }
+            let is_rival = |other: &Transaction| {
+                let begun = other.steps.first().map(|step| step.span().begin);
+                other.session != transaction.session
+                    && begun.is_some_and(|begun| begun <= call.span.end)
+                    && over_by(history, other) >= call.span.begin
+            };
+            if !history.transactions.iter().any(is_rival) {
+                return Some(format!("locked, but by nobody: {}", call.text));
+            }
+        }
+    }
+    None
+}

@@ -251,7 +251,7 @@ impl Session<'_> {
         call
     }
 
-    /// Tells the other sessions of new jobs and leases.
+    /// Tells the other sessions of new jobs, and of leases that are new or not over.
     fn learn(&self, call: &Call) {
         let mut pool = self.pool.lock().expect("the pool");
         for fact in &call.facts {
@@ -260,7 +260,13 @@ impl Session<'_> {
                     reply: Reply::Inserted { id, .. },
                     ..
                 } => pool.jobs.push(*id),
-                Fact::Fetch { job, token } => pool.leases.push((*job, *token)),
+                Fact::Fetch { job, token }
+                | Fact::Finish {
+                    job,
+                    token,
+                    reply: Err(Refusal::Locked),
+                    ..
+                } => pool.leases.push((*job, *token)),
                 _ => {}
             }
         }

@@ -6,11 +6,13 @@ use std::rc::Rc;
 use super::effects::{Effect, Job, Jobs, Key};
 use super::events::{Event, KeyOf, Timed, events, keys};
 use super::model::*;
-use super::plain::{busy_without_rival, wrong_error};
+use super::plain::{busy_without_rival, locked_without_rival, wrong_error};
 
 /// What is wrong with a history, in words for a reader; nothing if it is explained.
 pub fn check(history: &History) -> Result<(), String> {
-    let wrong = wrong_error(history).or_else(|| busy_without_rival(history));
+    let wrong = wrong_error(history)
+        .or_else(|| busy_without_rival(history))
+        .or_else(|| locked_without_rival(history));
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
