@@ -181,11 +181,12 @@ impl PassedOver {
 pub type Wrap<'a, E> =
     dyn FnMut(&mut dyn FnMut() -> Round) -> Result<Result<Round, String>, E> + 'a;
 
-/// When something will be due next.
-pub fn next_due() -> Option<i64> {
+/// When something will be due next, after a pass that looked at what was due then.
+pub fn next_due(looked_at: i64) -> Option<i64> {
     let others = [store::prune::next_due(), entries::next_due()];
     let others = others.into_iter().flatten();
-    due::next_due().into_iter().chain(others).min()
+    let others = others.map(|at| due::unless_looked_at(at, looked_at));
+    due::next_due(looked_at).into_iter().chain(others).min()
 }
 
 /// One turn of a task: a round over at most so many rows, and if that fails, one thing by thing.

@@ -20,6 +20,9 @@ use crate::pg::time;
 const AT_LEAST: i64 = 60 * 1_000_000;
 /// .. and while that takes no more than this part of the time.
 const ONE_PART_IN: i64 = 50;
+/// What is due and could not be done is looked at again after so long: somebody has it locked, and
+/// nobody tells of a rollback.
+pub const LOOK_AGAIN: i64 = 1_000_000;
 /// No lease at all runs out.
 pub const NEVER: i64 = i64::MAX;
 
@@ -33,8 +36,8 @@ pub struct Leases {
 pub struct FoundLeases {
     /// the first end of a lease that somebody is to wait for
     pub first: i64,
-    /// A lease is over of which nothing can be made yet: somebody has it locked, or is just writing
-    /// it.
+    /// A lease is over of which perhaps nothing can be made yet: somebody has it locked, or is just
+    /// writing it.
     pub has_stuck: bool,
 }
 
@@ -116,7 +119,8 @@ pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
     if let Some(leases) = leases {
         let now = time::now();
         let rest = ((now - begun) * ONE_PART_IN).clamp(0, AT_LEAST);
-        let stuck = if found.has_stuck { now + rest } else { NEVER };
+        let again = now + rest.max(LOOK_AGAIN);
+        let stuck = if found.has_stuck { again } else { NEVER };
         leases
             .none_before
             .fetch_min(found.first.min(stuck), Ordering::SeqCst);

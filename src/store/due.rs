@@ -148,13 +148,16 @@ fn renew(leases: &[(i64, i64)]) {
     leases.iter().for_each(|(_, end)| leases::noted(*end));
 }
 
-/// When something will be due next for maintenance, but for final jobs. What is only to be cleared
-/// away can wait for the next pass.
-pub fn next_due() -> Option<i64> {
+/// When something will be due next for maintenance, but for final jobs, after a pass that looked at
+/// what was due then. What is only to be cleared away can wait for the next pass.
+pub fn next_due(looked_at: i64) -> Option<i64> {
     let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
     let lease = match leases::none_before() {
         Some(at) => Some(at),
-        None => direct::due::first_lease().unwrap_or_else(|| next(&NEXT_LEASE)),
+        None => direct::due::first_lease(looked_at).unwrap_or_else(|| {
+            let args = [big(looked_at), big(again(looked_at))];
+            NEXT_LEASE.run(&args, |rows| rows.big(0, 1))
+        }),
     };
     let scheduled = direct::due::first_due().unwrap_or_else(|| next(&NEXT_SCHEDULED));
     let expires = [
@@ -165,7 +168,21 @@ pub fn next_due() -> Option<i64> {
         .into_iter()
         .chain(expires)
         .flatten()
+        .map(|at| unless_looked_at(at, looked_at))
         .min()
+}
+
+/// When to look for what is due at this time: what was so when a pass looked, and is still there,
+/// could not be done. A time that is over would hide all others that come.
+pub fn unless_looked_at(at: i64, looked_at: i64) -> i64 {
+    match at <= looked_at {
+        true => again(looked_at),
+        false => at,
+    }
+}
+
+fn again(looked_at: i64) -> i64 {
+    looked_at.saturating_add(leases::LOOK_AGAIN)
 }
 
 /// Whether some transaction of this database is prepared.
@@ -294,7 +311,10 @@ static HAS_PREPARED: Plan = Plan::of_catalogs(
     "SELECT FROM pg_catalog.pg_prepared_xacts WHERE database = current_database() LIMIT 1",
     &[],
 );
-static NEXT_LEASE: Plan = Plan::new("SELECT min(lease_expires_at) FROM jobs.running", &[]);
+static NEXT_LEASE: Plan = Plan::new(
+    "SELECT min(CASE WHEN lease_expires_at <= $1 THEN $2 ELSE lease_expires_at END) FROM jobs.running",
+    &[AT, AT],
+);
 static NEXT_READY_EXPIRES: Plan = Plan::new(
     "SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL",
     &[],

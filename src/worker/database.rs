@@ -184,7 +184,7 @@ impl Worker {
                 // Not more often than regular passes, whatever it is.
                 let until_retry = until_retry.map_or(Duration::MAX, |retry| retry.max(rest));
                 let at_least = PASS_EVERY.min(interval).saturating_sub(begun.elapsed());
-                let mut pause = self.pause(slot, rest, &pass).min(until_retry);
+                let mut pause = self.pause(slot, rest).min(until_retry);
                 pause = pause.max(at_least);
                 if pause.is_zero() {
                     break;
@@ -210,16 +210,12 @@ impl Worker {
     }
 
     /// How long until the next pass, where `rest` is left of the interval.
-    fn pause(&self, slot: &Slot, rest: Duration, pass: &Pass) -> Duration {
+    fn pause(&self, slot: &Slot, rest: Duration) -> Duration {
         let due = slot.next_due();
         let until_due = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
-        if due <= pass.began && pass.rows == 0 {
-            // It was due in that pass already, and could not be done: no use to try at once.
-            rest
-        } else if self.is_asked {
-            until_due.min(rest)
-        } else {
-            until_due
+        match self.is_asked {
+            true => until_due.min(rest),
+            false => until_due,
         }
     }
 
@@ -324,7 +320,9 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
         State::Unknown => soon(),
         State::Done => match in_extension(|| {
             slot.forget_prepared(due::has_prepared);
-            maintenance::next_due()
+            // What it left for the next one was not looked at.
+            let looked_at = if pass.more { i64::MIN } else { pass.began };
+            maintenance::next_due(looked_at)
         })? {
             Some(next) => next.unwrap_or(databases::NEVER).min(databases::NEVER - 1),
             None => soon(),

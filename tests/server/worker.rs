@@ -1,5 +1,7 @@
 //! The background worker: what it does by itself, and that it is in nobody's way.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
@@ -193,6 +195,101 @@ async fn an_open_transaction_takes_its_job_from_nobody_and_delays_no_rescue() {
     history_is_written(&db).await;
     run(&holder, "rollback").await;
     becomes(&db, id, "discarded").await;
+}
+
+/// A transaction has jobs locked that are due, and stays open. The worker overlooks nothing else
+/// that becomes due, and looks again about once a second.
+async fn locked_jobs_hide_nothing(direct_access: &str) {
+    let cluster = Cluster::builder()
+        .set("autovacuum", "off")
+        .set("jobs.direct_access", direct_access)
+        .set("jobs.interval", "1h")
+        .without_visits()
+        .start();
+    let db = cluster.database("locked").await;
+    let holder = cluster.connect("locked").await;
+    // To read the leases takes a while, with dead rows that a snapshot keeps.
+    let keeper = cluster.connect("locked").await;
+    run(
+        &keeper,
+        "begin isolation level repeatable read; select count(*) from jobs.job",
+    )
+    .await;
+    run(
+        &db,
+        "insert into jobs.running (job_id, token, attempted_at, lease_expires_at, attempt, worker)
+         select -n, 0, now(), 'infinity', 1, 'w' from generate_series(1, 50000) n;
+         delete from jobs.running where job_id < 0",
+    )
+    .await;
+    // Commits keep the worker there, and wake it for nothing that is due: else it would leave, and
+    // come back to look.
+    let (over, client) = (
+        Arc::new(AtomicBool::new(false)),
+        cluster.connect("locked").await,
+    );
+    let is_over = over.clone();
+    let others = tokio::spawn(async move {
+        while !is_over.load(Ordering::Relaxed) {
+            run(&client, "select jobs.insert('other', queue => 'others')").await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    let soon = "clock_timestamp() + '1 s'";
+    run(&db, "select jobs.pause_maintenance()").await;
+    let lost = running(&db).await;
+    let late = insert(&db, &format!("'late', scheduled_at => {soon}")).await;
+    let expiring = insert(&db, &format!("'expiring', expires_at => {soon}")).await;
+    let locked = format!("unnest('{{{lost}, {late}, {expiring}}}'::bigint[])");
+    run(
+        &holder,
+        &format!("begin; select jobs.cancel(id) from {locked} id"),
+    )
+    .await;
+    // These come when the others are due already.
+    let times = [3, 6].map(|n| format!("clock_timestamp() + '{n} s'"));
+    let mut due = Vec::new();
+    for at in &times {
+        due.push(insert(&db, &format!("'due', scheduled_at => {at}")).await);
+    }
+    let leased = insert(&db, "'leased', timeout => '-1', max_attempts => 1").await;
+    let fetched = number(
+        &db,
+        "select id from jobs.fetch(lease => '4 s', kinds => '{leased}')",
+    )
+    .await;
+    assert_eq!(fetched, leased);
+    run(&db, "select jobs.resume_maintenance()").await;
+    becomes(&db, due[0], "available").await;
+    let (before, begun) = (passes(&db).await, Instant::now());
+    becomes(&db, leased, "discarded").await;
+    becomes(&db, due[1], "available").await;
+    // Statistics are up to a second late.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (passes, took) = (passes(&db).await - before, begun.elapsed());
+    assert!(passes > 0, "control: they are counted");
+    let most = 2 * took.as_secs() as i64 + 6;
+    assert!(
+        passes <= most,
+        "{direct_access}: {passes} passes in {took:?}"
+    );
+    assert_eq!(state(&db, lost).await.as_deref(), Some("running"));
+    run(&holder, "rollback").await;
+    becomes(&db, lost, "discarded").await;
+    becomes(&db, late, "available").await;
+    becomes(&db, expiring, "discarded").await;
+    over.store(true, Ordering::Relaxed);
+    others.await.expect("others insert");
+}
+
+#[tokio::test]
+async fn locked_jobs_hide_nothing_directly() {
+    locked_jobs_hide_nothing("on").await;
+}
+
+#[tokio::test]
+async fn locked_jobs_hide_nothing_by_statement() {
+    locked_jobs_hide_nothing("off").await;
 }
 
 #[tokio::test]

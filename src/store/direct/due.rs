@@ -17,6 +17,7 @@ use crate::pg::time;
 use crate::pg::transaction;
 use crate::shmem::floors::{self, Lane};
 use crate::shmem::leases;
+use crate::store::due;
 use crate::store::lanes::{self, Reach, Whose};
 
 impl Whose<'_> {
@@ -317,22 +318,14 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
     Some(expired)
 }
 
-/// Nobody tells of a rollback. A time that is over already would hide all others that come.
-const LOOK_AGAIN: i64 = 1_000_000;
-
-/// When the first lease ends; `None`: use a statement.
-pub fn first_lease() -> Option<Option<i64>> {
-    let now = time::now();
-    let mut stuck = leases::NEVER;
-    let found = read_leases(|found, _, ends_at, is_in_progress| {
-        if is_in_progress && ends_at <= now {
-            found.has_stuck = true;
-            stuck = now + LOOK_AGAIN;
-        } else {
-            found.first = found.first.min(ends_at);
-        }
+/// When the first lease ends, as [`next_due`](crate::store::due::next_due) has it; `None`: use a
+/// statement.
+pub fn first_lease(looked_at: i64) -> Option<Option<i64>> {
+    let found = read_leases(|found, _, ends_at, _| {
+        let at = due::unless_looked_at(ends_at, looked_at);
+        found.first = found.first.min(at);
     })?;
-    Some(Some(found.first.min(stuck)).filter(|at| *at != leases::NEVER))
+    Some(Some(found.first).filter(|at| *at != leases::NEVER))
 }
 
 /// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing
