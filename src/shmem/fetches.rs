@@ -28,7 +28,7 @@ pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
         return;
     }
     // Also where the clock was put back.
-    let note = |thing| SHARED.get().set(thing, now, COARSE);
+    let note = |thing| SHARED.get().set(thing, now, COARSE, now);
     note(things::queue_here(queue));
     match kinds {
         None => note(things::kind_here(queue, None)),

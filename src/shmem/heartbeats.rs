@@ -7,6 +7,7 @@ use pgrx::{PgAtomic, pg_shmem_init};
 
 use super::things;
 use super::times::Times;
+use crate::pg::time;
 
 /// Leases that can be told apart.
 const PLACES: usize = 4096;
@@ -34,7 +35,7 @@ impl Lease {
     /// It goes on until then, whatever its row says.
     pub fn goes_on(self, until: i64) {
         if super::is_preloaded() {
-            SHARED.get().set(self.thing(), until, 0);
+            SHARED.get().set(self.thing(), until, 0, time::now());
         }
     }
 
