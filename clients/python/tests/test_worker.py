@@ -186,9 +186,11 @@ async def test_a_stop_ends_the_pause_before_a_refused_result_is_sent_again(url, 
         admin.execute(f"revoke execute on function jobs.finish_many from {role}")
         job = begin(url, queue, "run", {}, timeout=-1)
         await worker.start()
-        while not worker._engine.finisher.is_stuck:
+        again = worker._engine.finisher.again
+        while not again:
             await asyncio.sleep(0.01)
-        worker._engine.finisher.backoff.next = 1000
+        for backoff in again.values():
+            backoff.next = 1000
         await asyncio.sleep(1)  # so that it is tried again, and that many seconds are to pass
         admin.execute(f"grant execute on function jobs.finish_many to {role}")
         await worker.stop()

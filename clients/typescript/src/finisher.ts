@@ -35,9 +35,7 @@ export class Finisher {
   /** How many results keep the places of their jobs: those that cannot be sent for now. */
   get kept(): number {
     if (this.link.isFailing || this.#open.size > MOST_RESULTS) return this.#open.size;
-    let kept = 0;
-    for (const { failures } of this.#open) if (failures > 0) kept++;
-    return kept;
+    return [...this.#open].filter(({ failures }) => failures > 0).length;
   }
 
   /** Calls back when the server has answered, or never will. */
@@ -85,21 +83,23 @@ export class Finisher {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
       for (const { ord, done, state, reason } of rows) {
         const result = results[ord - 1]!;
-        if (!done) this.logger.warn("a result was dropped: the job is not ours", { job: result.id, state, reason });
-        this.#answered(result);
+        if (!done) this.logger.warn("a result was not stored", { job: result.id, state, reason });
+        if (reason === "locked") this.#repeat(result); // by another transaction
+        else this.#answered(result);
       }
     } catch (error) {
       if (this.closed.aborted) return;
-      const [one] = results;
       if (results.length > 1) for (const result of results) await this.#finish([result]);
-      else if (one) await this.#refused(one, error);
+      else await this.#refused(results[0]!, error);
     }
   }
+
+  #repeat = (one: Waiting) => void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
 
   async #refused(one: Waiting, error: any): Promise<void> {
     if (!/^(22|54)/.test(refusal(error) ?? "")) {
       this.logger.error("a result was refused, to be repeated", { job: one.id, error });
-      void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
+      this.#repeat(one);
     } else if (!one.isReplaced) {
       one.text = textOf(one.id, one.token, invalidOutput(error));
       one.isReplaced = true;

@@ -117,8 +117,8 @@ class Engine:
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
                 if not attempt.job._is_completed:
                     self._settle(attempt, {"do": "release"})
-            self.finisher.backoff.end()
-            self.finish_link.backoff.end()
+            for backoff in [self.finish_link.backoff, *self.finisher.again.values()]:
+                backoff.end()
             await self._until(lambda: not self.finisher.unsent, SENDING)
             if self.finisher.unsent:
                 log.error("%s results could not be sent", self.finisher.unsent)
@@ -200,9 +200,9 @@ class Engine:
         lease = timedelta(seconds=worker.lease)
         in_vain = 0
         while self.stage == WORKING:
-            # Results that cannot be sent hold their places.
-            busy = self.running.keys() | self.held.keys() if self.finisher.is_stuck else self.running
-            free = worker.concurrency - len(busy)
+            # Results that cannot be sent, or not yet, hold their places.
+            kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
+            free = worker.concurrency - len(self.running.keys() | kept)
             if free <= 0 or self.command != "run" or len(self.finisher.waiting) > MOST_RESULTS:
                 self.is_changed.clear()
                 await self.is_changed.wait()

@@ -27,7 +27,8 @@ Result = tuple[Job[Any], str]  # the second as an element of jobs.finish_many
 
 class Finisher:
     """Sends results: one at once if no call is under way, else together with others when that
-    returns. What is refused for no fault of its own is kept, and sent again."""
+    returns. What is refused for no fault of its own is kept, and sent again after a pause: others
+    do not wait for it."""
 
     def __init__(self, link: Link, on_told: Callable[[Job[Any]], None]) -> None:
         self.link = link
@@ -36,17 +37,18 @@ class Finisher:
         self.has_some = asyncio.Event()
         self.unsent = 0
         """Also those of the call that is under way."""
-        self.backoff = Backoff()
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the latest call has failed."""
-        return self.backoff.is_on or self.link.backoff.is_on
+        self.again: dict[int, Backoff] = {}
+        """The pauses of those that are sent again, by tokens: they keep their jobs' places."""
 
     def add(self, job: Job[Any], element: str) -> None:
         self.waiting.append((job, element))
         self.has_some.set()
         self.unsent += 1
+
+    async def _repeat(self, job: Job[Any], element: str) -> None:
+        await self.again.setdefault(job.token, Backoff()).pause()
+        self.waiting.append((job, element))
+        self.has_some.set()
 
     async def run(self) -> None:
         while True:
@@ -71,12 +73,14 @@ class Finisher:
         except Exception as error:  # also a lack of memory
             await self._send_apart(batch, error, is_last_try)
             return
-        self.backoff.end()
-        for (job, _), (done, state, reason) in zip(batch, rows):
+        for (job, element), (done, state, reason) in zip(batch, rows):
+            log.debug("job %s is %s", job.id, state, extra={"job_id": job.id})
+            if reason == "locked":  # by another transaction
+                asyncio.ensure_future(self._repeat(job, element))
+                continue
             if not done:
                 log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra={"job_id": job.id})
-            else:
-                log.debug("job %s is %s", job.id, state, extra={"job_id": job.id})
+            self.again.pop(job.token, None)
             self.unsent -= 1
             self.on_told(job)
 
@@ -91,5 +95,4 @@ class Finisher:
             await self._send([(job, wire(job.id, job.token, invalid_output(error)))], is_last_try=True)
         else:
             log.error("what came of job %s is sent again: %s", job.id, error, extra={"job_id": job.id})
-            self.waiting.append(batch[0])
-            await self.backoff.pause()
+            asyncio.ensure_future(self._repeat(*batch[0]))
