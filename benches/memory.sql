@@ -59,7 +59,7 @@ insert into calls values
   (2, 0.1, 'pause_maintenance + resume_maintenance', $$perform jobs.pause_maintenance(); perform jobs.resume_maintenance();$$),
   (1, 0.1, 'schedule + unschedule', $$perform jobs.schedule('s', '*/5 3 * * 1-5', 's', time_zone => 'Europe/Berlin'); perform jobs.unschedule('s');$$),
   (2, 0.1, 'schedule + pause_periodic + resume_periodic + run_periodic', $$perform jobs.schedule('p', '@daily', 'p', queue => 'p', priority => g % 2); perform jobs.pause_periodic('p', 'r'); perform jobs.resume_periodic('p'); perform jobs.delete(jobs.run_periodic('p'));$$),
-  (2, 1, 'idle_runs, installed, is_preloaded, ojs_manifest', $$perform jobs.idle_runs(), jobs.installed(), jobs.is_preloaded(), jobs.ojs_manifest();$$);
+  (2, 1, 'idle_runs, installed, is_preloaded, last_id, ojs_manifest', $$perform jobs.idle_runs(), jobs.installed(), jobs.is_preloaded(), jobs.last_id(), jobs.ojs_manifest();$$);
 
 -- Nobody forgets a function.
 do $$

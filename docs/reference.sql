@@ -24,7 +24,7 @@ INSERT INTO section VALUES
   (5, 'Periodic jobs', '[periodic.md](periodic.md) is about them.',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
   (6, 'Look', '[operations.md](operations.md) says what to watch. The views are further down.',
-   '{health,metrics,history,top,show,explain,check}'),
+   '{health,metrics,history,top,last_id,show,explain,check}'),
   (7, 'Maintain', 'The background worker does all of it by itself.',
    '{maintain,pause_maintenance,resume_maintenance}'),
   (8, 'Access', 'Nothing is granted to PUBLIC. The kinds of access can be combined.',

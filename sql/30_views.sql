@@ -11,7 +11,7 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
        COALESCE(p.timeout, '1 minute') AS timeout, p.lease_expires_at, p.deadline_at,
        p.cancel_requested_at, p.cancel_reason, p.worker, p.token,
        CASE WHEN v.sees_payload THEN p.progress END AS progress, CASE WHEN v.sees_payload THEN p.output END AS output,
-       COALESCE(p.retry, '"river"') AS retry,
+       COALESCE(p.retry, '"river"') AS retry, encode(p.unique_key, 'hex') AS unique_key,
        (SELECT e.error FROM jobs.error e WHERE e.job_id = p.id ORDER BY e.at DESC LIMIT 1) AS last_error,
        (SELECT e.at FROM jobs.error e WHERE e.job_id = p.id ORDER BY e.at DESC LIMIT 1) AS last_error_at,
        NULL::bigint AS flow_id, NULL::text AS step
@@ -83,6 +83,7 @@ COMMENT ON COLUMN jobs.jobs.token IS 'Of the attempt that runs, or that finished
 COMMENT ON COLUMN jobs.jobs.progress IS 'What the latest heartbeat said, while it runs.';
 COMMENT ON COLUMN jobs.jobs.output IS 'What jobs.complete was given.';
 COMMENT ON COLUMN jobs.jobs.retry IS 'The retry policy in force, as it was given; "river" if nothing was.';
+COMMENT ON COLUMN jobs.jobs.unique_key IS 'Key that it was inserted under, 64 hex digits, as jobs.unique_key gives them; null: it is not unique.';
 COMMENT ON COLUMN jobs.jobs.last_error IS 'Text of the latest error, also where the job got over it; null: there is none.';
 COMMENT ON COLUMN jobs.jobs.last_error_at IS 'When that was.';
 COMMENT ON COLUMN jobs.jobs.flow_id IS 'Kept for a later version, which has flows of jobs: always null.';
@@ -200,7 +201,7 @@ COMMENT ON COLUMN jobs.workers.commanded_by IS 'By whom.';
 COMMENT ON COLUMN jobs.workers.command_reason IS 'Why.';
 
 CREATE VIEW jobs.unique_claims AS
-SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until
+SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until, c.key AS key_bytes
   FROM jobs.unique_claim c, LATERAL (
     SELECT array_agg(u.id ORDER BY u.id) FILTER (WHERE u.exists OR u.hold_ends_at IS NOT NULL) AS holders,
            max(u.hold_ends_at) AS until
@@ -215,6 +216,7 @@ COMMENT ON VIEW jobs.unique_claims IS
 COMMENT ON COLUMN jobs.unique_claims.key IS '64 hex digits, as jobs.unique_key gives them.';
 COMMENT ON COLUMN jobs.unique_claims.holders IS 'Ids of the jobs under the key; of a deleted job, if its hold goes on.';
 COMMENT ON COLUMN jobs.unique_claims.until IS 'When the last hold (hold_for) on the key runs out; null: no job holds it by itself.';
+COMMENT ON COLUMN jobs.unique_claims.key_bytes IS 'The same key, decode(key, ''hex''): by this one a key is found at once among millions.';
 
 CREATE VIEW jobs.periodic AS
 SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,

@@ -92,6 +92,14 @@ END;
 COMMENT ON FUNCTION jobs.top() IS
 $$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
 
+CREATE FUNCTION jobs.last_id() RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+  SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM jobs.job_seq s;
+END;
+COMMENT ON FUNCTION jobs.last_id() IS
+$$No job has a larger id than this, also none of a transaction that is still open; 0: there has been none yet. Costs nothing, however many jobs there are, so a program can read the jobs that were inserted last: WHERE id > jobs.last_id() - 1000. It can be larger than the id of the newest job: some numbers are given to nothing that stays. No errors; works on a standby.$$;
+
 CREATE FUNCTION jobs.show(id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'show_wrapper';

@@ -17,7 +17,7 @@ CREATE FUNCTION jobs.grant_viewer(role text, reason text DEFAULT NULL) RETURNS v
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
 COMMENT ON FUNCTION jobs.grant_viewer(text, text) IS
-$$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top(), jobs.show(), jobs.explain() and jobs.results(), and call jobs.wait_for, without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
+$$Lets a role read all views, jobs.health(), jobs.metrics(), jobs.check(), jobs.top(), jobs.last_id(), jobs.show(), jobs.explain() and jobs.results(), and call jobs.wait_for, without what jobs carry: args, meta, progress and output are null for it. Texts of errors are shown. Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_application(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -48,6 +48,7 @@ const VIEWER: &[&str] = &[
     "metrics",
     "history",
     "top",
+    "last_id",
     "show",
     "check",
     "wait_for",

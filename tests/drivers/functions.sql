@@ -60,6 +60,7 @@ select sum(inserted) > 0 from jobs.history(queue => null, kind => null, since =>
 select (select count(*) from jobs.jobs), (select count(*) from jobs.queues), (select count(*) from jobs.errors), (select count(*) from jobs.unique_claims), (select count(*) from jobs.periodic);
 select (select count(*) from jobs.workers) >= 0, (select count(*) from jobs.maintenance) > 0, (select count(*) from jobs.settings) > 0;
 select count(*) from jobs.top() where queue = '(all)';
+select jobs.last_id() >= max(id) from jobs.jobs;
 select jobs.show(1) like 'Job 1, kind %';
 select reason, until > now() as later from jobs.explain(1);
 select count(*) from jobs.check();

@@ -92,6 +92,7 @@ const CALLS: &[Call] = &[
     ),
     call("installed", "perform jobs.installed()", ""),
     call("is_preloaded", "perform jobs.is_preloaded()", ""),
+    call("last_id", "perform jobs.last_id()", ""),
     rare("maintain", "perform jobs.insert('leak', queue => 'leak', expires_at => now() + '1 us'); perform jobs.maintain(); CLEAR"),
     rare("metrics", "perform jobs.metrics()"),
     call("ojs_manifest", "perform jobs.ojs_manifest()", ""),

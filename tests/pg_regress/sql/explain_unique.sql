@@ -20,6 +20,7 @@ select policy->'by_args' as by_args, policy->'window' as "window", policy->>'win
 begin read only;
 select would from jobs.explain_unique('k', '{"n": 1}', '{"by_args": true}');
 select key = jobs.unique_key('k', '{"n": 1}', '{"by_args": true}') as the_key, holders from jobs.unique_claims;
+select unique_key = jobs.unique_key('k', '{"n": 1}', '{"by_args": true}') as its_key, (select holders from jobs.unique_claims where key_bytes = decode(unique_key, 'hex')) as holders from jobs.jobs;
 commit;
 select count(*) as locks from pg_locks where locktype = 'advisory' and pid = pg_backend_pid();
 select pg_temp.try($$select jobs.explain_unique(null)$$);

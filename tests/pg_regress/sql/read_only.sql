@@ -17,6 +17,7 @@ create function pg_temp.report() returns table (call text, answer text) language
 begin read only;
 select * from pg_temp.report();
 select jobs.unique_key('k', '{}', '{"by_kind": true}') is not null as unique_key;
+select jobs.last_id() >= 1 as last_id;
 select state, (select count(*) from jobs.queues) as queues, (select count(*) from jobs.errors) as errors, (select count(*) from jobs.periodic) as periodic from jobs.jobs;
 commit;
 begin isolation level serializable read only deferrable;

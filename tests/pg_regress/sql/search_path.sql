@@ -82,6 +82,7 @@ begin
   step := 'beat'; answer := jobs.worker_beat('w', '{q}', 1, '{"n": 1}'); return next;
   perform jobs.resume_worker('w');
   step := 'key'; answer := jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'); return next;
+  step := 'last id'; answer := jobs.last_id() between 1 and 600; return next;
   perform from jobs.insert_batch('m', array['1', '2']::pg_catalog.jsonb[], queue => 'm');
   select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('id', m.id, 'token', m.token, 'do', 'fail', 'error', 'x')) as results into f from jobs.fetch('m', 2, min_jobs => 2) m;
   for i in select * from jobs.finish_many(f.results) loop

@@ -7,8 +7,8 @@ select * from jobs.jobs;
 select * from jobs.queues;
 select * from jobs.errors;
 -- jobs.jobs has what fetch returns, and state, finalized_at, cancel_requested_at, output, worker,
--- expires_at, timeout; and its retry policy, its latest error, its flow.
-select name as missing from unnest('{id,token,attempt,kind,args,meta,queue,priority,tags,max_attempts,created_at,scheduled_at,attempted_at,lease_expires_at,deadline_at,state,finalized_at,cancel_requested_at,output,worker,expires_at,timeout,retry,last_error,last_error_at,flow_id,step}'::text[]) name
+-- expires_at, timeout; and its retry policy, its key, its latest error, its flow.
+select name as missing from unnest('{id,token,attempt,kind,args,meta,queue,priority,tags,max_attempts,created_at,scheduled_at,attempted_at,lease_expires_at,deadline_at,state,finalized_at,cancel_requested_at,output,worker,expires_at,timeout,retry,unique_key,last_error,last_error_at,flow_id,step}'::text[]) name
  where not exists (select from pg_attribute where attrelid = 'jobs.jobs'::regclass and attname = name);
 select name as missing from unnest('{job_id,attempt,at,error,details,worker}'::text[]) name where not exists (select from pg_attribute where attrelid = 'jobs.errors'::regclass and attname = name);
 
