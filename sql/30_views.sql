@@ -90,8 +90,8 @@ COMMENT ON COLUMN jobs.jobs.flow_id IS 'Kept for a later version, which has flow
 COMMENT ON COLUMN jobs.jobs.step IS 'Kept for a later version, which has flows of jobs: always null.';
 
 CREATE VIEW jobs.errors AS
-SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker
-  FROM jobs.error e;
+SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, j.kind AS job_kind
+  FROM jobs.error e LEFT JOIN jobs.job j ON j.id = e.job_id;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
 COMMENT ON COLUMN jobs.errors.job_id IS 'The job.';
 COMMENT ON COLUMN jobs.errors.attempt IS 'Which attempt failed.';
@@ -99,6 +99,7 @@ COMMENT ON COLUMN jobs.errors.at IS 'When.';
 COMMENT ON COLUMN jobs.errors.error IS 'What went wrong, as the worker or the rescue says it.';
 COMMENT ON COLUMN jobs.errors.details IS 'What the worker gave beside the text, such as type, code and trace; type is timeout, lease_expired or expired where no worker failed it.';
 COMMENT ON COLUMN jobs.errors.worker IS 'Whose attempt it was, by the name that the fetch gave; null: no worker had the job.';
+COMMENT ON COLUMN jobs.errors.job_kind IS 'Kind of the job.';
 
 -- No view from here on touches args: a viewer of queues sees counts only.
 CREATE FUNCTION jobs.count_queues()

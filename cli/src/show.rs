@@ -16,7 +16,7 @@ pub(crate) struct Show {
 /// Without the token, which is its worker's.
 const JOB: &str = "
 select (to_jsonb(j) - 'token' || jsonb_build_object('errors', (
-    select coalesce(jsonb_agg(to_jsonb(e) - 'job_id' order by e.attempt, e.at), '[]')
+    select coalesce(jsonb_agg(to_jsonb(e) - '{job_id,job_kind}'::text[] order by e.attempt, e.at), '[]')
         from jobs.errors e where e.job_id = j.id)))::text
     from jobs.jobs j where j.id = $1";
 

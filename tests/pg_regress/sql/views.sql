@@ -10,7 +10,7 @@ select * from jobs.errors;
 -- expires_at, timeout; and its retry policy, its key, its latest error, its flow.
 select name as missing from unnest('{id,token,attempt,kind,args,meta,queue,priority,tags,max_attempts,created_at,scheduled_at,attempted_at,lease_expires_at,deadline_at,state,finalized_at,cancel_requested_at,output,worker,expires_at,timeout,retry,unique_key,last_error,last_error_at,flow_id,step}'::text[]) name
  where not exists (select from pg_attribute where attrelid = 'jobs.jobs'::regclass and attname = name);
-select name as missing from unnest('{job_id,attempt,at,error,details,worker}'::text[]) name where not exists (select from pg_attribute where attrelid = 'jobs.errors'::regclass and attname = name);
+select name as missing from unnest('{job_id,attempt,at,error,details,worker,job_kind}'::text[]) name where not exists (select from pg_attribute where attrelid = 'jobs.errors'::regclass and attname = name);
 
 -- A job of each state in one queue, and a few in others.
 select count(*) from (values ('available', 'q'), ('scheduled', 'q'), ('pending', 'q'), ('running', 'r'), ('retryable', 't'), ('completed', 'c'), ('cancelled', 'q'), ('discarded', 'd')) v(kind, queue),
@@ -26,7 +26,7 @@ select state, attempt, worker, token is not null as token, attempted_at is not n
        scheduled_at is not null as due from jobs.jobs order by state;
 select s, (select count(*) from jobs.jobs where state = s) as jobs from unnest(enum_range(null::jobs.state)) s order by s;
 select * from (select queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded, oldest_available_at = (select created_at from jobs.jobs where kind = 'available') as oldest from jobs.queues) x order by queue;
-select kind, e.attempt, error, details, at between created_at and clock_timestamp() as at from jobs.errors e join jobs.jobs j on j.id = e.job_id order by e.job_id;
+select kind, e.job_kind, e.attempt, error, details, at between created_at and clock_timestamp() as at from jobs.errors e join jobs.jobs j on j.id = e.job_id order by e.job_id;
 -- Every failed attempt is there.
 select jobs.retry(id) from jobs.jobs where kind = 'retryable';
 select (jobs.fail(id, token, 'second', '1 hour')).state from jobs.fetch('t');
