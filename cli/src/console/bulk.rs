@@ -1,0 +1,445 @@
+//! Retries, cancels or deletes the jobs of a filter. First it is shown what and how many.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fields::{given, hidden, reason};
+use super::filter::{Condition, Filter, STATES};
+use super::job_change::reset;
+use super::page::Screen;
+use super::parts::{self, Kind};
+use super::problem::Problem;
+use super::visit::{Change, Query, Visit};
+use super::{App, job_rows};
+
+/// How many jobs a call is about at most: the most that the functions take.
+const MOST: i64 = 10_000;
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new().route("/bulk", get(preview).post(act))
+}
+
+/// What is done to many jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Retry,
+    Cancel,
+    Delete,
+}
+
+impl Action {
+    const ALL: [Self; 3] = [Self::Retry, Self::Cancel, Self::Delete];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Cancel => "cancel",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Retry => "Retry",
+            Self::Cancel => "Cancel",
+            Self::Delete => "Delete",
+        }
+    }
+
+    fn function(self) -> &'static str {
+        match self {
+            Self::Retry => "retry_many",
+            Self::Cancel => "cancel_many",
+            Self::Delete => "delete_many",
+        }
+    }
+
+    /// The states that it changes.
+    fn changes(self, state: &str) -> bool {
+        match self {
+            Self::Retry => !["available", "running"].contains(&state),
+            Self::Cancel => !["completed", "cancelled", "discarded"].contains(&state),
+            Self::Delete => state != "running",
+        }
+    }
+
+    fn means(self) -> &'static str {
+        match self {
+            Self::Retry => {
+                "They become available now, and are granted an attempt more if none is left."
+            }
+            Self::Cancel => "They will not run. The workers of those that run are asked to stop.",
+            Self::Delete => "They are gone for good, with their outputs and errors.",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Retry => "available again",
+            Self::Cancel => "cancelled, or their workers asked to stop",
+            Self::Delete => "deleted",
+        }
+    }
+
+    /// What the filter asks for that its function cannot.
+    fn cannot(self, filter: &Filter) -> Vec<&'static str> {
+        let by_error = self == Self::Retry;
+        [
+            ("worker", &filter.worker, false),
+            ("time of insertion", &filter.after, false),
+            ("time of insertion", &filter.before, false),
+            ("latest error", &filter.error, by_error),
+            ("latest error", &filter.failed_after, by_error),
+        ]
+        .into_iter()
+        .filter(|(_, value, can)| !value.is_empty() && !can)
+        .map(|(name, ..)| name)
+        .collect()
+    }
+}
+
+/// Links to what can be done to all jobs of the list.
+pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
+    let may: Vec<_> = Action::ALL
+        .into_iter()
+        .filter(|action| visit.may(action.function()))
+        .filter(|action| filter.state.is_empty() || action.changes(&filter.state))
+        .collect();
+    if may.is_empty() || filter.is_empty() {
+        return html! {};
+    }
+    let can: Vec<_> = may
+        .iter()
+        .filter(|action| action.cannot(filter).is_empty())
+        .collect();
+    let cannot = may.iter().find(|action| !action.cannot(filter).is_empty());
+    html! {
+        div.actions {
+            @for action in can {
+                @let url = visit.url(&filter.path("/bulk", &[("do", action.name())]));
+                (parts::link_button(&format!("{} all …", action.title()), &url, Kind::Plain))
+            }
+            @if let Some(action) = cannot {
+                p.quiet {
+                    "jobs." (action.function()) " finds no jobs by "
+                    (action.cannot(filter)[0]) ": without that filter all of them can be changed at once."
+                }
+            }
+        }
+    }
+}
+
+/// Which jobs, and what: the same for the preview and for what is done then.
+#[derive(Deserialize)]
+struct Asked {
+    r#do: Action,
+    #[serde(flatten)]
+    filter: Filter,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    reset: String,
+}
+
+/// A filter that the function of an action can have.
+struct Meant<'a> {
+    action: Action,
+    filter: &'a Filter,
+    /// In which of these they are.
+    states: Vec<&'static str>,
+    error_like: Option<String>,
+    failed_after: Option<DateTime<Utc>>,
+}
+
+impl Asked {
+    fn meant(&self) -> Result<Meant<'_>, Problem> {
+        let (action, filter) = (self.r#do, &self.filter);
+        if filter.is_empty() {
+            return Err(Problem::bad_input(
+                "That would be all jobs.",
+                "Choose which ones first.",
+            ));
+        }
+        if let Some(what) = action.cannot(filter).first() {
+            let message = format!("jobs.{} finds no jobs by {what}.", action.function());
+            return Err(Problem::bad_input(message, "Take that filter away."));
+        }
+        // Who asks for errors means jobs that did not get over them, as the functions do.
+        let by_error = !filter.error.is_empty() || !filter.failed_after.is_empty();
+        let states = match filter.state()? {
+            Some(state) => vec![state],
+            None => STATES
+                .into_iter()
+                .filter(|state| !by_error || *state != "completed")
+                .collect(),
+        };
+        Ok(Meant {
+            action,
+            filter,
+            states: states
+                .into_iter()
+                .filter(|state| action.changes(state))
+                .collect(),
+            error_like: filter.error_like(),
+            failed_after: filter.failed_after()?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct InState {
+    state: String,
+    n: i64,
+}
+
+#[derive(Deserialize)]
+struct Id {
+    id: i64,
+}
+
+impl Meant<'_> {
+    /// The jobs that the function finds.
+    fn condition(&self) -> Result<Condition, Problem> {
+        let mut condition = self.filter.condition()?;
+        // Constants of ours, so that the planner leaves out the other states.
+        let states: Vec<_> = self
+            .states
+            .iter()
+            .map(|state| format!("'{state}'"))
+            .collect();
+        condition.sql += &match &states[..] {
+            [] => " and false".into(),
+            [state] => format!(" and state = {state}"),
+            states => format!(" and state in ({})", states.join(", ")),
+        };
+        if self.action == Action::Cancel {
+            condition.sql += " and cancel_requested_at is null";
+        }
+        Ok(condition)
+    }
+
+    /// How many there are by state, and none by state where there are more than are taken.
+    async fn count(&self, visit: &Visit) -> Result<Vec<InState>, Problem> {
+        let condition = self.condition()?;
+        let sql = format!(
+            "select state, count(*) as n from (select state from jobs.jobs where {} limit {}) j
+              group by state order by state",
+            condition.sql,
+            MOST + 1
+        );
+        visit.rows(&sql, &condition.values()).await
+    }
+
+    async fn oldest(&self, visit: &Visit) -> Result<Vec<job_rows::Row>, Problem> {
+        let condition = self.condition()?;
+        let sql = format!(
+            "select id from jobs.jobs where {} order by id limit 10",
+            condition.sql
+        );
+        let ids: Vec<Id> = visit.rows(&sql, &condition.values()).await?;
+        let ids: Vec<_> = ids.into_iter().map(|id| id.id).collect();
+        let mut rows = job_rows::rows(visit, &ids).await?;
+        rows.reverse();
+        Ok(rows)
+    }
+}
+
+async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    let meant = asked.meant()?;
+    let (action, filter) = (meant.action, meant.filter);
+    if !visit.may(action.function()) {
+        return Err(Problem::forbidden(
+            format!("This role may not call jobs.{}.", action.function()),
+            "jobs.grant_operator and jobs.grant_admin let a role manage many jobs at once.",
+        ));
+    }
+    let counts = meant.count(&visit).await?;
+    let count: i64 = counts.iter().map(|count| count.n).sum();
+    let oldest = meant.oldest(&visit).await?;
+    let back = visit.url(&filter.path("/jobs", &[]));
+    let title = format!("{} jobs", action.title());
+    let main = html! {
+        p.lead { (action.title()) " " (filter.in_words()) "." }
+        @if count == 0 {
+            (parts::empty("There is no such job", html! {
+                "None of them is in a state that this changes: " (meant.states.join(", ")) ". "
+                a href=(back) { "Back to the list" } "."
+            }))
+        } @else {
+            (how_many(&visit, &asked, &counts, count))
+            p { (action.means()) }
+            (confirmation(&visit, &asked, count))
+            h2 { "The oldest of them" }
+            (job_rows::table(&visit, "The oldest of them", &oldest))
+        }
+    };
+    Ok(visit.still(Screen::Jobs, &title, main))
+}
+
+fn how_many(visit: &Visit, asked: &Asked, counts: &[InState], count: i64) -> Markup {
+    let only = |state: &str| {
+        let filter = Filter {
+            state: state.into(),
+            ..asked.filter.clone()
+        };
+        visit.url(&filter.path("/bulk", &[("do", asked.r#do.name())]))
+    };
+    html! {
+        @if count > MOST {
+            p.count {
+                strong { "More than " (parts::number(MOST)) " jobs" }
+                ": the oldest " (parts::number(MOST)) " are taken. Repeat it for the others."
+            }
+        } @else {
+            p.count {
+                strong { (parts::number(count)) @if count == 1 { " job" } @else { " jobs" } }
+                @if counts.len() > 1 {
+                    ": "
+                    @for (n, count) in counts.iter().enumerate() {
+                        @if n > 0 { ", " }
+                        a href=(only(&count.state)) title="Only these" {
+                            (parts::number(count.n)) " " (count.state)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
+    let action = asked.r#do;
+    let (label, kind) = match count {
+        1 => (format!("{} this job", action.title()), action),
+        n if n > MOST => (format!("{} the oldest 10,000", action.title()), action),
+        _ => (format!("{} these {count} jobs", action.title()), action),
+    };
+    let kind = match kind {
+        Action::Retry => Kind::Primary,
+        Action::Cancel | Action::Delete => Kind::Danger,
+    };
+    let fields = html! {
+        (hidden("do", action.name()))
+        @for (name, value) in asked.filter.pairs() { (hidden(name, value)) }
+        @if action == Action::Retry { (reset()) }
+        (reason())
+        div.actions {
+            (parts::button(&label, kind))
+            (parts::link_button("Back", &visit.url(&asked.filter.path("/jobs", &[])), Kind::Plain))
+        }
+    };
+    visit.form("/bulk", fields)
+}
+
+async fn act(change: Change<Asked>) -> Result<Response, Problem> {
+    #[derive(Deserialize)]
+    struct Done {
+        n: i64,
+    }
+    let asked = &change.form;
+    let meant = asked.meant()?;
+    let filter = meant.filter;
+    let (queue, kind, tag) = (
+        given(&filter.queue),
+        given(&filter.kind),
+        given(&filter.tag),
+    );
+    let reason = given(&asked.reason);
+    let done: Option<Done> = match meant.action {
+        Action::Retry => {
+            let sql = "
+                select jobs.retry_many(queue => $1, kind => $2, states => $3::text[]::jobs.state[],
+                    tag => $4, reset => $5, error_like => $6, failed_after => $7, reason => $8) as n";
+            let reset = !asked.reset.is_empty();
+            let failed = (&meant.error_like, &meant.failed_after);
+            change
+                .call(
+                    sql,
+                    &[
+                        &queue,
+                        &kind,
+                        &meant.states,
+                        &tag,
+                        &reset,
+                        failed.0,
+                        failed.1,
+                        &reason,
+                    ],
+                )
+                .await?
+        }
+        action => {
+            let sql = format!(
+                "select jobs.{}(queue => $1, kind => $2, states => $3::text[]::jobs.state[],
+                    tag => $4, reason => $5) as n",
+                action.function()
+            );
+            change
+                .call(&sql, &[&queue, &kind, &meant.states, &tag, &reason])
+                .await?
+        }
+    };
+    let n = done.map_or(0, |done| done.n);
+    let message = match n {
+        0 => "No job was changed: they have moved meanwhile.".into(),
+        1 => format!("1 job: {}.", meant.action.done()),
+        MOST => format!(
+            "{MOST} jobs: {}. There may be more of them.",
+            meant.action.done()
+        ),
+        n => format!("{n} jobs: {}.", meant.action.done()),
+    };
+    Ok(change.done(&filter.path("/jobs", &[]), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(query: &str) -> Asked {
+        serde_urlencoded::from_str(query).expect("a query")
+    }
+
+    #[test]
+    fn what_is_shown_is_what_is_done() {
+        let asked = asked("do=retry&kind=k&error=100%25&reason=why");
+        let meant = asked.meant().expect("it can be");
+        assert_eq!(meant.error_like.as_deref(), Some("%100%%"));
+        assert!(!meant.states.contains(&"completed") && !meant.states.contains(&"running"));
+        let condition = meant.condition().expect("it can be");
+        let expected = "true and kind = $1 and last_error like $2 and state in \
+                        ('scheduled', 'pending', 'retryable', 'cancelled', 'discarded')";
+        assert_eq!(condition.sql, expected);
+    }
+
+    #[test]
+    fn a_state_that_it_does_not_change_has_no_jobs() {
+        let asked = asked("do=delete&state=running");
+        let meant = asked.meant().expect("it can be");
+        assert!(
+            meant
+                .condition()
+                .is_ok_and(|condition| condition.sql.ends_with("and false"))
+        );
+    }
+
+    #[test]
+    fn what_the_functions_cannot_is_refused() {
+        for query in [
+            "do=cancel",
+            "do=cancel&error=x",
+            "do=delete&kind=k&failed_after=2026-01-01",
+            "do=retry&worker=w",
+            "do=retry&kind=k&before=2026-01-01T00:00",
+        ] {
+            assert!(asked(query).meant().is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What fails: the failed attempts of the last hour or day, by kind and error.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use chrono::{DateTime, Duration, SecondsFormat, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::App;
+use super::filter::Filter;
+use super::page::Screen;
+use super::parts::{self, Align, Kind};
+use super::problem::Problem;
+use super::visit::{Query, Visit};
+
+/// How many failed attempts are looked at, the latest ones.
+const ATTEMPTS: i64 = 10_000;
+/// How many groups are shown, those with most failures.
+const GROUPS: usize = 100;
+/// How many characters of an error's first line tell it from others.
+const CHARACTERS: i32 = 300;
+
+/// The times that can be chosen: in the URL, in words, how long.
+const SPANS: [(&str, &str, i64); 3] = [
+    ("1h", "Last hour", 3_600),
+    ("1d", "Last day", 86_400),
+    ("7d", "Last 7 days", 604_800),
+];
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new().route("/failures", get(failures))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    #[serde(default)]
+    since: String,
+}
+
+/// Attempts of a kind that failed with the same first line.
+#[derive(Deserialize)]
+struct Line {
+    kind: Option<String>,
+    line: String,
+    n: i64,
+    last_at: DateTime<Utc>,
+    ids: Vec<i64>,
+}
+
+/// Those whose lines differ by numbers alone.
+struct Group {
+    kind: Option<String>,
+    /// With % for what differs.
+    pattern: String,
+    count: i64,
+    last_at: DateTime<Utc>,
+    /// The latest of the jobs.
+    ids: Vec<i64>,
+}
+
+const LINES: &str = "
+    select kind, line, count(*) as n, max(at) as last_at, (array_agg(job_id order by at desc))[1:5] as ids
+      from (select job_kind as kind, left(split_part(error, E'\\n', 1), $3) as line, at, job_id
+              from jobs.errors where at > $1 order by at desc limit $2) e
+     group by kind, line order by last_at desc";
+
+async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    let span = SPANS.iter().find(|(name, ..)| *name == asked.since);
+    let (span, in_words, seconds) = *span.unwrap_or(&SPANS[0]);
+    // To the minute, so that live refreshes of several people ask for the same.
+    let now = Utc::now().timestamp() / 60 * 60;
+    let since = DateTime::from_timestamp(now, 0).unwrap_or_default() - Duration::seconds(seconds);
+    let lines: Vec<Line> = visit.rows(LINES, &[&since, &ATTEMPTS, &CHARACTERS]).await?;
+    let read: i64 = lines.iter().map(|line| line.n).sum();
+    let mut groups = grouped(lines);
+    let hidden = groups.len().saturating_sub(GROUPS);
+    groups.truncate(GROUPS);
+    let tabs = SPANS.map(|(name, title, _)| {
+        let url = visit.url(&parts::link("/failures", &[("since", name)]));
+        (title, url, name == span)
+    });
+    let main = html! {
+        (parts::tabs("Time", &tabs))
+        @if groups.is_empty() {
+            (parts::empty("No attempt has failed", html! {
+                "Nothing is to be done for the " (in_words.to_lowercase()) ". "
+                a href=(visit.url(&parts::link("/jobs", &[("state", "discarded")]))) { "Jobs that were given up before" }
+            }))
+        } @else {
+            p.lead {
+                (parts::number(read)) " failed attempts"
+                @if read >= ATTEMPTS { ": the latest ones, there are more" }
+            }
+            (table(&visit, &groups, since))
+            @if hidden > 0 { p.quiet { "And " (parts::number(hidden as i64)) " others that are rarer." } }
+        }
+    };
+    Ok(visit.page(Screen::Failures, "Failures", main))
+}
+
+/// Those with most failures first.
+fn grouped(lines: Vec<Line>) -> Vec<Group> {
+    let mut groups: HashMap<(Option<String>, String), Group> = HashMap::new();
+    for line in lines {
+        let pattern = pattern(&line.line);
+        let group = groups
+            .entry((line.kind.clone(), pattern.clone()))
+            .or_insert(Group {
+                kind: line.kind,
+                pattern,
+                count: 0,
+                last_at: line.last_at,
+                ids: Vec::new(),
+            });
+        group.count += line.n;
+        group.last_at = group.last_at.max(line.last_at);
+        for id in line.ids {
+            if group.ids.len() < 5 && !group.ids.contains(&id) {
+                group.ids.push(id);
+            }
+        }
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by(|a, b| {
+        (b.count, b.last_at)
+            .cmp(&(a.count, a.last_at))
+            .then_with(|| a.pattern.cmp(&b.pattern))
+    });
+    groups
+}
+
+/// The text with a % for each word that has a digit: numbers, UUIDs, times, addresses.
+fn pattern(line: &str) -> String {
+    let is_part = |one: char| one.is_alphanumeric() || "-_.:".contains(one);
+    let mut pattern = String::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let end = match is_part(first) {
+            true => rest.find(|one| !is_part(one)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (word, after) = rest.split_at(end);
+        // What ends a sentence is no part of a number.
+        let bare = word.trim_end_matches(['.', ':', '-', '_']);
+        if bare.chars().any(|one| one.is_ascii_digit()) {
+            pattern.push('%');
+            pattern += &word[bare.len()..];
+        } else {
+            pattern += word;
+        }
+        rest = after;
+    }
+    pattern
+}
+
+fn table(visit: &Visit, groups: &[Group], since: DateTime<Utc>) -> Markup {
+    let columns = [
+        ("Failed", Align::Number),
+        ("Kind", Align::Text),
+        ("Error", Align::Wide),
+        ("Last", Align::Text),
+        ("Jobs", Align::Text),
+        ("Actions", Align::Actions),
+    ];
+    let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let rows = html! { @for group in groups { (group.shown(visit, &since)) } };
+    parts::table("Failures by kind and error, the most first", &columns, rows)
+}
+
+impl Group {
+    /// The jobs whose latest error is like this.
+    fn filter(&self, since: &str) -> Filter {
+        Filter {
+            kind: self.kind.clone().unwrap_or_default(),
+            error: self.pattern.clone(),
+            failed_after: since.into(),
+            ..Filter::default()
+        }
+    }
+
+    fn shown(&self, visit: &Visit, since: &str) -> Markup {
+        let filter = self.filter(since);
+        let jobs = visit.url(&filter.path("/jobs", &[]));
+        let retry = visit.url(&filter.path("/bulk", &[("do", "retry")]));
+        html! {
+            tr {
+                td.number { (parts::number(self.count)) }
+                th scope="row" { (parts::optional_text(self.kind.as_deref())) }
+                td.wide { a.error href=(jobs) { (self.pattern.replace('%', "…")) } }
+                td { (parts::ago(self.last_at)) }
+                td {
+                    @for (n, id) in self.ids.iter().enumerate() {
+                        @if n > 0 { " " }
+                        a href=(visit.url(&format!("/jobs/{id}"))) { (id) }
+                    }
+                }
+                td.actions {
+                    @if visit.may("retry_many") { (parts::link_button("Retry …", &retry, Kind::Plain)) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_by_numbers_is_the_same() {
+        let cases = [
+            ("timeout after 30 s", "timeout after % s"),
+            (
+                "user 5d8f2c1e-8b7a-4c11-9d2e-0123456789ab: not found",
+                "user %: not found",
+            ),
+            ("connect 10.0.0.1:5432 refused.", "connect % refused."),
+            ("at 2026-01-31T18:30:00Z", "at %"),
+            ("no digits – at all", "no digits – at all"),
+            ("ключ 7 не найден", "ключ % не найден"),
+            ("", ""),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(pattern(line), expected);
+        }
+    }
+
+    #[test]
+    fn groups_have_the_sums() {
+        let at = |second| DateTime::from_timestamp(second, 0).unwrap_or_default();
+        let line = |kind: &str, line: &str, n, second, ids: &[i64]| Line {
+            kind: Some(kind.into()),
+            line: line.into(),
+            n,
+            last_at: at(second),
+            ids: ids.into(),
+        };
+        let groups = grouped(vec![
+            line("a", "code 1", 2, 30, &[5, 4]),
+            line("b", "code 1", 3, 20, &[9]),
+            line("a", "code 22", 4, 10, &[4, 3, 2, 1, 0]),
+        ]);
+        let seen: Vec<_> = groups
+            .iter()
+            .map(|group| (group.count, group.last_at, &group.ids[..]))
+            .collect();
+        assert_eq!(seen, [(6, at(30), &[5, 4, 3, 2, 1][..]), (3, at(20), &[9])]);
+    }
+}

@@ -1,0 +1,273 @@
+//! Which jobs are meant: the same for the list, its links, and what is done to many jobs at once.
+
+use std::borrow::Cow;
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+use tokio_postgres::types::ToSql;
+
+use super::parts;
+use super::problem::Problem;
+
+pub(crate) const STATES: [&str; 8] = [
+    "available",
+    "scheduled",
+    "pending",
+    "running",
+    "retryable",
+    "completed",
+    "cancelled",
+    "discarded",
+];
+
+/// What is empty is not asked for. Texts as they were typed or are in a URL.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Filter {
+    pub(crate) state: String,
+    pub(crate) queue: String,
+    pub(crate) kind: String,
+    pub(crate) tag: String,
+    pub(crate) worker: String,
+    /// What the latest error's text has in it; % stands for anything.
+    pub(crate) error: String,
+    /// The latest error came after.
+    pub(crate) failed_after: String,
+    /// Inserted at or after.
+    pub(crate) after: String,
+    /// Inserted before.
+    pub(crate) before: String,
+}
+
+/// The value of a parameter of a statement.
+pub(crate) type Value = Box<dyn ToSql + Send + Sync>;
+
+/// A condition that grows, and the values of its parameters.
+pub(crate) struct Condition {
+    pub(crate) sql: String,
+    pub(crate) of: Vec<Value>,
+}
+
+impl Condition {
+    /// Any job.
+    pub(crate) fn new() -> Self {
+        Self {
+            sql: "true".into(),
+            of: Vec::new(),
+        }
+    }
+
+    /// Where the text has a ? there is the value.
+    pub(crate) fn and(&mut self, sql: &str, value: impl ToSql + Send + Sync + 'static) {
+        self.of.push(Box::new(value));
+        let parameter = format!("${}", self.of.len());
+        self.sql += " and ";
+        self.sql += &sql.replace('?', &parameter);
+    }
+
+    pub(crate) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.of
+            .iter()
+            .map(|value| &**value as &(dyn ToSql + Sync))
+            .collect()
+    }
+}
+
+impl Filter {
+    /// As the query of a URL has it.
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("state", self.state.as_str()),
+            ("queue", &self.queue),
+            ("kind", &self.kind),
+            ("tag", &self.tag),
+            ("worker", &self.worker),
+            ("error", &self.error),
+            ("failed_after", &self.failed_after),
+            ("after", &self.after),
+            ("before", &self.before),
+        ];
+        all.into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
+    /// A path with this filter, and what else its query has.
+    pub(crate) fn path(&self, path: &str, more: &[(&str, &str)]) -> String {
+        parts::link(path, &[&self.pairs(), more].concat())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pairs().is_empty()
+    }
+
+    /// One of the eight, as a constant: the planner leaves out what is in another state only where
+    /// it knows the state.
+    pub(crate) fn state(&self) -> Result<Option<&'static str>, Problem> {
+        let known = STATES.into_iter().find(|state| *state == self.state);
+        if known.is_none() && !self.state.is_empty() {
+            let message = format!("There is no state {:?}.", self.state);
+            return Err(Problem::bad_input(
+                message,
+                format!("States are {}.", STATES.join(", ")),
+            ));
+        }
+        Ok(known)
+    }
+
+    /// For `retry_many` and LIKE: a pattern that is found anywhere in the text. A backslash is one.
+    pub(crate) fn error_like(&self) -> Option<String> {
+        let text = self.error.replace('\\', "\\\\");
+        (!text.is_empty()).then(|| format!("%{text}%"))
+    }
+
+    pub(crate) fn failed_after(&self) -> Result<Option<DateTime<Utc>>, Problem> {
+        time("failed after", &self.failed_after)
+    }
+
+    pub(crate) fn after(&self) -> Result<Option<DateTime<Utc>>, Problem> {
+        time("inserted from", &self.after)
+    }
+
+    pub(crate) fn before(&self) -> Result<Option<DateTime<Utc>>, Problem> {
+        time("inserted before", &self.before)
+    }
+
+    /// The condition on rows of jobs.jobs, but for the state.
+    pub(crate) fn condition(&self) -> Result<Condition, Problem> {
+        let mut all = Condition::new();
+        for (sql, value) in [
+            ("queue = ?", &self.queue),
+            ("kind = ?", &self.kind),
+            ("? = any(tags)", &self.tag),
+            ("worker = ?", &self.worker),
+        ] {
+            if !value.is_empty() {
+                all.and(sql, value.clone());
+            }
+        }
+        if let Some(pattern) = self.error_like() {
+            all.and("last_error like ?", pattern);
+        }
+        for (sql, time) in [
+            ("last_error_at > ?", self.failed_after()?),
+            ("created_at >= ?", self.after()?),
+            ("created_at < ?", self.before()?),
+        ] {
+            if let Some(time) = time {
+                all.and(sql, time);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What it asks for, in words: "jobs of kind k in queue q".
+    pub(crate) fn in_words(&self) -> Markup {
+        let said = |before: &'static str, value: &str, after: &'static str| {
+            let value: Cow<str> = value.into();
+            html! { @if !value.is_empty() { (before) strong { (value) } (after) } }
+        };
+        html! {
+            @if !self.state.is_empty() { strong { (self.state) } " " }
+            "jobs"
+            (said(" of kind ", &self.kind, ""))
+            (said(" in queue ", &self.queue, ""))
+            (said(" with tag ", &self.tag, ""))
+            (said(" that worker ", &self.worker, " has or had"))
+            (said(" whose latest error has ", &self.error, " in it"))
+            (said(" that failed last after ", &self.failed_after, ""))
+            (said(" inserted from ", &self.after, " on"))
+            (said(" inserted before ", &self.before, ""))
+        }
+    }
+}
+
+/// A time in UTC, as a browser's field or a link has it.
+fn time(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(Some(time.to_utc()));
+    }
+    let forms = [
+        "%Y-%m-%dT%H:%M",
+        "%Y-%m-%dT%H:%M:%S%.f",
+        "%Y-%m-%d %H:%M:%S%.f",
+        "%Y-%m-%d %H:%M",
+    ];
+    let time = forms
+        .iter()
+        .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok());
+    let Some(time) = time else {
+        let message = format!("{text:?} is no time ({what}).");
+        return Err(Problem::bad_input(
+            message,
+            "Write it as 2026-01-31 18:30, in UTC.",
+        ));
+    };
+    Ok(Some(time.and_utc()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_a_parameter() {
+        let evil = "' or true; --";
+        let filter = Filter {
+            queue: evil.into(),
+            kind: evil.into(),
+            tag: evil.into(),
+            worker: evil.into(),
+            error: evil.into(),
+            ..Filter::default()
+        };
+        let condition = filter.condition().expect("texts");
+        assert!(!condition.sql.contains('\''), "{}", condition.sql);
+        assert_eq!(condition.of.len(), 5);
+        assert!(
+            condition.sql.ends_with("and last_error like $5"),
+            "{}",
+            condition.sql
+        );
+    }
+
+    #[test]
+    fn only_states_are_states() {
+        let of = |state: &str| Filter {
+            state: state.into(),
+            ..Filter::default()
+        };
+        assert!(of("running' or true").state().is_err());
+        assert!(matches!(of("running").state(), Ok(Some("running"))));
+        assert!(matches!(of("").state(), Ok(None)));
+    }
+
+    #[test]
+    fn times_are_those_of_browsers_and_links() {
+        let at = |text| time("", text).map(|time| time.map(|time| time.to_rfc3339()));
+        let same = Some("2026-01-31T18:30:00+00:00".to_owned());
+        for text in [
+            "2026-01-31T18:30",
+            "2026-01-31 18:30",
+            "2026-01-31T19:30:00+01:00",
+        ] {
+            assert!(at(text).is_ok_and(|time| time == same), "{text}");
+        }
+        assert!(at("yesterday").is_err());
+    }
+
+    #[test]
+    fn a_link_has_the_whole_filter() {
+        let filter = Filter {
+            kind: "a&b".into(),
+            error: "100 %".into(),
+            ..Filter::default()
+        };
+        let path = filter.path("/jobs", &[("from", "7")]);
+        assert_eq!(path, "/jobs?kind=a%26b&error=100+%25&from=7");
+    }
+}

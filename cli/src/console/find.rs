@@ -1,0 +1,266 @@
+//! Finds jobs among millions, the newest first, without reading all of them.
+//!
+//! `jobs.jobs` is a union by state: to sort it by id would read it whole. A window of ids is found
+//! by primary keys, so windows are read, each larger than the one before, until there are enough
+//! jobs or the time is over. A cursor is an id, so new jobs shift nothing.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use tokio_postgres::types::ToSql;
+
+use super::filter::Filter;
+use super::problem::Problem;
+use super::visit::Visit;
+
+/// How many jobs a page has.
+pub(crate) const ROWS: usize = 50;
+/// How long windows are read, about.
+const BUDGET: Duration = Duration::from_millis(120);
+/// How many ids the first window has.
+const FIRST_WINDOW: i64 = 2_000;
+/// States with fewer jobs are read whole.
+const FEW: i64 = 20_000;
+/// Transactions commit in another order than their jobs were inserted in. So far apart may jobs be
+/// that were inserted at the same time.
+const OVERLAP: i64 = 10_000;
+
+/// Where a page of the list begins.
+#[derive(Clone, Copy)]
+pub(crate) enum From {
+    /// The newest jobs.
+    Top,
+    /// Jobs below this id.
+    Below(i64),
+    /// Jobs above this id.
+    Above(i64),
+}
+
+/// A page of the list.
+pub(crate) struct Found {
+    /// The newest first.
+    pub(crate) ids: Vec<i64>,
+    /// Whether there are older ones.
+    pub(crate) has_more: bool,
+    /// The time was over when all jobs down to this id had been looked at (up to it, above a
+    /// cursor).
+    pub(crate) looked_to: Option<i64>,
+}
+
+/// How many jobs are in a state, by jobs.queues.
+#[derive(Deserialize)]
+pub(crate) struct Count {
+    pub(crate) state: String,
+    pub(crate) all: i64,
+    pub(crate) in_queue: i64,
+    pub(crate) is_estimated: bool,
+}
+
+/// How many jobs there are, in all queues and in this one; empty: in all.
+pub(crate) async fn counts(visit: &Visit, queue: &str) -> Result<Vec<Count>, Problem> {
+    let sql = "
+        select s.state, coalesce(sum(s.n), 0)::bigint as all,
+               coalesce(sum(s.n) filter (where $1 in ('', q.queue)), 0)::bigint as in_queue,
+               coalesce(bool_or(s.state = any(q.estimated::text[])), false) as is_estimated
+          from (select * from jobs.queues offset 0) q, lateral (values
+                ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending),
+                ('running', q.running), ('retryable', q.retryable), ('completed', q.completed),
+                ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, n)
+         group by s.state";
+    visit.rows(sql, &[&queue]).await
+}
+
+/// The largest id that there can be.
+pub(crate) async fn last_id(visit: &Visit) -> Result<i64, Problem> {
+    #[derive(Deserialize)]
+    struct Last {
+        id: i64,
+    }
+    let last: Option<Last> = visit.row("select jobs.last_id() as id", &[]).await?;
+    Ok(last.map_or(0, |last| last.id))
+}
+
+/// The jobs of a page.
+pub(crate) async fn jobs(
+    visit: &Visit,
+    filter: &Filter,
+    counts: &[Count],
+    from: From,
+) -> Result<Found, Problem> {
+    let last = last_id(visit).await?;
+    let search = Search::of(visit, filter)?;
+    let mut low = 1;
+    let mut high = last + 1;
+    match from {
+        From::Top => {}
+        From::Below(id) => high = high.min(id),
+        From::Above(id) => low = low.max(id.saturating_add(1)),
+    }
+    if is_few(filter, counts, last) {
+        return search.whole(low, high, from).await;
+    }
+    if let Some(after) = filter.after()? {
+        low = low.max(id_at(visit, after, last).await? - OVERLAP);
+    }
+    if let Some(before) = filter.before()? {
+        high = high.min(id_at(visit, before, last).await? + OVERLAP);
+    }
+    search.windows(low, high, from).await
+}
+
+/// Whether all jobs that can be meant are so few that they are read at once. A state shares its
+/// table with others, and how many those have counts as well.
+fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
+    let of = |states: &[&str]| -> i64 {
+        let counts = counts
+            .iter()
+            .filter(|count| states.contains(&&*count.state));
+        counts.map(|count| count.all).sum()
+    };
+    let waiting = ["scheduled", "pending", "retryable"];
+    let read = match &*filter.state {
+        "" => last,
+        state if waiting.contains(&state) => of(&waiting),
+        state => of(&[state]),
+    };
+    read < FEW
+}
+
+/// A statement that finds ids, and its values.
+struct Search<'a> {
+    visit: &'a Visit,
+    condition: super::filter::Condition,
+}
+
+#[derive(Deserialize)]
+struct Id {
+    id: i64,
+}
+
+impl<'a> Search<'a> {
+    fn of(visit: &'a Visit, filter: &Filter) -> Result<Self, Problem> {
+        let mut condition = filter.condition()?;
+        if let Some(state) = filter.state()? {
+            condition.sql += &format!(" and state = '{state}'");
+        }
+        Ok(Self { visit, condition })
+    }
+
+    /// At most so many ids of a window: the highest first, or the lowest.
+    async fn window(
+        &self,
+        low: i64,
+        high: i64,
+        is_up: bool,
+        most: i64,
+    ) -> Result<Vec<i64>, Problem> {
+        let mut values: Vec<&(dyn ToSql + Sync)> = self.condition.values();
+        values.extend([&low as &(dyn ToSql + Sync), &high, &most]);
+        let [low, high, most] = [2, 1, 0].map(|back| values.len() - back);
+        let sql = format!(
+            "select id from jobs.jobs where {} and id >= ${low} and id < ${high}
+              order by id {} limit ${most}",
+            self.condition.sql,
+            if is_up { "asc" } else { "desc" },
+        );
+        let ids: Vec<Id> = self.visit.rows(&sql, &values).await?;
+        Ok(ids.into_iter().map(|id| id.id).collect())
+    }
+
+    async fn whole(&self, low: i64, high: i64, from: From) -> Result<Found, Problem> {
+        let is_up = matches!(from, From::Above(_));
+        let ids = self.window(low, high, is_up, ROWS as i64 + 1).await?;
+        Ok(Found::of(ids, is_up, None))
+    }
+
+    async fn windows(&self, low: i64, high: i64, from: From) -> Result<Found, Problem> {
+        let is_up = matches!(from, From::Above(_));
+        let (mut low, mut high) = (low, high);
+        let (mut ids, mut size) = (Vec::new(), FIRST_WINDOW);
+        let began = Instant::now();
+        while low < high && ids.len() <= ROWS {
+            let most = (ROWS + 1 - ids.len()) as i64;
+            let window = match is_up {
+                true => (low, high.min(low.saturating_add(size))),
+                false => (low.max(high.saturating_sub(size)), high),
+            };
+            let before = Instant::now();
+            ids.extend(self.window(window.0, window.1, is_up, most).await?);
+            match is_up {
+                true => low = window.1,
+                false => high = window.0,
+            }
+            // What a window costs depends on how many of its ids are jobs; the next one may be like
+            // it.
+            let took = before.elapsed().max(Duration::from_micros(1));
+            let left = BUDGET.saturating_sub(began.elapsed());
+            let affordable = size as f64 * left.as_secs_f64() / took.as_secs_f64();
+            size = (size * 4).min(affordable as i64);
+            if size < FIRST_WINDOW {
+                break;
+            }
+        }
+        let rest = (low < high && ids.len() <= ROWS).then_some(if is_up { low - 1 } else { high });
+        Ok(Found::of(ids, is_up, rest))
+    }
+}
+
+impl Found {
+    fn of(mut ids: Vec<i64>, is_up: bool, looked_to: Option<i64>) -> Self {
+        let has_more = ids.len() > ROWS;
+        ids.truncate(ROWS);
+        if is_up {
+            ids.reverse();
+        }
+        Self {
+            ids,
+            has_more,
+            looked_to,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct First {
+    id: i64,
+    created_at: DateTime<Utc>,
+}
+
+/// The first job of these ids, and when it was inserted.
+async fn first(visit: &Visit, low: i64, high: i64) -> Result<Option<First>, Problem> {
+    let (mut low, mut size) = (low, 1_000);
+    while low < high {
+        let end = high.min(low.saturating_add(size));
+        let sql =
+            "select id, created_at from jobs.jobs where id >= $1 and id < $2 order by id limit 1";
+        if let Some(found) = visit.row(sql, &[&low, &end]).await? {
+            return Ok(Some(found));
+        }
+        low = end;
+        size = size.saturating_mul(8);
+    }
+    Ok(None)
+}
+
+/// About the id that a job had which was inserted then: by halving, since ids grow with time.
+async fn id_at(visit: &Visit, time: DateTime<Utc>, last: i64) -> Result<i64, Problem> {
+    let (mut low, mut high) = (1, last + 1);
+    while high - low > FIRST_WINDOW {
+        let middle = low + (high - low) / 2;
+        match first(visit, middle, high).await? {
+            Some(job) if job.created_at < time => low = job.id + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(high)
+}
+
+/// When the job with this id was inserted, or the next one that is still there.
+pub(crate) async fn inserted_about(
+    visit: &Visit,
+    id: i64,
+) -> Result<Option<DateTime<Utc>>, Problem> {
+    let found = first(visit, id, id.saturating_add(10_000)).await?;
+    Ok(found.map(|job| job.created_at))
+}

@@ -1,0 +1,163 @@
+//! The errors of one job.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::parts;
+use super::problem::Problem;
+use super::tree::tree;
+use super::visit::Visit;
+
+/// How many errors a page has.
+const ROWS: i64 = 20;
+
+/// A page of the errors of a job.
+pub(crate) struct Errors {
+    /// How many there are in all.
+    pub(crate) count: i64,
+    page: i64,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    attempt: i32,
+    at: DateTime<Utc>,
+    error: String,
+    length: usize,
+    details: Option<String>,
+    worker: Option<String>,
+}
+
+/// The newest errors are on page 1.
+pub(crate) async fn page(visit: &Visit, id: i64, page: i64) -> Result<Errors, Problem> {
+    #[derive(Deserialize)]
+    struct Count {
+        n: i64,
+    }
+    let count = "select count(*) as n from jobs.errors where job_id = $1";
+    let count: Option<Count> = visit.row(count, &[&id]).await?;
+    let count = count.map_or(0, |count| count.n);
+    let page = page.clamp(1, (count.max(1) - 1) / ROWS + 1);
+    let sql = "
+        select attempt, at, left(error, 20000) as error, length(error) as length, worker,
+               case when octet_length(details::text) <= 262144 then details::text end as details
+          from jobs.errors where job_id = $1 order by at desc, attempt desc
+        offset $2 limit $3";
+    let rows = visit.rows(sql, &[&id, &((page - 1) * ROWS), &ROWS]).await?;
+    Ok(Errors { count, page, rows })
+}
+
+impl Errors {
+    pub(crate) fn shown(&self, visit: &Visit, id: i64) -> Markup {
+        let url = |page: i64| visit.url(&format!("/jobs/{id}?errors={page}#errors"));
+        let last = (self.count - 1) / ROWS + 1;
+        html! {
+            section.card aria-labelledby="errors" {
+                h2 #errors { "Errors " span.quiet { (parts::number(self.count)) } }
+                @for (n, row) in self.rows.iter().enumerate() {
+                    (row.shown(visit, self.page == 1 && n == 0))
+                }
+                (parts::pager(
+                    (self.page > 1).then(|| url(self.page - 1)),
+                    (self.page < last).then(|| url(self.page + 1)),
+                ))
+                @if last > 1 { p.quiet { "Page " (self.page) " of " (last) ", the newest first." } }
+            }
+        }
+    }
+}
+
+impl Row {
+    fn shown(&self, visit: &Visit, is_open: bool) -> Markup {
+        let details = self.details.as_deref().map(Details::of);
+        let has_more = self.error.contains('\n') || details.as_ref().is_some_and(Details::is_there);
+        let title = html! {
+            "Attempt " (self.attempt) " " (parts::ago(self.at))
+            @if let Some(worker) = &self.worker {
+                ", worker "
+                a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { (worker) }
+            }
+        };
+        html! {
+            article.error-of-attempt {
+                h3 { (title) }
+                p.error { (self.error.lines().next().unwrap_or_default()) }
+                @if has_more {
+                    details open[is_open] {
+                        summary { "Trace and details" }
+                        @if self.error.contains('\n') { pre.trace { (self.error) } }
+                        @if self.length > self.error.chars().count() {
+                            p.quiet { "The text goes on: it has " (parts::number(self.length as i64)) " characters." }
+                        }
+                        @if let Some(details) = &details { (details.shown()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a worker gives beside the text of an error: the stack apart from the rest, if it has one.
+struct Details {
+    trace: Option<String>,
+    rest: Option<String>,
+}
+
+impl Details {
+    fn of(text: &str) -> Self {
+        let Ok(mut members) = serde_json::from_str::<Map<String, Value>>(text) else {
+            return Self {
+                trace: None,
+                rest: Some(text.into()),
+            };
+        };
+        let trace = members
+            .get("trace")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        if trace.is_some() {
+            members.remove("trace");
+        }
+        let rest = (!members.is_empty()).then(|| Value::Object(members).to_string());
+        Self { trace, rest }
+    }
+
+    fn is_there(&self) -> bool {
+        self.trace.is_some() || self.rest.is_some()
+    }
+
+    fn shown(&self) -> Markup {
+        html! {
+            @if let Some(trace) = &self.trace { pre.trace { (trace) } }
+            @if let Some(rest) = &self.rest { (tree(rest, 1, None)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_shown_as_it_is() {
+        let details =
+            Details::of(r#"{"type": "Boom", "code": 9007199254740993, "trace": "a\n  at <b>"}"#);
+        assert_eq!(details.trace.as_deref(), Some("a\n  at <b>"));
+        assert_eq!(
+            details.rest.as_deref(),
+            Some(r#"{"code":9007199254740993,"type":"Boom"}"#)
+        );
+        assert!(details.shown().into_string().contains("at &lt;b&gt;"));
+    }
+
+    #[test]
+    fn details_of_another_form_are_shown() {
+        for text in ["[1]", r#"{"trace": ["a"]}"#, "null"] {
+            let details = Details::of(text);
+            assert!(details.trace.is_none() && details.rest.is_some(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Jobs as rows of a table.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::parts::{self, Align};
+use super::problem::Problem;
+use super::visit::Visit;
+
+#[derive(Deserialize)]
+pub(crate) struct Row {
+    pub(crate) id: i64,
+    state: String,
+    queue: String,
+    kind: String,
+    attempt: i32,
+    max_attempts: i32,
+    tags: Vec<String>,
+    created_at: DateTime<Utc>,
+    scheduled_at: DateTime<Utc>,
+    attempted_at: Option<DateTime<Utc>>,
+    finalized_at: Option<DateTime<Utc>>,
+    is_asked_to_stop: bool,
+    worker: Option<String>,
+    last_error: Option<String>,
+}
+
+/// A time that may be infinite or before our era, within what other programs can read.
+macro_rules! readable {
+    ($time:literal) => {
+        concat!(
+            "greatest(least(",
+            $time,
+            ", '9999-12-31 UTC'), '0001-01-01 UTC')"
+        )
+    };
+}
+pub(crate) use readable;
+
+/// The jobs with these ids that are still there, the newest first.
+pub(crate) async fn rows(visit: &Visit, ids: &[i64]) -> Result<Vec<Row>, Problem> {
+    let sql = concat!(
+        "select id, state, queue, kind, attempt, max_attempts, tags, created_at, ",
+        readable!("scheduled_at"),
+        " as scheduled_at, attempted_at, finalized_at, cancel_requested_at is not null as is_asked_to_stop,
+          worker, left(split_part(last_error, E'\\n', 1), 200) as last_error
+          from jobs.jobs where id = any($1) order by id desc"
+    );
+    visit.rows(sql, &[&ids]).await
+}
+
+pub(crate) fn table(visit: &Visit, caption: &str, rows: &[Row]) -> Markup {
+    let columns = [
+        ("Job", Align::Number),
+        ("Kind", Align::Text),
+        ("State", Align::Text),
+        ("When", Align::Text),
+        ("Queue", Align::Text),
+        ("Attempt", Align::Number),
+        ("Worker, or latest error", Align::Wide),
+    ];
+    let rows = html! { @for row in rows { (row.shown(visit)) } };
+    parts::table(caption, &columns, rows)
+}
+
+impl Row {
+    fn shown(&self, visit: &Visit) -> Markup {
+        let url = visit.url(&format!("/jobs/{}", self.id));
+        let of_queue = parts::link("/jobs", &[("queue", &self.queue)]);
+        html! {
+            tr {
+                td.number { a href=(url) { (self.id) } }
+                th scope="row" {
+                    a href=(url) { (self.kind) }
+                    @for tag in &self.tags { " " span.tag { (tag) } }
+                }
+                td {
+                    (parts::state(&self.state))
+                    @if self.state == "running" && self.is_asked_to_stop {
+                        div.quiet { "asked to stop" }
+                    }
+                }
+                td { (self.when()) }
+                td { a href=(visit.url(&of_queue)) { (self.queue) } }
+                td.number { (self.attempt) " of " (self.max_attempts) }
+                td.wide {
+                    @match (&*self.state, &self.worker, &self.last_error) {
+                        ("running" | "completed", Some(worker), _) => (worker),
+                        (_, _, Some(error)) => span.error title=(error) { (error) },
+                        _ => (parts::none()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What matters of its times in the state that it is in.
+    fn when(&self) -> Markup {
+        match (&*self.state, self.attempted_at, self.finalized_at) {
+            (_, _, Some(at)) | ("running", Some(at), _) => parts::ago(at),
+            ("scheduled" | "retryable", ..) => parts::until(self.scheduled_at),
+            ("available", ..) => html! { "due " (parts::ago(self.scheduled_at)) },
+            _ => parts::ago(self.created_at),
+        }
+    }
+}

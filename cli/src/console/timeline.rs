@@ -1,0 +1,171 @@
+//! What happened to a job, and what comes next.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::job::Job;
+use super::parts;
+use super::problem::Problem;
+use super::visit::Visit;
+
+/// How many attempts that failed are shown here; the others are among the errors.
+const ATTEMPTS: i64 = 10;
+
+/// When something happened or will happen, and what.
+struct Event {
+    at: DateTime<Utc>,
+    class: &'static str,
+    what: Markup,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    attempt: i32,
+    at: DateTime<Utc>,
+    error: String,
+    worker: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Managed {
+    at: DateTime<Utc>,
+    role: String,
+    action: String,
+    reason: Option<String>,
+}
+
+/// The timeline of a job that has so many errors.
+pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, Problem> {
+    let failed: Vec<Failed> = visit
+        .rows(
+            "select attempt, at, left(split_part(error, E'\\n', 1), 300) as error, worker
+               from jobs.errors where job_id = $1 order by at desc, attempt desc limit $2",
+            &[&job.id, &ATTEMPTS],
+        )
+        .await?;
+    let managed: Vec<Managed> = visit
+        .rows(
+            "select at, role, action, reason from jobs.audit
+              where target = $1 and at >= $2
+                and action in ('cancel', 'retry', 'activate', 'update')
+              order by at desc limit 20",
+            &[&job.id.to_string(), &job.created_at],
+        )
+        .await?;
+    let mut events = job.events(managed.iter().any(|managed| managed.action == "cancel"));
+    events.extend(failed.iter().map(Failed::event));
+    events.extend(managed.iter().map(Managed::event));
+    // What happened at the same time stays in the order of its kind.
+    events.sort_by_key(|event| event.at);
+    let earlier = errors - failed.len() as i64;
+    let now = Utc::now();
+    Ok(html! {
+        section.card aria-labelledby="timeline" {
+            h2 #timeline { "Timeline" }
+            ol.timeline {
+                @for (n, event) in events.iter().enumerate() {
+                    li class=(event.class) {
+                        @if event.at > now { (parts::until(event.at)) } @else { (parts::ago(event.at)) }
+                        " " span.what { (event.what) }
+                    }
+                    @if n == 0 && earlier > 0 {
+                        li.earlier { a href="#errors" { (parts::number(earlier)) " earlier attempts failed" } }
+                    }
+                }
+            }
+        }
+    })
+}
+
+impl Job {
+    fn events(&self, is_cancel_known: bool) -> Vec<Event> {
+        let mut events = vec![Event {
+            at: self.created_at,
+            class: "inserted",
+            what: html! { "inserted" },
+        }];
+        let mut add = |at: Option<DateTime<Utc>>, class, what: Markup| {
+            events.extend(at.map(|at| Event { at, class, what }));
+        };
+        let worker = self.worker.as_deref();
+        add(
+            self.attempted_at,
+            "began",
+            html! {
+                "attempt " (self.attempt) " began"
+                @if let Some(worker) = worker { " at worker " (worker) }
+            },
+        );
+        let why = html! { @if let Some(reason) = &self.cancel_reason { ": " (reason) } };
+        let is_asked = self.cancel_requested_at != self.finalized_at && !is_cancel_known;
+        add(
+            self.cancel_requested_at.filter(|_| is_asked),
+            "asked",
+            html! { "asked to stop" (why) },
+        );
+        let took = self.finalized_at.zip(self.attempted_at);
+        let took =
+            took.map(|(end, begin)| (end - begin).num_microseconds().unwrap_or(0) as f64 / 1e6);
+        add(
+            self.finalized_at,
+            "final",
+            html! {
+                (parts::state(&self.state))
+                @if self.state == "cancelled" { (why) }
+                @if let Some(took) = took { ", " (parts::duration(took)) " after the attempt began" }
+            },
+        );
+        add(
+            self.waits().then_some(self.scheduled_at),
+            "next",
+            self.next(),
+        );
+        add(
+            self.expires_at.filter(|_| self.waits()),
+            "next",
+            html! { "expires, if it was not fetched" },
+        );
+        events
+    }
+
+    /// What comes when it is due.
+    fn next(&self) -> Markup {
+        html! {
+            @match &*self.state {
+                "pending" => "due, once it is activated",
+                "available" => { "attempt " (self.attempt + 1) " can begin" },
+                _ => { "attempt " (self.attempt + 1) " is due" },
+            }
+        }
+    }
+}
+
+impl Failed {
+    fn event(&self) -> Event {
+        let what = html! {
+            "attempt " (self.attempt) " failed"
+            @if let Some(worker) = &self.worker { " at worker " (worker) }
+            ": " span.error { (self.error) }
+        };
+        Event {
+            at: self.at,
+            class: "failed",
+            what,
+        }
+    }
+}
+
+impl Managed {
+    fn event(&self) -> Event {
+        let what = html! {
+            (self.role) " called " code { (self.action) }
+            @if let Some(reason) = &self.reason { ": " (reason) }
+        };
+        Event {
+            at: self.at,
+            class: "managed",
+            what,
+        }
+    }
+}
