@@ -51,3 +51,10 @@ select pg_temp.report();
 \echo after
 vacuum analyze jobs.job, jobs.ready, jobs.scheduled, jobs.running, jobs.finished, jobs.error;
 select pg_temp.report();
+
+-- The kind of a failed job is looked up for who asks for it only.
+select pg_temp.tables('select job_id, error from jobs.errors'), pg_temp.tables('select job_id, job_kind from jobs.errors');
+-- A claim is found by the bytes of its key.
+select count(*) from jobs.insert_batch('u', array(select to_jsonb(n) from generate_series(1, 2000) n), '{"by_args": true}');
+vacuum analyze jobs.unique_claim;
+select scan from pg_temp.scans($$select holders from jobs.unique_claims where key_bytes = '\x00'$$) where scan ~ ' on unique_claim';
