@@ -1,0 +1,375 @@
+"""The jobs of a company, to look at with `jobs console`: a shop that takes orders, captures
+payments, sends mail, resizes pictures and calls its partners. Much of it fails, as it does in life.
+
+    pip install "../../clients/python[binary]"
+    DATABASE_URL=postgresql://postgres@localhost/company python company.py [--once]
+
+It begins with the jobs of the last six hours, and goes on until SIGTERM or SIGINT; with --once it
+ends there. It creates the roles of roles.sql. What would take hours (old jobs, lost workers, a
+thousand errors) it writes into the tables, so it has to be a superuser. Never do that in a database
+that you care for.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from math import sin
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.types.json import Jsonb
+
+from postgres_jobs import Cancel, Discard, Job, Snooze, Unique, Worker, insert_many
+
+URL = os.environ.get("DATABASE_URL", "")
+HOURS = 6
+luck = random.Random(12)
+
+# --- What can go wrong ----------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """Another attempt cannot help."""
+
+
+class Unavailable(Exception):
+    """Another attempt can."""
+
+
+class TooManyRequests(Exception):
+    """It works in a minute."""
+
+
+class Withdrawn(Exception):
+    """Nobody wants it any more."""
+
+
+@dataclass
+class Kind:
+    """What jobs of a kind are like: their queue, how long an attempt takes, how many there are in
+    a minute, how often each error comes, and in how many steps they report progress."""
+
+    queue: str
+    seconds: float
+    a_minute: float
+    errors: dict[tuple[type[Exception], str], float]
+    steps: int = 1
+
+
+KINDS = {
+    "order.confirm": Kind("orders", 0.02, 14, {(Withdrawn, "the customer has withdrawn order {order}"): 0.02}),
+    "payment.capture": Kind("payments", 0.06, 13, {
+        (Refused, "card of order {order} declined: insufficient_funds"): 0.03,
+        (Unavailable, "no answer from gateway-eu.payments.example:443 within 10 s (order {order})"): 0.03,
+    }),
+    "email.send": Kind("mail", 0.01, 26, {(Unavailable, "452 4.2.2 <{to}>: mailbox is full"): 0.02}),
+    "picture.resize": Kind("pictures", 0.1, 6, {(Refused, "not a JPEG file: starts with 0x3c 0x21 ({picture})"): 0.03}, 4),
+    "search.index": Kind("search", 0.01, 9, {}),
+    "partner.call": Kind("partners", 0.04, 11, {
+        (Unavailable, "503 Service Unavailable: https://partner.example/hooks/{order}"): 0.15,
+        (TooManyRequests, "429 Too Many Requests"): 0.05,
+    }),
+    "report.build": Kind("reports", 0.8, 0.2, {}, 10),
+    "stock.sync": Kind("default", 0.05, 1, {(Unavailable, "warehouse-2: connection reset by peer"): 0.1}),
+}  # fmt: skip
+
+# --- Workers --------------------------------------------------------------------------------------
+
+WORKERS = {  # those that really work: queues with weights, and how many jobs at a time
+    "shop-1": ({"orders": 3, "payments": 2, "default": 1}, 6),
+    "shop-2": ({"orders": 3, "payments": 2, "default": 1}, 6),
+    "mailer-1": ({"mail": 1}, 4),
+    "studio-1": ({"pictures": 1, "reports": 1}, 4),
+    "partners-1": ({"partners": 2, "search": 1}, 5),
+    "archive-1": ({"archive": 1}, 2),  # nothing comes there: it is idle
+}
+
+
+def workers() -> list[Worker]:
+    made = []
+    for name, (queues, concurrency) in WORKERS.items():
+        # As the role that a trusted program has. The handlers insert jobs, too.
+        dsn = make_conninfo(URL, options="-c role=application")
+        info = {"version": "2.14.0", "host": f"{name}.eu.internal"}
+        worker = Worker(dsn, queues=queues, concurrency=concurrency, name=name, info=info, grace=1)
+        worker.otherwise()(work)
+        made.append(worker)
+    return made
+
+
+async def work(job: Job[dict]) -> dict:
+    kind = KINDS[job.kind]
+    for step in range(kind.steps):
+        await asyncio.sleep(kind.seconds * luck.lognormvariate(0, 0.6))
+        if kind.steps > 1:
+            await job.progress({"done": step + 1, "of": kind.steps})
+    try:
+        try_ones_luck(job)
+    except Refused as error:
+        raise Discard(error)
+    except TooManyRequests:
+        raise Snooze(60)
+    except Withdrawn as error:
+        raise Cancel(str(error))
+    if job.kind == "order.confirm":
+        # The order is confirmed together with what follows from it, or not at all.
+        async with await psycopg.AsyncConnection.connect(URL) as connection:
+            await insert_many(connection, follow_ups(job.args))
+            await job.complete(connection, {"confirmed": job.args["order"]})
+    return {"ok": True, "took": round(kind.seconds, 3)}
+
+
+def try_ones_luck(job: Job[dict]) -> None:
+    for (error, text), chance in KINDS[job.kind].errors.items():
+        if luck.random() < chance:
+            raise error(text.format_map({"order": 0, "to": "", "picture": "", **job.args}))
+
+
+# --- Jobs -----------------------------------------------------------------------------------------
+
+CUSTOMERS = ["ada@example.com", "björn@example.se", "chiara@example.it", "deniz@example.com.tr", "eva@example.cz"]
+
+
+def order(number: int) -> dict:
+    items = [
+        {"sku": f"BOWL-{luck.randrange(100):02}", "quantity": luck.randint(1, 4)} for _ in range(luck.randint(1, 3))
+    ]
+    args = {
+        "order": number,
+        "customer": luck.choice(CUSTOMERS),
+        "account": 9007199254740993 + number,  # JavaScript has no such number
+        "items": items,
+        "total": {"amount": f"{luck.uniform(9, 400):.2f}", "currency": "EUR"},
+    }
+    tags = luck.choice([["web"], ["web"], ["app"], ["app", "vip"], ["phone"]])
+    return {"kind": "order.confirm", "queue": "orders", "args": args, "tags": tags, "meta": {"tenant": "eu"}}
+
+
+def follow_ups(args: dict) -> list[dict]:
+    number, one_of_all = args["order"], Unique(by_args=True)
+    jobs = [
+        {"kind": "payment.capture", "args": {k: args[k] for k in ("order", "total")}, "unique_opts": one_of_all},
+        {"kind": "email.send", "args": {"to": args["customer"], "template": "thanks", "order": number}},
+        {"kind": "partner.call", "args": {"order": number, "partner": luck.choice(["courier", "books"])}},
+        {"kind": "search.index", "args": {"sku": args["items"][0]["sku"]}, "unique_opts": Unique(by_args=True)},
+    ]
+    if luck.random() < 0.4:
+        jobs.append({"kind": "picture.resize", "args": {"picture": f"orders/{number}.jpg", "width": 640}})
+    return [job | {"tags": ["order"], "meta": {"tenant": "eu"}} for job in jobs]
+
+
+def now_and_then() -> list[dict]:
+    """Jobs that wait: for a time, for somebody, for a queue that is paused."""
+    now, number = datetime.now(timezone.utc), luck.randrange(10_000)
+    letter = {"kind": "email.send", "queue": "mail", "priority": 5, "tags": ["newsletter"]}
+    return [
+        {"kind": "report.build", "args": {"month": f"2026-{luck.randint(1, 12):02}", "shop": number}},
+        {"kind": "fraud.review", "queue": "review", "args": {"order": number, "score": 0.91}, "pending": True},
+        {"kind": "accounts.export", "queue": "exports", "args": {"year": 2026, "account": number}},
+        letter | {"args": {"to": luck.choice(CUSTOMERS), "n": number}, "scheduled_at": now + timedelta(hours=9)},
+        {"kind": "cart.remind", "args": {"cart": number}, "queue": "review", "expires_at": now + timedelta(days=2)},
+    ]
+
+
+# --- The company ----------------------------------------------------------------------------------
+
+
+class Company:
+    def __init__(self, connection: psycopg.AsyncConnection) -> None:
+        self.connection = connection
+        self.number = 8000
+
+    async def sql(self, sql: str, *values: object, role: str = "postgres") -> list[tuple]:
+        async with self.connection.transaction():
+            if role != "postgres":
+                await self.connection.execute(f"set local role {role}")
+            cursor = await self.connection.execute(sql, values)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def set_up(self) -> None:
+        await self.connection.execute((Path(__file__).parent / "roles.sql").read_text())
+        for name, kind in KINDS.items():
+            await self.sql(
+                "select jobs.define_kind(%s, queue => %s, timeout => %s, max_attempts => 8)",
+                name, kind.queue, timedelta(hours=3) if kind.steps > 1 else timedelta(seconds=30), role="admin",
+            )  # fmt: skip
+        for queue, limits in {
+            "payments": "concurrency => 8",
+            "pictures": "concurrency => 4",
+            "reports": "concurrency => 2, retention_completed => '30 days'",
+            "mail": "rate => 600, rate_period => '1 minute'",
+            "partners": "max_waiting => 5000",
+        }.items():
+            await self.sql(f"select jobs.configure_queue(%s, {limits})", queue, role="admin")
+        await self.sql("select jobs.pause_queue('exports', 'the accounts move to a new server')", role="operator")
+        for name, cron, kind, args, zone in [
+            ("stock", "every 10 seconds", "stock.sync", {"warehouse": 2}, "UTC"),
+            ("reports of the night", "30 4 * * *", "report.build", {"month": "this"}, "Europe/Berlin"),
+            ("search index", "15 */2 * * *", "search.index", {"sku": "all"}, "UTC"),
+            ("newsletter", "0 9 * * 1", "email.send", {"template": "newsletter"}, "America/New_York"),
+        ]:
+            define = "select jobs.schedule(%s, %s, %s, %s, time_zone => %s)"
+            await self.sql(define, name, cron, kind, Jsonb(args), zone, role="application")
+        await self.sql("select jobs.pause_periodic('newsletter', 'nobody has written one')", role="operator")
+
+    async def insert(self, jobs: list[dict]) -> None:
+        async with self.connection.transaction():
+            await insert_many(self.connection, jobs)
+
+    async def orders(self, count: int) -> None:
+        await self.insert([order(number) for number in range(self.number, self.number + count)])
+        self.number += count
+
+    async def is_busy(self) -> bool:
+        sql = "select exists (select from jobs.queues where queue = any(%s) and available + running > 0)"
+        return (await self.sql(sql, list({kind.queue for kind in KINDS.values()})))[0][0]
+
+    async def people(self) -> None:
+        """What people do by hand."""
+        for role, sql in [
+            ("operator", "jobs.retry_many(kind => 'picture.resize', states => '{discarded}', max_jobs => 1)"),
+            ("operator", "jobs.cancel_many(kind => 'cart.remind', max_jobs => 1, reason => 'the cart is empty')"),
+            ("admin", "jobs.delete_many(kind => 'fraud.review', max_jobs => 1, reason => 'a test')"),
+            ("application", "jobs.run_periodic('reports of the night', 'the manager asks for it')"),
+        ]:
+            await self.sql(f"select {sql}", role=role)
+
+    async def other_workers(self) -> None:
+        """One that runs long jobs, and workers that are quiet, to stop, and lost with a job."""
+        beat = "select jobs.worker_beat(%s, %s, 4, '{\"version\": \"2.13.9\"}')"
+        for name, queue in [("studio-2", "pictures"), ("studio-3", "pictures"), ("mailer-2", "mail")]:
+            await self.sql(beat, name, [queue])
+        await self.sql("select jobs.quiet_worker('studio-2', 'its disk is exchanged')", role="operator")
+        await self.sql("select jobs.stop_worker('studio-3', 'too old')", role="operator")
+        jobs = [{"kind": "report.build", "queue": "annual", "args": {"year": year}} for year in range(2022, 2027)]
+        await self.insert(jobs)
+        fetch = "select id, token from jobs.fetch('annual', %s, worker => %s, lease => '2 hours')"
+        for n, job in enumerate(await self.sql(fetch, 3, "annual-1")):
+            progress = Jsonb({"done": 340 * n + 71, "of": 1200, "table": "ledger"})
+            await self.sql("select jobs.heartbeat(%s, %s, progress => %s)", *job, progress)
+        await self.sql(fetch, 1, "mailer-2")
+        lost = "last_seen_at = now() - interval '17 minutes', first_seen_at = now() - interval '3 days'"
+        await self.sql(f"update jobs.worker set {lost} where worker = 'mailer-2'")
+
+    async def odd_jobs(self) -> None:
+        """Texts that a page has to escape, and jobs that are too large for one."""
+        for text in [
+            "<script>alert(1)</script>",
+            '"><img src=x onerror=alert(1)>',
+            "Robert'); DROP TABLE jobs.job; --",
+            "a & b &amp; `c` ${d} {{e}} %s \\",
+            "ünï 🦀🏽 \u202eright to left",
+            "a text without spaces " + "x" * 100,
+        ]:
+            job = {"kind": text, "queue": text, "tags": [text, "odd"], "args": {text: text}, "meta": {text: text}}
+            await self.insert([job | {"unique_opts": Unique(key=text, on_conflict="skip")} for _ in range(2)] + [job])
+            await self.sql("select jobs.worker_beat(%s, %s, 1, %s)", text, [text], Jsonb({"version": text, text: text}))
+            fetch = "select id, token from jobs.fetch(%s, worker => %s)"
+            failure = Jsonb({"type": text, "trace": f"{text}\n  at {text}\n"})
+            for id, token in await self.sql(fetch, text, text):
+                await self.sql("select jobs.fail(%s, %s, %s, '1 day', details => %s)", id, token, text, failure)
+            for id, token in await self.sql(fetch, text, text):
+                await self.sql("select jobs.complete(%s, %s, %s)", id, token, Jsonb([text, {text: [text]}]))
+            await self.sql("select jobs.schedule(%s, '@yearly', %s, queue => %s, reason => %s)", *[text] * 4)
+            await self.sql("select jobs.pause_queue(%s, %s)", text, text)
+        exact = '{"id": 9007199254740993, "huge": 123456789012345678901234567890, "part": 0.10000000000000000555, "e": 1e40}'
+        insert = "select jobs.insert(%s, %s::text::jsonb, queue => 'odd', scheduled_at => now() + interval '1 day')"
+        await self.sql(insert, "odd.numbers", exact)
+        rows = [{"row": n, "name": f"name {n}", "values": [n, n * n, None, True]} for n in range(15_000)]
+        await self.sql(insert, "odd.large", json.dumps({"rows": rows}))
+        await self.sql(insert, "odd.deep", '{"a":[' * 60 + "1" + "]}" * 60)
+        await self.sql(insert, "odd.empty", "null")
+        ((id,),) = await self.sql(
+            "select id from jobs.insert('odd.errors', queue => 'odd', scheduled_at => now() + interval '1 day', max_attempts => 2000)"
+        )
+        await self.sql("update jobs.scheduled set state = 'retryable', attempt = 1000 where job_id = %s", id)
+        await self.sql(
+            """insert into jobs.error (job_id, at, attempt, state, worker, error, details)
+               select %s, now() - (1000 - n) * interval '20 seconds', n, 'retryable', 'partners-1',
+                      'attempt ' || n || ' found port ' || 1024 + n || ' closed', '{"type": "ConnectionRefused"}'
+                 from generate_series(1, 1000) n""",
+            id,
+        )
+
+    async def grow_old(self, first: int) -> None:
+        """Spreads the jobs that have ended over the last hours, in the order of their ids."""
+        old = f"interval '{HOURS} hours' * (1 - (id - {first}) / (select last_value - {first} + 1.0 from jobs.job_seq))"
+        await self.sql(f"""
+            with old as (select f.job_id as id from jobs.finished f where f.job_id >= {first}), aged as (
+              update jobs.job j set created_at = created_at - {old}, scheduled_at = scheduled_at - {old}
+               where id in (select id from old)),
+            failed as (update jobs.error e set at = at - {old.replace("id", "job_id")} where job_id in (select id from old))
+            update jobs.finished f set finalized_at = finalized_at - {old.replace("id", "job_id")},
+                   attempted_at = attempted_at - {old.replace("id", "job_id")} where job_id >= {first}""")
+        now = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+        rows = [
+            (now - timedelta(minutes=minute), kind.queue, name, counts(kind, minute))
+            for minute in range(2, 60 * HOURS)
+            for name, kind in KINDS.items()
+        ]
+        async with self.connection.transaction(), self.connection.cursor() as cursor:
+            await cursor.executemany(
+                "insert into jobs.history_bucket (at, queue, kind, counts) values (%s, %s, %s, %s::bigint[])", rows
+            )
+
+
+def counts(kind: Kind, minute: int) -> list[int]:
+    """What jobs.history_bucket has of a minute: places and counts in turns."""
+    is_bad = 95 < minute < 110 and len(kind.errors) > 1
+    started = round(kind.a_minute * (1 + 0.5 * sin(minute / 50)) * luck.uniform(0.6, 1.4) + luck.random())
+    failed = sum(luck.random() < (0.7 if is_bad else sum(kind.errors.values())) for _ in range(started))
+    counted = Counter({0: started, 1: started, 2: started - failed, 3: failed, 4: failed // 4})
+    for _ in range(started):
+        for time, seconds in enumerate((0.02 * (20 if is_bad else 1), kind.seconds * kind.steps)):
+            micros = int(seconds * luck.lognormvariate(0, 0.7) * 1e6) + 257
+            power = micros.bit_length() - 1
+            counted[6 + time] += micros
+            counted[8 + 138 * time + 1 + (power - 8) * 4 + (micros >> power - 2 & 3)] += 1
+    return [number for pair in counted.items() if pair[1] for number in pair]
+
+
+async def main() -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with await psycopg.AsyncConnection.connect(URL, autocommit=True, application_name="company") as connection:
+        company = Company(connection)
+        await company.set_up()
+        first = (await company.sql("select nextval('jobs.job_seq')"))[0][0]
+        at_work = workers()
+        for worker in at_work:
+            await worker.start()
+        await company.orders(240)
+        for _ in range(12):
+            await company.insert(now_and_then())
+        for _ in range(300):
+            await asyncio.sleep(0.1)
+            if not await company.is_busy():
+                break
+        await company.people()
+        await company.grow_old(first)
+        await company.other_workers()
+        await company.odd_jobs()
+        print("the company is at work" if "--once" not in sys.argv else "the company is there", flush=True)
+        while "--once" not in sys.argv and not stop.is_set():
+            await company.orders(luck.randint(0, 6))
+            if luck.random() < 0.1:
+                await company.insert(now_and_then())
+            if luck.random() < 0.02:
+                await company.people()
+            try:
+                await asyncio.wait_for(stop.wait(), luck.uniform(0.2, 2))
+            except asyncio.TimeoutError:
+                pass
+        await asyncio.gather(*(worker.stop() for worker in at_work))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

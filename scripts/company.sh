@@ -1,0 +1,25 @@
+# A database with the jobs of examples/company. ./dev and the suite `console` source this file.
+
+COMPANY=company # the database
+
+# psycopg, as the worker libraries' conformance cases have it.
+need_company() {
+  source "$ROOT/tests/programs.sh"
+  need_python clients clients/conformance/requirements.txt
+}
+
+# Over TCP each role needs its password, which is its name; who has the socket is trusted.
+create_company() { # DATA SOCKET_DIRECTORY PORT
+  local psql=("$PG_BIN/psql" -X -q -h "$2" -p "$3" -U postgres)
+  local rules
+  rules=$(as_pg cat "$1/pg_hba.conf")
+  printf '%s\n' "host $COMPANY all 127.0.0.1/32 scram-sha-256" "$rules" | as_pg tee "$1/pg_hba.conf" >/dev/null
+  as_pg "${psql[@]}" -d postgres -o /dev/null -c "select pg_reload_conf()" -c "create database $COMPANY" -c "alter role postgres password 'postgres'"
+  as_pg "${psql[@]}" -d $COMPANY -c "create extension jobs"
+}
+
+# In this process: what it is started as is the company.
+run_company() { # SOCKET_DIRECTORY PORT [OPTION]..
+  DATABASE_URL="host=$1 port=$2 user=postgres dbname=$COMPANY" PYTHONPATH=clients/python/src \
+    exec "$STATE/clients/bin/python" examples/company/company.py "${@:3}"
+}
