@@ -4,7 +4,7 @@
 # expectation that was made wrong on purpose.
 
 # Those that take long come first, so that none is left alone at the end.
-ALL_SUITES=(harness model pgtest clients examples drivers reliability packaging server core site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
+ALL_SUITES=(harness model pgtest clients examples drivers reliability packaging console server core site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -112,6 +112,7 @@ build_for_units() {
   [[ ! $wanted =~ \ (server|server_statements)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test server || true
   [[ ! $wanted =~ \ reliability[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test reliability || true
   [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
+  [[ ! $wanted =~ \ console[:\ ] ]] || cargo test --quiet --no-run -p postgres-jobs-cli --test console || true
   [[ ! $wanted =~ \ clients[:\ ] ]] || need_runner || true
   TOOK[build]=$((SECONDS - start))
 }
@@ -578,6 +579,7 @@ source tests/monitoring.sh
 source tests/drivers.sh
 source tests/clients.sh
 source tests/packaging.sh
+source tests/console.sh
 
 # --- doc: the examples in README.md and docs/ -----------------------------------------------------
 

@@ -1,0 +1,194 @@
+//! What is done from the console is done, said once, and in the audit.
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Console, Visitor, run, sql, value};
+
+fn insert(queue: &str, options: &str) -> String {
+    let sql = format!("select id from jobs.insert('acted.on', '{{\"n\": 1}}', queue => '{queue}', {options})");
+    value(&sql).to_string()
+}
+
+const LATER: &str = "scheduled_at => now() + interval '1 day'";
+
+fn state(id: &str) -> Value {
+    value(&format!("select state from jobs.jobs where id = {id}"))
+}
+
+/// Does what a form of the page at this path does, and returns the page that follows.
+fn act(person: &mut Visitor, path: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
+    let page = person.page(path);
+    let done = person.send(&page, action, fields);
+    person.follow(&done)
+}
+
+/// The newest row of the audit about a target.
+fn audited(target: &str) -> Value {
+    let of = format!("select action, role, application_name, reason from jobs.audit where target = '{target}' order by at desc limit 1");
+    sql(&of).pop().unwrap_or_default()
+}
+
+#[test]
+fn a_job_is_cancelled_retried_and_deleted() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let id = insert("acted on", LATER);
+    let path = format!("/jobs/{id}");
+    let mut person = console.person("application");
+    let page = act(&mut person, &path, &format!("{path}/cancel"), &[("reason", "the <b>customer</b> left")]);
+    assert_eq!(state(&id), "cancelled");
+    assert_eq!(
+        audited(&id),
+        json!({ "action": "cancel", "role": "application", "application_name": "jobs console", "reason": "the <b>customer</b> left" })
+    );
+    let said = format!("Job {id} is cancelled.");
+    assert!(page.text().contains(&said), "{}", page.text());
+    assert!(!person.page(&path).text().contains(&said), "it is said once");
+
+    act(&mut person, &path, &format!("{path}/retry"), &[]);
+    assert_eq!(state(&id), "available");
+    let page = act(&mut person, &path, &format!("{path}/delete"), &[]);
+    assert!(page.text().contains(&format!("Job {id} is deleted.")));
+    assert_eq!(person.get(&path).status, 404);
+}
+
+#[test]
+fn a_job_is_changed_where_somebody_has_typed() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let exact = "{\"id\": 9007199254740993, \"part\": 0.10000000000000000555}";
+    let id = value(&format!("select id from jobs.insert('edited', '{exact}', queue => 'edited', tags => '{{a}}', {LATER})")).to_string();
+    let mut person = console.person("admin");
+    act(&mut person, &format!("/jobs/{id}/edit"), &format!("/jobs/{id}/edit"), &[("priority", "7"), ("tags", "a, b")]);
+    let job = sql(&format!("select args::text, priority, tags, queue from jobs.jobs where id = {id}")).remove(0);
+    assert_eq!(job, json!({ "args": exact, "priority": 7, "tags": ["a", "b"], "queue": "edited" }));
+
+    let page = person.page(&format!("/jobs/{id}/edit"));
+    let wrong = person.send(&page, &format!("/jobs/{id}/edit"), &[("args", "{not json"), ("priority", "8")]);
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text().contains("{not json"), "what was typed is kept");
+    assert_eq!(value(&format!("select priority from jobs.jobs where id = {id}")), 7);
+}
+
+#[test]
+fn who_was_too_late_is_told() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let id = insert("too late", LATER);
+    let path = format!("/jobs/{id}");
+    let mut person = console.person("operator");
+    let page = person.page(&path);
+    run(&format!("select jobs.delete({id})"));
+    let answer = person.send(&page, &format!("{path}/cancel"), &[]);
+    let answer = if answer.status == 303 { person.follow(&answer) } else { answer };
+    assert!(answer.status < 500 && answer.text().contains(&id), "{}", answer.text());
+
+    let id = insert("too late", "pending => true");
+    let path = format!("/jobs/{id}");
+    let page = person.page(&path);
+    run(&format!("select jobs.activate({id})"));
+    let answer = person.send(&page, &format!("{path}/activate"), &[]);
+    let answer = if answer.status == 303 { person.follow(&answer) } else { answer };
+    assert!(answer.text().contains("Nothing was changed") || answer.status == 422, "{}", answer.text());
+}
+
+#[test]
+fn a_queue_is_paused_and_goes_on() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    insert("paused / here", LATER);
+    let mut person = console.person("operator");
+    let path = "/queue?name=paused+%2F+here";
+    let page = act(&mut person, path, "/queue/pause", &[("reason", "a new server")]);
+    let paused = "select paused, paused_by, pause_reason from jobs.queues where queue = 'paused / here'";
+    assert_eq!(sql(paused)[0], json!({ "paused": true, "paused_by": "operator", "pause_reason": "a new server" }));
+    assert!(page.text().contains("a new server") && page.text().contains("operator"), "{}", page.text());
+    act(&mut person, path, "/queue/resume", &[]);
+    assert_eq!(sql(paused)[0]["paused"], false);
+}
+
+#[test]
+fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    insert("limited", LATER);
+    let mut person = console.person("admin");
+    let path = "/queue?name=limited";
+    act(&mut person, path, "/queue/limits", &[("concurrency", "7"), ("rate", "60"), ("rate_period", "1 minute"), ("retention_completed", "2 days")]);
+    let limits = "select concurrency, rate, rate_period::text, retention_completed::text, max_waiting from jobs.queues where queue = 'limited'";
+    let set = json!({ "concurrency": 7, "rate": 60, "rate_period": "00:01:00", "retention_completed": "2 days", "max_waiting": null });
+    assert_eq!(sql(limits)[0], set);
+    let page = person.page(path);
+    let wrong = person.send(&page, "/queue/limits", &[("concurrency", "none at all")]);
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.body.contains("none at all"), "what was typed is kept");
+    let wrong = person.send(&page, "/queue/limits", &[("concurrency", "0")]);
+    assert_eq!(wrong.status, 422, "{}", wrong.text());
+    assert_eq!(sql(limits)[0], set);
+    act(&mut person, path, "/queue/reset", &[]);
+    assert_eq!(sql(limits)[0]["concurrency"], Value::Null);
+}
+
+#[test]
+fn a_worker_is_quiet_until_it_is_resumed() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    run("select jobs.worker_beat('commanded', '{limited}', 3)");
+    let mut person = console.person("operator");
+    let path = "/worker?name=commanded";
+    let command = || value("select command from jobs.workers where worker = 'commanded'");
+    act(&mut person, path, "/worker/quiet", &[("reason", "its disk")]);
+    assert_eq!(command(), "quiet");
+    act(&mut person, path, "/worker/stop", &[]);
+    assert_eq!(command(), "stop");
+    act(&mut person, path, "/worker/resume", &[]);
+    assert_eq!(command(), Value::Null);
+}
+
+#[test]
+fn a_periodic_job_is_paused_and_run_now() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    run("select from jobs.schedule('by hand', '@yearly', 'by.hand', queue => 'by hand')");
+    let path = "/periodic/job?name=by+hand";
+    let mut operator = console.person("operator");
+    act(&mut operator, path, "/periodic/pause", &[("reason", "holidays")]);
+    let page = operator.page(path);
+    assert!(page.text().contains("holidays"), "{}", page.text());
+    assert!(!page.has_form("/periodic/run"), "an operator inserts no jobs");
+    act(&mut operator, path, "/periodic/resume", &[]);
+    act(&mut console.person("application"), path, "/periodic/run", &[]);
+    assert_eq!(value("select count(*) from jobs.jobs where kind = 'by.hand'"), 1);
+}
+
+#[test]
+fn many_jobs_are_those_of_the_preview() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    run(&format!("select count(*) from generate_series(1, 25), jobs.insert('in.bulk', queue => 'in bulk', {LATER});
+         select count(*) from generate_series(1, 3), jobs.insert('another', queue => 'in bulk', {LATER})"));
+    let mut person = console.person("admin");
+    for (action, state) in [("cancel", "cancelled"), ("retry", "available"), ("delete", "")] {
+        let path = format!("/bulk?do={action}&queue=in+bulk&kind=in.bulk");
+        let preview = person.page(&path);
+        assert!(preview.text().contains("25"), "{action}: {}", preview.text());
+        let done = person.send(&preview, "/bulk", &[]);
+        let page = person.follow(&done);
+        assert!(page.text().contains("25"), "{action}: {}", page.text());
+        let count = value(&format!("select count(*) from jobs.jobs where kind = 'in.bulk' and state::text = '{state}'"));
+        assert_eq!(count, if action == "delete" { 0 } else { 25 }, "{action}");
+    }
+    assert_eq!(value("select count(*) from jobs.jobs where kind = 'another' and state = 'scheduled'"), 3);
+    for path in ["/bulk?do=delete", "/bulk?do=retry", "/bulk?do=cancel&queue="] {
+        let page = person.get(path);
+        assert!(!page.has_form("/bulk") || page.status == 422, "{path}: no filter means no jobs, not all");
+    }
+}

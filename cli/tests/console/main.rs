@@ -1,0 +1,10 @@
+//! What `jobs console` promises to whoever speaks HTTP with it, against the database of
+//! examples/company at JOBS_COMPANY_URL, which names no role.
+
+mod actions;
+mod attacks;
+mod login;
+mod roles;
+mod screens;
+mod service;
+mod support;

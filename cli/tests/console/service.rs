@@ -1,0 +1,174 @@
+//! How it starts, says that it is well, and ends.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Console, SOON, run, url_as, value, with_server};
+
+#[test]
+fn it_says_where_it_listens_and_ends_in_order() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let Some(mut console) = Console::start(&[]) else {
+            return;
+        };
+        assert!(console.address.starts_with("127.0.0.1:"), "{}", console.address);
+        assert!(!console.address.ends_with(":0"), "{}", console.address);
+        assert_eq!(console.end(signal), Some(0));
+    }
+}
+
+#[test]
+fn it_ends_though_somebody_watches() {
+    let Some(mut console) = Console::start_as("viewer", &[]) else {
+        return;
+    };
+    let mut watching = console.stream();
+    watching.write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    watching.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(console.end(Signal::TERM), Some(0));
+}
+
+#[test]
+fn who_watches_hears_of_new_jobs() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let person = console.person("viewer");
+    let (name, session) = &person.cookies[0];
+    let mut stream = console.stream();
+    write!(stream, "GET /live HTTP/1.1\r\nHost: localhost\r\nCookie: {name}={session}\r\n\r\n").unwrap();
+    let mut heard = String::new();
+    let begun = Instant::now();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    while !heard.contains("event: changed") {
+        assert!(begun.elapsed() < SOON, "{heard}");
+        // It may not listen yet.
+        run("select from jobs.insert('heard', queue => 'heard')");
+        let mut part = [0; 4096];
+        if let Ok(length) = stream.read(&mut part) {
+            assert!(length > 0, "the stream has ended: {heard}");
+            heard += &String::from_utf8_lossy(&part[..length]);
+        }
+    }
+    assert!(heard.contains("text/event-stream"), "{heard}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_an_error() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let url = url_as("viewer").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_jobs"))
+        .args(["-d", &url, "console", "--listen", &console.address])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&console.address), "{said}");
+}
+
+#[test]
+fn it_tells_monitors_how_it_is() {
+    let Some(console) = Console::start_as("viewer", &[]) else {
+        return;
+    };
+    let health = console.get("/healthz");
+    assert_eq!(health.status, 200, "{}", health.body);
+    let _: Value = serde_json::from_str(&health.body).unwrap();
+    let metrics = console.get("/metrics");
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.header("content-type").starts_with("text/plain"));
+    let wanted = value("select metric from jobs.metrics() limit 1");
+    let line = format!("# TYPE {} ", wanted.as_str().unwrap());
+    assert!(metrics.body.contains(&line), "{}", metrics.body);
+    for line in metrics.body.lines().filter(|line| !line.starts_with('#')) {
+        let (_, number) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        number.parse::<f64>().unwrap_or_else(|_| panic!("{line}"));
+    }
+}
+
+#[test]
+fn without_a_server_it_starts_and_says_that_it_is_not_well() {
+    if url_as("viewer").is_none() {
+        return;
+    }
+    let console = Console::start_at("postgresql://viewer@127.0.0.1:1/company", &[]);
+    assert_eq!(console.get("/healthz").status, 503);
+    let page = console.get("/");
+    assert_eq!(page.status, 503);
+    assert!(page.text().contains("database"), "{}", page.text());
+}
+
+#[test]
+fn a_server_that_restarts_is_found_again() {
+    let Ok(restart) = std::env::var("JOBS_RESTART") else {
+        return;
+    };
+    with_server(|| {
+        let console = Console::start(&[]).unwrap();
+        let mut person = console.person("viewer");
+        person.page("/");
+        let restarted = Command::new("sh").args(["-c", &restart]).status().unwrap();
+        assert!(restarted.success());
+        let begun = Instant::now();
+        while person.get("/").status != 200 {
+            assert!(begun.elapsed() < SOON);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        person.page("/jobs");
+    });
+}
+
+#[test]
+fn behind_a_prefix_every_address_has_it() {
+    let Some(console) = Console::start(&["--prefix", "/ops/jobs"]) else {
+        return;
+    };
+    let login = console.get("/ops/jobs/login");
+    assert_eq!(login.status, 200);
+    assert_eq!(console.get("/login").status, 404);
+    let mut visitor = console.visitor();
+    let page = visitor.page("/ops/jobs/login");
+    let entered = visitor.send(&page, "/login", &[("role", "viewer"), ("password", "viewer")]);
+    let page = visitor.follow(&entered);
+    for name in ["href", "src", "action", "hx-get", "sse-connect"] {
+        for part in page.body.split(&format!(" {name}=\"")).skip(1) {
+            let address = part.split('"').next().unwrap();
+            let is_own = address.starts_with("/ops/jobs/") || address == "/ops/jobs";
+            assert!(is_own || address.starts_with(['#', '?']) || address.starts_with("http"), "{name}={address}");
+        }
+    }
+    let cookie = entered.header("set-cookie").to_owned() + login.header("set-cookie");
+    assert!(cookie.contains("Path=/ops/jobs"), "{cookie}");
+}
+
+#[test]
+fn files_are_kept_for_long_and_are_there() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let page = console.get("/login").body;
+    let mut found = 0;
+    for name in ["href", "src"] {
+        for part in page.split(&format!(" {name}=\"")).skip(1) {
+            let address = part.split('"').next().unwrap();
+            if !address.contains(".css") && !address.contains(".js") {
+                continue;
+            }
+            let file = console.get(address);
+            assert_eq!(file.status, 200, "{address}");
+            assert!(file.header("cache-control").contains("immutable"), "{address}");
+            let etag = file.header("etag").to_owned();
+            let again = console.request("GET", address, &[("If-None-Match", &etag)], "");
+            assert_eq!(again.status, 304, "{address}");
+            found += 1;
+        }
+    }
+    assert!(found >= 2, "{page}");
+}

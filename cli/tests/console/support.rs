@@ -1,0 +1,351 @@
+//! A console as a process of its own, and what speaks HTTP with it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Nothing takes so long, on whatever machine.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// The test that restarts the server waits for the others, and they for it.
+static SERVER: RwLock<()> = RwLock::new(());
+
+pub fn with_server<T>(test: impl FnOnce() -> T) -> T {
+    let _alone = SERVER.write().unwrap_or_else(|broken| broken.into_inner());
+    test()
+}
+
+/// The database of the company, as a role whose password is its name. Without the variable there is
+/// nothing to see.
+pub fn url_as(role: &str) -> Option<String> {
+    let url = std::env::var("JOBS_COMPANY_URL").ok()?;
+    Some(url.replacen("//", &format!("//{role}:{role}@"), 1))
+}
+
+/// What a statement answers to a superuser, as `to_jsonb` has its rows.
+pub fn sql(statement: &str) -> Vec<Value> {
+    let statement = format!("with answer as ({statement}) select to_jsonb(answer)::text from answer");
+    let rows = connected(async |client| client.query(&statement, &[]).await.unwrap());
+    rows.iter()
+        .map(|row| serde_json::from_str(row.get(0)).unwrap())
+        .collect()
+}
+
+fn connected<T>(ask: impl AsyncFnOnce(tokio_postgres::Client) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let config = url_as("postgres").unwrap().parse().unwrap();
+        ask(postgres_jobs::connect(&config).await.unwrap()).await
+    })
+}
+
+/// Runs statements as a superuser.
+pub fn run(statements: &str) {
+    connected(async |client| client.batch_execute(statements).await.unwrap());
+}
+
+/// The only value of the only row.
+pub fn value(statement: &str) -> Value {
+    let rows = sql(statement);
+    assert_eq!(rows.len(), 1, "{statement}");
+    rows[0].as_object().unwrap().values().next().unwrap().clone()
+}
+
+pub struct Console {
+    process: Child,
+    /// Host and port.
+    pub address: String,
+    /// None in the test that restarts the server.
+    _server: Option<RwLockReadGuard<'static, ()>>,
+}
+
+impl Console {
+    /// Where each person logs in.
+    pub fn start(options: &[&str]) -> Option<Self> {
+        let url = std::env::var("JOBS_COMPANY_URL").ok()?;
+        Some(Self::start_at(&url, &[&["--login"], options].concat()))
+    }
+
+    /// Where everybody is whoever the process is.
+    pub fn start_as(role: &str, options: &[&str]) -> Option<Self> {
+        Some(Self::start_at(&url_as(role)?, options))
+    }
+
+    pub fn start_at(url: &str, options: &[&str]) -> Self {
+        let server = SERVER.try_read().ok();
+        let mut process = Self::command(url, options).spawn().unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let (_, rest) = line.split_once("http://").unwrap_or_else(|| panic!("it says {line:?}"));
+        let address = rest.split(['/', ' ', '\n']).next().unwrap().to_owned();
+        Self {
+            process,
+            address,
+            _server: server,
+        }
+    }
+
+    pub fn command(url: &str, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jobs"));
+        command.args(["-d", url, "console"]);
+        if !options.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        command
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], "")
+    }
+
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.raw(&request(method, path, headers, body))
+    }
+
+    /// What the console answers to these bytes.
+    pub fn raw(&self, bytes: &str) -> Answer {
+        let mut stream = self.stream();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        Answer::parse(&String::from_utf8(answer).unwrap())
+    }
+
+    pub fn stream(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream
+    }
+
+    /// Somebody who has a browser, and nothing else yet.
+    pub fn visitor(&self) -> Visitor<'_> {
+        Visitor {
+            console: self,
+            cookies: Vec::new(),
+        }
+    }
+
+    /// Somebody who has logged in; the password is the role's name.
+    pub fn person(&self, role: &str) -> Visitor<'_> {
+        let mut visitor = self.visitor();
+        let answer = visitor.log_in(role, role);
+        assert_eq!(answer.status, 303, "{role}: {}", answer.body);
+        visitor
+    }
+
+    /// The exit code after a signal.
+    pub fn end(&mut self, signal: rustix::process::Signal) -> Option<i32> {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < SOON {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    // HTTP/1.0 asks for no chunks, and for the end of the connection.
+    format!(
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        Self {
+            status: status.parse().unwrap(),
+            headers: lines
+                .map(|line| line.split_once(": ").unwrap_or((line, "")))
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+                .collect(),
+            body: body.to_owned(),
+        }
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// The text that a reader sees, with the entities that maud writes taken back.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut is_tag = false;
+        for character in self.body.chars() {
+            match character {
+                '<' => is_tag = true,
+                '>' if is_tag => {
+                    is_tag = false;
+                    text.push(' ');
+                }
+                _ if is_tag => {}
+                _ => text.push(character),
+            }
+        }
+        unescaped(&text).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// What a browser sends of the form whose action ends so, if nobody fills in anything.
+    pub fn form(&self, action: &str) -> Vec<(String, String)> {
+        let form = self.find_form(action);
+        let form = form.unwrap_or_else(|| panic!("no form for {action} in {}", self.body));
+        let inputs = form.split("<input").skip(1).filter(|input| {
+            let kind = attribute(input, "type").unwrap_or_default();
+            !["submit", "checkbox", "radio"].contains(&&*kind) || input.split('>').next().unwrap().contains(" checked")
+        });
+        let inputs = inputs.filter_map(|input| Some((attribute(input, "name")?, attribute(input, "value").unwrap_or_default())));
+        let areas = form.split("<textarea").skip(1).filter_map(|area| {
+            let text = area.split_once('>')?.1.split("</textarea>").next()?;
+            Some((attribute(area, "name")?, unescaped(text.strip_prefix('\n').unwrap_or(text))))
+        });
+        let choices = form.split("<select").skip(1).filter_map(|select| {
+            let options = select.split("</select>").next()?.split("<option").skip(1);
+            let chosen = options.clone().find(|option| option.split('>').next().unwrap().contains(" selected"));
+            let chosen = chosen.or_else(|| options.clone().next())?;
+            Some((attribute(select, "name")?, attribute(chosen, "value")?))
+        });
+        inputs.chain(areas).chain(choices).collect()
+    }
+
+    pub fn has_form(&self, action: &str) -> bool {
+        self.find_form(action).is_some()
+    }
+
+    /// From its first attribute to its end.
+    fn find_form(&self, action: &str) -> Option<&str> {
+        let forms = self.body.split("<form").skip(1);
+        let mut forms = forms.map(|form| form.split("</form>").next().unwrap());
+        forms.find(|form| attribute(form, "action").is_some_and(|found| found.ends_with(action)))
+    }
+}
+
+/// An attribute of the tag that a text begins with, unescaped.
+fn attribute(text: &str, name: &str) -> Option<String> {
+    let tag = text.split('>').next()?;
+    let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+    Some(unescaped(rest.split('"').next()?))
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&amp;", "&")
+}
+
+/// A browser that keeps cookies and follows nothing.
+pub struct Visitor<'a> {
+    pub console: &'a Console,
+    pub cookies: Vec<(String, String)>,
+}
+
+impl Visitor<'_> {
+    pub fn get(&mut self, path: &str) -> Answer {
+        self.request("GET", path, &[], "")
+    }
+
+    /// The page, which is there.
+    pub fn page(&mut self, path: &str) -> Answer {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer
+    }
+
+    pub fn post(&mut self, path: &str, fields: &[(String, String)]) -> Answer {
+        let body: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+            .collect();
+        self.request(
+            "POST",
+            path,
+            &[("Content-Type", "application/x-www-form-urlencoded")],
+            &body.join("&"),
+        )
+    }
+
+    /// Sends the form of a page that has this action, with these fields filled in.
+    pub fn send(&mut self, page: &Answer, action: &str, fields: &[(&str, &str)]) -> Answer {
+        let mut all = page.form(action);
+        all.retain(|(name, _)| fields.iter().all(|(filled, _)| filled != name));
+        all.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let path = attribute(page.find_form(action).unwrap(), "action").unwrap();
+        self.post(&path, &all)
+    }
+
+    /// Follows a redirect.
+    pub fn follow(&mut self, answer: &Answer) -> Answer {
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        let to = answer.header("location").to_owned();
+        self.page(&to)
+    }
+
+    pub fn log_in(&mut self, role: &str, password: &str) -> Answer {
+        let page = self.page("/login");
+        self.send(&page, "/login", &[("role", role), ("password", password)])
+    }
+
+    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let cookies = cookies.join("; ");
+        let mut headers = headers.to_vec();
+        headers.push(("Cookie", &cookies));
+        let answer = self.console.request(method, path, &headers, body);
+        for (_, set) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
+            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
+            self.cookies.retain(|(known, _)| known != name);
+            if !set.to_ascii_lowercase().contains("max-age=0") {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        answer
+    }
+}
+
+/// As in a URL or a form.
+pub fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

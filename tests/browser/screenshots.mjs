@@ -1,0 +1,26 @@
+// Takes the pictures of docs/console.md: node screenshots.mjs DIRECTORY
+
+import { browser, open } from "./browser.mjs";
+import { SCREENS } from "./screens.mjs";
+
+const PICTURES = [
+  ["overview", "light"],
+  ["overview", "dark"],
+  ["jobs", "light"],
+  ["job", "light"],
+  ["failures", "light"],
+  ["queue", "light"],
+  ["workers", "dark"],
+  ["periodic", "light"],
+  ["bulk", "light"],
+  ["jobs", "narrow"],
+];
+
+for (const [screen, look] of PICTURES) {
+  const page = await open({ look, role: "operator" });
+  await page.goto(SCREENS[screen]);
+  await page.waitForTimeout(300); // charts are drawn after the page has come
+  await page.screenshot({ path: `${process.argv[2]}/console-${screen}${look === "light" ? "" : `-${look}`}.png` });
+  await page.context().close();
+}
+await browser.close();
