@@ -18,7 +18,8 @@ WORKDIR /source
 COPY . .
 RUN make install PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" DESTDIR=/installed
 
-# The program `jobs`, for workers: docker build --target worker -t postgres-jobs-worker .
+# The program `jobs`, for workers and the console:
+#   docker build --target worker -t postgres-jobs-worker .
 FROM rust AS build-worker
 WORKDIR /source
 COPY . .

@@ -6,7 +6,7 @@
 
 PG_CONFIG ?= pg_config
 PG_MAJOR := $(shell $(PG_CONFIG) --version 2>/dev/null | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
-ifeq ($(PG_MAJOR)$(filter clean,$(MAKECMDGOALS)),)
+ifeq ($(PG_MAJOR)$(filter clean deb-tools,$(MAKECMDGOALS)),)
 $(error $(PG_CONFIG) does not run: set PG_CONFIG to that of the server)
 endif
 LIBRARIES := $(shell $(PG_CONFIG) --pkglibdir)
@@ -29,12 +29,15 @@ export PGRX_PG_CONFIG_PATH ?= $(shell command -v $(PG_CONFIG))
 ifeq ($(origin STAGED),undefined)
 STAGED := $(TARGET)/package/$(subst /,_,$(LIBRARIES))
 BUILT := $(STAGED)/built
+TOOLS := $(TARGET)/package/tools
+else
+TOOLS := $(STAGED)
 endif
 
 # tests/pg_regress, each in a database of its own
 REGRESS ?= $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql)))
 
-.PHONY: all package install uninstall installcheck deb clean
+.PHONY: all package install uninstall installcheck deb deb-tools tools clean
 
 all package: $(BUILT)
 
@@ -73,6 +76,14 @@ installcheck:
 # A Debian package of the tree, in the directory dist.
 deb: $(BUILT)
 	packaging/deb '$(STAGED)' $(PG_MAJOR) dist
+
+# The program `jobs`, which is of no major.
+deb-tools: $(if $(BUILT),tools)
+	packaging/deb '$(TOOLS)' tools dist
+
+tools:
+	cargo build --release -p postgres-jobs-cli
+	install -D '$(TARGET)/release/jobs' '$(TOOLS)/usr/bin/jobs'
 
 clean:
 	rm -rf '$(TARGET)/package' '$(TARGET)/installcheck' dist

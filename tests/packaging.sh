@@ -5,7 +5,7 @@
 # installed, into Debian's own Postgres and a cluster made for it, and removed at the end, also when
 # the suite stops half-way.
 
-PACKAGING_PARTS=(versions meta make deb release docker systemd scripts)
+PACKAGING_PARTS=(versions meta make deb tools release docker systemd scripts)
 PGXN_META_VERSION=0.7.0 # PGXN's own validator
 
 suite_packaging() { # FILTER: a part's name
@@ -32,6 +32,11 @@ packaging_stage() { # DIRECTORY
   mkdir -p "$lib" "$extension"
   cp "$PG/lib/postgresql/$PG_MAJOR/lib/jobs.so" "$lib/"
   cp "$PG/share/postgresql/$PG_MAJOR/extension/"jobs{.control,--*.sql} "$extension/"
+}
+
+# The program `jobs` beside it, as ./dev builds it, without what a debugger wants.
+packaging_program() {
+  cargo build --quiet -p postgres-jobs-cli && install -D -s "${CARGO_TARGET_DIR:-target}/debug/jobs" "$STAGED/usr/bin/jobs"
 }
 
 # A copy of the checkout, to be changed by a control. Not by git: what is not committed yet is
@@ -223,6 +228,36 @@ deb_controls() { # DIRECTORY DEB
   check packaging "control: there is no package without the library" finds 'has no .*jobs\.so' packaging/deb "$staged" "$PG_MAJOR" "$1"
 }
 
+# --- the Debian package of the program ------------------------------------------------------------
+
+packaging_tools() {
+  need_packages debhelper help2man lintian
+  local dist=$PACKAGING/tools deb version
+  local -x SOURCE_DATE_EPOCH
+  SOURCE_DATE_EPOCH=$(date +%s)
+  version=$(sed -n 's/^version = "\(.*\)"$/\1/p' cli/Cargo.toml)
+  check packaging "control: there is no package without the program" finds 'has no usr/bin/jobs' packaging/deb "$STAGED" tools "$dist"
+  packaging_program || { check packaging "the program is built" false; return 0; }
+  check packaging "the Debian package of the program is made" packaging/deb "$STAGED" tools "$dist"
+  deb=$(echo "$dist/jobs-tools_$version-1_"*.deb)
+  [[ -f $deb ]] || return 0 # that was counted
+  check packaging "it has the program, its units and its manual page" deb_has "$deb" "$(printf '%s\n' \
+    /lib/systemd/system/jobs-console.service /lib/systemd/system/jobs-work@.service /usr/bin/jobs \
+    /usr/share/bash-completion/completions/jobs /usr/share/man/man1/jobs.1.gz)"
+  check packaging "it needs no files of Postgres" refuses grep -q postgresql <(dpkg-deb -f "$deb" Depends)
+  check packaging "lintian is content with it" deb_lintian "$deb"
+  dpkg-deb -x "$deb" "$PACKAGING/program"
+  check packaging "the program runs" grep -q "^jobs $version" <("$PACKAGING/program/usr/bin/jobs" --version)
+  check packaging "its manual page has every command" man_has_commands "$PACKAGING/program"
+}
+
+man_has_commands() { # TREE
+  local command
+  for command in $("$1/usr/bin/jobs" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    zcat "$1/usr/share/man/man1/jobs.1.gz" | grep -qw "$command" || { echo "no $command"; return 1; }
+  done
+}
+
 # --- Debian's own cluster -------------------------------------------------------------------------
 
 PACKAGED=jobs_packaging # the cluster's name
@@ -341,7 +376,8 @@ deb_removed() { # PACKAGE; also what is there only in part
 # --- release --------------------------------------------------------------------------------------
 
 packaging_release() {
-  need_packages debhelper zip unzip
+  need_packages debhelper help2man zip unzip
+  packaging_program || { check packaging "the program is built" false; return 0; }
   local version pg_config=$DEBIAN_PG/bin/pg_config name
   version=$(packaging/version)
   name=jobs-$version
@@ -352,7 +388,7 @@ packaging_release() {
   release_commit add -A
   release_commit commit -q -m "a release"
   check packaging "a release is made" release_made "$pg_config"
-  check packaging "it has the source, the packages and checksums" release_has "$name.zip" "postgresql-$PG_MAJOR-jobs_$version-1_" SHA256SUMS
+  check packaging "it has the source, the packages and checksums" release_has "$name.zip" "postgresql-$PG_MAJOR-jobs_$version-1_" jobs-tools_ SHA256SUMS
   check packaging "the checksums are right" release_sums
   check packaging "the source is what git has, in a directory of its own" release_source "$name"
   check packaging "the package's maintainer is META.json's" test "$(dpkg-deb -f "$COPY/dist/postgresql-$PG_MAJOR-jobs_$version"-1_*.deb Maintainer)" = "Some Body <somebody@postgresql.org>"
@@ -450,20 +486,23 @@ packaging_docker() {
   check packaging "control: hadolint finds what is bad" finds 'DL3020' "$STATE/packaging/bin/hadolint" "$PACKAGING/Dockerfile"
 }
 
-# Of what starts a worker: a unit, and services in containers.
+# The units that start a worker and the console.
 packaging_systemd() {
-  local unit=packaging/systemd/jobs-work@.service
+  local unit
   need_packages systemd
-  unit_verified() { # UNIT; the program and its settings are not installed
-    sed 's/^ExecStart=[^ ]*/ExecStart=\/bin\/true/' "$1" >"$PACKAGING/jobs-work@.service" &&
-      systemd-analyze verify --man=no "$PACKAGING/jobs-work@.service" 2>&1 | tee /dev/stderr | wc -l | grep -qx 0
+  unit_verified() { # UNIT [NAME]; the program and its settings are not installed
+    local copy=$PACKAGING/${2:-$(basename "$1")}
+    sed 's/^ExecStart=[^ ]*/ExecStart=\/bin\/true/' "$1" >"$copy" &&
+      systemd-analyze verify --man=no "$copy" 2>&1 | tee /dev/stderr | wc -l | grep -qx 0
   }
-  check packaging "systemd is content with the unit" unit_verified "$unit"
-  # shellcheck disable=SC2046
-  check packaging "its worker is told its database" program_reads $(sed -n 's/^#   \(.*\)=.*/\1/p' "$unit" | grep -vxE 'CONCURRENCY|COMMAND')
+  for unit in packaging/systemd/*.service; do
+    check packaging "systemd is content with $unit" unit_verified "$unit"
+    # shellcheck disable=SC2046
+    check packaging "$unit: it is told its database" program_reads $(sed -n 's/^#   \(PG.*\)=.*/\1/p' "$unit")
+    sed 's/^Restart=always/Restart=now and then/' "$unit" >"$PACKAGING/bad.service"
+    check packaging "control: $unit made wrong is found" refuses unit_verified "$PACKAGING/bad.service" "$(basename "$unit")" &>/dev/null
+  done
   check packaging "control: a setting that the program does not read is found" refuses program_reads PGHOST DATABASE_URL
-  sed 's/^Restart=always/Restart=now and then/' "$unit" >"$PACKAGING/bad.service"
-  check packaging "control: a wrong unit is found" refuses unit_verified "$PACKAGING/bad.service" &>/dev/null
 }
 
 # The program `jobs` knows its database by these variables.
