@@ -1,0 +1,209 @@
+//! Who has managed what.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fields::{given, suggesting, time};
+use super::page::Screen;
+use super::parts::{self, Align, Kind};
+use super::problem::Problem;
+use super::tree::tree;
+use super::visit::{Query, Visit, optional};
+use super::{App, periodic_job, queue, worker};
+
+/// How many rows a page has.
+const ROWS: usize = 50;
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new().route("/audit", get(audit))
+}
+
+/// What is looked for, and from where on.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct Filter {
+    action: String,
+    role: String,
+    target: String,
+    from: String,
+    to: String,
+    /// The time of the last row that was shown; several rows can have it.
+    #[serde(deserialize_with = "optional")]
+    before: Option<DateTime<Utc>>,
+    /// How many rows of that time were shown.
+    shown: i64,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    at: DateTime<Utc>,
+    role: String,
+    application_name: String,
+    action: String,
+    target: Option<String>,
+    arguments: String,
+    jobs: Option<i64>,
+    reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Suggestions {
+    actions: Vec<String>,
+    roles: Vec<String>,
+}
+
+async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Problem> {
+    let mut rows: Vec<Row> = visit
+        .rows(
+            "select at, role, application_name, action, target, arguments::text, jobs, reason
+               from jobs.audit
+              where ($1::text is null or action = $1) and ($2::text is null or role = $2)
+                and ($3::text is null or target = $3)
+                and ($4::text is null or at >= ($4 || ' UTC')::timestamptz)
+                and ($5::text is null or at < ($5 || ' UTC')::timestamptz)
+                and ($6::timestamptz is null or at <= $6)
+              order by at desc, action, role, target, reason, audit.arguments
+             offset $7::bigint limit $8::bigint",
+            &[
+                &given(&filter.action),
+                &given(&filter.role),
+                &given(&filter.target),
+                &given(&filter.from),
+                &given(&filter.to),
+                &filter.before,
+                &filter.shown,
+                &(ROWS as i64 + 1),
+            ],
+        )
+        .await?;
+    let has_more = rows.len() > ROWS;
+    rows.truncate(ROWS);
+    let suggestions: Option<Suggestions> = visit
+        .row(
+            "select coalesce(array_agg(distinct action), '{}') as actions,
+                    coalesce(array_agg(distinct role), '{}') as roles
+               from (select action, role from jobs.audit order by at desc limit 1000) a",
+            &[],
+        )
+        .await?;
+    let next = has_more.then(|| url(&visit, &filter.after(&rows)));
+    let newest = (filter.before.is_some()).then(|| {
+        let from_the_top = Filter {
+            before: None,
+            shown: 0,
+            ..filter.clone()
+        };
+        url(&visit, &from_the_top)
+    });
+    let main = html! {
+        p.lead {
+            "Every call that changed something, by whatever role: kept for "
+            a href=(visit.url("/maintenance#jobs.retention_audit")) { "jobs.retention_audit" } "."
+        }
+        (form(&visit, &filter, &suggestions.unwrap_or_default()))
+        @if rows.is_empty() {
+            (parts::empty("No call was found", html! {
+                "Calls are here that changed something, such as pausing a queue. "
+                a href=(visit.url("/audit")) { "Show all of them" } "."
+            }))
+        } @else {
+            (table(&visit, &rows))
+            (parts::pager(newest, next))
+        }
+    };
+    Ok(visit.page(Screen::Audit, "Audit", main))
+}
+
+impl Filter {
+    /// The same filter, after these rows.
+    fn after(&self, rows: &[Row]) -> Filter {
+        let last = rows.last().map(|row| row.at);
+        let now_shown = rows.iter().filter(|row| Some(row.at) == last).count() as i64;
+        let shown_before = if self.before == last { self.shown } else { 0 };
+        Filter {
+            before: last,
+            shown: now_shown + shown_before,
+            ..self.clone()
+        }
+    }
+}
+
+fn url(visit: &Visit, filter: &Filter) -> String {
+    let before = filter
+        .before
+        .map(|at| at.to_rfc3339_opts(SecondsFormat::Micros, true));
+    let shown = before.as_ref().map(|_| filter.shown.to_string());
+    let of = [
+        ("action", filter.action.as_str()),
+        ("role", &filter.role),
+        ("target", &filter.target),
+        ("from", &filter.from),
+        ("to", &filter.to),
+        ("before", before.as_deref().unwrap_or_default()),
+        ("shown", shown.as_deref().unwrap_or_default()),
+    ];
+    visit.url(&parts::link("/audit", &of))
+}
+
+fn form(visit: &Visit, filter: &Filter, suggestions: &Suggestions) -> Markup {
+    html! {
+        form.filter method="get" action=(visit.url("/audit")) role="search" {
+            (suggesting("action", "Action", &filter.action, &suggestions.actions))
+            (suggesting("role", "Role", &filter.role, &suggestions.roles))
+            (suggesting("target", "Target", &filter.target, &[]))
+            (time("from", "From", &filter.from))
+            (time("to", "Until", &filter.to))
+            (parts::button("Filter", Kind::Plain))
+        }
+    }
+}
+
+fn table(visit: &Visit, rows: &[Row]) -> Markup {
+    let columns = [
+        ("When", Align::Text),
+        ("Who", Align::Text),
+        ("What", Align::Text),
+        ("Of what", Align::Text),
+        ("Jobs", Align::Number),
+        ("Reason", Align::Wide),
+        ("Arguments", Align::Text),
+    ];
+    let rows = html! {
+        @for row in rows {
+            tr {
+                td { (parts::ago(row.at)) }
+                td {
+                    (row.role)
+                    @if !row.application_name.is_empty() { div.quiet { (row.application_name) } }
+                }
+                td { code { (row.action) } }
+                td { @if let Some(target) = &row.target { (of_what(visit, &row.action, target)) } }
+                td.number { @if let Some(jobs) = row.jobs { (parts::number(jobs)) } }
+                td.wide { (row.reason.as_deref().unwrap_or_default()) }
+                td { @if row.arguments != "{}" { (tree(&row.arguments, 0, None)) } }
+            }
+        }
+    };
+    parts::table("Calls", &columns, rows)
+}
+
+/// What a call was for, with a link to where that is shown.
+fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
+    let path = match action {
+        "cancel" | "retry" | "activate" | "update" | "delete" => format!("/jobs/{target}"),
+        "pause_queue" | "resume_queue" | "configure_queue" | "reset_queue" => queue::path(target),
+        "quiet_worker" | "stop_worker" | "resume_worker" => worker::path(target),
+        "schedule" | "unschedule" | "pause_periodic" | "resume_periodic" | "run_periodic" => {
+            periodic_job::path(target)
+        }
+        "define_kind" | "undefine_kind" => parts::link("/jobs", &[("kind", target)]),
+        _ => return html! { (target) },
+    };
+    html! { a href=(visit.url(&path)) { (target) } }
+}

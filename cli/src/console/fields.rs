@@ -1,0 +1,141 @@
+//! Fields of forms: a label, what is typed, what it means, and what is wrong with it.
+
+use maud::{Markup, html};
+
+use super::problem::Problem;
+
+/// A field of one line. `wrong` is shown beside it if it is about this field.
+pub(crate) fn line(
+    name: &str,
+    label: &str,
+    help: &str,
+    value: &str,
+    wrong: Option<&Problem>,
+) -> Markup {
+    let notes = Notes::of(name, help, wrong);
+    html! {
+        div.field {
+            label for=(name) { (label) }
+            input #(name) type="text" name=(name) value=(value) autocomplete="off"
+                aria-describedby=[notes.ids()] aria-invalid=[notes.is_invalid()];
+            (notes)
+        }
+    }
+}
+
+/// A field of several lines, for JSON.
+pub(crate) fn area(
+    name: &str,
+    label: &str,
+    help: &str,
+    value: &str,
+    wrong: Option<&Problem>,
+) -> Markup {
+    let notes = Notes::of(name, help, wrong);
+    html! {
+        div.field {
+            label for=(name) { (label) }
+            // A browser drops a line break that comes first.
+            textarea #(name) name=(name) rows="4" spellcheck="false" autocomplete="off"
+                aria-describedby=[notes.ids()] aria-invalid=[notes.is_invalid()] { "\n" (value) }
+            (notes)
+        }
+    }
+}
+
+/// A field of a filter, with what it can be found by.
+pub(crate) fn suggesting(name: &str, label: &str, value: &str, suggestions: &[String]) -> Markup {
+    let list = (!suggestions.is_empty()).then(|| format!("{name}-suggestions"));
+    html! {
+        div.field {
+            label for=(name) { (label) }
+            input #(name) type="search" name=(name) value=(value) autocomplete="off" list=[&list];
+            @if let Some(list) = &list {
+                datalist #(list) { @for one in suggestions { option value=(one) {} } }
+            }
+        }
+    }
+}
+
+/// A time of a filter.
+pub(crate) fn time(name: &str, label: &str, value: &str) -> Markup {
+    html! {
+        div.field {
+            label for=(name) { (label) " (UTC)" }
+            input #(name) type="datetime-local" name=(name) value=(value);
+        }
+    }
+}
+
+/// A choice of values, each with the text that is shown.
+pub(crate) fn choice(name: &str, label: &str, options: &[(&str, &str)], chosen: &str) -> Markup {
+    html! {
+        div.field {
+            label for=(name) { (label) }
+            select #(name) name=(name) {
+                @for (value, text) in options {
+                    option value=(value) selected[*value == chosen] { (text) }
+                }
+            }
+        }
+    }
+}
+
+/// Why something is done, for the audit. A page can have several.
+pub(crate) fn reason() -> Markup {
+    html! {
+        label.field {
+            "Reason"
+            input type="text" name="reason" autocomplete="off" placeholder="for the audit";
+        }
+    }
+}
+
+/// What is not shown, and comes back with the form.
+pub(crate) fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}
+
+/// What was typed; nothing where only spaces were.
+pub(crate) fn given(text: &str) -> Option<&str> {
+    Some(text.trim()).filter(|text| !text.is_empty())
+}
+
+/// What is said under a field.
+struct Notes<'a> {
+    name: &'a str,
+    help: &'a str,
+    wrong: Option<&'a Problem>,
+}
+
+impl<'a> Notes<'a> {
+    fn of(name: &'a str, help: &'a str, wrong: Option<&'a Problem>) -> Self {
+        let wrong = wrong.filter(|wrong| wrong.field() == Some(name));
+        Self { name, help, wrong }
+    }
+
+    fn is_invalid(&self) -> Option<&'static str> {
+        self.wrong.map(|_| "true")
+    }
+
+    /// Where a screen reader finds it.
+    fn ids(&self) -> Option<String> {
+        let wrong = self.wrong.map(|_| format!("{}-wrong", self.name));
+        let help = (!self.help.is_empty()).then(|| format!("{}-help", self.name));
+        let ids: Vec<_> = wrong.into_iter().chain(help).collect();
+        (!ids.is_empty()).then(|| ids.join(" "))
+    }
+}
+
+impl maud::Render for Notes<'_> {
+    fn render(&self) -> Markup {
+        html! {
+            @if let Some(wrong) = self.wrong {
+                div.wrong id={ (self.name) "-wrong" } role="alert" { (wrong.said()) }
+            }
+            @if !self.help.is_empty() {
+                p.help id={ (self.name) "-help" } { (self.help) }
+            }
+        }
+    }
+}

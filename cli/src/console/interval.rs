@@ -1,0 +1,71 @@
+//! Intervals as people write them, and as Postgres reads them again.
+
+/// How a retention without an end is written.
+pub(super) const FOR_EVER: &str = "for ever";
+
+/// An interval of Postgres in words: 7 days for 168:00:00.
+pub(super) fn words(interval: &str) -> String {
+    if interval == "-00:00:01" {
+        return FOR_EVER.into();
+    }
+    let Some(mut seconds) = clock_seconds(interval) else {
+        return interval.into();
+    };
+    let mut said = Vec::new();
+    for (unit, length) in [
+        ("day", 86_400),
+        ("hour", 3_600),
+        ("minute", 60),
+        ("second", 1),
+    ] {
+        let many = seconds / length;
+        seconds %= length;
+        if many > 0 {
+            said.push(format!("{many} {unit}{}", if many == 1 { "" } else { "s" }));
+        }
+    }
+    match said.is_empty() {
+        true => "0".into(),
+        false => said.join(" "),
+    }
+}
+
+/// What was typed, as Postgres reads it.
+pub(super) fn typed(text: &str) -> &str {
+    match text {
+        FOR_EVER => "-1 second",
+        text => text,
+    }
+}
+
+/// The seconds of HH:MM:SS, where there is nothing else.
+fn clock_seconds(interval: &str) -> Option<u64> {
+    let parts: Vec<u64> = interval
+        .split(':')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let [hours, minutes, seconds] = parts[..] else {
+        return None;
+    };
+    Some(hours * 3_600 + minutes * 60 + seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_words() {
+        let cases = [
+            ("168:00:00", "7 days"),
+            ("25:30:01", "1 day 1 hour 30 minutes 1 second"),
+            ("00:00:00", "0"),
+            ("00:00:00.5", "00:00:00.5"),
+            ("1 mon 02:00:00", "1 mon 02:00:00"),
+            ("-00:00:01", "for ever"),
+        ];
+        for (interval, said) in cases {
+            assert_eq!(words(interval), said);
+        }
+    }
+}

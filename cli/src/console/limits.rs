@@ -1,0 +1,284 @@
+//! The limits of a queue, and for how long it keeps its jobs: as they are set, and a form that sets
+//! all of them.
+
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fields::{given, hidden, line, reason};
+use super::history::Range;
+use super::interval::{self, words};
+use super::parts::{self, Kind};
+use super::problem::Problem;
+use super::queue::{self, Queue};
+use super::visit::{Change, Visit};
+
+/// What the fields of the form say. An empty one sets no limit.
+#[derive(Deserialize)]
+pub(super) struct Limits {
+    name: String,
+    concurrency: String,
+    rate: String,
+    rate_period: String,
+    max_waiting: String,
+    retention_completed: String,
+    retention_cancelled: String,
+    retention_discarded: String,
+    /// What was set when the form was shown.
+    was: String,
+    reason: String,
+}
+
+struct Field<'a> {
+    name: &'static str,
+    label: &'static str,
+    help: &'static str,
+    value: &'a str,
+}
+
+impl Limits {
+    /// What is set of a queue.
+    pub(super) fn of(queue: &Queue) -> Limits {
+        let number = |limit: Option<i32>| limit.map(|limit| limit.to_string()).unwrap_or_default();
+        let time = |limit: &Option<String>| limit.as_deref().map(words).unwrap_or_default();
+        let mut set = Limits {
+            name: queue.queue.clone(),
+            concurrency: number(queue.concurrency),
+            rate: number(queue.rate),
+            rate_period: time(&queue.rate_period),
+            max_waiting: number(queue.max_waiting),
+            retention_completed: time(&queue.retention_completed),
+            retention_cancelled: time(&queue.retention_cancelled),
+            retention_discarded: time(&queue.retention_discarded),
+            was: String::new(),
+            reason: String::new(),
+        };
+        set.was = set.line();
+        set
+    }
+
+    fn fields(&self) -> [Field<'_>; 7] {
+        const KEPT: &str = "Such as 7 days, or for ever. Empty: as the server's settings say.";
+        let field = |name, label, help, value| Field {
+            name,
+            label,
+            help,
+            value,
+        };
+        [
+            field(
+                "concurrency",
+                "Run at a time",
+                "Jobs, on all workers: 1 to 10,000. Empty: no limit.",
+                &self.concurrency,
+            ),
+            field(
+                "rate",
+                "Start within a period",
+                "Jobs: 1 to 100,000. Empty: no limit.",
+                &self.rate,
+            ),
+            field(
+                "rate_period",
+                "Period",
+                "Such as 1 minute. It goes with the field before.",
+                &self.rate_period,
+            ),
+            field(
+                "max_waiting",
+                "Wait at most",
+                "Jobs: an insert beyond that is refused. Empty: no bound.",
+                &self.max_waiting,
+            ),
+            field(
+                "retention_completed",
+                "Keep completed jobs for",
+                KEPT,
+                &self.retention_completed,
+            ),
+            field(
+                "retention_cancelled",
+                "Keep cancelled jobs for",
+                KEPT,
+                &self.retention_cancelled,
+            ),
+            field(
+                "retention_discarded",
+                "Keep discarded jobs for",
+                KEPT,
+                &self.retention_discarded,
+            ),
+        ]
+    }
+
+    /// Every limit that is set.
+    fn set(&self) -> Vec<Field<'_>> {
+        let is_set = |field: &Field| !field.value.is_empty();
+        self.fields().into_iter().filter(is_set).collect()
+    }
+
+    fn line(&self) -> String {
+        let set = self.set();
+        let said = set
+            .iter()
+            .map(|field| format!("{}: {}", field.label, field.value));
+        said.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Shown to who may not change them.
+pub(super) fn shown(queue: &Queue) -> Markup {
+    let limits = Limits::of(queue);
+    let set: Vec<_> = limits
+        .set()
+        .iter()
+        .map(|field| (field.label, html! { (field.value) }))
+        .collect();
+    match set.is_empty() {
+        true => html! { p { "None. The server's settings say how long jobs are kept." } },
+        false => parts::key_values(&set),
+    }
+}
+
+pub(super) fn form(
+    visit: &Visit,
+    queue: &Queue,
+    limits: &Limits,
+    wrong: Option<&Problem>,
+) -> Markup {
+    let fields = limits.fields();
+    let is_beside_a_field =
+        |wrong: &Problem| fields.iter().any(|field| wrong.field() == Some(field.name));
+    html! {
+        @if let Some(wrong) = wrong.filter(|wrong| !is_beside_a_field(wrong)) {
+            div.wrong role="alert" { (wrong.said()) }
+        }
+        (visit.form("/queue/limits", html! {
+            (hidden("name", &limits.name))
+            (hidden("was", &limits.was))
+            div.fields {
+                @for field in &fields {
+                    (line(field.name, field.label, field.help, field.value, wrong))
+                }
+            }
+            (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
+            div.actions { (parts::button("Set these limits", Kind::Primary)) }
+        }))
+        @if visit.may("reset_queue") && !Limits::of(queue).was.is_empty() {
+            (parts::confirm(
+                "Take all limits back",
+                "It has no limits then, and jobs are kept as the server's settings say.",
+                visit.form("/queue/reset", html! {
+                    (hidden("name", &limits.name))
+                    (reason())
+                    (parts::button("Take them back", Kind::Danger))
+                }),
+            ))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+pub(super) async fn set(mut change: Change<Limits>) -> Result<Response, Problem> {
+    let queue = queue::look(&change.visit, &change.form.name).await?;
+    let Err(wrong) = configure(&change, &queue).await else {
+        let name = &change.form.name;
+        return Ok(change.done(
+            &queue::path(name),
+            format!("The limits of queue {name} are set."),
+        ));
+    };
+    // Whoever has read what is set now can set the same again.
+    change.form.was = Limits::of(&queue).was;
+    let since = Range::default();
+    queue::page(&change.visit, &queue, since, &change.form, Some(&wrong)).await
+}
+
+async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem> {
+    let form = &change.form;
+    let is_set = Limits::of(queue).was;
+    if is_set != form.was {
+        let now = match &*is_set {
+            "" => "there are none",
+            set => set,
+        };
+        let message = format!("Somebody else has changed these limits meanwhile. Now {now}.");
+        return Err(Problem::bad_input(
+            message,
+            "Set yours again to replace that.",
+        ));
+    }
+    let called = change
+        .call::<Nothing>(
+            "select from jobs.configure_queue($1, $2, $3, $4::text::interval, $5::text::interval,
+                    $6::text::interval, $7::text::interval, $8, $9)",
+            &[
+                &form.name,
+                &number("concurrency", &form.concurrency)?,
+                &number("rate", &form.rate)?,
+                &time(&form.rate_period),
+                &time(&form.retention_completed),
+                &time(&form.retention_cancelled),
+                &time(&form.retention_discarded),
+                &number("max_waiting", &form.max_waiting)?,
+                &given(&form.reason),
+            ],
+        )
+        .await;
+    match called {
+        Err(wrong) if wrong.field().is_none() => Err(at_fault(change, wrong).await),
+        called => called.map(|_| ()),
+    }
+}
+
+/// What is no interval Postgres refuses before the call, without saying which one it is.
+async fn at_fault(change: &Change<Limits>, wrong: Problem) -> Problem {
+    let form = &change.form;
+    for (name, text) in [
+        ("rate_period", &form.rate_period),
+        ("retention_completed", &form.retention_completed),
+        ("retention_cancelled", &form.retention_cancelled),
+        ("retention_discarded", &form.retention_discarded),
+    ] {
+        let sql = "select $1::text::interval as read";
+        let read = change.visit.row::<Nothing>(sql, &[&time(text)]).await;
+        if let Err(wrong) = read
+            && wrong.sqlstate().is_some_and(|code| code.starts_with("22"))
+        {
+            return wrong.about(name);
+        }
+    }
+    wrong
+}
+
+pub(super) async fn reset(change: Change<Reset>) -> Result<Response, Problem> {
+    let Reset { name, reason } = &change.form;
+    let sql = "select from jobs.reset_queue($1, $2)";
+    change.call::<Nothing>(sql, &[name, &given(reason)]).await?;
+    Ok(change.done(
+        &queue::path(name),
+        format!("Queue {name} has no limits any more."),
+    ))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Reset {
+    name: String,
+    reason: String,
+}
+
+fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {
+    let Some(text) = given(text) else {
+        return Ok(None);
+    };
+    text.replace([',', ' '], "").parse().map(Some).map_err(|_| {
+        let message = format!("{text:?} is no whole number of jobs.");
+        Problem::bad_input(message, "Leave it empty for no limit.").about(field)
+    })
+}
+
+fn time(text: &str) -> Option<&str> {
+    given(text).map(interval::typed)
+}

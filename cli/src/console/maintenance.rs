@@ -1,0 +1,362 @@
+//! What maintenance does, what is set of the server, and whether everything holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{get, post};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use super::App;
+use super::fields::{given, reason};
+use super::page::Screen;
+use super::parts::{self, Align, Kind};
+use super::problem::Problem;
+use super::visit::{Change, Visit};
+
+/// How long jobs.check() may take.
+const LONGEST_CHECK: Duration = Duration::from_secs(15 * 60);
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/maintenance", get(maintenance))
+        .route("/maintenance/pause", post(pause))
+        .route("/maintenance/resume", post(resume))
+        .route("/maintenance/run", post(run))
+        .route("/maintenance/check", post(check))
+}
+
+#[derive(Deserialize)]
+struct Task {
+    task: String,
+    last_run_at: Option<DateTime<Utc>>,
+    rows: Option<i64>,
+    seconds: Option<f64>,
+    last_error: Option<String>,
+    last_error_at: Option<DateTime<Utc>>,
+    failures: i64,
+    rows_total: i64,
+    failures_total: i64,
+    paused_at: Option<DateTime<Utc>>,
+    paused_by: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Setting {
+    name: String,
+    value: String,
+    default_value: Option<String>,
+    unit: Option<String>,
+    source: String,
+    source_file: Option<String>,
+    source_line: Option<i32>,
+    description: String,
+}
+
+/// An invariant that is violated.
+#[derive(Deserialize)]
+struct Violation {
+    invariant: String,
+    violations: i64,
+    job_ids: Option<Vec<i64>>,
+    rule: String,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+async fn maintenance(visit: Visit) -> Result<Response, Problem> {
+    let tasks: Vec<Task> = visit
+        .rows(
+            "select task, last_run_at, rows, extract(epoch from duration)::float8 as seconds,
+                    last_error, last_error_at, failures, rows_total, failures_total,
+                    paused_at, paused_by
+               from jobs.maintenance",
+            &[],
+        )
+        .await?;
+    let settings: Vec<Setting> = visit
+        .rows(
+            "select name, value, default_value, unit, source, source_file, source_line, description
+               from jobs.settings order by name",
+            &[],
+        )
+        .await?;
+    let main = html! {
+        (visit.live("tasks", "/maintenance", html! {
+            (standing(&tasks))
+            (tasks_table(&tasks))
+        }))
+        div.actions { (actions(&visit, tasks.iter().any(|task| task.paused_at.is_some()))) }
+        section aria-labelledby="check" {
+            h2 #check { "Check" }
+            @if visit.executes("check") {
+                p {
+                    "Looks whether everything holds that must hold in the tables of jobs. "
+                    strong { "It reads all jobs" }
+                    ": on millions of them it takes seconds to minutes. Work goes on meanwhile."
+                }
+                (visit.form("/maintenance/check", parts::button("Check all jobs", Kind::Plain)))
+            } @else {
+                p { "Your role may not call " code { "jobs.check()" } "." }
+            }
+        }
+        section aria-labelledby="settings" {
+            h2 #settings { "Settings" }
+            p { "Of the whole server: in its configuration, or by " code { "ALTER SYSTEM" } "." }
+            (settings_table(&settings))
+        }
+    };
+    Ok(visit.still(Screen::Maintenance, "Maintenance", main))
+}
+
+async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
+    let reason = given(&change.form.reason);
+    change
+        .call::<Nothing>("select from jobs.pause_maintenance($1)", &[&reason])
+        .await?;
+    Ok(change.done("/maintenance", "Maintenance is paused."))
+}
+
+async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
+    let reason = given(&change.form.reason);
+    change
+        .call::<Nothing>("select from jobs.resume_maintenance($1)", &[&reason])
+        .await?;
+    Ok(change.done("/maintenance", "Maintenance goes on."))
+}
+
+/// What one call of jobs.maintain() did.
+#[derive(Deserialize)]
+struct Maintained {
+    rows: i64,
+    errors: Option<String>,
+}
+
+async fn run(change: Change<Nothing>) -> Result<Response, Problem> {
+    let done: Option<Maintained> = change
+        .call(
+            "select coalesce(sum(rows), 0)::bigint as rows,
+                    string_agg(distinct task || ': ' || error, '; ') as errors
+               from jobs.maintain()",
+            &[],
+        )
+        .await?;
+    let message = match done {
+        Some(Maintained {
+            rows,
+            errors: Some(errors),
+        }) => {
+            format!("Maintenance has handled {rows} rows, but not everything. {errors}")
+        }
+        Some(Maintained { rows, .. }) => format!("Maintenance has handled {rows} rows."),
+        None => "Maintenance has run.".into(),
+    };
+    Ok(change.done("/maintenance", message))
+}
+
+/// One at a time: each reads everything.
+static CHECKING: Mutex<()> = Mutex::const_new(());
+
+async fn check(change: Change<Nothing>) -> Result<Response, Problem> {
+    // It goes on when nobody waits for it any more, so that there is never a second one.
+    let checked = tokio::spawn(checked(change.visit)).await;
+    checked.unwrap_or_else(|_| {
+        Err(Problem::bad_input(
+            "The check was broken off.",
+            "Try again.",
+        ))
+    })
+}
+
+async fn checked(visit: Visit) -> Result<Response, Problem> {
+    let Ok(_checking) = CHECKING.try_lock() else {
+        return Err(Problem::bad_input(
+            "A check is under way already.",
+            "It reads all jobs. Wait until it is done.",
+        ));
+    };
+    let sql = "select invariant, violations, job_ids, rule from jobs.check()";
+    let violations: Vec<Violation> = visit.rows_within(LONGEST_CHECK, sql, &[]).await?;
+    let main = html! {
+        @if violations.is_empty() {
+            p.good role="status" { "Everything holds that must hold." }
+        } @else {
+            p.bad role="status" {
+                "This does not hold. It is a defect of the extension or of the storage, or "
+                "somebody wrote to the tables by hand."
+            }
+            (violations_table(&visit, &violations))
+        }
+        p { a href=(visit.url("/maintenance")) { "Back to maintenance" } }
+    };
+    Ok(visit.still(Screen::Maintenance, "Check", main))
+}
+
+fn standing(tasks: &[Task]) -> Markup {
+    let paused = tasks
+        .iter()
+        .find_map(|task| Some((task.paused_at?, &task.paused_by)));
+    html! {
+        @if let Some((at, by)) = paused {
+            p.bad {
+                "Paused " (parts::ago(at))
+                @if let Some(by) = by { " by " (by) }
+                ": no job becomes available when it is due, none is rescued, none is pruned."
+            }
+        } @else if tasks.iter().any(|task| task.failures > 0) {
+            p.bad { "A task fails." }
+        } @else {
+            p.good { "All tasks are well." }
+        }
+    }
+}
+
+fn tasks_table(tasks: &[Task]) -> Markup {
+    let columns = [
+        ("Task", Align::Text),
+        ("Last run", Align::Text),
+        ("Took", Align::Number),
+        ("Rows", Align::Number),
+        ("Rows in all", Align::Number),
+        ("Failures in all", Align::Number),
+        ("Last error", Align::Wide),
+    ];
+    let rows = html! {
+        @for task in tasks {
+            tr {
+                th scope="row" { (task.task) div.quiet { (what_it_does(&task.task)) } }
+                td { @match task.last_run_at { Some(at) => (parts::ago(at)), None => "never" } }
+                td.number { @if let Some(seconds) = task.seconds { (parts::duration(seconds)) } }
+                td.number { @if let Some(rows) = task.rows { (parts::number(rows)) } }
+                td.number { (parts::number(task.rows_total)) }
+                td.number { (parts::number(task.failures_total)) }
+                td.wide { (last_error(task)) }
+            }
+        }
+    };
+    parts::table("Tasks of maintenance", &columns, rows)
+}
+
+fn last_error(task: &Task) -> Markup {
+    html! {
+        @if let Some(error) = &task.last_error {
+            @if task.failures > 0 {
+                strong.bad { "Has failed " (parts::number(task.failures)) " times in a row: " }
+            } @else {
+                "Well by now. "
+            }
+            (error) " "
+            @if let Some(at) = task.last_error_at { (parts::ago(at)) }
+        }
+    }
+}
+
+fn what_it_does(task: &str) -> &'static str {
+    match task {
+        "schedule" => "jobs that are due become available",
+        "periodic" => "jobs of ticks that have passed are inserted",
+        "expire" => "jobs past their expires_at are discarded",
+        "rescue" => "attempts whose lease ran out are failed",
+        "prune" => "final jobs past their retention are deleted",
+        "claims" => "keys that no job needs are forgotten",
+        "statistics" => "long tables are counted, history is kept",
+        _ => "",
+    }
+}
+
+fn actions(visit: &Visit, is_paused: bool) -> Markup {
+    html! {
+        @if visit.may("maintain") && !is_paused {
+            (visit.form("/maintenance/run", parts::button("Run all tasks now", Kind::Plain)))
+        }
+        @if is_paused && visit.may("resume_maintenance") {
+            (visit.form("/maintenance/resume", html! {
+                (reason())
+                (parts::button("Resume maintenance", Kind::Primary))
+            }))
+        }
+        @if !is_paused && visit.may("pause_maintenance") {
+            (parts::confirm(
+                "Pause maintenance",
+                "Jobs that are due are found by fetches all the same, but nothing is rescued, \
+                 no periodic job is inserted and nothing is pruned until somebody resumes it.",
+                visit.form("/maintenance/pause", html! {
+                    (reason())
+                    (parts::button("Pause it", Kind::Danger))
+                }),
+            ))
+        }
+    }
+}
+
+fn settings_table(settings: &[Setting]) -> Markup {
+    let columns = [
+        ("Setting", Align::Text),
+        ("Value", Align::Text),
+        ("Default", Align::Text),
+        ("Comes from", Align::Text),
+    ];
+    let rows = html! {
+        @for setting in settings {
+            tr #(setting.name) {
+                th scope="row" {
+                    code { (setting.name) }
+                    div.quiet { (setting.description) }
+                }
+                td { @if setting.value.is_empty() { "empty" } @else { code { (setting.value) } } }
+                td {
+                    @match setting.default_value.as_deref() {
+                        None | Some("") => "empty",
+                        Some(value) => { (value) " " (setting.unit.as_deref().unwrap_or_default()) }
+                    }
+                }
+                td { (comes_from(setting)) }
+            }
+        }
+    };
+    parts::table("Settings", &columns, rows)
+}
+
+fn comes_from(setting: &Setting) -> Markup {
+    html! {
+        (setting.source)
+        @if let Some(file) = &setting.source_file {
+            div.quiet {
+                (file)
+                @if let Some(line) = setting.source_line { ", line " (line) }
+            }
+        }
+    }
+}
+
+fn violations_table(visit: &Visit, violations: &[Violation]) -> Markup {
+    let columns = [
+        ("Rule", Align::Wide),
+        ("Violations", Align::Number),
+        ("Jobs", Align::Text),
+    ];
+    let rows = html! {
+        @for one in violations {
+            tr {
+                th.wide scope="row" { (one.rule) div.quiet { (one.invariant) } }
+                td.number { (parts::number(one.violations)) }
+                td {
+                    @for id in one.job_ids.iter().flatten() {
+                        a href=(visit.url(&format!("/jobs/{id}"))) { (id) } " "
+                    }
+                }
+            }
+        }
+    };
+    parts::table("Violations", &columns, rows)
+}

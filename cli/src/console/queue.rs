@@ -1,0 +1,313 @@
+//! One queue: its jobs, its limits, who works on it.
+
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fields::{given, hidden, reason};
+use super::history::{self, Range};
+use super::interval::words;
+use super::limits::{self, Limits};
+use super::page::Screen;
+use super::parts::{self, Kind};
+use super::problem::Problem;
+use super::visit::{Change, Query, Visit};
+
+/// What a `Queue` is read from.
+pub(super) const COLUMNS: &str =
+    "queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded,
+    oldest_available_at, paused, paused_at, paused_by, pause_reason,
+    concurrency, rate, rate_period, max_waiting, estimated, counted_at,
+    retention_completed, retention_cancelled, retention_discarded";
+
+#[derive(Default, Deserialize)]
+pub(super) struct Queue {
+    pub(super) queue: String,
+    available: i64,
+    scheduled: i64,
+    pending: i64,
+    running: i64,
+    retryable: i64,
+    completed: i64,
+    cancelled: i64,
+    discarded: i64,
+    pub(super) oldest_available_at: Option<DateTime<Utc>>,
+    paused: bool,
+    paused_at: Option<DateTime<Utc>>,
+    paused_by: Option<String>,
+    pause_reason: Option<String>,
+    pub(super) concurrency: Option<i32>,
+    pub(super) rate: Option<i32>,
+    pub(super) rate_period: Option<String>,
+    pub(super) max_waiting: Option<i32>,
+    /// The states whose count was made before, at `counted_at`.
+    estimated: Vec<String>,
+    counted_at: Option<DateTime<Utc>>,
+    pub(super) retention_completed: Option<String>,
+    pub(super) retention_cancelled: Option<String>,
+    pub(super) retention_discarded: Option<String>,
+}
+
+/// Where a queue is shown. The name may have any character, so it is not part of the path.
+pub(super) fn path(name: &str) -> String {
+    parts::link("/queue", &[("name", name)])
+}
+
+fn path_since(name: &str, since: &str) -> String {
+    parts::link("/queue", &[("name", name), ("since", since)])
+}
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    name: String,
+    #[serde(default)]
+    since: Range,
+}
+
+pub(super) async fn queue(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    let queue = look(&visit, &asked.name).await?;
+    let set = Limits::of(&queue);
+    page(&visit, &queue, asked.since, &set, None).await
+}
+
+/// The queue as it is. One that has no jobs, and of which nothing is set, is no other than one
+/// that nobody has ever used.
+pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
+    let sql = format!("select {COLUMNS} from jobs.queues where queue = $1");
+    let found = visit.row(&sql, &[&name]).await?;
+    Ok(found.unwrap_or_else(|| Queue {
+        queue: name.into(),
+        ..Queue::default()
+    }))
+}
+
+/// The page, with these limits in the form, and what is wrong with them.
+pub(super) async fn page(
+    visit: &Visit,
+    queue: &Queue,
+    since: Range,
+    limits: &Limits,
+    wrong: Option<&Problem>,
+) -> Result<Response, Problem> {
+    let name = &queue.queue;
+    let history = history::read(visit, since, Some(name)).await?;
+    let workers: Vec<Worker> = visit
+        .rows(
+            "select worker, status, running from jobs.workers where $1 = any(queues)
+              order by status = 'lost', worker limit 20",
+            &[name],
+        )
+        .await?;
+    let main = html! {
+        p.path { a href=(visit.url("/queues")) { "Queues" } }
+        (visit.live("jobs-of-queue", &path(name), html! {
+            @if let Some(paused) = queue.paused() { p { (paused) } }
+            (queue.counts(visit))
+        }))
+        div.actions { (pausing(visit, queue, &path(name))) }
+        section aria-labelledby="limits" {
+            h2 #limits { "Limits" }
+            @if visit.may("configure_queue") {
+                (limits::form(visit, queue, limits, wrong))
+            } @else {
+                (limits::shown(queue))
+            }
+        }
+        section aria-labelledby="history" {
+            div.section-head {
+                h2 #history { "History" }
+                (since.tabs(|since| visit.url(&path_since(name, since))))
+            }
+            (history::charts(since, &history))
+        }
+        section aria-labelledby="workers-of-queue" {
+            h2 #workers-of-queue { "Workers" }
+            @if workers.is_empty() {
+                p { "No worker says that it fetches from this queue." }
+            } @else {
+                ul { @for worker in &workers { (worker.item(visit)) } }
+            }
+        }
+        p {
+            a href=(visit.url(&parts::link("/audit", &[("target", name)]))) {
+                "Who has changed this queue"
+            }
+        }
+    };
+    let mut response = visit.still(Screen::Queues, name, main).into_response();
+    if let Some(wrong) = wrong {
+        *response.status_mut() = wrong.status;
+    }
+    Ok(response)
+}
+
+#[derive(Deserialize)]
+struct Worker {
+    worker: String,
+    status: String,
+    running: i64,
+}
+
+impl Worker {
+    fn item(&self, visit: &Visit) -> Markup {
+        let path = super::worker::path(&self.worker);
+        html! {
+            li {
+                a href=(visit.url(&path)) { (self.worker) } " "
+                (parts::state(&self.status)) ", runs " (parts::number(self.running))
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// How many of its jobs are in a state, with a link to them.
+    pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
+        let count = match state {
+            "available" => self.available,
+            "scheduled" => self.scheduled,
+            "pending" => self.pending,
+            "running" => self.running,
+            "retryable" => self.retryable,
+            "completed" => self.completed,
+            "cancelled" => self.cancelled,
+            _ => self.discarded,
+        };
+        let count_shown = parts::count(count, self.estimated.iter().any(|one| one == state));
+        if count == 0 {
+            return count_shown;
+        }
+        let path = parts::link("/jobs", &[("queue", &self.queue), ("state", state)]);
+        html! { a href=(visit.url(&path)) { (count_shown) } }
+    }
+
+    fn counts(&self, visit: &Visit) -> Markup {
+        let states = [
+            "available",
+            "scheduled",
+            "pending",
+            "running",
+            "retryable",
+            "completed",
+            "cancelled",
+            "discarded",
+        ];
+        html! {
+            dl.counts {
+                @for state in states {
+                    div { dt { (parts::state(state)) } dd { (self.count(visit, state)) } }
+                }
+            }
+            p.quiet {
+                @match self.oldest_available_at {
+                    Some(since) => { "The oldest available job became due " (parts::ago(since)) "." }
+                    None => "No job is available.",
+                }
+                @if let Some(at) = self.counted_at {
+                    " Counts with a ~ were made " (parts::ago(at)) "."
+                }
+            }
+        }
+    }
+
+    /// Since when it is paused, by whom and why.
+    pub(super) fn paused(&self) -> Option<Markup> {
+        self.paused.then(|| {
+            html! {
+                (parts::state("paused"))
+                @if let Some(at) = self.paused_at { " " (parts::ago(at)) }
+                @if let Some(by) = &self.paused_by { " by " (by) }
+                @if let Some(reason) = &self.pause_reason { ": " (reason) }
+            }
+        })
+    }
+
+    pub(super) fn limits_in_short(&self) -> Markup {
+        let mut said = Vec::new();
+        if let Some(most) = self.concurrency {
+            said.push(html! { (parts::number(most.into())) " run" });
+        }
+        if let (Some(rate), Some(period)) = (self.rate, &self.rate_period) {
+            said.push(html! { (parts::number(rate.into())) " start in " (words(period)) });
+        }
+        if let Some(most) = self.max_waiting {
+            said.push(html! { (parts::number(most.into())) " wait" });
+        }
+        html! {
+            @for (n, one) in said.iter().enumerate() {
+                @if n == 0 { "at most " } @else { ", " }
+                (one)
+            }
+        }
+    }
+}
+
+/// The form that pauses or resumes a queue, and comes back to the path.
+pub(super) fn pausing(visit: &Visit, queue: &Queue, back: &str) -> Markup {
+    let form = |path: &str, label: &str, kind| {
+        visit.form(
+            path,
+            html! {
+                (hidden("name", &queue.queue))
+                (hidden("back", back))
+                (reason())
+                (parts::button(label, kind))
+            },
+        )
+    };
+    html! {
+        @if queue.paused && visit.may("resume_queue") {
+            (parts::confirm(
+                "Resume",
+                "Its jobs can be fetched again.",
+                form("/queue/resume", "Resume it", Kind::Primary),
+            ))
+        } @else if !queue.paused && visit.may("pause_queue") {
+            (parts::confirm(
+                "Pause",
+                "Nobody fetches from it until it is resumed. Jobs that run go on.",
+                form("/queue/pause", "Pause it", Kind::Danger),
+            ))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Pausing {
+    name: String,
+    back: String,
+    reason: String,
+}
+
+impl Pausing {
+    /// The page that the form was on: a list of queues, or the queue.
+    fn back(&self) -> &str {
+        if self.back.starts_with("/queue") {
+            &self.back
+        } else {
+            "/queues"
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+pub(super) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> {
+    let form = &change.form;
+    let of = (&form.name, given(&form.reason));
+    change
+        .call::<Nothing>("select from jobs.pause_queue($1, $2)", &[of.0, &of.1])
+        .await?;
+    Ok(change.done(form.back(), format!("Queue {} is paused.", form.name)))
+}
+
+pub(super) async fn resume(change: Change<Pausing>) -> Result<Response, Problem> {
+    let form = &change.form;
+    let of = (&form.name, given(&form.reason));
+    change
+        .call::<Nothing>("select from jobs.resume_queue($1, $2)", &[of.0, &of.1])
+        .await?;
+    Ok(change.done(form.back(), format!("Queue {} goes on.", form.name)))
+}

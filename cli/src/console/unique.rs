@@ -1,0 +1,221 @@
+//! Uniqueness: who holds a key.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{get, post};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::App;
+use super::fields;
+use super::page::Screen;
+use super::parts::{self, Align, Kind};
+use super::problem::Problem;
+use super::queue;
+use super::unique_try::{self, Try};
+use super::visit::{Query, Visit};
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/unique", get(unique))
+        .route("/unique/explain", post(unique_try::explain))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Search {
+    search: String,
+}
+
+async fn unique(
+    visit: Visit,
+    Query(Search { search }): Query<Search>,
+) -> Result<Response, Problem> {
+    let (found, job) = look(&visit, search.trim()).await?;
+    let main = html! {
+        (search_form(&visit, &search))
+        (found)
+        (unique_try::form(&visit, &job, None))
+    };
+    Ok(visit.still(Screen::Unique, "Uniqueness", main))
+}
+
+/// A claim, and who is in it.
+#[derive(Deserialize)]
+struct Claim {
+    holders: Vec<i64>,
+    until: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize)]
+struct Holder {
+    id: i64,
+    state: String,
+    kind: String,
+    queue: String,
+    created_at: DateTime<Utc>,
+    finalized_at: Option<DateTime<Utc>>,
+}
+
+/// What is known of a job, which the form can be filled with.
+#[derive(Deserialize)]
+struct Job {
+    unique_key: Option<String>,
+    kind: String,
+    queue: String,
+    args: Option<String>,
+    meta: Option<String>,
+}
+
+/// What a key or the id of a job finds, and what an insert of the same job is tried with.
+async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
+    if search.is_empty() {
+        return Ok((html! {}, Try::default()));
+    }
+    if search.len() == 64 && search.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok((claim(visit, &search.to_lowercase()).await?, Try::default()));
+    }
+    let Ok(id) = search.parse::<i64>() else {
+        let what = html! { "A key has 64 hexadecimal digits, the id of a job is a number." };
+        return Ok((
+            parts::empty("That is neither a key nor the id of a job", what),
+            Try::default(),
+        ));
+    };
+    let job: Option<Job> = visit
+        .row(
+            "select unique_key, kind, queue,
+                    case when length(args::text) <= 10000 then args::text end as args,
+                    case when length(meta::text) <= 10000 then nullif(meta, '{}')::text end as meta
+               from jobs.jobs where id = $1",
+            &[&id],
+        )
+        .await?;
+    let Some(job) = job else {
+        let what = html! {
+            "It was deleted or pruned, or never inserted. A deleted job can go on to hold its key: "
+            "search for the key."
+        };
+        return Ok((
+            parts::empty(&format!("There is no job {id}"), what),
+            Try::default(),
+        ));
+    };
+    let found = match &job.unique_key {
+        Some(key) => claim(visit, key).await?,
+        None => parts::empty(
+            &format!("Job {id} is not unique"),
+            html! { "It was inserted without unique options, so it holds no key." },
+        ),
+    };
+    let job = Try {
+        kind: job.kind,
+        queue: job.queue,
+        args: job.args.unwrap_or_default(),
+        meta: job.meta.unwrap_or_default(),
+        ..Try::default()
+    };
+    Ok((found, job))
+}
+
+/// The jobs under a key.
+async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
+    let claim: Option<Claim> = visit
+        .row(
+            "select holders, until from jobs.unique_claims where key_bytes = decode($1, 'hex')",
+            &[&key],
+        )
+        .await?;
+    let Some(claim) = claim.filter(|claim| !claim.holders.is_empty()) else {
+        let what = html! {
+            "No job was inserted under it, or those that were are gone. The next insert gets it."
+        };
+        return Ok(parts::empty("Nobody holds this key", what));
+    };
+    let jobs: Vec<Holder> = visit
+        .rows(
+            "select id, state, kind, queue, created_at, finalized_at
+               from jobs.jobs where id = any($1) order by id desc limit 50",
+            &[&claim.holders],
+        )
+        .await?;
+    let gone: Vec<i64> = match jobs.len() < 50 {
+        true => claim
+            .holders
+            .iter()
+            .copied()
+            .filter(|id| jobs.iter().all(|job| job.id != *id))
+            .collect(),
+        false => Vec::new(),
+    };
+    Ok(html! {
+        section aria-labelledby="holders" {
+            h2 #holders { "Who holds it" }
+            p { "Key " code.key { (key) } }
+            p {
+                @match claim.until {
+                    Some(until) => {
+                        "A hold keeps the key taken until " (parts::exactly(until)) ", "
+                        (parts::until(until)) ", whatever becomes of its job."
+                    }
+                    None => {
+                        "No hold is on it: each of these jobs is in the way of a new one while its "
+                        "state is in " code { "by_state" } " of the new one, and no longer than it "
+                        "is kept."
+                    }
+                }
+            }
+            (holders(visit, &jobs, &gone))
+            @if claim.holders.len() > jobs.len() + gone.len() {
+                p.quiet {
+                    "The newest " (jobs.len()) " of "
+                    (parts::number(claim.holders.len() as i64)) "."
+                }
+            }
+        }
+    })
+}
+
+fn holders(visit: &Visit, jobs: &[Holder], gone: &[i64]) -> Markup {
+    let columns = [
+        ("Job", Align::Number),
+        ("State", Align::Text),
+        ("Kind", Align::Text),
+        ("Queue", Align::Text),
+        ("Since", Align::Number),
+        ("Ended", Align::Number),
+    ];
+    let rows = html! {
+        @for job in jobs {
+            tr {
+                th.number scope="row" {
+                    a href=(visit.url(&format!("/jobs/{}", job.id))) { (job.id) }
+                }
+                td { (parts::state(&job.state)) }
+                td { (job.kind) }
+                td { a href=(visit.url(&queue::path(&job.queue))) { (job.queue) } }
+                td.number { (parts::ago(job.created_at)) }
+                td.number { @if let Some(at) = job.finalized_at { (parts::ago(at)) } }
+            }
+        }
+        @for id in gone {
+            tr {
+                th.number scope="row" { (id) }
+                td colspan="5" { "is gone, and its hold goes on" }
+            }
+        }
+    };
+    parts::table("Jobs under the key", &columns, rows)
+}
+
+pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
+    html! {
+        form.filter method="get" action=(visit.url("/unique")) role="search" {
+            (fields::suggesting("search", "Key or id of a job", search, &[]))
+            (parts::button("Who holds it?", Kind::Primary))
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! One worker: what it runs, what it says of itself, and what it is commanded.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fields::{given, hidden, reason};
+use super::page::Screen;
+use super::parts::{self, Align, Kind};
+use super::problem::Problem;
+use super::queue;
+use super::tree::tree;
+use super::visit::{Change, Query, Visit};
+
+/// What a `Worker` is read from.
+pub(super) const COLUMNS: &str =
+    "worker, running, queues, kinds, oldest_attempted_at, next_lease_expires_at, expired,
+    cancel_requested, status, first_seen_at, last_seen_at, concurrency, version, info::text,
+    command, commanded_at, commanded_by, command_reason";
+
+#[derive(Deserialize)]
+pub(super) struct Worker {
+    pub(super) worker: String,
+    running: i64,
+    queues: Vec<String>,
+    kinds: Vec<String>,
+    pub(super) oldest_attempted_at: Option<DateTime<Utc>>,
+    next_lease_expires_at: Option<DateTime<Utc>>,
+    expired: i64,
+    cancel_requested: i64,
+    status: String,
+    first_seen_at: Option<DateTime<Utc>>,
+    pub(super) last_seen_at: Option<DateTime<Utc>>,
+    concurrency: Option<i32>,
+    pub(super) version: Option<String>,
+    info: Option<String>,
+    command: Option<String>,
+    commanded_at: Option<DateTime<Utc>>,
+    commanded_by: Option<String>,
+    command_reason: Option<String>,
+}
+
+/// A job that a worker holds.
+#[derive(Deserialize)]
+struct Held {
+    id: i64,
+    kind: String,
+    queue: String,
+    attempted_at: Option<DateTime<Utc>>,
+    lease_expires_at: Option<DateTime<Utc>>,
+    cancel_requested_at: Option<DateTime<Utc>>,
+}
+
+/// Where a worker is shown. The name may have any character, so it is not part of the path.
+pub(super) fn path(name: &str) -> String {
+    parts::link("/worker", &[("name", name)])
+}
+
+#[derive(Deserialize)]
+pub(super) struct Name {
+    name: String,
+}
+
+pub(super) async fn worker(visit: Visit, Query(at): Query<Name>) -> Result<Response, Problem> {
+    let sql = format!("select {COLUMNS} from jobs.workers where worker = $1");
+    let found: Option<Worker> = visit.row(&sql, &[&at.name]).await?;
+    let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {}", at.name)))?;
+    let jobs: Vec<Held> = visit
+        .rows(
+            "select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
+               from jobs.jobs where state = 'running' and worker = $1
+              order by attempted_at limit 100",
+            &[&worker.worker],
+        )
+        .await?;
+    let main = html! {
+        p.path { a href=(visit.url("/workers")) { "Workers" } }
+        p { (worker.status()) @if let Some(command) = worker.commanded() { " " (command) } }
+        div.actions { (commands(&visit, &worker, &path(&worker.worker))) }
+        (parts::key_values(&worker.says(&visit)))
+        section aria-labelledby="held" {
+            h2 #held { "Jobs that it holds" }
+            @if jobs.is_empty() { p { "None." } } @else { (held(&visit, &jobs)) }
+            @if worker.running > jobs.len() as i64 {
+                p.quiet {
+                    "These are the " (jobs.len()) " oldest of " (parts::number(worker.running)) "."
+                }
+            }
+        }
+        @if let Some(info) = &worker.info {
+            section aria-labelledby="info" {
+                h2 #info { "What it says of itself" }
+                (tree(info, 1, None))
+            }
+        }
+    };
+    Ok(visit.page(Screen::Workers, &worker.worker, main))
+}
+
+fn held(visit: &Visit, jobs: &[Held]) -> Markup {
+    let columns = [
+        ("Job", Align::Number),
+        ("Kind", Align::Text),
+        ("Queue", Align::Text),
+        ("Began", Align::Number),
+        ("Lease until", Align::Number),
+        ("Asked to stop", Align::Number),
+    ];
+    let time = |at: Option<DateTime<Utc>>| html! { @if let Some(at) = at { (parts::ago(at)) } };
+    let rows = html! {
+        @for job in jobs {
+            tr {
+                th.number scope="row" {
+                    a href=(visit.url(&format!("/jobs/{}", job.id))) { (job.id) }
+                }
+                td { (job.kind) }
+                td { (job.queue) }
+                td.number { (time(job.attempted_at)) }
+                td.number { (time(job.lease_expires_at)) }
+                td.number { (time(job.cancel_requested_at)) }
+            }
+        }
+    };
+    parts::table("Jobs that it holds", &columns, rows)
+}
+
+impl Worker {
+    /// One that has no command and no jobs is idle.
+    pub(super) fn status(&self) -> Markup {
+        html! {
+            (parts::state(&self.status))
+            @if self.status == "run" && self.running == 0 { " idle" }
+            @if self.expired > 0 {
+                strong.bad { ", " (parts::number(self.expired)) " leases have run out" }
+            }
+            @if self.cancel_requested > 0 {
+                ", " (parts::number(self.cancel_requested)) " jobs asked to stop"
+            }
+        }
+    }
+
+    /// What it is commanded, by whom and why.
+    pub(super) fn commanded(&self) -> Option<Markup> {
+        self.command.as_ref().map(|command| {
+            html! {
+                "told to "
+                @match command.as_str() { "quiet" => "fetch no more", command => (command) }
+                @if let Some(at) = self.commanded_at { " " (parts::ago(at)) }
+                @if let Some(by) = &self.commanded_by { " by " (by) }
+                @if let Some(reason) = &self.command_reason { ": " (reason) }
+            }
+        })
+    }
+
+    /// How many jobs it runs, of how many that it can.
+    pub(super) fn places(&self) -> Markup {
+        html! {
+            (parts::count(self.running, false))
+            @if let Some(most) = self.concurrency { " of " (parts::number(most.into())) }
+        }
+    }
+
+    pub(super) fn queues(&self, visit: &Visit) -> Markup {
+        few(
+            &self.queues,
+            |name| html! { a href=(visit.url(&queue::path(name))) { (name) } },
+        )
+    }
+
+    pub(super) fn kinds(&self, visit: &Visit) -> Markup {
+        let path = |kind: &str| parts::link("/jobs", &[("state", "running"), ("kind", kind)]);
+        few(
+            &self.kinds,
+            |kind| html! { a href=(visit.url(&path(kind))) { (kind) } },
+        )
+    }
+
+    fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
+        let time = |at: Option<DateTime<Utc>>| at.map_or_else(parts::none, parts::ago);
+        vec![
+            ("Jobs", self.places()),
+            ("Queues", self.queues(visit)),
+            ("Kinds", self.kinds(visit)),
+            ("Version", parts::optional_text(self.version.as_deref())),
+            ("First seen", time(self.first_seen_at)),
+            ("Last seen", time(self.last_seen_at)),
+            ("First lease to run out", time(self.next_lease_expires_at)),
+        ]
+    }
+}
+
+/// The first names of a list, and how many there are beside them.
+fn few(names: &[String], shown: impl Fn(&str) -> Markup) -> Markup {
+    const SHOWN: usize = 5;
+    html! {
+        @for (n, name) in names.iter().take(SHOWN).enumerate() {
+            @if n > 0 { ", " }
+            (shown(name))
+        }
+        @if names.len() > SHOWN {
+            " and " (names.len() - SHOWN) " more"
+        }
+    }
+}
+
+/// The forms that command a worker, and come back to the path.
+pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
+    let form = |path: &str, label: &str, kind| {
+        visit.form(
+            path,
+            html! {
+                (hidden("name", &worker.worker))
+                (hidden("back", back))
+                (reason())
+                (parts::button(label, kind))
+            },
+        )
+    };
+    let command = worker.command.as_deref();
+    html! {
+        @if command.is_some() && visit.may("resume_worker") {
+            (parts::confirm(
+                "Resume",
+                "It can fetch again.",
+                form("/worker/resume", "Resume it", Kind::Primary),
+            ))
+        }
+        @if command != Some("quiet") && visit.may("quiet_worker") {
+            (parts::confirm(
+                "Quiet",
+                "It fetches no more until it is resumed. What it runs goes on.",
+                form("/worker/quiet", "Quiet it", Kind::Danger),
+            ))
+        }
+        @if command != Some("stop") && visit.may("stop_worker") {
+            (parts::confirm(
+                "Stop",
+                "It fetches no more, and its program ends once what it runs is done. One that \
+                 starts again under this name has the same command.",
+                form("/worker/stop", "Stop it", Kind::Danger),
+            ))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Command {
+    name: String,
+    back: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+pub(super) async fn quiet(change: Change<Command>) -> Result<Response, Problem> {
+    command(
+        change,
+        "select from jobs.quiet_worker($1, $2)",
+        "is to fetch no more",
+    )
+    .await
+}
+
+pub(super) async fn stop(change: Change<Command>) -> Result<Response, Problem> {
+    command(change, "select from jobs.stop_worker($1, $2)", "is to stop").await
+}
+
+pub(super) async fn resume(change: Change<Command>) -> Result<Response, Problem> {
+    command(
+        change,
+        "select from jobs.resume_worker($1, $2)",
+        "can fetch again",
+    )
+    .await
+}
+
+async fn command(change: Change<Command>, sql: &str, what: &str) -> Result<Response, Problem> {
+    let Command { name, back, reason } = &change.form;
+    change.call::<Nothing>(sql, &[name, &given(reason)]).await?;
+    let back = if back.starts_with("/worker") {
+        back
+    } else {
+        "/workers"
+    };
+    Ok(change.done(back, format!("Worker {name} {what}.")))
+}
