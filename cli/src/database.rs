@@ -38,6 +38,25 @@ impl Database {
 
     /// What the text says goes first, then the options, then the environment.
     pub(crate) fn config(&self) -> Result<Config, Failed> {
+        let mut config = self.place()?;
+        if config.get_user().is_none() {
+            let user = either(&self.username, "PGUSER").or_else(|| whoami::username().ok());
+            config.user(user.ok_or_else(|| Failed::new(NOT_CONNECTED, "give a user: --username"))?);
+        }
+        if config.get_dbname().is_none() {
+            let user = config.get_user().unwrap_or_default().to_owned();
+            config.dbname(user);
+        }
+        if config.get_password().is_none()
+            && let Some(password) = var("PGPASSWORD").ok().or_else(|| password_of_file(&config))
+        {
+            config.password(password);
+        }
+        Ok(config)
+    }
+
+    /// Where the database is, without a user and a password that the text does not have.
+    pub(crate) fn place(&self) -> Result<Config, Failed> {
         let text = self.dbname.clone().or_else(|| var("PGDATABASE").ok());
         let (mut config, mut has_mode) = (Config::new(), false);
         match text {
@@ -56,8 +75,6 @@ impl Database {
             }
             None => {}
         }
-        let either =
-            |option: &Option<String>, name: &str| option.clone().or_else(|| var(name).ok());
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             let hosts = either(&self.host, "PGHOST").unwrap_or_else(default_host);
             for host in hosts.split(',') {
@@ -70,19 +87,6 @@ impl Database {
             for port in ports.split(',') {
                 config.port(number(port, "port")?);
             }
-        }
-        if config.get_user().is_none() {
-            let user = either(&self.username, "PGUSER").or_else(|| whoami::username().ok());
-            config.user(user.ok_or_else(|| Failed::new(NOT_CONNECTED, "give a user: --username"))?);
-        }
-        if config.get_dbname().is_none() {
-            let user = config.get_user().unwrap_or_default().to_owned();
-            config.dbname(user);
-        }
-        if config.get_password().is_none()
-            && let Some(password) = var("PGPASSWORD").ok().or_else(|| password_of_file(&config))
-        {
-            config.password(password);
         }
         if let (Ok(mode), false) = (var("PGSSLMODE"), has_mode) {
             config.ssl_mode(match mode.as_str() {
@@ -108,6 +112,10 @@ impl Database {
         }
         Ok(config)
     }
+}
+
+fn either(option: &Option<String>, name: &str) -> Option<String> {
+    option.clone().or_else(|| var(name).ok())
 }
 
 fn number<T: FromStr>(text: &str, what: &str) -> Result<T, Failed> {

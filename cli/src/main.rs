@@ -1,5 +1,6 @@
 //! The program `jobs`.
 
+mod console;
 mod database;
 mod insert;
 mod show;
@@ -20,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   jobs work --queue mail --concurrency 4 -- ./send-email
   jobs show 42 --json
   jobs top -d postgresql://postgres@localhost/app
+  jobs console -d postgresql://postgres@localhost/app
 
 Exit codes:
   0  it is done
@@ -29,7 +31,7 @@ Exit codes:
   4  there is no such job
   5  the job that was waited for was cancelled, failed for good, or did not end in time";
 
-/// A job queue in Postgres: work, insert and show jobs.
+/// A job queue in Postgres: work, insert, show and manage jobs.
 #[derive(Parser)]
 #[command(name = "jobs", version, after_help = EXAMPLES)]
 struct Arguments {
@@ -51,6 +53,8 @@ enum Command {
     Show(show::Show),
     /// Show queues and workers, again and again on a terminal
     Top(top::Top),
+    /// Serve pages that show and manage the queue
+    Console(console::Console),
     /// Print a script that completes arguments in a shell
     Completions {
         /// The shell
@@ -126,6 +130,7 @@ async fn main() -> ExitCode {
         Command::Insert(insert) => insert.run(&database, json).await,
         Command::Show(show) => show.run(&database, json).await,
         Command::Top(top) => top.run(&database, json).await,
+        Command::Console(console) => console.run(&database).await,
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,

@@ -28,7 +28,7 @@ pub use insert::{
     Inserted, JobResult, NewJob, Producer, State, Want, insert, insert_many, wait_for,
 };
 pub use job::{Job, JobInfo};
-pub use link::connect;
+pub use link::{connect, connect_hearing};
 pub use middleware::{AfterInsert, Middleware};
 #[cfg(feature = "opentelemetry")]
 pub use opentelemetry::OpenTelemetry;

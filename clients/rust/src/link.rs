@@ -1,14 +1,16 @@
 //! Connections to the database.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Error, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Socket, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::shown;
@@ -20,15 +22,27 @@ use crate::error::shown;
 /// # Errors
 /// There is no such server, or it does not let us in.
 pub async fn connect(config: &Config) -> Result<Client, Error> {
+    connect_hearing(config, |_| {}).await
+}
+
+/// Connects as [`connect`] does, for a client that is to `LISTEN`. What hears the notifications is
+/// dropped when the connection is lost.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_hearing(
+    config: &Config,
+    heard: impl FnMut(Notification) + Send + 'static,
+) -> Result<Client, Error> {
     let (client, connection) = open(config).await?;
-    connection.detach();
+    serve(connection, heard).detach();
     Ok(client)
 }
 
-/// A client, and its connection, which is closed when that is dropped.
-type Opened = (Client, AbortOnDropHandle<()>);
+/// What carries a client's messages.
+type Connection = tokio_postgres::Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
 
-async fn open(config: &Config) -> Result<Opened, Error> {
+async fn open(config: &Config) -> Result<(Client, Connection), Error> {
     let is_preferred = config.get_ssl_mode() == SslMode::Prefer;
     match open_by(config).await {
         Err(error) if is_preferred && error.code().is_none() => {
@@ -38,18 +52,36 @@ async fn open(config: &Config) -> Result<Opened, Error> {
     }
 }
 
-async fn open_by(config: &Config) -> Result<Opened, Error> {
-    let (client, connection) = config.connect(tls(config)).await?;
-    let connection = tokio::spawn(async {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "connection lost");
+async fn open_by(config: &Config) -> Result<(Client, Connection), Error> {
+    config.connect(tls(config)).await
+}
+
+/// Carries messages until the client or the handle is dropped.
+fn serve(
+    mut connection: Connection,
+    mut heard: impl FnMut(Notification) + Send + 'static,
+) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+            match message {
+                Ok(AsyncMessage::Notification(notification)) => heard(notification),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "connection lost");
+                    return;
+                }
+            }
         }
-    });
-    Ok((client, AbortOnDropHandle::new(connection)))
+    }))
 }
 
 #[cfg(feature = "tls")]
-fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
+type Tls = tokio_postgres_rustls::MakeRustlsConnect;
+#[cfg(not(feature = "tls"))]
+type Tls = NoTls;
+
+#[cfg(feature = "tls")]
+fn tls(config: &Config) -> Tls {
     let mut roots = rustls::RootCertStore::empty();
     if config.get_ssl_mode() != SslMode::Disable {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -60,11 +92,11 @@ fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
         .expect("ring has the default versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tokio_postgres_rustls::MakeRustlsConnect::new(config)
+    Tls::new(config)
 }
 
 #[cfg(not(feature = "tls"))]
-fn tls(_: &Config) -> NoTls {
+fn tls(_: &Config) -> Tls {
     NoTls
 }
 
@@ -76,7 +108,8 @@ pub(crate) struct Link {
     config: Config,
     /// Whether statements are prepared.
     prepares: bool,
-    opened: Option<Opened>,
+    /// A client, and its connection, which is closed when that is dropped.
+    opened: Option<(Client, AbortOnDropHandle<()>)>,
     prepared: HashMap<&'static str, Statement>,
     /// How many calls have failed since one succeeded.
     pub(crate) failures: u32,
@@ -138,7 +171,8 @@ impl Link {
         {
             self.opened = None;
             self.prepared.clear();
-            self.opened = Some(open(&self.config).await?);
+            let (client, connection) = open(&self.config).await?;
+            self.opened = Some((client, serve(connection, |_| {})));
         }
         Ok(())
     }

@@ -1,0 +1,245 @@
+// What pages do beyond links and forms: refresh, charts, keys, copying. All works without it but
+// live updates and charts.
+'use strict';
+
+const { live, start } = document.body.dataset;
+
+// A page looks again when the server says so, and not while nobody sees it. A browser has few
+// connections to a server, so hidden pages keep none.
+let source = null;
+
+function listen() {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+    return;
+  }
+  if (source) return;
+  const isBack = source === null && listen.hasListened;
+  listen.hasListened = true;
+  source = new EventSource(live);
+  source.addEventListener('changed', refresh);
+  source.addEventListener('tick', refresh);
+  if (isBack) refresh();
+}
+
+function refresh() {
+  htmx.trigger(document.body, 'refresh');
+}
+
+if (live) {
+  document.addEventListener('visibilitychange', listen);
+  listen();
+}
+
+const connection = document.getElementById('connection');
+
+function say(isLost) {
+  if (connection) connection.hidden = !isLost;
+}
+document.body.addEventListener('htmx:sendError', () => say(true));
+document.body.addEventListener('htmx:responseError', (event) => say(event.detail.xhr.status >= 500));
+document.body.addEventListener('htmx:afterOnLoad', (event) => {
+  if (event.detail.xhr.status < 400) say(false);
+});
+
+// A refresh leaves alone what somebody is at: an opened part, a form that was touched, a chart.
+const touched = new WeakSet();
+document.addEventListener('input', (event) => {
+  const form = event.target.closest('form');
+  if (form) touched.add(form);
+});
+
+function isInUse(form) {
+  return touched.has(form) || form.contains(document.activeElement);
+}
+
+Object.assign(Idiomorph.defaults.callbacks, {
+  beforeNodeMorphed(old, fresh) {
+    if (old.nodeType !== Node.ELEMENT_NODE) return true;
+    if (old.tagName === 'FORM' && isInUse(old)) return false;
+    if (old.matches('[data-chart]') && fresh instanceof Element) {
+      if (old.dataset.chart !== fresh.dataset.chart) {
+        old.dataset.chart = fresh.dataset.chart;
+        draw(old);
+      }
+      return false;
+    }
+    // A time that has not changed but for what it is called.
+    return true;
+  },
+  beforeAttributeUpdated(name, node) {
+    return !(name === 'open' && (node.tagName === 'DETAILS' || node.tagName === 'DIALOG'))
+      && !(name === 'hidden' && node.matches('[data-copy]'));
+  },
+});
+
+// Charts
+
+const plots = new WeakMap();
+
+function seconds(value) {
+  if (value == null) return '–';
+  if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
+  if (value < 1) return `${+(value * 1e3).toPrecision(3)} ms`;
+  if (value < 120) return `${+value.toPrecision(3)} s`;
+  if (value < 7200) return `${+(value / 60).toPrecision(3)} min`;
+  return `${+(value / 3600).toPrecision(3)} h`;
+}
+
+function rate(value) {
+  return value == null ? '–' : value.toLocaleString('en', { maximumFractionDigits: value < 10 ? 1 : 0 });
+}
+
+const tones = {
+  quiet: { stroke: '--grey', dash: [4, 4] },
+  good: { stroke: '--green', fills: true },
+  bad: { stroke: '--red' },
+  wait: { stroke: '--violet' },
+  'wait-half': { stroke: '--violet', dash: [4, 4] },
+  run: { stroke: '--teal' },
+  'run-half': { stroke: '--teal', dash: [4, 4] },
+};
+
+function colour(element, name) {
+  // The browser resolves light-dark() only where a colour is used.
+  element.style.color = `var(${name})`;
+  const value = getComputedStyle(element).color;
+  element.style.color = '';
+  return value;
+}
+
+function draw(element) {
+  const { at, unit, series } = JSON.parse(element.dataset.chart);
+  const isTime = unit === 'seconds';
+  const format = isTime ? seconds : rate;
+  const values = series.flatMap((one) => one.values).filter((value) => value > 0);
+  const [text, line] = [colour(element, '--ink-quiet'), colour(element, '--line')];
+  const axis = {
+    stroke: text,
+    font: '12px system-ui, sans-serif',
+    grid: { stroke: line, width: 1 },
+    ticks: { show: false },
+  };
+  const options = {
+    width: element.clientWidth,
+    height: element.clientHeight - 28,
+    legend: { live: true },
+    cursor: { y: false, points: { size: 6 } },
+    scales: {
+      x: { time: true },
+      y: isTime
+        ? { distr: 3, range: () => decades(values) }
+        : { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] },
+    },
+    axes: [
+      axis,
+      {
+        ...axis,
+        size: 64,
+        values: (_, marks) => marks.map((mark) => (mark == null ? '' : format(mark))),
+        filter: isTime
+          ? (_, marks) => marks.map((mark) => (Number.isInteger(+Math.log10(mark).toFixed(6)) ? mark : null))
+          : undefined,
+      },
+    ],
+    series: [
+      { label: 'at', value: (_, time) => (time == null ? '–' : new Date(time * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })) },
+      ...series.map((one) => {
+        const tone = tones[one.tone];
+        const stroke = colour(element, tone.stroke);
+        return {
+          label: one.label,
+          stroke,
+          dash: tone.dash,
+          fill: tone.fills ? stroke.replace('rgb(', 'rgba(').replace(')', ', 0.12)') : undefined,
+          width: 1.5,
+          points: { show: isTime && one.values.filter((value) => value != null).length < 3 },
+          value: (_, value) => format(value),
+        };
+      }),
+    ],
+  };
+  plots.get(element)?.destroy();
+  plots.set(element, new uPlot(options, [at, ...series.map((one) => one.values)], element));
+}
+
+// Powers of ten around all values.
+function decades(values) {
+  if (!values.length) return [0.001, 10];
+  const low = 10 ** Math.floor(Math.log10(Math.min(...values)));
+  const high = 10 ** Math.ceil(Math.log10(Math.max(...values) * 1.01));
+  return [low, Math.max(high, low * 10)];
+}
+
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const plot = plots.get(target);
+    if (plot && plot.width !== target.clientWidth) {
+      plot.setSize({ width: target.clientWidth, height: plot.height });
+    }
+  }
+});
+
+function drawAll() {
+  for (const element of document.querySelectorAll('[data-chart]')) {
+    if (!plots.has(element)) {
+      draw(element);
+      sizes.observe(element);
+    }
+  }
+}
+drawAll();
+document.body.addEventListener('htmx:afterSettle', () => { drawAll(); showButtons(); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+  document.querySelectorAll('[data-chart]').forEach(draw);
+});
+
+// Copying
+
+function showButtons() {
+  for (const button of document.querySelectorAll('[data-copy]')) button.hidden = !navigator.clipboard;
+}
+showButtons();
+
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copy]');
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.textContent = 'Copied';
+  setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+});
+
+// Keys
+
+const help = document.getElementById('help');
+const helpButton = document.getElementById('help-button');
+if (helpButton) {
+  helpButton.hidden = false;
+  helpButton.addEventListener('click', () => help.showModal());
+}
+
+let isGoing = false;
+
+document.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest('input, textarea, select, [contenteditable]') || !help) return;
+  const key = event.key;
+  if (isGoing) {
+    isGoing = false;
+    const path = help.querySelector(`[data-key="${CSS.escape(key)}"]`)?.dataset.path;
+    if (path) location.assign(path === '/' ? start : start.replace(/\/$/, '') + path);
+  } else if (key === 'g') {
+    isGoing = true;
+    setTimeout(() => { isGoing = false; }, 1500);
+  } else if (key === '?' && !help.open) {
+    help.showModal();
+  } else if (key === '/') {
+    const field = document.querySelector('form[role="search"] input:not([type="hidden"]), form.filter input:not([type="hidden"])');
+    if (field) {
+      event.preventDefault();
+      field.focus();
+      field.select();
+    }
+  }
+});

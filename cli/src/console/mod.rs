@@ -1,0 +1,352 @@
+//! `jobs console`: pages that show the queue and manage it, as a role of the database may.
+
+mod assets;
+mod audit;
+mod bulk;
+mod failures;
+mod fields;
+mod filter;
+mod find;
+mod history;
+mod interval;
+mod job;
+mod job_change;
+mod job_edit;
+mod job_errors;
+mod job_rows;
+mod jobs_list;
+mod limits;
+mod live;
+mod maintenance;
+mod monitor;
+mod overview;
+mod page;
+mod paging;
+mod parts;
+mod periodic;
+mod periodic_job;
+mod problem;
+mod queue;
+mod queues;
+mod role;
+mod session;
+mod timeline;
+mod tree;
+mod unique;
+mod unique_try;
+mod visit;
+mod worker;
+mod workers;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_postgres::Config;
+
+use self::live::Live;
+use self::problem::Problem;
+use self::role::Role;
+use self::session::Sessions;
+use crate::database::Database;
+use crate::{Failed, REFUSED, print};
+
+/// The largest form: args of a megabyte are three as a form has them.
+const LARGEST_FORM: usize = 8 << 20;
+/// How long requests have to end once the console is told to stop.
+const GRACE: Duration = Duration::from_secs(2);
+
+#[derive(Args)]
+pub(crate) struct Console {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8088")]
+    listen: String,
+    /// Path under which a proxy serves the console
+    #[arg(long, value_name = "PATH", default_value = "", value_parser = prefix)]
+    prefix: String,
+    /// Offer no actions
+    #[arg(long)]
+    read_only: bool,
+    /// Ask each person for a role of the database and its password. Without it everybody acts as
+    /// one role, and on an address other than loopback nobody can change anything
+    #[arg(long)]
+    login: bool,
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "/-_.~".contains(one);
+    let text = text.trim_end_matches('/');
+    match text.is_empty()
+        || text.starts_with('/') && !text.contains("//") && text.chars().all(is_plain)
+    {
+        true => Ok(text.into()),
+        false => Err("it is a path such as /jobs".into()),
+    }
+}
+
+pub(crate) struct App {
+    prefix: String,
+    is_read_only: bool,
+    has_login: bool,
+    is_loopback: bool,
+    /// Where the database is, and as whom without a login.
+    database: Config,
+    /// As whom everybody acts without a login.
+    process: Option<Arc<Role>>,
+    sessions: Sessions,
+    live: Live,
+}
+
+impl Console {
+    pub(crate) async fn run(self, database: &Database) -> Result<(), Failed> {
+        let config = match self.login {
+            true => without_credentials(database)?,
+            false => database.config()?,
+        };
+        let listener = TcpListener::bind(&self.listen).await;
+        let listener = listener.map_err(|error| {
+            Failed::new(
+                REFUSED,
+                format!("cannot listen on {}: {error}", self.listen),
+            )
+        })?;
+        let address = listener.local_addr()?;
+        let is_loopback = address.ip().is_loopback();
+        let process = (!self.login).then(|| Arc::new(Role::new(&config)));
+        let app = Arc::new(App {
+            prefix: self.prefix,
+            is_read_only: self.read_only || !self.login && !is_loopback,
+            has_login: self.login,
+            is_loopback,
+            database: config,
+            process,
+            sessions: Sessions::default(),
+            live: Live::default(),
+        });
+        if let Some(role) = &app.process {
+            app.live.offer(role);
+        }
+        let who = match &app.process {
+            Some(role) => format!("as the role {}", role.name),
+            None => "with a login".into(),
+        };
+        let read_only = if app.is_read_only { ", read-only" } else { "" };
+        print(format!("http://{address}{} {who}{read_only}", app.url("/")));
+        tokio::spawn(live::run(app.clone()));
+        tokio::spawn(tidy(app.clone()));
+        let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
+        tokio::select! {
+            served = async { axum::serve(listener, service).with_graceful_shutdown(stopped()).await } => served?,
+            // Streams of live pages would never end.
+            () = async { stopped().await; tokio::time::sleep(GRACE).await } => {}
+        }
+        Ok(())
+    }
+}
+
+/// With a login nobody acts as somebody who has not logged in.
+fn without_credentials(database: &Database) -> Result<Config, Failed> {
+    let config = database.place()?;
+    if config.get_password().is_some() {
+        return Err(Failed::new(
+            REFUSED,
+            "with --login the database is given without a password",
+        ));
+    }
+    match config.get_dbname() {
+        Some(_) => Ok(config),
+        None => Err(Failed::new(
+            REFUSED,
+            "with --login give the database: --dbname",
+        )),
+    }
+}
+
+async fn stopped() {
+    let mut terminated = signal(SignalKind::terminate()).expect("signals can be handled");
+    tokio::select! {
+        _ = terminated.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Closes what nobody uses any more.
+async fn tidy(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        app.sessions.tidy();
+        let roles = app.sessions.roles().into_iter().chain(app.process.clone());
+        roles.for_each(|role| role.tidy());
+    }
+}
+
+fn router(app: Arc<App>) -> Router {
+    let screens = Router::new()
+        .merge(overview::routes())
+        .merge(jobs_list::routes())
+        .merge(job::routes())
+        .merge(bulk::routes())
+        .merge(failures::routes())
+        .merge(queues::routes())
+        .merge(workers::routes())
+        .merge(periodic::routes())
+        .merge(unique::routes())
+        .merge(audit::routes())
+        .merge(maintenance::routes())
+        .merge(session::routes())
+        .merge(live::routes())
+        .fallback(no_page)
+        .layer(middleware::from_fn_with_state(app.clone(), page::framed))
+        .layer(middleware::from_fn_with_state(app.clone(), session::attach));
+    let all = screens.merge(assets::routes()).merge(monitor::routes());
+    let all = match &*app.prefix {
+        "" => all,
+        prefix => Router::new().nest(prefix, all).fallback(elsewhere),
+    };
+    all.layer(DefaultBodyLimit::max(LARGEST_FORM))
+        .layer(middleware::from_fn_with_state(app.clone(), guarded))
+        .with_state(app)
+}
+
+async fn no_page() -> Problem {
+    Problem::not_found("such page")
+}
+
+/// What is outside of the prefix.
+async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
+    match request.uri().path() {
+        path if path == "/" || path.strip_suffix('/') == Some(&app.prefix) => {
+            visit::see_other(&app.url("/"))
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// What every answer says to the browser, and which ones are not given.
+async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let mut response = match is_ours(&app, request.headers()) {
+        true => next.run(request).await,
+        false => {
+            let said =
+                "This console is for this machine alone: open it by its address or as localhost.";
+            (StatusCode::MISDIRECTED_REQUEST, said).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+const HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+         connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+];
+
+/// Without a login a page of another site could let its own name mean this machine, and so act as
+/// the role of this console: names are not served then.
+fn is_ours(app: &App, headers: &HeaderMap) -> bool {
+    if app.has_login || !app.is_loopback {
+        return true;
+    }
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let Some(host) = host.and_then(|host| host.parse::<axum::http::uri::Authority>().ok()) else {
+        return false;
+    };
+    let name = host.host().trim_matches(['[', ']']);
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+impl App {
+    /// A path of the console with its prefix.
+    pub(crate) fn url(&self, path: &str) -> String {
+        match (&*self.prefix, path) {
+            (prefix, "/") if !prefix.is_empty() => prefix.into(),
+            (prefix, path) => format!("{prefix}{path}"),
+        }
+    }
+
+    pub(crate) fn database_name(&self) -> &str {
+        self.database.get_dbname().unwrap_or_default()
+    }
+
+    /// Lets somebody in who knows the password of a role that may look at the queue.
+    async fn enter(&self, name: &str, password: &str) -> Result<Role, Problem> {
+        if name.is_empty() || [name, password].iter().any(|text| text.contains('\0')) {
+            return Err(Problem::bad_input(
+                "There is no such role.",
+                "Type another name.",
+            ));
+        }
+        let mut config = self.database.clone();
+        config.user(name).application_name("jobs console");
+        match postgres_jobs::connect(&config).await {
+            Ok(_) => {
+                return Err(Problem::forbidden(
+                    "The server asks this console for no password, so it cannot know who you are.",
+                    "pg_hba.conf has to ask connections of the console for a password: \
+                     scram-sha-256 instead of trust or peer.",
+                ));
+            }
+            Err(error) if error.code().is_some() => return Err(error.into()),
+            // The server wants a password, as it should.
+            Err(_) => {}
+        }
+        let role = Role::new(config.password(password));
+        let rights = role.rights().await?;
+        match rights.looks {
+            true => Ok(role),
+            false if rights.version.is_none() => Err(no_extension(&rights.database)),
+            false => Err(visit::needs_a_grant(&rights.role)),
+        }
+    }
+}
+
+pub(crate) fn no_extension(database: &str) -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "There is no queue here",
+        format!("The database {database} does not have the extension jobs."),
+    )
+    .hint("A superuser can install it there: CREATE EXTENSION jobs;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_a_path() {
+        let cases = [("", ""), ("/", ""), ("/jobs", "/jobs"), ("/a/b/", "/a/b")];
+        for (given, kept) in cases {
+            assert_eq!(prefix(given).as_deref(), Ok(kept));
+        }
+        for refused in ["jobs", "//elsewhere", "/a b", "/a\r\nb", "/{x}", "/a?b"] {
+            assert!(prefix(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What programs ask: whether the console works, and metrics for Prometheus.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::App;
+use super::problem::Problem;
+
+const WITHIN: Duration = Duration::from_secs(5);
+const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+}
+
+/// Whether the console works and, where it acts as one role, reaches the queue.
+async fn health(State(app): State<Arc<App>>) -> Response {
+    let reached = match &app.process {
+        Some(role) => match role.shared_rows(EXTENSION, &[], WITHIN).await {
+            Ok(rows) if rows.is_empty() => Err(super::no_extension(app.database_name())),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        None => Ok(()),
+    };
+    let (status, said) = match reached {
+        Ok(()) => (StatusCode::OK, json!({ "status": "ok" })),
+        Err(problem) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({ "status": "error", "error": problem.line() }),
+        ),
+    };
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/json")],
+        said.to_string(),
+    )
+        .into_response()
+}
+
+#[derive(Deserialize)]
+struct Metric {
+    metric: String,
+    r#type: String,
+    labels: Map<String, Value>,
+    value: Value,
+    help: String,
+}
+
+/// jobs.metrics() as Prometheus reads it. With a login there is no role to ask as.
+async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let Some(role) = &app.process else {
+        return Err(Problem::not_found("such page with --login"));
+    };
+    let sql = "select m.* from jobs.metrics() m order by m.metric";
+    let rows = role.shared_rows(sql, &[], WITHIN).await?;
+    let (mut text, mut said) = (String::new(), HashSet::new());
+    for row in rows.iter() {
+        let metric: Metric = serde_json::from_str(row)?;
+        add(&mut text, &metric, said.insert(metric.metric.clone()));
+    }
+    let head = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
+    Ok((head, text).into_response())
+}
+
+fn add(text: &mut String, metric: &Metric, is_first: bool) {
+    let Metric {
+        metric: name,
+        r#type,
+        labels,
+        value,
+        help,
+    } = metric;
+    if is_first {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        *text += &format!("# HELP {name} {help}\n# TYPE {name} {type}\n");
+    }
+    let labels: Vec<String> = labels
+        .iter()
+        .map(|(key, value)| label(key, value))
+        .collect();
+    *text += name;
+    if !labels.is_empty() {
+        write!(text, "{{{}}}", labels.join(",")).expect("a text can be written to");
+    }
+    // NaN and infinities come as texts.
+    let value = crate::plain(value).replace("Infinity", "Inf");
+    writeln!(text, " {value}").expect("a text can be written to");
+}
+
+fn label(key: &str, value: &Value) -> String {
+    let value = crate::plain(value);
+    let value = value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n");
+    format!("{key}=\"{value}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let metric = Metric {
+            metric: "jobs_x".into(),
+            r#type: "gauge".into(),
+            labels: serde_json::from_str(r#"{"queue": "a\"b\\c\nd", "state": "running"}"#)
+                .expect("JSON"),
+            value: json!(1.5),
+            help: "Of two\nlines".into(),
+        };
+        let mut text = String::new();
+        add(&mut text, &metric, true);
+        add(
+            &mut text,
+            &Metric {
+                labels: Map::new(),
+                ..metric
+            },
+            false,
+        );
+        let expected = "# HELP jobs_x Of two\\nlines\n# TYPE jobs_x gauge\n\
+            jobs_x{queue=\"a\\\"b\\\\c\\nd\",state=\"running\"} 1.5\njobs_x 1.5\n";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,242 @@
+//! The frame of every page.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::App;
+use super::assets;
+use super::problem::Problem;
+use super::session::logout_form;
+use super::visit::{Theme, Visit};
+
+/// The entries of the navigation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Screen {
+    Overview,
+    Jobs,
+    Failures,
+    Queues,
+    Workers,
+    Periodic,
+    Unique,
+    Audit,
+    Maintenance,
+}
+
+/// Each with its path, its name, and the key that goes there after a g.
+const SCREENS: [(Screen, &str, &str, char); 9] = [
+    (Screen::Overview, "/", "Overview", 'o'),
+    (Screen::Jobs, "/jobs", "Jobs", 'j'),
+    (Screen::Failures, "/failures", "Failures", 'f'),
+    (Screen::Queues, "/queues", "Queues", 'q'),
+    (Screen::Workers, "/workers", "Workers", 'w'),
+    (Screen::Periodic, "/periodic", "Periodic", 'p'),
+    (Screen::Unique, "/unique", "Uniqueness", 'u'),
+    (Screen::Audit, "/audit", "Audit", 'a'),
+    (Screen::Maintenance, "/maintenance", "Maintenance", 'm'),
+];
+
+/// Pages ask for nothing but themselves, and nothing that comes is run.
+const HTMX: &str = r#"{"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"includeIndicatorStyles":false,"disableInheritance":true,"historyCacheSize":0,"refreshOnHistoryMiss":true,"scrollBehavior":"auto"}"#;
+
+/// A whole page, or what is in its `main` where htmx asks for that.
+pub(crate) fn page(
+    visit: &Visit,
+    screen: Screen,
+    title: &str,
+    main: &Markup,
+    is_live: bool,
+) -> Response {
+    let main = html! { h1 { (title) } (main) };
+    if visit.is_fragment {
+        return Html(main.into_string()).into_response();
+    }
+    framed_page(visit, Some(screen), title, &main, is_live).into_response()
+}
+
+fn framed_page(
+    visit: &Visit,
+    screen: Option<Screen>,
+    title: &str,
+    main: &Markup,
+    is_live: bool,
+) -> Html<String> {
+    let here = visit.url(&visit.path);
+    let body = html! {
+        body hx-ext="morph" data-live=(visit.url("/live")) data-start=(visit.url("/")) {
+            a.skip href="#main" { "Skip to the content" }
+            (sidebar(visit, screen))
+            div.content {
+                div #flash role="status" {
+                    @if let Some(message) = visit.session.said() { p.flash { (message) } }
+                }
+                p #connection hidden role="status" { "The console does not answer. Trying again …" }
+                @if is_live {
+                    main #main tabindex="-1" hx-get=(here) hx-trigger="refresh from:body"
+                        hx-target="this" hx-swap="morph:innerHTML" { (main) }
+                } @else {
+                    main #main tabindex="-1" { (main) }
+                }
+            }
+            (help())
+        }
+    };
+    document(
+        &visit.app,
+        visit.theme,
+        &format!("{title} · {}", visit.rights.database),
+        &body,
+    )
+}
+
+fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
+    html! {
+        header.sidebar {
+            a.brand href=(visit.url("/")) { span.mark aria-hidden="true" {} "jobs" }
+            nav aria-label="Screens" {
+                ul {
+                    @for (screen, path, name, _) in SCREENS {
+                        li {
+                            a href=(visit.url(path))
+                                aria-current=[(current == Some(screen)).then_some("page")] { (name) }
+                        }
+                    }
+                }
+            }
+            div.foot {
+                p.where {
+                    span title="Database" { (visit.rights.database) }
+                    span.quiet { "as " (visit.rights.role) }
+                }
+                @if visit.app.is_read_only { p.badge { "read-only" } }
+                @if visit.rights.is_standby { p.badge { "standby" } }
+                (themes(visit))
+                div.links {
+                    button #help-button.link type="button" hidden { "Keyboard" }
+                    @if visit.session.is_logged_in() { (logout_form(visit)) }
+                }
+            }
+        }
+    }
+}
+
+fn themes(visit: &Visit) -> Markup {
+    let now = visit.theme.map_or("auto", Theme::name);
+    let fields = html! {
+        input type="hidden" name="back" value=(visit.path);
+        fieldset.themes {
+            legend.visually-hidden { "Theme" }
+            @for (theme, label) in [("light", "Light"), ("dark", "Dark"), ("auto", "Auto")] {
+                button name="theme" value=(theme) aria-pressed=((theme == now).to_string()) { (label) }
+            }
+        }
+    };
+    visit.form("/theme", fields)
+}
+
+fn help() -> Markup {
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keyboard" }
+            dl.keys {
+                div { dt { kbd { "/" } } dd { "go to the filter" } }
+                div { dt { kbd { "?" } } dd { "this help" } }
+                @for (_, path, name, key) in SCREENS {
+                    div data-key=(key) data-path=(path) {
+                        dt { kbd { "g" } " " kbd { (key) } } dd { "go to " (name) }
+                    }
+                }
+            }
+            form method="dialog" { button.button { "Close" } }
+        }
+    }
+}
+
+/// A page without navigation, where nobody is logged in.
+pub(crate) fn bare(app: &App, theme: Option<Theme>, title: &str, main: &Markup) -> Html<String> {
+    document(
+        app,
+        theme,
+        title,
+        &html! { body.bare { main #main { (main) } } },
+    )
+}
+
+fn document(app: &App, theme: Option<Theme>, title: &str, body: &Markup) -> Html<String> {
+    let asset = |name| app.url(&assets::path(name));
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" data-theme=[theme.map(Theme::name)] {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content=(theme.map_or("light dark", Theme::name));
+                meta name="robots" content="noindex";
+                meta name="htmx-config" content=(HTMX);
+                title { (title) " · jobs" }
+                link rel="icon" href=(asset("icon.svg"));
+                @for name in ["uplot.min.css", "console.css"] {
+                    link rel="stylesheet" href=(asset(name));
+                }
+                @for name in ["htmx.min.js", "idiomorph-ext.min.js", "uplot.min.js", "console.js"] {
+                    script defer src=(asset(name)) {}
+                }
+            }
+            (body)
+        }
+    };
+    Html(document.into_string())
+}
+
+/// A page that asks for itself again, now as one of ours.
+pub(crate) fn again(url: &str) -> Response {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content={ "0; url=" (url) };
+                title { "jobs" }
+            }
+            body { p { a href=(url) { "Go on" } } }
+        }
+    };
+    Html(page.into_string()).into_response()
+}
+
+/// Puts the frame around a problem.
+pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let asked = parts.clone();
+    let response = next.run(Request::from_parts(parts, body)).await;
+    let Some(problem) = response.extensions().get::<Arc<Problem>>().cloned() else {
+        return response;
+    };
+    let theme = Theme::of(&asked.headers);
+    let main = html! {
+        div.problem role="alert" { (problem.said()) }
+        p { a.button href=(app.url("/")) { "To the overview" } }
+    };
+    let page = match Visit::known(&asked, &app) {
+        Some(visit) if visit.is_fragment => Html(problem.said().into_string()),
+        Some(visit) => {
+            let main = html! { h1 { (problem.title) } (main) };
+            framed_page(&visit, None, problem.title, &main, false)
+        }
+        None => bare(
+            &app,
+            theme,
+            problem.title,
+            &html! { h1 { (problem.title) } (main) },
+        ),
+    };
+    let (mut head, _) = response.into_parts();
+    head.headers.remove(header::CONTENT_TYPE);
+    head.headers.remove(header::CONTENT_LENGTH);
+    (head.status, head.headers, page).into_response()
+}

@@ -1,0 +1,384 @@
+//! Parts of pages.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{Markup, html};
+
+/// A path with a query; pairs without a value are left out.
+pub(crate) fn link(path: &str, of: &[(&str, &str)]) -> String {
+    match query(of) {
+        query if query.is_empty() => path.into(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+/// The query of a URL; pairs without a value are left out.
+pub(crate) fn query(of: &[(&str, &str)]) -> String {
+    let pairs: Vec<_> = of.iter().filter(|(_, value)| !value.is_empty()).collect();
+    serde_urlencoded::to_string(pairs).unwrap_or_default()
+}
+
+/// A state as word and colour. Also for those of workers: run, quiet, stop, lost.
+pub(crate) fn state(name: &str) -> Markup {
+    let known = [
+        "available",
+        "scheduled",
+        "pending",
+        "running",
+        "retryable",
+        "completed",
+        "cancelled",
+        "discarded",
+        "run",
+        "quiet",
+        "stop",
+        "lost",
+        "paused",
+    ];
+    let class = known.into_iter().find(|known| *known == name);
+    html! { span class={ "state " (class.unwrap_or("unknown")) } { (name) } }
+}
+
+/// How bad a finding of jobs.health() is.
+pub(crate) fn severity(name: &str) -> Markup {
+    html! { span class={ "severity " (severity_class(name)) } { (name) } }
+}
+
+pub(crate) fn severity_class(name: &str) -> &'static str {
+    let known = ["critical", "warning", "info", "well"];
+    let class = known.into_iter().find(|known| *known == name);
+    class.unwrap_or("info")
+}
+
+fn exact(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
+}
+
+fn time(at: DateTime<Utc>, text: &str) -> Markup {
+    let machine = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    html! { time datetime=(machine) title=(exact(at)) { (text) } }
+}
+
+/// How long ago, or in how long; the exact time is its title.
+pub(crate) fn ago(at: DateTime<Utc>) -> Markup {
+    let seconds = (Utc::now() - at).num_milliseconds() as f64 / 1000.0;
+    let text = match seconds {
+        s if s >= 1.0 => format!("{} ago", roughly(s)),
+        s if s > -1.0 => "now".into(),
+        s => format!("in {}", roughly(-s)),
+    };
+    time(at, &text)
+}
+
+/// When something will be; what is past is due.
+pub(crate) fn until(at: DateTime<Utc>) -> Markup {
+    match at > Utc::now() {
+        true => ago(at),
+        false => time(at, &format!("due, {}", plain_ago(at))),
+    }
+}
+
+fn plain_ago(at: DateTime<Utc>) -> String {
+    let seconds = (Utc::now() - at).num_seconds();
+    match seconds {
+        s if s < 1 => "now".into(),
+        s => format!("{} ago", roughly(s as f64)),
+    }
+}
+
+/// An exact time that is to be read, not only found in a title.
+pub(crate) fn exactly(at: DateTime<Utc>) -> Markup {
+    time(at, &exact(at))
+}
+
+/// A duration in its largest unit, as relative times have it.
+fn roughly(seconds: f64) -> String {
+    let units = [(86400.0, "d"), (3600.0, "h"), (60.0, "min")];
+    for (length, unit) in units {
+        // What rounds up to the next unit is shown in that.
+        if seconds >= length * 0.995 {
+            return format!(
+                "{} {unit}",
+                number_text((seconds / length).round().max(1.0) as i64)
+            );
+        }
+    }
+    format!("{} s", seconds.floor())
+}
+
+fn number_text(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0 {
+        format!("\u{2212}{text}")
+    } else {
+        text
+    }
+}
+
+/// 12,345.
+pub(crate) fn number(value: i64) -> Markup {
+    html! { span.number { (number_text(value)) } }
+}
+
+/// A number of jobs, with ~ where it is an estimate.
+pub(crate) fn count(value: i64, is_estimated: bool) -> Markup {
+    html! {
+        @if is_estimated {
+            span.number title="Counted by maintenance some time ago" { "~" (number_text(value)) }
+        } @else if value == 0 {
+            span.number.zero { "0" }
+        } @else {
+            (number(value))
+        }
+    }
+}
+
+/// 850 µs, 120 ms, 1.2 s, 3 min 4 s, 2 h 5 min, 3 d 4 h.
+pub(crate) fn duration(seconds: f64) -> Markup {
+    html! { span.number { (duration_text(seconds)) } }
+}
+
+pub(crate) fn duration_text(seconds: f64) -> String {
+    if seconds < 0.0 {
+        return format!("\u{2212}{}", duration_text(-seconds));
+    }
+    let two = |whole: i64, unit: &str, rest: i64, smaller: &str| match rest {
+        0 => format!("{whole} {unit}"),
+        rest => format!("{whole} {unit} {rest} {smaller}"),
+    };
+    let whole = seconds.round() as i64;
+    match seconds {
+        0.0 => "0 s".into(),
+        s if s < 0.001 => format!("{:.0} µs", s * 1e6),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 59.5 => format!("{s:.0} s"),
+        _ if whole < 3600 => two(whole / 60, "min", whole % 60, "s"),
+        _ if whole < 86400 => two(whole / 3600, "h", whole % 3600 / 60, "min"),
+        _ => two(whole / 86400, "d", whole % 86400 / 3600, "h"),
+    }
+}
+
+/// 12 B, 3.4 kB, 1.2 MB.
+pub(crate) fn bytes(value: usize) -> String {
+    match value as f64 {
+        v if v < 1000.0 => format!("{value} B"),
+        v if v < 999_950.0 => format!("{:.1} kB", v / 1e3),
+        v => format!("{:.1} MB", v / 1e6),
+    }
+}
+
+/// A text that may be missing.
+pub(crate) fn optional_text(text: Option<&str>) -> Markup {
+    html! { @if let Some(text) = text { (text) } @else { (none()) } }
+}
+
+/// Where there is nothing.
+pub(crate) fn none() -> Markup {
+    html! { span.none { span aria-hidden="true" { "–" } span.visually-hidden { "none" } } }
+}
+
+/// Where a list is empty: what that means and what to do.
+pub(crate) fn empty(title: &str, what_to_do: Markup) -> Markup {
+    html! { div.empty { p.empty-title { (title) } p { (what_to_do) } } }
+}
+
+/// Links to the pages before and after this one.
+pub(crate) fn pager(previous: Option<String>, next: Option<String>) -> Markup {
+    html! {
+        @if previous.is_some() || next.is_some() {
+            nav.pager aria-label="Pages" {
+                @if let Some(url) = previous { a.button rel="prev" href=(url) { "← Newer" } }
+                @if let Some(url) = next { a.button rel="next" href=(url) { "Older →" } }
+            }
+        }
+    }
+}
+
+/// Labels and what they say.
+pub(crate) fn key_values(pairs: &[(&str, Markup)]) -> Markup {
+    html! {
+        dl.key-values {
+            @for (label, value) in pairs { div { dt { (label) } dd { (value) } } }
+        }
+    }
+}
+
+/// How a column is set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Text,
+    Number,
+    /// Takes what room is left, and is cut off where there is none.
+    Wide,
+    /// Buttons; the head says it to screen readers only.
+    Actions,
+}
+
+/// A table in a box of its own, in which it scrolls. `rows` are `tr` elements. The cells of a
+/// number column have the class `number`, those of buttons `actions`, wide ones `wide`.
+pub(crate) fn table(caption: &str, columns: &[(&str, Align)], rows: Markup) -> Markup {
+    html! {
+        div.table role="region" aria-label=(caption) tabindex="0" {
+            table {
+                caption.visually-hidden { (caption) }
+                thead { tr { @for (name, align) in columns { (head(name, *align)) } } }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
+fn head(name: &str, align: Align) -> Markup {
+    let class = match align {
+        Align::Text => None,
+        Align::Number => Some("number"),
+        Align::Wide => Some("wide"),
+        Align::Actions => Some("actions"),
+    };
+    html! {
+        th scope="col" class=[class] {
+            @if align == Align::Actions { span.visually-hidden { (name) } } @else { (name) }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What the page is for.
+    Primary,
+    Plain,
+    /// What cannot be taken back.
+    Danger,
+}
+
+impl Kind {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Primary => "button primary",
+            Self::Plain => "button",
+            Self::Danger => "button danger",
+        }
+    }
+}
+
+/// A button that submits its form.
+pub(crate) fn button(label: &str, kind: Kind) -> Markup {
+    html! { button type="submit" class=(kind.class()) { (label) } }
+}
+
+/// A link that looks like a button.
+pub(crate) fn link_button(label: &str, url: &str, kind: Kind) -> Markup {
+    html! { a class=(kind.class()) href=(url) { (label) } }
+}
+
+/// A button that opens a question with a form; works without JavaScript.
+pub(crate) fn confirm(label: &str, question: &str, form: Markup) -> Markup {
+    html! {
+        details.confirm {
+            summary.button { (label) }
+            div.panel { p { (question) } (form) }
+        }
+    }
+}
+
+/// Links of which one is the page that is shown: label, URL, whether it is.
+pub(crate) fn tabs(label: &str, all: &[(&str, String, bool)]) -> Markup {
+    html! {
+        nav.tabs aria-label=(label) {
+            @for (label, url, is_current) in all {
+                a href=(url) aria-current=[is_current.then_some("page")] { (label) }
+            }
+        }
+    }
+}
+
+/// A chart. `data` is `{"at": [unix seconds], "series": [{"label", "unit", "values"}]}`; what is
+/// below it says the same where there is no JavaScript, and to screen readers.
+pub(crate) fn chart(label: &str, data: &serde_json::Value, below: Markup) -> Markup {
+    html! {
+        figure.chart {
+            figcaption { (label) }
+            div.plot data-chart=(data.to_string()) aria-hidden="true" {}
+            (below)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (-1000, "\u{2212}1,000"),
+            (i64::MIN, "\u{2212}9,223,372,036,854,775,808"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number_text(value), text);
+        }
+    }
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        let cases = [
+            (0.0, "0 s"),
+            (0.000_85, "850 µs"),
+            (0.12, "120 ms"),
+            (0.9999, "1.0 s"),
+            (1.24, "1.2 s"),
+            (59.6, "1 min"),
+            (184.0, "3 min 4 s"),
+            (7500.0, "2 h 5 min"),
+            (273_600.0, "3 d 4 h"),
+            (-1.5, "\u{2212}1.5 s"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration_text(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn relative_times_have_one_unit() {
+        let cases = [
+            (1.0, "1 s"),
+            (59.0, "59 s"),
+            (60.0, "1 min"),
+            (3599.0, "1 h"),
+            (5400.0, "2 h"),
+            (86400.0 * 3.0, "3 d"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(roughly(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn links_are_encoded() {
+        let of = [("queue", "a&b=c/d"), ("kind", ""), ("tag", "ü")];
+        assert_eq!(link("/jobs", &of), "/jobs?queue=a%26b%3Dc%2Fd&tag=%C3%BC");
+        assert_eq!(link("/jobs", &[]), "/jobs");
+    }
+
+    #[test]
+    fn what_users_control_is_escaped() {
+        let markup = state("<script>").into_string();
+        assert!(!markup.contains("<script>"), "{markup}");
+        let markup = table("\"><script>", &[("<b>", Align::Text)], html! {}).into_string();
+        assert!(
+            !markup.contains("<script>") && !markup.contains("<b>"),
+            "{markup}"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! What a page answers when it cannot do what it was asked for.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use tokio_postgres::Error;
+use tokio_postgres::error::DbError;
+
+/// Why not, in words, and what to do. The frame of the page is put around it by `page::framed`,
+/// which finds it in the response's extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) title: &'static str,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    sqlstate: Option<String>,
+    field: Option<String>,
+    /// After how many seconds it can be tried again.
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            title,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            sqlstate: None,
+            field: None,
+            retry_after: None,
+        }
+    }
+
+    /// `Problem::not_found("job 42")`.
+    pub(crate) fn not_found(what: &str) -> Self {
+        let message = format!("There is no {what}. It may have been deleted or pruned.");
+        Self::new(StatusCode::NOT_FOUND, "Not found", message)
+    }
+
+    /// What was typed cannot be.
+    pub(crate) fn bad_input(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "That does not work",
+            message,
+        )
+        .hint(hint)
+    }
+
+    pub(crate) fn forbidden(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Not allowed", message).hint(hint)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Which field of a form it is about.
+    pub(crate) fn about(mut self, field: &str) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    pub(crate) fn sqlstate(&self) -> Option<&str> {
+        self.sqlstate.as_deref()
+    }
+
+    /// Message, detail and hint, to be shown above a form or on a page of its own.
+    pub(crate) fn said(&self) -> Markup {
+        html! {
+            p.problem-message { (self.message) }
+            @if let Some(detail) = &self.detail { p { (detail) } }
+            @if let Some(hint) = &self.hint { p.hint { (hint) } }
+            @if let Some(code) = &self.sqlstate { p.quiet { "SQLSTATE " code { (code) } } }
+        }
+    }
+
+    /// In one line, for logs and /healthz.
+    pub(crate) fn line(&self) -> String {
+        let rest = self.detail.iter().chain(&self.hint);
+        rest.fold(self.message.clone(), |line, more| line + " " + more)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error.as_db_error() {
+            Some(refused) => Self::from(refused),
+            None => Self {
+                retry_after: Some(2),
+                detail: cause(&error),
+                ..Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "No connection to the database",
+                    "Postgres does not answer. It may be starting again.",
+                )
+            },
+        }
+    }
+}
+
+/// What is behind an error that Postgres did not send.
+fn cause(error: &Error) -> Option<String> {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    Some(cause.to_string())
+}
+
+impl From<&DbError> for Problem {
+    fn from(refused: &DbError) -> Self {
+        let code = refused.code().code();
+        let (status, title) = of_sqlstate(code);
+        let hint = match (refused.hint(), code) {
+            (Some(hint), _) => Some(hint),
+            (None, "42501") => Some("The role of this console may not do that."),
+            (None, "57014") => {
+                Some("Narrow the filter, or try again when the server has less to do.")
+            }
+            (None, "40001" | "40P01" | "55P03") => {
+                Some("Look at the present state, and try again.")
+            }
+            (None, "25006") => Some("This server is a standby, or it is read only."),
+            _ => None,
+        };
+        Self {
+            detail: refused.detail().map(str::to_owned),
+            hint: hint.map(str::to_owned),
+            sqlstate: Some(code.to_owned()),
+            field: refused.column().map(str::to_owned),
+            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(2),
+            ..Self::new(status, title, refused.message())
+        }
+    }
+}
+
+fn of_sqlstate(code: &str) -> (StatusCode, &'static str) {
+    match code {
+        "P0002" => (StatusCode::NOT_FOUND, "Not found"),
+        "42501" => (StatusCode::FORBIDDEN, "Not allowed"),
+        "40001" | "40P01" | "55P03" => (
+            StatusCode::CONFLICT,
+            "Somebody else changed it at the same time",
+        ),
+        "57014" => (StatusCode::GATEWAY_TIMEOUT, "That took too long"),
+        _ => match &code[..2] {
+            "22" | "23" | "54" | "55" => (StatusCode::UNPROCESSABLE_ENTITY, "That does not work"),
+            "08" | "53" | "57" => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "No connection to the database",
+            ),
+            "25" => (StatusCode::CONFLICT, "Nothing can be changed here"),
+            "28" | "3D" => (
+                StatusCode::FORBIDDEN,
+                "The database does not let this role in",
+            ),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "The database refused it"),
+        },
+    }
+}
+
+/// A value of another form than a page expects. That is a defect.
+impl From<serde_json::Error> for Problem {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This page is broken",
+            format!("The database answered in another form than expected: {error}"),
+        )
+        .hint("The console and the extension may be of different versions.")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.line()).into_response();
+        if let Some(seconds) = self.retry_after {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}

@@ -1,0 +1,358 @@
+//! What every handler takes: who asks, and what the role may.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+
+use super::App;
+use super::page::{self, Screen};
+use super::problem::Problem;
+use super::role::{Parameters, Rights, Role};
+use super::session::Session;
+
+/// How long a query of a page may take.
+const PAGE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Visit {
+    pub(crate) app: Arc<App>,
+    pub(crate) role: Arc<Role>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) csrf: String,
+    /// Whether htmx asks for a part of the page, to refresh it.
+    pub(crate) is_fragment: bool,
+    pub(crate) theme: Option<Theme>,
+    /// Path and query, without the prefix.
+    pub(crate) path: String,
+    pub(crate) rights: Arc<Rights>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Theme {
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        match cookie(headers, "jobs_theme")? {
+            "light" => Some(Self::Light),
+            "dark" => Some(Self::Dark),
+            _ => None,
+        }
+    }
+}
+
+/// The value of a cookie.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let all = headers.get_all(header::COOKIE).into_iter();
+    all.filter_map(|header| header.to_str().ok())
+        .flat_map(|header| header.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find_map(|(key, value)| (key == name).then_some(value))
+}
+
+impl Visit {
+    /// A path of the console with its prefix: `visit.url("/jobs?state=running")`.
+    pub(crate) fn url(&self, path: &str) -> String {
+        self.app.url(path)
+    }
+
+    /// Whether an action is offered: the role may execute `jobs.FUNCTION`, and the console is not
+    /// read-only.
+    pub(crate) fn may(&self, function: &str) -> bool {
+        !self.app.is_read_only && self.executes(function)
+    }
+
+    /// Whether the role may execute `jobs.FUNCTION`, one that only reads.
+    pub(crate) fn executes(&self, function: &str) -> bool {
+        self.rights.functions.contains(function)
+    }
+
+    /// Whether the role sees args, meta, progress and output.
+    pub(crate) fn sees_payload(&self) -> bool {
+        self.rights.sees_payload
+    }
+
+    /// Rows of a query, each read from its `to_jsonb`. Intervals are selected as seconds, JSON
+    /// that is shown as text.
+    pub(crate) async fn rows<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<Vec<T>, Problem> {
+        self.rows_within(PAGE, sql, of).await
+    }
+
+    /// Rows of a query that may take longer than those of a page.
+    pub(crate) async fn rows_within<T: DeserializeOwned>(
+        &self,
+        within: Duration,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<Vec<T>, Problem> {
+        let rows = match self.is_fragment {
+            true => self.role.shared_rows(sql, of, within).await?,
+            false => self.role.rows(sql, of, within).await?.into(),
+        };
+        let read = |row: &String| Ok(serde_json::from_str(row)?);
+        rows.iter().map(read).collect()
+    }
+
+    /// The first row, if there is one.
+    pub(crate) async fn row<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<Option<T>, Problem> {
+        Ok(self.rows(sql, of).await?.into_iter().next())
+    }
+
+    /// A page that is refreshed as a whole when something has changed. What somebody types or has
+    /// opened stays as it is.
+    pub(crate) fn page(&self, screen: Screen, title: &str, main: Markup) -> Response {
+        page::page(self, screen, title, &main, true)
+    }
+
+    /// A page that is not refreshed, but for its `live` parts.
+    pub(crate) fn still(&self, screen: Screen, title: &str, main: Markup) -> Response {
+        page::page(self, screen, title, &main, false)
+    }
+
+    /// A part of a page that alone is refreshed, from the page at this path.
+    pub(crate) fn live(&self, id: &str, path: &str, part: Markup) -> Markup {
+        html! {
+            div id=(id) hx-get=(self.url(path)) hx-select={ "#" (id) } hx-target="this"
+                hx-swap="morph:outerHTML" hx-trigger="refresh from:body" { (part) }
+        }
+    }
+
+    /// A form that POSTs to the path, with the CSRF token.
+    pub(crate) fn form(&self, path: &str, fields: Markup) -> Markup {
+        html! {
+            form method="post" action=(self.url(path)) {
+                input type="hidden" name="csrf" value=(self.csrf);
+                (fields)
+            }
+        }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Visit {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let Some((session, role)) = who(parts) else {
+            return Err(Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "Nobody is logged in",
+                "Log in as a role of the database.",
+            ));
+        };
+        let rights = role.rights().await?;
+        if rights.version.is_none() {
+            return Err(super::no_extension(&rights.database));
+        }
+        if !rights.looks {
+            return Err(needs_a_grant(&rights.role));
+        }
+        Ok(Self::new(parts, app, session, role, rights))
+    }
+}
+
+/// Whose request it is.
+fn who(parts: &Parts) -> Option<(Arc<Session>, Arc<Role>)> {
+    let session = parts.extensions.get::<Arc<Session>>()?.clone();
+    let role = session.role.clone()?;
+    Some((session, role))
+}
+
+impl Visit {
+    fn new(
+        parts: &Parts,
+        app: &Arc<App>,
+        session: Arc<Session>,
+        role: Arc<Role>,
+        rights: Arc<Rights>,
+    ) -> Self {
+        let path = parts.uri.path_and_query();
+        Self {
+            app: app.clone(),
+            role,
+            csrf: session.csrf.clone(),
+            session,
+            is_fragment: is_fragment(&parts.headers),
+            theme: Theme::of(&parts.headers),
+            path: path.map_or("/", |path| path.as_str()).into(),
+            rights,
+        }
+    }
+
+    /// A visit of somebody who has been here, without a look at the database: that may be what
+    /// does not work.
+    pub(crate) fn known(parts: &Parts, app: &Arc<App>) -> Option<Self> {
+        let (session, role) = who(parts)?;
+        let rights = role.known_rights()?;
+        Some(Self::new(parts, app, session, role, rights))
+    }
+}
+
+pub(crate) fn is_fragment(headers: &HeaderMap) -> bool {
+    headers.contains_key("hx-request") && !headers.contains_key("hx-boosted")
+}
+
+/// For a role that may not look at the queue, such as a producer.
+pub(crate) fn needs_a_grant(role: &str) -> Problem {
+    let role = role.replace('\'', "''");
+    Problem::forbidden(
+        "This role may not look at the queue.",
+        format!(
+            "The owner of the extension can let it: SELECT jobs.grant_viewer('{role}'); \
+             grant_operator and grant_admin let it do more."
+        ),
+    )
+}
+
+/// The query of a URL.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let read = serde_urlencoded::from_str(query).map_err(|error| {
+            let message = format!("The address of this page has a value that cannot be: {error}");
+            Problem::bad_input(message, "Go back, and choose again.")
+        });
+        read.map(Self)
+    }
+}
+
+/// What is in the path of a URL. One that cannot be is a page that is not there.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|path| Self(path.0))
+            .map_err(|_| Problem::not_found("such page"))
+    }
+}
+
+/// A field that was left empty is none. For `#[serde(default, deserialize_with = "optional")]`.
+pub(crate) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let text = text
+        .as_deref()
+        .map(str::trim)
+        .filter(|text| !text.is_empty());
+    text.map(|text| {
+        text.parse()
+            .map_err(|error| D::Error::custom(format!("{text:?}: {error}")))
+    })
+    .transpose()
+}
+
+/// A POST with a valid CSRF token: the visit and the form. Else it is refused.
+pub(crate) struct Change<T> {
+    pub(crate) visit: Visit,
+    pub(crate) form: T,
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let visit = Visit::from_request_parts(&mut parts, app).await?;
+        let form = form(Request::from_parts(parts, body), &visit.csrf).await?;
+        Ok(Self { visit, form })
+    }
+}
+
+/// The form of a request, if it has this CSRF token.
+pub(crate) async fn form<T: DeserializeOwned>(request: Request, csrf: &str) -> Result<T, Problem> {
+    #[derive(Deserialize)]
+    struct Token {
+        csrf: String,
+    }
+    let body = Bytes::from_request(request, &())
+        .await
+        .map_err(|error| Problem::new(error.status(), "That is too much", error.body_text()))?;
+    let has_token = serde_urlencoded::from_bytes::<Token>(&body)
+        .is_ok_and(|given| is_same(given.csrf.as_bytes(), csrf.as_bytes()));
+    if !has_token {
+        return Err(Problem::forbidden(
+            "This form is not of this session, or of one that has ended.",
+            "Go back, load the page again, and repeat what you did.",
+        ));
+    }
+    serde_urlencoded::from_bytes(&body).map_err(|error| {
+        let message = format!("The form has a value that cannot be: {error}");
+        Problem::bad_input(message, "Go back, and correct it.")
+    })
+}
+
+/// Takes as long wherever they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+impl<T> Change<T> {
+    /// Runs a call as the role, in a transaction of its own.
+    pub(crate) async fn call<R: DeserializeOwned>(
+        &self,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<Option<R>, Problem> {
+        if self.visit.app.is_read_only {
+            return Err(Problem::forbidden(
+                "This console is read-only.",
+                "It was started with --read-only, or without --login on an address that others \
+                 can reach.",
+            ));
+        }
+        let row = self.visit.role.call(sql, of).await?;
+        self.visit.app.live.changed();
+        Ok(row.map(|row| serde_json::from_str(&row)).transpose()?)
+    }
+
+    /// Goes on to a page of the console, where the message is shown once.
+    pub(crate) fn done(&self, path: &str, message: impl Into<String>) -> Response {
+        self.visit.session.say(message.into());
+        see_other(&self.visit.url(path))
+    }
+}
+
+/// 303 to a URL. What cannot be in a header goes to the start.
+pub(crate) fn see_other(url: &str) -> Response {
+    let url = HeaderValue::try_from(url).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, url)]).into_response()
+}
+
+/// Answers a part of a page so that htmx goes on to another URL with the whole one.
+pub(crate) fn htmx_redirect(url: &str) -> Response {
+    let url = HeaderValue::try_from(url).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::UNAUTHORIZED, [("hx-redirect", url)]).into_response()
+}
