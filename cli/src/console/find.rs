@@ -192,12 +192,13 @@ impl<'a> Search<'a> {
                 false => high = window.0,
             }
             // What a window costs depends on how many of its ids are jobs; the next one may be like
-            // it.
+            // it. Sizes are always the same ones, so that live refreshes ask for the same windows.
             let took = before.elapsed().max(Duration::from_micros(1));
             let left = BUDGET.saturating_sub(began.elapsed());
-            let affordable = size as f64 * left.as_secs_f64() / took.as_secs_f64();
-            size = (size * 4).min(affordable as i64);
-            if size < FIRST_WINDOW {
+            let affordable = left.as_secs_f64() / took.as_secs_f64();
+            if affordable >= 4.0 {
+                size = size.saturating_mul(4);
+            } else if affordable < 1.0 {
                 break;
             }
         }

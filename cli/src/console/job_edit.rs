@@ -2,7 +2,6 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::fields::{area, given, hidden, line, reason};
 use super::job::{self, Job};
