@@ -65,7 +65,6 @@ Object.assign(Idiomorph.defaults.callbacks, {
       }
       return false;
     }
-    // A time that has not changed but for what it is called.
     return true;
   },
   beforeAttributeUpdated(name, node) {
@@ -89,6 +88,13 @@ function seconds(value) {
 
 function rate(value) {
   return value == null ? '–' : value.toLocaleString('en', { maximumFractionDigits: value < 10 ? 1 : 0 });
+}
+
+function clock(time, step) {
+  const at = new Date(time * 1000);
+  return step >= 86400
+    ? at.toLocaleDateString([], { day: 'numeric', month: 'short' })
+    : at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 }
 
 const tones = {
@@ -121,9 +127,13 @@ function draw(element) {
     grid: { stroke: line, width: 1 },
     ticks: { show: false },
   };
+  // Of a scale of logarithms only the powers of ten.
+  const whole = isTime
+    ? (_, marks) => marks.map((mark) => (Number.isInteger(+Math.log10(mark).toFixed(6)) ? mark : null))
+    : (_, marks) => marks;
   const options = {
     width: element.clientWidth,
-    height: element.clientHeight - 28,
+    height: element.clientHeight - 60, // above two lines of the legend
     legend: { live: true },
     cursor: { y: false, points: { size: 6 } },
     scales: {
@@ -133,18 +143,17 @@ function draw(element) {
         : { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] },
     },
     axes: [
-      axis,
+      { ...axis, values: (_, times, __, ___, step) => times.map((time) => clock(time, step)) },
       {
         ...axis,
+        grid: { ...axis.grid, filter: whole },
         size: 64,
         values: (_, marks) => marks.map((mark) => (mark == null ? '' : format(mark))),
-        filter: isTime
-          ? (_, marks) => marks.map((mark) => (Number.isInteger(+Math.log10(mark).toFixed(6)) ? mark : null))
-          : undefined,
+        filter: whole,
       },
     ],
     series: [
-      { label: 'at', value: (_, time) => (time == null ? '–' : new Date(time * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })) },
+      { label: 'time', value: (_, time) => (time == null ? '–' : clock(time, 60)) },
       ...series.map((one) => {
         const tone = tones[one.tone];
         const stroke = colour(element, tone.stroke);

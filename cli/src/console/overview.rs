@@ -206,7 +206,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
         ("Queue", Align::Wide),
         ("Available", Align::Number),
         ("Running", Align::Number),
-        ("Oldest waits", Align::Number),
+        ("Oldest due", Align::Number),
     ];
     let rows = html! {
         @for queue in &queues.busiest {

@@ -33,6 +33,10 @@ pub(crate) fn state(name: &str) -> Markup {
         "stop",
         "lost",
         "paused",
+        "idle",
+        "gone",
+        "skipped",
+        "failed",
     ];
     let class = known.into_iter().find(|known| *known == name);
     html! { span class={ "state " (class.unwrap_or("unknown")) } { (name) } }
@@ -85,9 +89,9 @@ fn plain_ago(at: DateTime<Utc>) -> String {
     }
 }
 
-/// An exact time that is to be read, not only found in a title.
+/// A time that is to be read as it is; its title has it to the millisecond.
 pub(crate) fn exactly(at: DateTime<Utc>) -> Markup {
-    time(at, &exact(at))
+    time(at, &at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 /// A duration in its largest unit, as relative times have it.
