@@ -335,7 +335,7 @@ fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
             (parts::link_button("Back", &visit.url(&asked.filter.path("/jobs", &[])), Kind::Plain))
         }
     };
-    visit.form("/bulk", fields)
+    html! { div.card { (visit.form("/bulk", fields)) } }
 }
 
 async fn act(change: Change<Asked>) -> Result<Response, Problem> {

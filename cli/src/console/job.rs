@@ -46,8 +46,8 @@ pub(crate) struct Job {
     pub(crate) expires_at: Option<DateTime<Utc>>,
     /// In seconds; negative: none.
     timeout: f64,
-    lease_expires_at: Option<DateTime<Utc>>,
-    deadline_at: Option<DateTime<Utc>>,
+    pub(crate) lease_expires_at: Option<DateTime<Utc>>,
+    pub(crate) deadline_at: Option<DateTime<Utc>>,
     pub(crate) cancel_requested_at: Option<DateTime<Utc>>,
     pub(crate) cancel_reason: Option<String>,
     pub(crate) worker: Option<String>,
@@ -233,9 +233,13 @@ impl Job {
                 ul.reasons {
                     @for reason in reasons {
                         li {
-                            strong { (reason.reason) }
-                            @if let Some(detail) = &reason.detail { ": " (detail) }
-                            @if let Some(until) = reason.until { " (until " (parts::until(until)) ")" }
+                            @match &reason.detail {
+                                // The state has said it.
+                                Some(detail) if !self.waits() => (sentence(detail)),
+                                Some(detail) => { strong { (reason.reason) } ": " (detail) }
+                                None => strong { (reason.reason) },
+                            }
+                            @if let Some(until) = reason.until.filter(|_| self.waits()) { ": over " (parts::until(until)) }
                             @if let Some(ids) = &reason.by_ids { (links(visit, ids)) }
                         }
                     }
@@ -335,16 +339,12 @@ impl Job {
             true => html! { "no limit" },
             false => parts::duration(self.timeout),
         };
-        let mut pairs = vec![
+        let pairs = [
             ("Priority", html! { (self.priority) }),
             ("Timeout of an attempt", timeout),
             ("Retry policy", html! { code { (self.retry) } }),
             ("Expires", time(self.expires_at)),
         ];
-        if let Some(lease) = self.lease_expires_at {
-            pairs.push(("Lease ends", parts::exactly(lease)));
-            pairs.push(("Deadline", time(self.deadline_at)));
-        }
         html! {
             section.card aria-labelledby="settings" {
                 h2 #settings { "Options" }
@@ -352,6 +352,13 @@ impl Job {
             }
         }
     }
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(rest).chain(['.']).collect()
 }
 
 fn titled(name: &str) -> &'static str {

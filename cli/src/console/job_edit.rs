@@ -30,7 +30,8 @@ const NAMES: [&str; 10] = [
 ];
 
 const VALUES: &str = "
-    select jsonb_pretty(args) as args, jsonb_pretty(meta) as meta, queue, priority::text,
+    select case args when '{}' then '{}' else jsonb_pretty(args) end as args,
+           case meta when '{}' then '{}' else jsonb_pretty(meta) end as meta, queue, priority::text,
            to_char(scheduled_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as scheduled_at,
            case when isfinite(expires_at) then to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
                 else expires_at::text end as expires_at,

@@ -75,7 +75,7 @@ impl Row {
         let details = self.details.as_deref().map(Details::of);
         let has_more = self.error.contains('\n') || details.as_ref().is_some_and(Details::is_there);
         let title = html! {
-            "Attempt " (self.attempt) " " (parts::ago(self.at))
+            "Attempt " (self.attempt) ", " (parts::ago(self.at))
             @if let Some(worker) = &self.worker {
                 ", worker "
                 a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { (worker) }

@@ -30,9 +30,11 @@ pub(crate) struct Row {
 macro_rules! readable {
     ($time:literal) => {
         concat!(
-            "greatest(least(",
+            "case when ",
             $time,
-            ", '9999-12-31 UTC'), '0001-01-01 UTC')"
+            " is not null then greatest(least(",
+            $time,
+            ", '9999-12-31 UTC'), '0001-01-01 UTC') end"
         )
     };
 }
@@ -81,7 +83,7 @@ impl Row {
                         div.quiet { "asked to stop" }
                     }
                 }
-                td { (self.when()) }
+                td.when { (self.when()) }
                 td { a href=(visit.url(&of_queue)) { (self.queue) } }
                 td.number { (self.attempt) " of " (self.max_attempts) }
                 td.wide {
@@ -99,8 +101,7 @@ impl Row {
     fn when(&self) -> Markup {
         match (&*self.state, self.attempted_at, self.finalized_at) {
             (_, _, Some(at)) | ("running", Some(at), _) => parts::ago(at),
-            ("scheduled" | "retryable", ..) => parts::until(self.scheduled_at),
-            ("available", ..) => html! { "due " (parts::ago(self.scheduled_at)) },
+            ("scheduled" | "retryable" | "available", ..) => parts::until(self.scheduled_at),
             _ => parts::ago(self.created_at),
         }
     }

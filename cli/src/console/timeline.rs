@@ -19,6 +19,17 @@ struct Event {
     what: Markup,
 }
 
+impl Event {
+    /// An attempt fails, and with it, at the same moment, the job.
+    fn place(&self) -> (DateTime<Utc>, usize) {
+        let order = [
+            "inserted", "began", "failed", "asked", "managed", "final", "next",
+        ];
+        let place = order.iter().position(|class| *class == self.class);
+        (self.at, place.unwrap_or(order.len()))
+    }
+}
+
 #[derive(Deserialize)]
 struct Failed {
     attempt: i32,
@@ -56,8 +67,7 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
     let mut events = job.events(managed.iter().any(|managed| managed.action == "cancel"));
     events.extend(failed.iter().map(Failed::event));
     events.extend(managed.iter().map(Managed::event));
-    // What happened at the same time stays in the order of its kind.
-    events.sort_by_key(|event| event.at);
+    events.sort_by_key(Event::place);
     let earlier = errors - failed.len() as i64;
     let now = Utc::now();
     Ok(html! {
@@ -65,9 +75,10 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
             h2 #timeline { "Timeline" }
             ol.timeline {
                 @for (n, event) in events.iter().enumerate() {
+                    @let before = n.checked_sub(1).map(|before| events[before].at);
                     li class=(event.class) {
-                        @if event.at > now { (parts::until(event.at)) } @else { (parts::ago(event.at)) }
-                        " " span.what { (event.what) }
+                        (parts::exactly(event.at))
+                        span.what { (event.what) (gap(before, event.at, now)) }
                     }
                     @if n == 0 && earlier > 0 {
                         li.earlier { a href="#errors" { (parts::number(earlier)) " earlier attempts failed" } }
@@ -76,6 +87,20 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
             }
         }
     })
+}
+
+/// How long after the event before, or how far away it is.
+fn gap(before: Option<DateTime<Utc>>, at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
+    html! {
+        span.quiet {
+            @match before {
+                Some(before) if at <= now => {
+                    " +" (parts::duration((at - before).num_microseconds().unwrap_or(0) as f64 / 1e6))
+                }
+                _ => { " " (parts::ago(at)) }
+            }
+        }
+    }
 }
 
 impl Job {
@@ -120,6 +145,16 @@ impl Job {
             self.waits().then_some(self.scheduled_at),
             "next",
             self.next(),
+        );
+        add(
+            self.lease_expires_at,
+            "next",
+            html! { "the lease ends, unless a heartbeat renews it" },
+        );
+        add(
+            self.deadline_at,
+            "next",
+            html! { "the attempt is over, whatever the heartbeats" },
         );
         add(
             self.expires_at.filter(|_| self.waits()),
