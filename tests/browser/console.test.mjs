@@ -42,3 +42,100 @@ test("the login is accessible, lets in and out, and keeps the address", async ()
   await page.waitForURL("**/login*");
   await page.context().close();
 });
+
+test("keys lead through the console", async () => {
+  const page = await open();
+  await page.goto("/jobs");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await page.keyboard.press("/");
+  assert.equal(await page.evaluate(() => document.activeElement.closest("form").getAttribute("role")), "search");
+  await page.keyboard.type("/?gq");
+  assert.match(page.url(), /\/jobs(#main)?$/, "what is typed into a field is text");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("?");
+  await page.getByRole("dialog").waitFor();
+  assert.deepEqual(await accessibility(page), []);
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  for (const [key, path] of Object.entries({ q: "queues", w: "workers", p: "periodic", j: "jobs", o: "" })) {
+    await page.keyboard.press("g");
+    await page.keyboard.press(key);
+    await page.waitForURL(`**/${path}`);
+  }
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+});
+
+test("a page shows what has changed, and leaves alone what somebody is at", async () => {
+  const page = await open();
+  await page.goto("/jobs?queue=live");
+  const search = page.locator("form[role=search] input:visible").first();
+  await search.fill("half typed");
+  sql("select id from jobs.insert('live.update', queue => 'live')");
+  await page.getByRole("cell", { name: "available" }).first().waitFor();
+  assert.equal(await search.inputValue(), "half typed");
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+});
+
+test("nothing jumps when a page refreshes", async () => {
+  const page = await open();
+  await page.goto("/");
+  await page.waitForLoadState("networkidle").catch(() => {});
+  await page.evaluate(() => {
+    globalThis.shifted = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) globalThis.shifted += entry.value;
+    }).observe({ type: "layout-shift", buffered: false });
+  });
+  for (let times = 0; times < 3; times++) {
+    const answer = page.waitForResponse((response) => response.request().headers()["hx-request"] === "true");
+    await page.evaluate(() => htmx.trigger(document.body, "refresh"));
+    await answer;
+  }
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  assert.ok((await page.evaluate(() => globalThis.shifted)) < 0.02);
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+});
+
+test("a theme is kept", async () => {
+  const page = await open();
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.goto("/queues");
+  const light = await background();
+  await page.getByRole("button", { name: "Dark" }).click();
+  await page.waitForURL("**/queues");
+  const dark = await background();
+  assert.notEqual(dark, light);
+  await page.goto("/workers");
+  assert.equal(await background(), dark);
+  await page.context().close();
+});
+
+test("everything works without JavaScript", async () => {
+  const page = await open({ role: null, javaScriptEnabled: false });
+  await logIn(page, "admin", "admin");
+  sql("select jobs.insert('no.script', queue => 'no script', scheduled_at => now() + interval '1 day') from generate_series(1, 3)");
+  await page.goto("/jobs");
+  await page.getByLabel("Kind").fill("no.script");
+  await page.locator("form[role=search]").getByRole("button").first().click();
+  await page.waitForURL("**kind=no.script**");
+  assert.equal(await page.locator("tbody tr").count(), 3);
+
+  await page.locator("tbody tr a").first().click();
+  await page.waitForURL(/\/jobs\/\d+$/);
+  await page.locator("summary", { hasText: "Cancel" }).click();
+  await page.getByRole("button", { name: "Cancel it" }).click();
+  await page.getByRole("status").filter({ hasText: "is cancelled" }).waitFor();
+
+  await page.goto("/jobs?kind=no.script&state=scheduled");
+  await page.getByRole("link", { name: /^Delete all/ }).click();
+  await page.getByRole("button", { name: "Delete these 2 jobs" }).click();
+  await page.getByRole("status").filter({ hasText: "2 jobs" }).waitFor();
+  assert.equal(sql("select count(*) from jobs.jobs where kind = 'no.script'"), "1");
+  await page.context().close();
+});

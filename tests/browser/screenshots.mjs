@@ -7,13 +7,13 @@ const PICTURES = [
   ["overview", "light"],
   ["overview", "dark"],
   ["jobs", "light"],
+  ["jobs", "narrow"],
   ["job", "light"],
+  ["bulk", "light"],
   ["failures", "light"],
-  ["queue", "light"],
+  ["queues", "light"],
   ["workers", "dark"],
   ["periodic", "light"],
-  ["bulk", "light"],
-  ["jobs", "narrow"],
 ];
 
 for (const [screen, look] of PICTURES) {

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Console, Visitor, run, sql, value};
 
 fn insert(queue: &str, options: &str) -> String {
-    let sql = format!("select id from jobs.insert('acted.on', '{{\"n\": 1}}', queue => '{queue}', {options})");
+    let sql = format!(
+        "select id from jobs.insert('acted.on', '{{\"n\": 1}}', queue => '{queue}', {options})"
+    );
     value(&sql).to_string()
 }
 
@@ -24,7 +26,9 @@ fn act(person: &mut Visitor, path: &str, action: &str, fields: &[(&str, &str)]) 
 
 /// The newest row of the audit about a target.
 fn audited(target: &str) -> Value {
-    let of = format!("select action, role, application_name, reason from jobs.audit where target = '{target}' order by at desc limit 1");
+    let of = format!(
+        "select action, role, application_name, reason from jobs.audit where target = '{target}' order by at desc limit 1"
+    );
     sql(&of).pop().unwrap_or_default()
 }
 
@@ -36,7 +40,12 @@ fn a_job_is_cancelled_retried_and_deleted() {
     let id = insert("acted on", LATER);
     let path = format!("/jobs/{id}");
     let mut person = console.person("application");
-    let page = act(&mut person, &path, &format!("{path}/cancel"), &[("reason", "the <b>customer</b> left")]);
+    let page = act(
+        &mut person,
+        &path,
+        &format!("{path}/cancel"),
+        &[("reason", "the <b>customer</b> left")],
+    );
     assert_eq!(state(&id), "cancelled");
     assert_eq!(
         audited(&id),
@@ -44,7 +53,10 @@ fn a_job_is_cancelled_retried_and_deleted() {
     );
     let said = format!("Job {id} is cancelled.");
     assert!(page.text().contains(&said), "{}", page.text());
-    assert!(!person.page(&path).text().contains(&said), "it is said once");
+    assert!(
+        !person.page(&path).text().contains(&said),
+        "it is said once"
+    );
 
     act(&mut person, &path, &format!("{path}/retry"), &[]);
     assert_eq!(state(&id), "available");
@@ -61,15 +73,33 @@ fn a_job_is_changed_where_somebody_has_typed() {
     let exact = "{\"id\": 9007199254740993, \"part\": 0.10000000000000000555}";
     let id = value(&format!("select id from jobs.insert('edited', '{exact}', queue => 'edited', tags => '{{a}}', {LATER})")).to_string();
     let mut person = console.person("admin");
-    act(&mut person, &format!("/jobs/{id}/edit"), &format!("/jobs/{id}/edit"), &[("priority", "7"), ("tags", "a, b")]);
-    let job = sql(&format!("select args::text, priority, tags, queue from jobs.jobs where id = {id}")).remove(0);
-    assert_eq!(job, json!({ "args": exact, "priority": 7, "tags": ["a", "b"], "queue": "edited" }));
+    act(
+        &mut person,
+        &format!("/jobs/{id}/edit"),
+        &format!("/jobs/{id}/edit"),
+        &[("priority", "7"), ("tags", "a, b")],
+    );
+    let job = sql(&format!(
+        "select args::text, priority, tags, queue from jobs.jobs where id = {id}"
+    ))
+    .remove(0);
+    assert_eq!(
+        job,
+        json!({ "args": exact, "priority": 7, "tags": ["a", "b"], "queue": "edited" })
+    );
 
     let page = person.page(&format!("/jobs/{id}/edit"));
-    let wrong = person.send(&page, &format!("/jobs/{id}/edit"), &[("args", "{not json"), ("priority", "8")]);
+    let wrong = person.send(
+        &page,
+        &format!("/jobs/{id}/edit"),
+        &[("args", "{not json"), ("priority", "8")],
+    );
     assert_eq!(wrong.status, 422);
     assert!(wrong.text().contains("{not json"), "what was typed is kept");
-    assert_eq!(value(&format!("select priority from jobs.jobs where id = {id}")), 7);
+    assert_eq!(
+        value(&format!("select priority from jobs.jobs where id = {id}")),
+        7
+    );
 }
 
 #[test]
@@ -83,16 +113,32 @@ fn who_was_too_late_is_told() {
     let page = person.page(&path);
     run(&format!("select jobs.delete({id})"));
     let answer = person.send(&page, &format!("{path}/cancel"), &[]);
-    let answer = if answer.status == 303 { person.follow(&answer) } else { answer };
-    assert!(answer.status < 500 && answer.text().contains(&id), "{}", answer.text());
+    let answer = if answer.status == 303 {
+        person.follow(&answer)
+    } else {
+        answer
+    };
+    assert!(
+        answer.status < 500 && answer.text().contains(&id),
+        "{}",
+        answer.text()
+    );
 
     let id = insert("too late", "pending => true");
     let path = format!("/jobs/{id}");
     let page = person.page(&path);
     run(&format!("select jobs.activate({id})"));
     let answer = person.send(&page, &format!("{path}/activate"), &[]);
-    let answer = if answer.status == 303 { person.follow(&answer) } else { answer };
-    assert!(answer.text().contains("Nothing was changed") || answer.status == 422, "{}", answer.text());
+    let answer = if answer.status == 303 {
+        person.follow(&answer)
+    } else {
+        answer
+    };
+    assert!(
+        answer.text().contains("Nothing was changed") || answer.status == 422,
+        "{}",
+        answer.text()
+    );
 }
 
 #[test]
@@ -103,10 +149,23 @@ fn a_queue_is_paused_and_goes_on() {
     insert("paused / here", LATER);
     let mut person = console.person("operator");
     let path = "/queue?name=paused+%2F+here";
-    let page = act(&mut person, path, "/queue/pause", &[("reason", "a new server")]);
-    let paused = "select paused, paused_by, pause_reason from jobs.queues where queue = 'paused / here'";
-    assert_eq!(sql(paused)[0], json!({ "paused": true, "paused_by": "operator", "pause_reason": "a new server" }));
-    assert!(page.text().contains("a new server") && page.text().contains("operator"), "{}", page.text());
+    let page = act(
+        &mut person,
+        path,
+        "/queue/pause",
+        &[("reason", "a new server")],
+    );
+    let paused =
+        "select paused, paused_by, pause_reason from jobs.queues where queue = 'paused / here'";
+    assert_eq!(
+        sql(paused)[0],
+        json!({ "paused": true, "paused_by": "operator", "pause_reason": "a new server" })
+    );
+    assert!(
+        page.text().contains("a new server") && page.text().contains("operator"),
+        "{}",
+        page.text()
+    );
     act(&mut person, path, "/queue/resume", &[]);
     assert_eq!(sql(paused)[0]["paused"], false);
 }
@@ -119,9 +178,19 @@ fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
     insert("limited", LATER);
     let mut person = console.person("admin");
     let path = "/queue?name=limited";
-    act(&mut person, path, "/queue/limits", &[("concurrency", "7"), ("rate", "60"), ("rate_period", "1 minute"), ("retention_completed", "2 days")]);
+    act(
+        &mut person,
+        path,
+        "/queue/limits",
+        &[
+            ("concurrency", "7"),
+            ("rate", "60"),
+            ("rate_period", "1 minute"),
+            ("retention_completed", "2 hours"),
+        ],
+    );
     let limits = "select concurrency, rate, rate_period::text, retention_completed::text, max_waiting from jobs.queues where queue = 'limited'";
-    let set = json!({ "concurrency": 7, "rate": 60, "rate_period": "00:01:00", "retention_completed": "2 days", "max_waiting": null });
+    let set = json!({ "concurrency": 7, "rate": 60, "rate_period": "00:01:00", "retention_completed": "02:00:00", "max_waiting": null });
     assert_eq!(sql(limits)[0], set);
     let page = person.page(path);
     let wrong = person.send(&page, "/queue/limits", &[("concurrency", "none at all")]);
@@ -143,7 +212,12 @@ fn a_worker_is_quiet_until_it_is_resumed() {
     let mut person = console.person("operator");
     let path = "/worker?name=commanded";
     let command = || value("select command from jobs.workers where worker = 'commanded'");
-    act(&mut person, path, "/worker/quiet", &[("reason", "its disk")]);
+    act(
+        &mut person,
+        path,
+        "/worker/quiet",
+        &[("reason", "its disk")],
+    );
     assert_eq!(command(), "quiet");
     act(&mut person, path, "/worker/stop", &[]);
     assert_eq!(command(), "stop");
@@ -159,13 +233,29 @@ fn a_periodic_job_is_paused_and_run_now() {
     run("select from jobs.schedule('by hand', '@yearly', 'by.hand', queue => 'by hand')");
     let path = "/periodic/job?name=by+hand";
     let mut operator = console.person("operator");
-    act(&mut operator, path, "/periodic/pause", &[("reason", "holidays")]);
+    act(
+        &mut operator,
+        path,
+        "/periodic/pause",
+        &[("reason", "holidays")],
+    );
     let page = operator.page(path);
     assert!(page.text().contains("holidays"), "{}", page.text());
-    assert!(!page.has_form("/periodic/run"), "an operator inserts no jobs");
+    assert!(
+        !page.has_form("/periodic/run"),
+        "an operator inserts no jobs"
+    );
     act(&mut operator, path, "/periodic/resume", &[]);
-    act(&mut console.person("application"), path, "/periodic/run", &[]);
-    assert_eq!(value("select count(*) from jobs.jobs where kind = 'by.hand'"), 1);
+    act(
+        &mut console.person("application"),
+        path,
+        "/periodic/run",
+        &[],
+    );
+    assert_eq!(
+        value("select count(*) from jobs.jobs where kind = 'by.hand'"),
+        1
+    );
 }
 
 #[test]
@@ -173,22 +263,44 @@ fn many_jobs_are_those_of_the_preview() {
     let Some(console) = Console::start(&[]) else {
         return;
     };
-    run(&format!("select count(*) from generate_series(1, 25), jobs.insert('in.bulk', queue => 'in bulk', {LATER});
-         select count(*) from generate_series(1, 3), jobs.insert('another', queue => 'in bulk', {LATER})"));
+    run(&format!(
+        "select jobs.insert('in.bulk', queue => 'in bulk', {LATER}) from generate_series(1, 25);
+         select jobs.insert('another', queue => 'in bulk', {LATER}) from generate_series(1, 3)"
+    ));
     let mut person = console.person("admin");
-    for (action, state) in [("cancel", "cancelled"), ("retry", "available"), ("delete", "")] {
+    for (action, state) in [
+        ("cancel", "cancelled"),
+        ("retry", "available"),
+        ("delete", ""),
+    ] {
         let path = format!("/bulk?do={action}&queue=in+bulk&kind=in.bulk");
         let preview = person.page(&path);
-        assert!(preview.text().contains("25"), "{action}: {}", preview.text());
+        assert!(
+            preview.text().contains("25"),
+            "{action}: {}",
+            preview.text()
+        );
         let done = person.send(&preview, "/bulk", &[]);
         let page = person.follow(&done);
-        assert!(page.text().contains("25"), "{action}: {}", page.text());
-        let count = value(&format!("select count(*) from jobs.jobs where kind = 'in.bulk' and state::text = '{state}'"));
+        assert!(page.text().contains("25 jobs"), "{action}: {}", page.text());
+        let count = value(&format!(
+            "select count(*) from jobs.jobs where kind = 'in.bulk' and state::text = '{state}'"
+        ));
         assert_eq!(count, if action == "delete" { 0 } else { 25 }, "{action}");
     }
-    assert_eq!(value("select count(*) from jobs.jobs where kind = 'another' and state = 'scheduled'"), 3);
-    for path in ["/bulk?do=delete", "/bulk?do=retry", "/bulk?do=cancel&queue="] {
+    assert_eq!(
+        value("select count(*) from jobs.jobs where kind = 'another' and state = 'scheduled'"),
+        3
+    );
+    for path in [
+        "/bulk?do=delete",
+        "/bulk?do=retry",
+        "/bulk?do=cancel&queue=",
+    ] {
         let page = person.get(path);
-        assert!(!page.has_form("/bulk") || page.status == 422, "{path}: no filter means no jobs, not all");
+        assert!(
+            !page.has_form("/bulk") || page.status == 422,
+            "{path}: no filter means no jobs, not all"
+        );
     }
 }

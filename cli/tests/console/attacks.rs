@@ -4,9 +4,20 @@ use crate::support::{Answer, Console, Visitor, encoded, sql, value};
 
 /// The pages that show everything a user can name.
 fn pages() -> Vec<String> {
-    let mut pages: Vec<String> = ["/", "/jobs", "/jobs?tag=odd", "/failures?since=7d", "/queues", "/workers", "/periodic", "/unique", "/audit", "/maintenance"]
-        .map(str::to_owned)
-        .into();
+    let mut pages: Vec<String> = [
+        "/",
+        "/jobs",
+        "/jobs?tag=odd",
+        "/failures?since=7d",
+        "/queues",
+        "/workers",
+        "/periodic",
+        "/unique",
+        "/audit",
+        "/maintenance",
+    ]
+    .map(str::to_owned)
+    .into();
     for job in sql("select id, kind, unique_key from jobs.jobs where 'odd' = any(tags)") {
         let kind = encoded(job["kind"].as_str().unwrap());
         for page in [
@@ -21,7 +32,10 @@ fn pages() -> Vec<String> {
             format!("/worker?name={kind}"),
             format!("/periodic/job?name={kind}"),
             format!("/audit?target={kind}"),
-            format!("/unique?search={}", job["unique_key"].as_str().unwrap()),
+            format!(
+                "/unique?search={}",
+                job["unique_key"].as_str().unwrap_or_default()
+            ),
             format!("/unique?search={kind}"),
             format!("/{kind}"),
         ] {
@@ -34,23 +48,41 @@ fn pages() -> Vec<String> {
 /// The tags of a page: what is between < and >. A text that somebody has named something has none,
 /// since its < is escaped.
 fn tags(answer: &Answer) -> impl Iterator<Item = &str> {
-    answer.body.split('<').skip(1).filter_map(|part| part.split('>').next())
+    answer
+        .body
+        .split('<')
+        .skip(1)
+        .filter_map(|part| part.split('>').next())
 }
 
 fn is_harmless(path: &str, answer: &Answer) {
-    assert!(!answer.body.contains("<script>alert"), "{path} runs a script");
-    assert!(!answer.body.contains("<img"), "{path} has a picture of others");
+    assert!(
+        !answer.body.contains("<script>alert"),
+        "{path} runs a script"
+    );
+    assert!(
+        !answer.body.contains("<img"),
+        "{path} has a picture of others"
+    );
     for tag in tags(answer) {
         let name = tag.split([' ', '/']).next().unwrap();
-        assert!(name != "script" || tag.contains(" src=\"/"), "{path}: {tag}");
+        assert!(
+            name != "script" || tag.contains(" src=\"/"),
+            "{path}: {tag}"
+        );
         // Outside of the values of attributes, which are quoted.
         let names: String = tag.split('"').step_by(2).collect();
         let mut names = names.split_whitespace().skip(1);
         assert!(
-            names.all(|name| !name.starts_with("on") && !name.starts_with("style") && !name.starts_with("srcdoc")),
+            names.all(|name| !name.starts_with("on")
+                && !name.starts_with("style")
+                && !name.starts_with("srcdoc")),
             "{path}: {tag}"
         );
-        assert!(!tag.contains("=\"javascript:") && !tag.contains("=\"data:text"), "{path}: {tag}");
+        assert!(
+            !tag.contains("=\"javascript:") && !tag.contains("=\"data:text"),
+            "{path}: {tag}"
+        );
     }
 }
 
@@ -70,7 +102,11 @@ fn no_text_becomes_code() {
     // So the texts were there.
     let job = value("select max(id) from jobs.jobs where kind = '<script>alert(1)</script>'");
     let page = person.page(&format!("/jobs/{job}"));
-    assert!(page.text().matches("<script>alert(1)</script>").count() > 5, "{}", page.text());
+    assert!(
+        page.text().matches("<script>alert(1)</script>").count() > 5,
+        "{}",
+        page.text()
+    );
 }
 
 #[test]
@@ -79,21 +115,56 @@ fn a_filter_is_no_statement() {
         return;
     };
     let mut person = console.person("admin");
-    let exists = || value("select count(*) from pg_tables where schemaname = 'jobs' and tablename = 'job'");
-    for text in ["' or 1=1 --", "'); drop table jobs.job; --", "1; select pg_sleep(9)", "\\", "%", "_%", "$1", "\u{0}", "'||(select 1)||'"] {
+    let exists =
+        || value("select count(*) from pg_tables where schemaname = 'jobs' and tablename = 'job'");
+    for text in [
+        "' or 1=1 --",
+        "'); drop table jobs.job; --",
+        "1; select pg_sleep(9)",
+        "\\",
+        "%",
+        "_%",
+        "$1",
+        "\u{0}",
+        "'||(select 1)||'",
+    ] {
         let text = encoded(text);
-        for path in ["/jobs?kind=", "/jobs?queue=", "/jobs?tag=", "/jobs?error=", "/jobs?worker=", "/queue?name=", "/queues?filter=", "/worker?name=",
-            "/unique?search=", "/audit?target=", "/periodic/job?name=", "/bulk?do=retry&kind="] {
+        for path in [
+            "/jobs?kind=",
+            "/jobs?queue=",
+            "/jobs?tag=",
+            "/jobs?error=",
+            "/jobs?worker=",
+            "/queue?name=",
+            "/queues?filter=",
+            "/worker?name=",
+            "/unique?search=",
+            "/audit?target=",
+            "/periodic/job?name=",
+            "/bulk?do=retry&kind=",
+        ] {
             let answer = person.get(&format!("{path}{text}"));
             assert!(answer.status < 500, "{path}{text}: {}", answer.text());
         }
-        for path in ["/jobs?state=", "/jobs?id=", "/jobs?from=", "/jobs?after=", "/bulk?do=", "/failures?since=", "/jobs/", "/jobs/1/raw?what="] {
+        for path in [
+            "/jobs?state=",
+            "/jobs?id=",
+            "/jobs?from=",
+            "/jobs?after=",
+            "/bulk?do=",
+            "/failures?since=",
+            "/jobs/",
+            "/jobs/1/raw?what=",
+        ] {
             let answer = person.get(&format!("{path}{text}"));
             assert!(answer.status < 500, "{path}{text}: {}", answer.text());
         }
     }
     let none = person.page(&format!("/jobs?kind={}", encoded("' or '1'='1")));
-    assert!(!none.body.contains("/jobs/1\""), "a filter that is none finds nothing");
+    assert!(
+        !none.body.contains("/jobs/1\""),
+        "a filter that is none finds nothing"
+    );
     assert_eq!(exists(), 1);
 }
 
@@ -103,12 +174,33 @@ fn numbers_that_are_none_are_refused() {
         return;
     };
     let mut person = console.person("admin");
-    for id in ["0", "-1", "9223372036854775807", "9223372036854775808", "99999999999999999999", "1e3", "0x10", "abc"] {
-        for path in [format!("/jobs/{id}"), format!("/jobs/{id}/raw?what=args"), format!("/jobs/{id}/edit")] {
+    for id in [
+        "0",
+        "-1",
+        "9223372036854775807",
+        "9223372036854775808",
+        "99999999999999999999",
+        "1e3",
+        "0x10",
+        "abc",
+    ] {
+        for path in [
+            format!("/jobs/{id}"),
+            format!("/jobs/{id}/raw?what=args"),
+            format!("/jobs/{id}/edit"),
+        ] {
             let answer = person.get(&path);
-            assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
+            assert!(
+                (400..500).contains(&answer.status),
+                "{path}: {}",
+                answer.status
+            );
         }
-        for path in [format!("/jobs?id={id}"), format!("/jobs?from={id}"), format!("/jobs/1?errors={id}")] {
+        for path in [
+            format!("/jobs?id={id}"),
+            format!("/jobs?from={id}"),
+            format!("/jobs/1?errors={id}"),
+        ] {
             let answer = person.get(&path);
             assert!(answer.status < 500, "{path}: {}", answer.text());
         }
@@ -120,14 +212,21 @@ fn a_form_of_another_session_changes_nothing() {
     let Some(console) = Console::start(&[]) else {
         return;
     };
-    let id = value("select id from jobs.insert('forged', queue => 'forged', scheduled_at => now() + interval '1 day')");
+    let id = value(
+        "select id from jobs.insert('forged', queue => 'forged', scheduled_at => now() + interval '1 day')",
+    );
     let path = format!("/jobs/{id}/cancel");
     let mut person = console.person("operator");
     let token = |visitor: &mut Visitor| visitor.page("/").form("/logout")[0].clone();
     let own = token(&mut person);
     let other = token(&mut console.person("operator"));
     assert_ne!(own, other);
-    for fields in [vec![], vec![("csrf".to_owned(), String::new())], vec![other], vec![("csrf".to_owned(), own.1[1..].to_owned())]] {
+    for fields in [
+        vec![],
+        vec![("csrf".to_owned(), String::new())],
+        vec![other],
+        vec![("csrf".to_owned(), own.1[1..].to_owned())],
+    ] {
         assert_eq!(person.post(&path, &fields).status, 403);
     }
     let by_get = person.get(&format!("{path}?csrf={}", own.1));
@@ -135,7 +234,11 @@ fn a_form_of_another_session_changes_nothing() {
     let state = || value(&format!("select state from jobs.jobs where id = {id}"));
     assert_eq!(state(), "scheduled");
     let page = person.page(&format!("/jobs/{id}"));
-    assert_eq!(person.send(&page, &path, &[]).status, 303, "with its own token it does");
+    assert_eq!(
+        person.send(&page, &path, &[]).status,
+        303,
+        "with its own token it does"
+    );
     assert_eq!(state(), "cancelled");
 }
 
@@ -148,12 +251,23 @@ fn every_answer_says_what_a_browser_may_do_with_it() {
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                   form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
     let login = console.get("/login");
-    for answer in [person.get("/"), person.get("/jobs"), person.get("/jobs/0"), person.get("/nothing"), login, console.get("/")] {
+    for answer in [
+        person.get("/"),
+        person.get("/jobs"),
+        person.get("/jobs/0"),
+        person.get("/nothing"),
+        login,
+        console.get("/"),
+    ] {
         assert_eq!(answer.header("content-security-policy"), policy);
         assert_eq!(answer.header("x-frame-options"), "DENY");
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
         assert_eq!(answer.header("referrer-policy"), "no-referrer");
-        assert!(answer.header("cache-control").contains("no-store"), "{}", answer.header("cache-control"));
+        assert!(
+            answer.header("cache-control").contains("no-store"),
+            "{}",
+            answer.header("cache-control")
+        );
     }
 }
 
@@ -164,20 +278,60 @@ fn nothing_gets_into_a_header() {
     };
     let planted = "%0d%0aSet-Cookie:%20planted=1";
     for path in [
-        format!("/{planted}"), format!("/jobs?kind={planted}"), format!("/login?next=/{planted}"), format!("/jobs/{planted}"),
+        format!("/{planted}"),
+        format!("/jobs?kind={planted}"),
+        format!("/login?next=/{planted}"),
+        format!("/jobs/{planted}"),
     ] {
         let answer = console.get(&path);
-        assert!(answer.headers.iter().all(|(_, value)| !value.contains("planted=1") || value.contains("%0")), "{:?}", answer.headers);
-        assert!(!answer.headers.iter().any(|(name, value)| name == "set-cookie" && value.contains("planted")), "{:?}", answer.headers);
+        assert!(
+            answer
+                .headers
+                .iter()
+                .all(|(_, value)| !value.contains("planted=1") || value.contains("%0")),
+            "{:?}",
+            answer.headers
+        );
+        assert!(
+            !answer
+                .headers
+                .iter()
+                .any(|(name, value)| name == "set-cookie" && value.contains("planted")),
+            "{:?}",
+            answer.headers
+        );
     }
     let mut visitor = console.visitor();
     let login = visitor.page("/login");
     let next = "/x\r\nSet-Cookie: planted=1";
-    let entered = visitor.send(&login, "/login", &[("role", "viewer"), ("password", "viewer"), ("next", next)]);
-    assert!(!entered.headers.iter().any(|(_, value)| value.contains("planted=1") && !value.contains('%')), "{:?}", entered.headers);
+    let entered = visitor.send(
+        &login,
+        "/login",
+        &[("role", "viewer"), ("password", "viewer"), ("next", next)],
+    );
+    assert!(
+        !entered
+            .headers
+            .iter()
+            .any(|(_, value)| value.contains("planted=1") && !value.contains('%')),
+        "{:?}",
+        entered.headers
+    );
 
-    let other_host = console.request("GET", "/", &[("X-Forwarded-Host", "evil.example"), ("Forwarded", "host=evil.example")], "");
-    assert!(!other_host.header("location").contains("evil"), "{}", other_host.header("location"));
+    let other_host = console.request(
+        "GET",
+        "/",
+        &[
+            ("X-Forwarded-Host", "evil.example"),
+            ("Forwarded", "host=evil.example"),
+        ],
+        "",
+    );
+    assert!(
+        !other_host.header("location").contains("evil"),
+        "{}",
+        other_host.header("location")
+    );
 }
 
 #[test]
@@ -186,6 +340,11 @@ fn requests_that_are_too_large_are_refused() {
         return;
     };
     let body = "a".repeat(3 << 20);
-    let answer = console.request("POST", "/login", &[("Content-Type", "application/x-www-form-urlencoded")], &body);
+    let answer = console.request(
+        "POST",
+        "/login",
+        &[("Content-Type", "application/x-www-form-urlencoded")],
+        &body,
+    );
     assert!((400..500).contains(&answer.status), "{}", answer.status);
 }

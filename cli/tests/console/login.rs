@@ -3,7 +3,11 @@
 use crate::support::{Console, Visitor};
 
 fn session(visitor: &Visitor) -> String {
-    visitor.cookies.iter().map(|(name, value)| format!("{name}={value};")).collect()
+    visitor
+        .cookies
+        .iter()
+        .map(|(name, value)| format!("{name}={value};"))
+        .collect()
 }
 
 #[test]
@@ -12,16 +16,42 @@ fn nothing_is_shown_to_who_is_not_logged_in() {
         return;
     };
     for path in [
-        "/", "/jobs", "/jobs/1", "/jobs/1/raw?what=args", "/bulk?do=retry&kind=x", "/failures", "/queues", "/queue?name=mail",
-        "/workers", "/periodic", "/unique", "/audit", "/maintenance", "/metrics", "/live",
+        "/",
+        "/jobs",
+        "/jobs/1",
+        "/jobs/1/raw?what=args",
+        "/bulk?do=retry&kind=x",
+        "/failures",
+        "/queues",
+        "/queue?name=mail",
+        "/workers",
+        "/periodic",
+        "/unique",
+        "/audit",
+        "/maintenance",
+        "/live",
     ] {
         let answer = console.get(path);
         let is_sent_away = answer.status == 303 && answer.header("location").starts_with("/login");
-        assert!(is_sent_away || answer.status == 401, "{path}: {}", answer.status);
+        assert!(
+            is_sent_away || answer.status == 401,
+            "{path}: {}",
+            answer.status
+        );
         assert!(!answer.body.contains("order.confirm"), "{path}");
     }
-    let answer = console.request("POST", "/jobs/1/cancel", &[("Content-Type", "application/x-www-form-urlencoded")], "csrf=x");
-    assert!([303, 401, 403].contains(&answer.status), "{}", answer.status);
+    assert_eq!(console.get("/metrics").status, 404);
+    let answer = console.request(
+        "POST",
+        "/jobs/1/cancel",
+        &[("Content-Type", "application/x-www-form-urlencoded")],
+        "csrf=x",
+    );
+    assert!(
+        [303, 401, 403].contains(&answer.status),
+        "{}",
+        answer.status
+    );
 }
 
 #[test]
@@ -32,15 +62,36 @@ fn a_login_leads_to_where_one_wanted_to_go() {
     let mut visitor = console.visitor();
     let answer = visitor.get("/queues?filter=mail");
     let login = visitor.follow(&answer);
-    let entered = visitor.send(&login, "/login", &[("role", "viewer"), ("password", "viewer")]);
+    let entered = visitor.send(
+        &login,
+        "/login",
+        &[("role", "viewer"), ("password", "viewer")],
+    );
     assert_eq!(entered.header("location"), "/queues?filter=mail");
-    for away in ["https://example.com/", "//example.com", "/\\example.com", "javascript:alert(1)"] {
+    for away in [
+        "https://example.com/",
+        "//example.com",
+        "/\\example.com",
+        "javascript:alert(1)",
+    ] {
         let mut visitor = console.visitor();
         let login = visitor.page(&format!("/login?next={}", crate::support::encoded(away)));
-        let entered = visitor.send(&login, "/login", &[("role", "viewer"), ("password", "viewer"), ("next", away)]);
+        let entered = visitor.send(
+            &login,
+            "/login",
+            &[("role", "viewer"), ("password", "viewer"), ("next", away)],
+        );
         assert_eq!(entered.status, 303);
-        assert!(!entered.header("location").contains("example.com"), "{}", entered.header("location"));
-        assert!(entered.header("location").starts_with('/'), "{}", entered.header("location"));
+        assert!(
+            !entered.header("location").contains("example.com"),
+            "{}",
+            entered.header("location")
+        );
+        assert!(
+            entered.header("location").starts_with('/'),
+            "{}",
+            entered.header("location")
+        );
     }
 }
 
@@ -58,7 +109,11 @@ fn a_session_begins_at_login_and_ends_at_logout() {
 
     // Who has planted the session of before is not logged in.
     let mut attacker = console.visitor();
-    attacker.cookies = before.split_terminator(';').map(|pair| pair.split_once('=').unwrap()).map(|(n, v)| (n.into(), v.into())).collect();
+    attacker.cookies = before
+        .split_terminator(';')
+        .map(|pair| pair.split_once('=').unwrap())
+        .map(|(n, v)| (n.into(), v.into()))
+        .collect();
     assert_ne!(attacker.get("/").status, 200);
 
     let page = visitor.page("/");
@@ -68,7 +123,11 @@ fn a_session_begins_at_login_and_ends_at_logout() {
     let left = visitor.send(&page, "/logout", &[]);
     assert_eq!(left.status, 303);
     assert_ne!(visitor.get("/").status, 200);
-    assert_ne!(thief.get("/").status, 200, "the session is over for everybody");
+    assert_ne!(
+        thief.get("/").status,
+        200,
+        "the session is over for everybody"
+    );
 }
 
 #[test]
@@ -78,14 +137,22 @@ fn its_cookie_is_for_the_console_alone() {
     };
     let mut visitor = console.visitor();
     let page = visitor.page("/login");
-    let entered = visitor.send(&page, "/login", &[("role", "viewer"), ("password", "viewer")]);
+    let entered = visitor.send(
+        &page,
+        "/login",
+        &[("role", "viewer"), ("password", "viewer")],
+    );
     let cookie = entered.header("set-cookie");
     for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(attribute), "{cookie}");
     }
     assert!(!cookie.contains("Secure"), "{cookie}");
     let https = console.request("GET", "/login", &[("X-Forwarded-Proto", "https")], "");
-    assert!(https.header("set-cookie").contains("Secure"), "{}", https.header("set-cookie"));
+    assert!(
+        https.header("set-cookie").contains("Secure"),
+        "{}",
+        https.header("set-cookie")
+    );
 }
 
 #[test]
@@ -98,14 +165,27 @@ fn a_wrong_password_says_little_and_makes_one_wait() {
     let unknown = visitor.log_in("nobody-of-this-name", "wrong");
     assert_eq!((wrong.status, unknown.status), (403, 403));
     let hidden = |text: String| text.replace("nobody-of-this-name", "viewer");
-    assert_eq!(hidden(wrong.text()), hidden(unknown.text()), "it does not say which roles there are");
+    assert_eq!(
+        hidden(wrong.text()),
+        hidden(unknown.text()),
+        "it does not say which roles there are"
+    );
     for _ in 0..5 {
         visitor.log_in("viewer", "wrong");
     }
     let mut other = console.visitor();
     let late = other.log_in("viewer", "viewer");
-    assert_eq!(late.status, 429, "also the right password has to wait: {}", late.text());
-    assert!(late.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds >= 1));
+    assert_eq!(
+        late.status,
+        429,
+        "also the right password has to wait: {}",
+        late.text()
+    );
+    assert!(
+        late.header("retry-after")
+            .parse::<u64>()
+            .is_ok_and(|seconds| seconds >= 1)
+    );
 }
 
 #[test]
@@ -117,7 +197,11 @@ fn a_role_without_a_right_learns_which_grant_it_needs() {
         let mut visitor = console.visitor();
         let refused = visitor.log_in(role, role);
         assert_eq!(refused.status, 403, "{role}");
-        assert!(refused.text().contains("grant_viewer"), "{}", refused.text());
+        assert!(
+            refused.text().contains("grant_viewer"),
+            "{}",
+            refused.text()
+        );
         assert_ne!(visitor.get("/jobs").status, 200);
     }
 }

@@ -12,7 +12,21 @@ fn every_screen_is_there_for_every_role() {
     let periodic = "/periodic/job?name=stock";
     for role in ["viewer", "operator", "application", "admin"] {
         let mut person = console.person(role);
-        for path in ["/", "/jobs", &job, "/failures", "/queues", "/queue?name=mail", "/workers", "/worker?name=shop-1", "/periodic", periodic, "/unique", "/audit", "/maintenance"] {
+        for path in [
+            "/",
+            "/jobs",
+            &job,
+            "/failures",
+            "/queues",
+            "/queue?name=mail",
+            "/workers",
+            "/worker?name=shop-1",
+            "/periodic",
+            periodic,
+            "/unique",
+            "/audit",
+            "/maintenance",
+        ] {
             let page = person.page(path);
             assert_eq!(page.body.matches("<h1").count(), 1, "{role} {path}");
             assert!(page.body.contains("aria-current=\"page\""), "{role} {path}");
@@ -26,13 +40,26 @@ fn what_is_not_there_is_said_so() {
         return;
     };
     let mut person = console.person("viewer");
-    for path in ["/jobs/9000000000000000000", "/nothing", "/periodic/job?name=nothing", "/worker?name=nobody"] {
+    for path in [
+        "/jobs/9000000000000000000",
+        "/nothing",
+        "/periodic/job?name=nothing",
+        "/worker?name=nobody",
+    ] {
         let answer = person.get(path);
         assert_eq!(answer.status, 404, "{path}");
-        assert!(answer.header("content-type").starts_with("text/html"), "{path}");
+        assert!(
+            answer.header("content-type").starts_with("text/html"),
+            "{path}"
+        );
         assert!(answer.has_form("/logout"), "{path} has the frame");
     }
-    assert!(person.page("/jobs?kind=there.is.none").text().contains("No job"));
+    assert!(
+        person
+            .page("/jobs?kind=there.is.none")
+            .text()
+            .contains("No job")
+    );
 }
 
 #[test]
@@ -44,7 +71,12 @@ fn numbers_are_exact() {
     let mut person = console.person("operator");
     for path in [format!("/jobs/{job}"), format!("/jobs/{job}/raw?what=args")] {
         let body = person.page(&path).body;
-        for number in ["9007199254740993", "123456789012345678901234567890", "0.10000000000000000555", &format!("1{}", "0".repeat(40))] {
+        for number in [
+            "9007199254740993",
+            "123456789012345678901234567890",
+            "0.10000000000000000555",
+            &format!("1{}", "0".repeat(40)),
+        ] {
             assert!(body.contains(number), "{path}: {number}");
         }
     }
@@ -59,9 +91,16 @@ fn large_jobs_are_small_pages() {
     let mut person = console.person("application");
     let page = person.page(&format!("/jobs/{job}"));
     assert!(page.body.len() < 200_000, "{} bytes", page.body.len());
-    assert!(page.text().contains("MB") || page.text().contains("kB"), "it says how large");
+    assert!(
+        page.text().contains("MB") || page.text().contains("kB"),
+        "it says how large"
+    );
     let raw = person.page(&format!("/jobs/{job}/raw?what=args"));
-    assert!(raw.body.len() > 800_000 && raw.body.contains("name 14999"), "{} bytes", raw.body.len());
+    assert!(
+        raw.body.len() > 800_000 && raw.body.contains("name 14999"),
+        "{} bytes",
+        raw.body.len()
+    );
     assert!(raw.header("content-type").starts_with("text/plain"));
 
     let deep = value("select max(id) from jobs.jobs where kind = 'odd.deep'");
@@ -78,7 +117,12 @@ fn a_thousand_errors_come_by_the_page() {
     let mut seen = Vec::new();
     for number in 1..=50 {
         let page = person.page(&format!("/jobs/{job}?errors={number}"));
-        let found: Vec<String> = page.text().split("found port ").skip(1).map(|rest| rest.split(' ').next().unwrap().to_owned()).collect();
+        let found: Vec<String> = page
+            .text()
+            .split("found port ")
+            .skip(1)
+            .map(|rest| rest.split(' ').next().unwrap().to_owned())
+            .collect();
         assert!(!found.is_empty(), "page {number}");
         seen.extend(found);
     }
@@ -92,7 +136,9 @@ fn a_list_goes_on_where_it_ended_though_jobs_come() {
     let Some(console) = Console::start(&[]) else {
         return;
     };
-    run("select count(*) from generate_series(1, 230) n, jobs.insert('paged', to_jsonb(n), queue => 'paged', scheduled_at => now() + interval '1 day')");
+    run(
+        "select count(*) from generate_series(1, 230) n, jobs.insert('paged', to_jsonb(n), queue => 'paged', scheduled_at => now() + interval '1 day')",
+    );
     let ids: Vec<i64> = sql("select id from jobs.jobs where queue = 'paged' order by id desc")
         .iter()
         .map(|row| row["id"].as_i64().unwrap())
@@ -104,11 +150,24 @@ fn a_list_goes_on_where_it_ended_though_jobs_come() {
         let of_page = rows(&page.body);
         assert!(!of_page.is_empty());
         seen.extend(of_page);
-        let Some(next) = page.body.split("<a ").find(|link| link.contains("rel=\"next\"")) else {
+        let Some(next) = page
+            .body
+            .split("<a ")
+            .find(|link| link.contains("rel=\"next\""))
+        else {
             break;
         };
-        let next = next.split_once("href=\"").unwrap().1.split('"').next().unwrap().replace("&amp;", "&");
-        run("select from jobs.insert('paged', queue => 'paged', scheduled_at => now() + interval '1 day')");
+        let next = next
+            .split_once("href=\"")
+            .unwrap()
+            .1
+            .split('"')
+            .next()
+            .unwrap()
+            .replace("&amp;", "&");
+        run(
+            "select from jobs.insert('paged', queue => 'paged', scheduled_at => now() + interval '1 day')",
+        );
         page = person.page(&next);
     }
     assert_eq!(seen, ids, "every job once, the newest first");
@@ -117,7 +176,9 @@ fn a_list_goes_on_where_it_ended_though_jobs_come() {
 /// The ids of a list's rows, in order.
 fn rows(body: &str) -> Vec<i64> {
     let links = body.split("href=\"/jobs/").skip(1);
-    let mut ids: Vec<i64> = links.filter_map(|link| link.split('"').next()?.parse().ok()).collect();
+    let mut ids: Vec<i64> = links
+        .filter_map(|link| link.split('"').next()?.parse().ok())
+        .collect();
     ids.dedup();
     ids
 }
@@ -141,10 +202,20 @@ fn a_filter_finds_what_it_says() {
     ] {
         let page = person.page(&format!("/jobs?{filter}"));
         let body = page.body.split("<table").nth(1).unwrap_or_default();
-        assert_eq!((body.contains("filtered.a"), body.contains("filtered.b")), (a, b), "{filter}");
+        assert_eq!(
+            (body.contains("filtered.a"), body.contains("filtered.b")),
+            (a, b),
+            "{filter}"
+        );
     }
-    let failed = person.page(&format!("/jobs?kind=payment.capture&error={}", encoded("insufficient_funds")));
+    let failed = person.page(&format!(
+        "/jobs?kind=payment.capture&error={}",
+        encoded("insufficient_funds")
+    ));
     assert!(failed.text().contains("insufficient_funds"));
     let id = value("select max(id) from jobs.jobs where kind = 'filtered.a'");
-    assert_eq!(person.get(&format!("/jobs?id={id}")).header("location"), format!("/jobs/{id}"));
+    assert_eq!(
+        person.get(&format!("/jobs?id={id}")).header("location"),
+        format!("/jobs/{id}")
+    );
 }

@@ -28,7 +28,8 @@ pub fn url_as(role: &str) -> Option<String> {
 
 /// What a statement answers to a superuser, as `to_jsonb` has its rows.
 pub fn sql(statement: &str) -> Vec<Value> {
-    let statement = format!("with answer as ({statement}) select to_jsonb(answer)::text from answer");
+    let statement =
+        format!("with answer as ({statement}) select to_jsonb(answer)::text from answer");
     let rows = connected(async |client| client.query(&statement, &[]).await.unwrap());
     rows.iter()
         .map(|row| serde_json::from_str(row.get(0)).unwrap())
@@ -55,7 +56,13 @@ pub fn run(statements: &str) {
 pub fn value(statement: &str) -> Value {
     let rows = sql(statement);
     assert_eq!(rows.len(), 1, "{statement}");
-    rows[0].as_object().unwrap().values().next().unwrap().clone()
+    rows[0]
+        .as_object()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap()
+        .clone()
 }
 
 pub struct Console {
@@ -84,7 +91,9 @@ impl Console {
         let mut line = String::new();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
-        let (_, rest) = line.split_once("http://").unwrap_or_else(|| panic!("it says {line:?}"));
+        let (_, rest) = line
+            .split_once("http://")
+            .unwrap_or_else(|| panic!("it says {line:?}"));
         let address = rest.split(['/', ' ', '\n']).next().unwrap().to_owned();
         Self {
             process,
@@ -110,7 +119,13 @@ impl Console {
         self.request("GET", path, &[], "")
     }
 
-    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         self.raw(&request(method, path, headers, body))
     }
 
@@ -147,7 +162,8 @@ impl Console {
 
     /// The exit code after a signal.
     pub fn end(&mut self, signal: rustix::process::Signal) -> Option<i32> {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal)
+            .unwrap();
         let begun = Instant::now();
         while begun.elapsed() < SOON {
             if let Some(status) = self.process.try_wait().unwrap() {
@@ -187,7 +203,9 @@ pub struct Answer {
 
 impl Answer {
     fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("no answer: {text:?}"));
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap();
         Self {
@@ -220,7 +238,10 @@ impl Answer {
                 _ => text.push(character),
             }
         }
-        unescaped(&text).split_whitespace().collect::<Vec<_>>().join(" ")
+        unescaped(&text)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// What a browser sends of the form whose action ends so, if nobody fills in anything.
@@ -229,16 +250,27 @@ impl Answer {
         let form = form.unwrap_or_else(|| panic!("no form for {action} in {}", self.body));
         let inputs = form.split("<input").skip(1).filter(|input| {
             let kind = attribute(input, "type").unwrap_or_default();
-            !["submit", "checkbox", "radio"].contains(&&*kind) || input.split('>').next().unwrap().contains(" checked")
+            !["submit", "checkbox", "radio"].contains(&&*kind)
+                || input.split('>').next().unwrap().contains(" checked")
         });
-        let inputs = inputs.filter_map(|input| Some((attribute(input, "name")?, attribute(input, "value").unwrap_or_default())));
+        let inputs = inputs.filter_map(|input| {
+            Some((
+                attribute(input, "name")?,
+                attribute(input, "value").unwrap_or_default(),
+            ))
+        });
         let areas = form.split("<textarea").skip(1).filter_map(|area| {
             let text = area.split_once('>')?.1.split("</textarea>").next()?;
-            Some((attribute(area, "name")?, unescaped(text.strip_prefix('\n').unwrap_or(text))))
+            Some((
+                attribute(area, "name")?,
+                unescaped(text.strip_prefix('\n').unwrap_or(text)),
+            ))
         });
         let choices = form.split("<select").skip(1).filter_map(|select| {
             let options = select.split("</select>").next()?.split("<option").skip(1);
-            let chosen = options.clone().find(|option| option.split('>').next().unwrap().contains(" selected"));
+            let chosen = options
+                .clone()
+                .find(|option| option.split('>').next().unwrap().contains(" selected"));
             let chosen = chosen.or_else(|| options.clone().next())?;
             Some((attribute(select, "name")?, attribute(chosen, "value")?))
         });
@@ -306,7 +338,11 @@ impl Visitor<'_> {
     pub fn send(&mut self, page: &Answer, action: &str, fields: &[(&str, &str)]) -> Answer {
         let mut all = page.form(action);
         all.retain(|(name, _)| fields.iter().all(|(filled, _)| filled != name));
-        all.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        all.extend(
+            fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
         let path = attribute(page.find_form(action).unwrap(), "action").unwrap();
         self.post(&path, &all)
     }
@@ -323,13 +359,27 @@ impl Visitor<'_> {
         self.send(&page, "/login", &[("role", role), ("password", password)])
     }
 
-    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pub fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let cookies: Vec<_> = self
+            .cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         let cookies = cookies.join("; ");
         let mut headers = headers.to_vec();
         headers.push(("Cookie", &cookies));
         let answer = self.console.request(method, path, &headers, body);
-        for (_, set) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
+        for (_, set) in answer
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "set-cookie")
+        {
             let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
             self.cookies.retain(|(known, _)| known != name);
             if !set.to_ascii_lowercase().contains("max-age=0") {
@@ -344,7 +394,9 @@ impl Visitor<'_> {
 pub fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
             _ => format!("%{byte:02X}"),
         })
         .collect()
