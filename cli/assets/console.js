@@ -134,7 +134,7 @@ function draw(element) {
   const options = {
     width: element.clientWidth,
     height: element.clientHeight - 60, // above two lines of the legend
-    legend: { live: true },
+    legend: { markers: { dash: (_, n) => (tones[series[n - 1]?.tone]?.dash ? 'dashed' : 'solid') } },
     cursor: { y: false, points: { size: 6 } },
     scales: {
       x: { time: true },

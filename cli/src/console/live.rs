@@ -121,7 +121,8 @@ async fn stream(State(app): State<Arc<App>>, _: Visit) -> Result<Response, Probl
     let events = BroadcastStream::new(app.live.events.subscribe());
     // A page that was too slow for some events gets the next one.
     let events = events.filter_map(Result::ok);
-    let events = events.map(|event| Ok::<_, Infallible>(Event::default().event(event).data("")));
+    // A browser ignores an event without data.
+    let events = events.map(|event| Ok::<_, Infallible>(Event::default().event(event).data("now")));
     let alive = KeepAlive::new().interval(ALIVE);
     Ok(Sse::new(events).keep_alive(alive).into_response())
 }

@@ -217,7 +217,7 @@ fn router(app: Arc<App>) -> Router {
 }
 
 async fn no_page() -> Problem {
-    Problem::not_found("such page")
+    Problem::no_page()
 }
 
 /// What is outside of the prefix.

@@ -62,7 +62,7 @@ struct Metric {
 /// jobs.metrics() as Prometheus reads it. With a login there is no role to ask as.
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let Some(role) = &app.process else {
-        return Err(Problem::not_found("such page with --login"));
+        return Err(Problem::no_page().hint("With --login there is no role to read metrics as."));
     };
     let sql = "select m.* from jobs.metrics() m order by m.metric";
     let rows = role.shared_rows(sql, &[], WITHIN).await?;

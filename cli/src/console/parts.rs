@@ -113,7 +113,7 @@ fn number_text(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -229,7 +229,7 @@ pub(crate) enum Align {
 /// number column have the class `number`, those of buttons `actions`, wide ones `wide`.
 pub(crate) fn table(caption: &str, columns: &[(&str, Align)], rows: Markup) -> Markup {
     html! {
-        div.table role="region" aria-label=(caption) tabindex="0" {
+        div.table role="group" aria-label=(caption) tabindex="0" {
             table {
                 caption.visually-hidden { (caption) }
                 thead { tr { @for (name, align) in columns { (head(name, *align)) } } }

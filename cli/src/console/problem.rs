@@ -14,13 +14,13 @@ use tokio_postgres::error::DbError;
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) title: &'static str,
-    message: String,
-    detail: Option<String>,
-    hint: Option<String>,
-    sqlstate: Option<String>,
-    field: Option<String>,
+    message: Box<str>,
+    detail: Option<Box<str>>,
+    hint: Option<Box<str>>,
+    sqlstate: Option<Box<str>>,
+    field: Option<Box<str>>,
     /// After how many seconds it can be tried again.
-    pub(crate) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u16>,
 }
 
 impl Problem {
@@ -28,7 +28,7 @@ impl Problem {
         Self {
             status,
             title,
-            message: message.into(),
+            message: message.into().into(),
             detail: None,
             hint: None,
             sqlstate: None,
@@ -40,6 +40,11 @@ impl Problem {
     /// `Problem::not_found("job 42")`.
     pub(crate) fn not_found(what: &str) -> Self {
         let message = format!("There is no {what}. It may have been deleted or pruned.");
+        Self::new(StatusCode::NOT_FOUND, "Not found", message)
+    }
+
+    pub(crate) fn no_page() -> Self {
+        let message = "There is no page at this address.";
         Self::new(StatusCode::NOT_FOUND, "Not found", message)
     }
 
@@ -58,7 +63,7 @@ impl Problem {
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into());
         self
     }
 
@@ -89,7 +94,7 @@ impl Problem {
     /// In one line, for logs and /healthz.
     pub(crate) fn line(&self) -> String {
         let rest = self.detail.iter().chain(&self.hint);
-        rest.fold(self.message.clone(), |line, more| line + " " + more)
+        rest.fold(self.message.to_string(), |line, more| line + " " + more)
     }
 }
 
@@ -111,12 +116,12 @@ impl From<Error> for Problem {
 }
 
 /// What is behind an error that Postgres did not send.
-fn cause(error: &Error) -> Option<String> {
+fn cause(error: &Error) -> Option<Box<str>> {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    Some(cause.to_string())
+    Some(cause.to_string().into())
 }
 
 impl From<&DbError> for Problem {
@@ -136,10 +141,10 @@ impl From<&DbError> for Problem {
             _ => None,
         };
         Self {
-            detail: refused.detail().map(str::to_owned),
-            hint: hint.map(str::to_owned),
-            sqlstate: Some(code.to_owned()),
-            field: refused.column().map(str::to_owned),
+            detail: refused.detail().map(Box::from),
+            hint: hint.map(Box::from),
+            sqlstate: Some(code.into()),
+            field: refused.column().map(Box::from),
             retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(2),
             ..Self::new(status, title, refused.message())
         }

@@ -254,7 +254,7 @@ impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         path.map(|path| Self(path.0))
-            .map_err(|_| Problem::not_found("such page"))
+            .map_err(|_| Problem::no_page())
     }
 }
 
