@@ -239,7 +239,7 @@ impl Job {
                                 Some(detail) => { strong { (reason.reason) } ": " (detail) }
                                 None => strong { (reason.reason) },
                             }
-                            @if let Some(until) = reason.until.filter(|_| self.waits()) { ": over " (parts::until(until)) }
+                            @if let Some(until) = reason.until.filter(|_| self.waits()) { " (" (parts::until(until)) ")" }
                             @if let Some(ids) = &reason.by_ids { (links(visit, ids)) }
                         }
                     }
@@ -398,7 +398,7 @@ async fn raw(
         text: Option<String>,
     }
     let Some(name) = CARRIED.into_iter().find(|name| *name == asked.what) else {
-        return Err(Problem::not_found("such page"));
+        return Err(Problem::no_page());
     };
     let sql = format!("select {name}::text as text from jobs.jobs where id = $1");
     let found: Option<Text> = visit.row(&sql, &[&id]).await?;
