@@ -3,21 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::{RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 /// Nothing takes so long, on whatever machine.
 pub const SOON: Duration = Duration::from_secs(60);
-
-/// The test that restarts the server waits for the others, and they for it.
-static SERVER: RwLock<()> = RwLock::new(());
-
-pub fn with_server<T>(test: impl FnOnce() -> T) -> T {
-    let _alone = SERVER.write().unwrap_or_else(|broken| broken.into_inner());
-    test()
-}
 
 /// The database of the company, as a role whose password is its name. Without the variable there is
 /// nothing to see.
@@ -69,8 +60,6 @@ pub struct Console {
     process: Child,
     /// Host and port.
     pub address: String,
-    /// None in the test that restarts the server.
-    _server: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Console {
@@ -86,7 +75,6 @@ impl Console {
     }
 
     pub fn start_at(url: &str, options: &[&str]) -> Self {
-        let server = SERVER.try_read().ok();
         let mut process = Self::command(url, options).spawn().unwrap();
         let mut line = String::new();
         let mut output = BufReader::new(process.stdout.take().unwrap());
@@ -95,11 +83,7 @@ impl Console {
             .split_once("http://")
             .unwrap_or_else(|| panic!("it says {line:?}"));
         let address = rest.split(['/', ' ', '\n']).next().unwrap().to_owned();
-        Self {
-            process,
-            address,
-            _server: server,
-        }
+        Self { process, address }
     }
 
     pub fn command(url: &str, options: &[&str]) -> Command {
