@@ -69,7 +69,7 @@ Object.assign(Idiomorph.defaults.callbacks, {
   },
   beforeAttributeUpdated(name, node) {
     return !(name === 'open' && (node.tagName === 'DETAILS' || node.tagName === 'DIALOG'))
-      && !(name === 'hidden' && node.matches('[data-copy]'));
+      && !(name === 'hidden' && node.matches('[data-copy], [data-close]'));
   },
 });
 
@@ -206,8 +206,10 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
 
 // Copying
 
+// What only a script can do is there only with one.
 function showButtons() {
   for (const button of document.querySelectorAll('[data-copy]')) button.hidden = !navigator.clipboard;
+  for (const button of document.querySelectorAll('[data-close]')) button.hidden = false;
 }
 showButtons();
 
@@ -217,6 +219,31 @@ document.addEventListener('click', async (event) => {
   await navigator.clipboard.writeText(button.dataset.copy);
   button.textContent = 'Copied';
   setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+});
+
+// Questions that a button opens
+
+function close(question) {
+  question.open = false;
+  question.querySelector('summary').focus();
+}
+
+document.addEventListener('toggle', ({ target }) => {
+  if (target.matches('.confirm[open]')) {
+    target.querySelector('.panel :is(input:not([type="hidden"]), select, button:not([data-close]))')?.focus();
+  }
+}, true);
+
+document.addEventListener('click', ({ target }) => {
+  const question = document.querySelector('.confirm[open]');
+  // The shade is part of the question itself.
+  const isOutside = target === question || !question?.contains(target);
+  if (question && (isOutside || target.closest('[data-close]'))) close(question);
+});
+
+document.addEventListener('keydown', ({ key }) => {
+  const question = document.querySelector('.confirm[open]');
+  if (question && key === 'Escape') close(question);
 });
 
 // Keys

@@ -285,9 +285,13 @@ pub(crate) fn link_button(label: &str, url: &str, kind: Kind) -> Markup {
 /// A button that opens a question with a form; works without JavaScript.
 pub(crate) fn confirm(label: &str, question: &str, form: Markup) -> Markup {
     html! {
-        details.confirm {
+        details.confirm name="confirm" {
             summary.button { (label) }
-            div.panel { p { (question) } (form) }
+            div.panel {
+                p { (question) }
+                (form)
+                button.link type="button" data-close hidden { "Not now" }
+            }
         }
     }
 }
