@@ -90,8 +90,8 @@ COMMENT ON COLUMN jobs.jobs.flow_id IS 'Kept for a later version, which has flow
 COMMENT ON COLUMN jobs.jobs.step IS 'Kept for a later version, which has flows of jobs: always null.';
 
 CREATE VIEW jobs.errors AS
-SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, j.kind AS job_kind
-  FROM jobs.error e LEFT JOIN jobs.job j ON j.id = e.job_id;
+SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, (SELECT j.kind FROM jobs.job j WHERE j.id = e.job_id) AS job_kind
+  FROM jobs.error e;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
 COMMENT ON COLUMN jobs.errors.job_id IS 'The job.';
 COMMENT ON COLUMN jobs.errors.attempt IS 'Which attempt failed.';

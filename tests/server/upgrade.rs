@@ -229,7 +229,7 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
         "grant select on jobs.queues to pg_monitor",
         "drop index jobs.error_by_age",
         "alter table jobs.job alter column kind drop not null",
-        "create or replace view jobs.errors as select e.job_id, e.attempt, e.at, e.error, e.details, e.worker, j.kind as job_kind from jobs.error e left join jobs.job j on j.id = e.job_id where true and e.attempt > 0",
+        "create or replace view jobs.errors as select e.job_id, e.attempt, e.at, e.error, e.details, e.worker, (select j.kind from jobs.job j where j.id = e.job_id) as job_kind from jobs.error e where true and e.attempt > 0",
         "alter function jobs.maintain() cost 7",
         "alter table jobs.ready set (fillfactor = 50)",
         "alter table jobs.error replica identity default",
