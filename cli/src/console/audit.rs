@@ -169,10 +169,9 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
         ("When", Align::Text),
         ("Who", Align::Text),
         ("What", Align::Text),
-        ("Of what", Align::Text),
+        ("Of what", Align::Wide),
         ("Jobs", Align::Number),
-        ("Reason", Align::Wide),
-        ("Arguments", Align::Text),
+        ("Reason and arguments", Align::Wide),
     ];
     let rows = html! {
         @for row in rows {
@@ -183,10 +182,12 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
                     @if !row.application_name.is_empty() { div.quiet { (row.application_name) } }
                 }
                 td { code { (row.action) } }
-                td { @if let Some(target) = &row.target { (of_what(visit, &row.action, target)) } }
+                td.wide { @if let Some(target) = &row.target { (of_what(visit, &row.action, target)) } }
                 td.number { @if let Some(jobs) = row.jobs { (parts::number(jobs)) } }
-                td.wide { (row.reason.as_deref().unwrap_or_default()) }
-                td { @if row.arguments != "{}" { (tree(&row.arguments, 0, None)) } }
+                td.wide {
+                    @if let Some(reason) = &row.reason { p { (reason) } }
+                    @if row.arguments != "{}" { (tree(&row.arguments, 0, None)) }
+                }
             }
         }
     };

@@ -3,9 +3,9 @@
 /// How a retention without an end is written.
 pub(super) const FOR_EVER: &str = "for ever";
 
-/// An interval of Postgres in words: 7 days for 168:00:00.
+/// An interval of Postgres in words: 7 days for 168:00:00. A retention that is negative has no end.
 pub(super) fn words(interval: &str) -> String {
-    if interval == "-00:00:01" {
+    if interval.starts_with('-') {
         return FOR_EVER.into();
     }
     let Some(mut seconds) = clock_seconds(interval) else {
@@ -62,7 +62,7 @@ mod tests {
             ("00:00:00", "0"),
             ("00:00:00.5", "00:00:00.5"),
             ("1 mon 02:00:00", "1 mon 02:00:00"),
-            ("-00:00:01", "for ever"),
+            ("-00:00:00.000001", "for ever"),
         ];
         for (interval, said) in cases {
             assert_eq!(words(interval), said);

@@ -153,7 +153,7 @@ pub(super) fn form(
         @if let Some(wrong) = wrong.filter(|wrong| !is_beside_a_field(wrong)) {
             div.wrong role="alert" { (wrong.said()) }
         }
-        (visit.form("/queue/limits", html! {
+        (visit.form("/queue/limits#limits", html! {
             (hidden("name", &limits.name))
             (hidden("was", &limits.was))
             div.fields {

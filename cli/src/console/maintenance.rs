@@ -223,24 +223,24 @@ fn standing(tasks: &[Task]) -> Markup {
 
 fn tasks_table(tasks: &[Task]) -> Markup {
     let columns = [
-        ("Task", Align::Text),
+        ("Task", Align::Wide),
         ("Last run", Align::Text),
         ("Took", Align::Number),
         ("Rows", Align::Number),
         ("Rows in all", Align::Number),
         ("Failures in all", Align::Number),
-        ("Last error", Align::Wide),
+        ("Last error", Align::Text),
     ];
     let rows = html! {
         @for task in tasks {
             tr {
-                th scope="row" { (task.task) div.quiet { (what_it_does(&task.task)) } }
+                th.wide scope="row" { (task.task) div.quiet { (what_it_does(&task.task)) } }
                 td { @match task.last_run_at { Some(at) => (parts::ago(at)), None => "never" } }
                 td.number { @if let Some(seconds) = task.seconds { (parts::duration(seconds)) } }
                 td.number { @if let Some(rows) = task.rows { (parts::number(rows)) } }
                 td.number { (parts::number(task.rows_total)) }
                 td.number { (parts::number(task.failures_total)) }
-                td.wide { (last_error(task)) }
+                td { (last_error(task)) }
             }
         }
     };
@@ -301,25 +301,18 @@ fn actions(visit: &Visit, is_paused: bool) -> Markup {
 
 fn settings_table(settings: &[Setting]) -> Markup {
     let columns = [
-        ("Setting", Align::Text),
+        ("Setting", Align::Wide),
         ("Value", Align::Text),
-        ("Default", Align::Text),
         ("Comes from", Align::Text),
     ];
     let rows = html! {
         @for setting in settings {
             tr #(setting.name) {
-                th scope="row" {
+                th.wide scope="row" {
                     code { (setting.name) }
                     div.quiet { (setting.description) }
                 }
                 td { @if setting.value.is_empty() { "empty" } @else { code { (setting.value) } } }
-                td {
-                    @match setting.default_value.as_deref() {
-                        None | Some("") => "empty",
-                        Some(value) => { (value) " " (setting.unit.as_deref().unwrap_or_default()) }
-                    }
-                }
                 td { (comes_from(setting)) }
             }
         }
@@ -328,13 +321,13 @@ fn settings_table(settings: &[Setting]) -> Markup {
 }
 
 fn comes_from(setting: &Setting) -> Markup {
+    let line = setting.source_line.unwrap_or_default();
+    let unit = setting.unit.as_deref().unwrap_or_default();
     html! {
         (setting.source)
-        @if let Some(file) = &setting.source_file {
-            div.quiet {
-                (file)
-                @if let Some(line) = setting.source_line { ", line " (line) }
-            }
+        @if let Some(file) = &setting.source_file { div.quiet { (file) ", line " (line) } }
+        @if setting.source != "default" && let Some(default) = &setting.default_value {
+            div.quiet { "default: " (default) " " (unit) }
         }
     }
 }

@@ -105,7 +105,7 @@ pub(super) async fn page(
             @if let Some(paused) = queue.paused() { p { (paused) } }
             (queue.counts(visit))
         }))
-        div.actions { (pausing(visit, queue, &path(name))) }
+        div.actions { (actions(visit, queue, &path(name))) }
         section aria-labelledby="limits" {
             h2 #limits { "Limits" }
             @if visit.may("configure_queue") {
@@ -223,28 +223,23 @@ impl Queue {
         })
     }
 
-    pub(super) fn limits_in_short(&self) -> Markup {
+    pub(super) fn limits_in_short(&self) -> Option<String> {
         let mut said = Vec::new();
         if let Some(most) = self.concurrency {
-            said.push(html! { (parts::number(most.into())) " run" });
+            said.push(format!("{most} run"));
         }
         if let (Some(rate), Some(period)) = (self.rate, &self.rate_period) {
-            said.push(html! { (parts::number(rate.into())) " start in " (words(period)) });
+            said.push(format!("{rate} start within {}", words(period)));
         }
         if let Some(most) = self.max_waiting {
-            said.push(html! { (parts::number(most.into())) " wait" });
+            said.push(format!("{most} wait"));
         }
-        html! {
-            @for (n, one) in said.iter().enumerate() {
-                @if n == 0 { "at most " } @else { ", " }
-                (one)
-            }
-        }
+        (!said.is_empty()).then(|| format!("At most {}", said.join(", ")))
     }
 }
 
 /// The form that pauses or resumes a queue, and comes back to the path.
-pub(super) fn pausing(visit: &Visit, queue: &Queue, back: &str) -> Markup {
+pub(super) fn actions(visit: &Visit, queue: &Queue, back: &str) -> Markup {
     let form = |path: &str, label: &str, kind| {
         visit.form(
             path,

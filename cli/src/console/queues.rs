@@ -168,17 +168,12 @@ fn nothing(visit: &Visit, list: &List) -> Markup {
 
 fn table(visit: &Visit, list: &List, queues: &[Queue]) -> Markup {
     let columns = [
-        ("Queue", Align::Text),
+        ("Queue", Align::Wide),
         ("Available", Align::Number),
-        ("Oldest", Align::Number),
         ("Running", Align::Number),
         ("Scheduled", Align::Number),
         ("Retryable", Align::Number),
-        ("Pending", Align::Number),
-        ("Completed", Align::Number),
-        ("Cancelled", Align::Number),
         ("Discarded", Align::Number),
-        ("Limits", Align::Text),
         ("Actions", Align::Actions),
     ];
     let back = list.path();
@@ -190,30 +185,31 @@ fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
     let count = |state| html! { td.number { (queue.count(visit, state)) } };
     html! {
         tr {
-            th scope="row" {
+            th.wide scope="row" {
                 a href=(visit.url(&queue::path(&queue.queue))) { (queue.queue) }
                 @if let Some(paused) = queue.paused() { div.quiet { (paused) } }
+                @if let Some(limits) = queue.limits_in_short() { div.quiet { (limits) } }
             }
-            (count("available"))
-            td.number { @if let Some(since) = queue.oldest_available_at { (parts::ago(since)) } }
+            td.number {
+                (queue.count(visit, "available"))
+                @if let Some(since) = queue.oldest_available_at {
+                    div.quiet { "oldest " (parts::ago(since)) }
+                }
+            }
             td.number {
                 (queue.count(visit, "running"))
                 @if let Some(limit) = queue.concurrency { " of " (parts::number(limit.into())) }
             }
             (count("scheduled"))
             (count("retryable"))
-            (count("pending"))
-            (count("completed"))
-            (count("cancelled"))
             (count("discarded"))
-            td {
-                (queue.limits_in_short())
+            td.actions {
+                (queue::actions(visit, queue, back))
                 @if visit.may("configure_queue") {
-                    @let form = format!("{}#limits", queue::path(&queue.queue));
-                    " " a href=(visit.url(&form)) { "edit" }
+                    @let form = visit.url(&format!("{}#limits", queue::path(&queue.queue)));
+                    " " (parts::link_button("Limits", &form, Kind::Plain))
                 }
             }
-            td.actions { (queue::pausing(visit, queue, back)) }
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::App;
 use super::fields;
+use super::job_rows::readable;
 use super::page::Screen;
 use super::parts::{self, Align, Kind};
 use super::problem::Problem;
@@ -125,7 +126,11 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
 async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
     let claim: Option<Claim> = visit
         .row(
-            "select holders, until from jobs.unique_claims where key_bytes = decode($1, 'hex')",
+            concat!(
+                "select holders, ",
+                readable!("until"),
+                " as until from jobs.unique_claims where key_bytes = decode($1, 'hex')"
+            ),
             &[&key],
         )
         .await?;

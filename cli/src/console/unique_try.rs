@@ -111,7 +111,7 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
                 @if let Some(wrong) = wrong.filter(|wrong| !is_beside_a_field(wrong)) {
                     div.wrong role="alert" { (wrong.said()) }
                 }
-                (visit.form("/unique/explain", fields(tried, wrong)))
+                (visit.form("/unique/explain#answer", fields(tried, wrong)))
             } @else {
                 p {
                     "Your role may not call " code { "jobs.explain_unique()" }

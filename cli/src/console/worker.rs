@@ -76,7 +76,7 @@ pub(super) async fn worker(visit: Visit, Query(at): Query<Name>) -> Result<Respo
         .await?;
     let main = html! {
         p.path { a href=(visit.url("/workers")) { "Workers" } }
-        p { (worker.status()) @if let Some(command) = worker.commanded() { " " (command) } }
+        p { (worker.status()) @if let Some(command) = worker.commanded() { ", " (command) } }
         div.actions { (commands(&visit, &worker, &path(&worker.worker))) }
         (parts::key_values(&worker.says(&visit)))
         section aria-labelledby="held" {
@@ -129,8 +129,8 @@ impl Worker {
     /// One that has no command and no jobs is idle.
     pub(super) fn status(&self) -> Markup {
         html! {
-            (parts::state(&self.status))
-            @if self.status == "run" && self.running == 0 { " idle" }
+            @let is_idle = self.status == "run" && self.running == 0;
+            (parts::state(if is_idle { "idle" } else { &self.status }))
             @if self.expired > 0 {
                 strong.bad { ", " (parts::number(self.expired)) " leases have run out" }
             }
@@ -194,6 +194,7 @@ impl Worker {
 fn few(names: &[String], shown: impl Fn(&str) -> Markup) -> Markup {
     const SHOWN: usize = 5;
     html! {
+        @if names.is_empty() { (parts::none()) }
         @for (n, name) in names.iter().take(SHOWN).enumerate() {
             @if n > 0 { ", " }
             (shown(name))

@@ -152,7 +152,7 @@ fn nothing(visit: &Visit, list: &List) -> Markup {
 fn table(visit: &Visit, list: &List, workers: &[Worker]) -> Markup {
     let columns = [
         ("Worker", Align::Text),
-        ("Status", Align::Text),
+        ("Status", Align::Wide),
         ("Jobs", Align::Number),
         ("Longest", Align::Number),
         ("Queues", Align::Text),
@@ -170,7 +170,7 @@ fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) } }
-            td {
+            td.wide {
                 (worker.status())
                 @if let Some(command) = worker.commanded() { div.quiet { (command) } }
             }
