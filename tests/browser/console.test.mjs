@@ -26,6 +26,23 @@ for (const look of ["light", "dark", "narrow"]) {
   });
 }
 
+test("control: what is wrong with a page is found", async () => {
+  const page = await open();
+  const planted = (body, headers = {}) =>
+    page.route("**/planted", (route) => route.fulfill({ contentType: "text/html", headers, body: `<!DOCTYPE html>${body}` }));
+  await planted("<html lang=en><title>t</title><main><h1>h</h1><input></main>");
+  assert.match(String(await inspected(page, "/planted")), /label/);
+  await planted("<html lang=en><title>t</title><main><h1>h</h1><p>p</p></main><script>1</script>", {
+    "content-security-policy": "default-src 'self'",
+  });
+  assert.match(String(await inspected(page, "/planted")), /Content Security Policy/);
+  await planted("<html lang=en><title>t</title><main><h1>h</h1><pre>" + "wide ".repeat(100) + "</pre></main>");
+  await assert.rejects(inspected(page, "/planted"), /wider than the window/);
+  await planted("<html lang=en><title>t</title><main><p>p</p></main>");
+  await assert.rejects(inspected(page, "/planted"), /one h1/);
+  await page.context().close();
+});
+
 test("the login is accessible, lets in and out, and keeps the address", async () => {
   const page = await open({ role: null });
   await page.goto("/queues?filter=mail");
@@ -104,15 +121,15 @@ test("nothing jumps when a page refreshes", async () => {
 
 test("a theme is kept", async () => {
   const page = await open();
-  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const ink = () => page.evaluate(() => getComputedStyle(document.body).color);
   await page.goto("/queues");
-  const light = await background();
+  const light = await ink();
   await page.getByRole("button", { name: "Dark" }).click();
   await page.waitForURL("**/queues");
-  const dark = await background();
+  const dark = await ink();
   assert.notEqual(dark, light);
   await page.goto("/workers");
-  assert.equal(await background(), dark);
+  assert.equal(await ink(), dark);
   await page.context().close();
 });
 

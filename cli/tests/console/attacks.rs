@@ -110,6 +110,27 @@ fn no_text_becomes_code() {
 }
 
 #[test]
+fn what_is_not_escaped_would_be_found() {
+    let wrong = |body: &str| {
+        let answer = Answer::of(200, body);
+        std::panic::catch_unwind(|| is_harmless("/planted", &answer)).is_err()
+    };
+    assert!(!wrong(
+        "<script src=\"/a.js\"></script><p title=\"&lt;img onload=\">"
+    ));
+    for planted in [
+        "<script>alert(1)</script>",
+        "<script src=\"//example.com/a.js\" onload=\"alert(1)\"></script>",
+        "<p title=\"\"><img src=x onerror=alert(1)>\">",
+        "<p title=\"\" onclick=\"alert(1)\">",
+        "<a href=\"javascript:alert(1)\">",
+        "<p style=\"color: red\">",
+    ] {
+        assert!(wrong(planted), "{planted}");
+    }
+}
+
+#[test]
 fn a_filter_is_no_statement() {
     let Some(console) = Console::start(&[]) else {
         return;

@@ -202,6 +202,15 @@ impl Answer {
         }
     }
 
+    /// One that no console gave.
+    pub fn of(status: u16, body: &str) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.to_owned(),
+        }
+    }
+
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
@@ -269,8 +278,16 @@ impl Answer {
     fn find_form(&self, action: &str) -> Option<&str> {
         let forms = self.body.split("<form").skip(1);
         let mut forms = forms.map(|form| form.split("</form>").next().unwrap());
-        forms.find(|form| attribute(form, "action").is_some_and(|found| found.ends_with(action)))
+        forms.find(|form| {
+            attribute(form, "action")
+                .is_some_and(|found| without_fragment(&found).ends_with(action))
+        })
     }
+}
+
+/// What a browser asks for.
+fn without_fragment(url: &str) -> &str {
+    url.split('#').next().unwrap()
 }
 
 /// An attribute of the tag that a text begins with, unescaped.
@@ -328,7 +345,7 @@ impl Visitor<'_> {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
         );
         let path = attribute(page.find_form(action).unwrap(), "action").unwrap();
-        self.post(&path, &all)
+        self.post(without_fragment(&path), &all)
     }
 
     /// Follows a redirect.
