@@ -50,6 +50,7 @@ use axum::response::{IntoResponse, Response};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio_postgres::Config;
 
 use self::live::Live;
@@ -119,6 +120,8 @@ impl Console {
             )
         })?;
         let address = listener.local_addr()?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut interrupted = signal(SignalKind::interrupt())?;
         let is_loopback = address.ip().is_loopback();
         let process = (!self.login).then(|| Arc::new(Role::new(&config)));
         let app = Arc::new(App {
@@ -143,10 +146,21 @@ impl Console {
         tokio::spawn(live::run(app.clone()));
         tokio::spawn(tidy(app.clone()));
         let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let served = axum::serve(listener, service).with_graceful_shutdown(async {
+            let _ = stopped.await;
+        });
         tokio::select! {
-            served = async { axum::serve(listener, service).with_graceful_shutdown(stopped()).await } => served?,
-            // Streams of live pages would never end.
-            () = async { stopped().await; tokio::time::sleep(GRACE).await } => {}
+            served = served.into_future() => served?,
+            () = async {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+                let _ = stop.send(());
+                // Streams of live pages would never end.
+                tokio::time::sleep(GRACE).await;
+            } => {}
         }
         Ok(())
     }
@@ -167,14 +181,6 @@ fn without_credentials(database: &Database) -> Result<Config, Failed> {
             REFUSED,
             "with --login give the database: --dbname",
         )),
-    }
-}
-
-async fn stopped() {
-    let mut terminated = signal(SignalKind::terminate()).expect("signals can be handled");
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
     }
 }
 

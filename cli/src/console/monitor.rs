@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::App;
 use super::problem::Problem;
+use super::role::SHARED;
 
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
@@ -28,7 +29,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 /// Whether the console works and, where it acts as one role, reaches the queue.
 async fn health(State(app): State<Arc<App>>) -> Response {
     let reached = match &app.process {
-        Some(role) => match role.shared_rows(EXTENSION, &[], WITHIN).await {
+        Some(role) => match role.shared_rows(EXTENSION, &[], WITHIN, SHARED).await {
             Ok(rows) if rows.is_empty() => Err(super::no_extension(app.database_name())),
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
@@ -65,7 +66,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
         return Err(Problem::no_page().hint("With --login there is no role to read metrics as."));
     };
     let sql = "select m.* from jobs.metrics() m order by m.metric";
-    let rows = role.shared_rows(sql, &[], WITHIN).await?;
+    let rows = role.shared_rows(sql, &[], WITHIN, SHARED).await?;
     let (mut text, mut said) = (String::new(), HashSet::new());
     for row in rows.iter() {
         let metric: Metric = serde_json::from_str(row)?;

@@ -1,6 +1,7 @@
 //! The overview: what needs attention, how much happens, and how fast.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
@@ -16,6 +17,8 @@ use super::parts::{self, Align};
 use super::problem::Problem;
 use super::visit::{Query, Visit};
 
+/// jobs.health() looks at much, and finds nothing that could not wait for so long.
+const HEALTH_KEPT: Duration = Duration::from_secs(30);
 /// How many queues and workers are shown here.
 const SHORT: i64 = 8;
 
@@ -105,7 +108,7 @@ select count(*) filter (where status is distinct from 'lost') as all,
 from w";
 
 async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
-    let findings = visit.rows::<Finding>("select * from jobs.health()", &[]);
+    let findings = visit.rows_kept::<Finding>(HEALTH_KEPT, "select * from jobs.health()", &[]);
     let queues = visit.row::<Queues>(QUEUES, &[&SHORT]);
     let workers = visit.row::<Workers>(WORKERS, &[&SHORT]);
     let history = history::read(&visit, asked.since, None);

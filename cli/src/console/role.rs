@@ -22,7 +22,10 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How long what a role may do is remembered.
 const RIGHTS_KEPT: Duration = Duration::from_secs(60);
 /// How long live refreshes of several people share a result.
-const SHARED: Duration = Duration::from_secs(2);
+pub(crate) const SHARED: Duration = Duration::from_secs(2);
+/// Statements of pages are short: to start processes or to compile for them takes longer.
+const READ: &str =
+    "begin read only; set local jit = off; set local max_parallel_workers_per_gather = 0";
 /// How long a call that changes something may take: one of them is about up to 10,000 jobs.
 const CALL: Duration = Duration::from_secs(60);
 
@@ -63,7 +66,7 @@ select current_database() as database, current_user as role, pg_is_in_recovery()
 
 /// The rows of a query, each a JSON text.
 type Rows = Arc<Vec<String>>;
-/// Results by statement and parameters, with the time since when each is there or on its way.
+/// Results by statement and parameters, with the time until which each is shared.
 type Shared = HashMap<String, (Instant, Arc<OnceCell<Rows>>)>;
 
 pub(crate) struct Role {
@@ -119,7 +122,7 @@ impl Role {
         within: Duration,
     ) -> Result<Vec<String>, Error> {
         let _turn = self.turn().await;
-        let client = self.begin("begin read only", within).await?;
+        let client = self.begin(READ, within).await?;
         let rows = client.query(&as_json(sql), of).await;
         self.end(client, rows.is_ok()).await?;
         rows?.iter().map(|row| row.try_get(0)).collect()
@@ -131,16 +134,15 @@ impl Role {
         sql: &str,
         of: Parameters<'_>,
         within: Duration,
+        shared_for: Duration,
     ) -> Result<Rows, Error> {
         let mut key = sql.to_owned();
         write!(key, "\0{of:?}").expect("a text can be written to");
         let cell = {
-            let mut shared = locked(&self.shared);
-            shared.retain(|_, (since, _)| since.elapsed() < SHARED);
-            let (_, cell) = shared
-                .entry(key)
-                .or_insert_with(|| (Instant::now(), Arc::default()));
-            cell.clone()
+            let (mut shared, now) = (locked(&self.shared), Instant::now());
+            shared.retain(|_, (until, _)| now < *until);
+            let fresh = || (now + shared_for, Arc::default());
+            shared.entry(key).or_insert_with(fresh).1.clone()
         };
         let rows = async || self.rows(sql, of, within).await.map(Arc::new);
         cell.get_or_try_init(rows).await.cloned()

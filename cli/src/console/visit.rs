@@ -17,7 +17,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use super::App;
 use super::page::{self, Screen};
 use super::problem::Problem;
-use super::role::{Parameters, Rights, Role};
+use super::role::{Parameters, Rights, Role, SHARED};
 use super::session::Session;
 
 /// How long a query of a page may take.
@@ -107,8 +107,28 @@ impl Visit {
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Vec<T>, Problem> {
+        self.read(within, SHARED, sql, of).await
+    }
+
+    /// Rows of a query that costs much: a refresh shows what was read up to so long ago.
+    pub(crate) async fn rows_kept<T: DeserializeOwned>(
+        &self,
+        kept: Duration,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<Vec<T>, Problem> {
+        self.read(PAGE, kept, sql, of).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        within: Duration,
+        shared_for: Duration,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<Vec<T>, Problem> {
         let rows = match self.is_fragment {
-            true => self.role.shared_rows(sql, of, within).await?,
+            true => self.role.shared_rows(sql, of, within, shared_for).await?,
             false => self.role.rows(sql, of, within).await?.into(),
         };
         let read = |row: &String| Ok(serde_json::from_str(row)?);
