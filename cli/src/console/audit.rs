@@ -169,7 +169,7 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
         ("When", Align::Text),
         ("Who", Align::Text),
         ("What", Align::Text),
-        ("Of what", Align::Wide),
+        ("Of what", Align::Text),
         ("Jobs", Align::Number),
         ("Reason and arguments", Align::Wide),
     ];
@@ -182,7 +182,7 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
                     @if !row.application_name.is_empty() { div.quiet { (row.application_name) } }
                 }
                 td { code { (row.action) } }
-                td.wide { @if let Some(target) = &row.target { (of_what(visit, &row.action, target)) } }
+                td { @if let Some(target) = &row.target { (of_what(visit, &row.action, target)) } }
                 td.number { @if let Some(jobs) = row.jobs { (parts::number(jobs)) } }
                 td.wide {
                     @if let Some(reason) = &row.reason { p { (reason) } }

@@ -167,7 +167,10 @@ pub(super) fn form(
         @if visit.may("reset_queue") && !Limits::of(queue).was.is_empty() {
             (parts::confirm(
                 "Take all limits back",
-                "It has no limits then, and jobs are kept as the server's settings say.",
+                &format!(
+                    "{} has no limits then, and keeps jobs as the server's settings say.",
+                    limits.name
+                ),
                 visit.form("/queue/reset", html! {
                     (hidden("name", &limits.name))
                     (reason())

@@ -99,7 +99,7 @@ async fn maintenance(visit: Visit) -> Result<Response, Problem> {
         div.actions { (actions(&visit, tasks.iter().any(|task| task.paused_at.is_some()))) }
         section aria-labelledby="check" {
             h2 #check { "Check" }
-            @if visit.executes("check") {
+            @if visit.may("check") {
                 p {
                     "Looks whether everything holds that must hold in the tables of jobs. "
                     strong { "It reads all jobs" }
@@ -107,7 +107,10 @@ async fn maintenance(visit: Visit) -> Result<Response, Problem> {
                 }
                 (visit.form("/maintenance/check", parts::button("Check all jobs", Kind::Plain)))
             } @else {
-                p { "Your role may not call " code { "jobs.check()" } "." }
+                p {
+                    "Your role may not call " code { "jobs.check()" }
+                    ", or this console is read-only."
+                }
             }
         }
         section aria-labelledby="settings" {
@@ -179,6 +182,13 @@ async fn check(change: Change<Nothing>) -> Result<Response, Problem> {
 }
 
 async fn checked(visit: Visit) -> Result<Response, Problem> {
+    // It only reads, but so much that somebody has to answer for it.
+    if !visit.may("check") {
+        return Err(Problem::forbidden(
+            "This console is read-only, or the role may not call jobs.check().",
+            "Call it in psql.",
+        ));
+    }
     let Ok(_checking) = CHECKING.try_lock() else {
         return Err(Problem::bad_input(
             "A check is under way already.",

@@ -262,26 +262,28 @@ pub(super) fn actions(visit: &Visit, one: &Periodic, back: &str) -> Markup {
             },
         )
     };
-    let is_paused = one.paused_at.is_some();
+    let (name, is_paused) = (&one.name, one.paused_at.is_some());
     html! {
         @if visit.may("run_periodic") {
             (parts::confirm(
                 "Run now",
-                "Inserts its job now, beside its ticks, which come as ever.",
+                &format!("Inserts the job of {name} now, beside its ticks, which come as ever."),
                 form("/periodic/run", "Run it now", Kind::Primary),
             ))
         }
         @if is_paused && visit.may("resume_periodic") {
             (parts::confirm(
                 "Resume",
-                "It goes on with the next tick. Those of the pause are not made up for.",
+                &format!(
+                    "{name} goes on with the next tick. Those of the pause are not made up for."
+                ),
                 form("/periodic/resume", "Resume it", Kind::Primary),
             ))
         }
         @if !is_paused && visit.may("pause_periodic") {
             (parts::confirm(
                 "Pause",
-                "It has no ticks until it is resumed. Its jobs that are there stay.",
+                &format!("{name} has no ticks until it is resumed. Its jobs that are there stay."),
                 form("/periodic/pause", "Pause it", Kind::Danger),
             ))
         }

@@ -201,7 +201,9 @@ impl Queue {
             }
             p.quiet {
                 @match self.oldest_available_at {
-                    Some(since) => { "The oldest available job became due " (parts::ago(since)) "." }
+                    Some(since) => {
+                        "The oldest available job became due " (parts::ago(since)) "."
+                    }
                     None => "No job is available.",
                 }
                 @if let Some(at) = self.counted_at {
@@ -251,17 +253,18 @@ pub(super) fn actions(visit: &Visit, queue: &Queue, back: &str) -> Markup {
             },
         )
     };
+    let name = &queue.queue;
     html! {
         @if queue.paused && visit.may("resume_queue") {
             (parts::confirm(
                 "Resume",
-                "Its jobs can be fetched again.",
+                &format!("Jobs of {name} can be fetched again."),
                 form("/queue/resume", "Resume it", Kind::Primary),
             ))
         } @else if !queue.paused && visit.may("pause_queue") {
             (parts::confirm(
                 "Pause",
-                "Nobody fetches from it until it is resumed. Jobs that run go on.",
+                &format!("Nobody fetches from {name} until it is resumed. Jobs that run go on."),
                 form("/queue/pause", "Pause it", Kind::Danger),
             ))
         }

@@ -218,27 +218,29 @@ pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
             },
         )
     };
-    let command = worker.command.as_deref();
+    let (name, command) = (&worker.worker, worker.command.as_deref());
     html! {
         @if command.is_some() && visit.may("resume_worker") {
             (parts::confirm(
                 "Resume",
-                "It can fetch again.",
+                &format!("{name} can fetch again."),
                 form("/worker/resume", "Resume it", Kind::Primary),
             ))
         }
         @if command != Some("quiet") && visit.may("quiet_worker") {
             (parts::confirm(
                 "Quiet",
-                "It fetches no more until it is resumed. What it runs goes on.",
+                &format!("{name} fetches no more until it is resumed. What it runs goes on."),
                 form("/worker/quiet", "Quiet it", Kind::Danger),
             ))
         }
         @if command != Some("stop") && visit.may("stop_worker") {
             (parts::confirm(
                 "Stop",
-                "It fetches no more, and its program ends once what it runs is done. One that \
-                 starts again under this name has the same command.",
+                &format!(
+                    "{name} fetches no more, and its program ends once what it runs is done. One \
+                     that starts again under this name has the same command."
+                ),
                 form("/worker/stop", "Stop it", Kind::Danger),
             ))
         }

@@ -151,14 +151,11 @@ fn nothing(visit: &Visit, list: &List) -> Markup {
 
 fn table(visit: &Visit, list: &List, workers: &[Worker]) -> Markup {
     let columns = [
-        ("Worker", Align::Text),
-        ("Status", Align::Wide),
+        ("Worker", Align::Wide),
+        ("Status", Align::Text),
         ("Jobs", Align::Number),
-        ("Longest", Align::Number),
         ("Queues", Align::Text),
         ("Kinds", Align::Text),
-        ("Version", Align::Text),
-        ("Seen", Align::Number),
         ("Actions", Align::Actions),
     ];
     let back = list.path();
@@ -169,17 +166,23 @@ fn table(visit: &Visit, list: &List, workers: &[Worker]) -> Markup {
 fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     html! {
         tr {
-            th scope="row" { a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) } }
-            td.wide {
-                (worker.status())
+            th.wide scope="row" {
+                a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) }
+                @if let Some(version) = &worker.version { div.quiet { (version) } }
                 @if let Some(command) = worker.commanded() { div.quiet { (command) } }
             }
-            td.number { (worker.places()) }
-            td.number { @if let Some(since) = worker.oldest_attempted_at { (parts::ago(since)) } }
+            td {
+                (worker.status())
+                @if let Some(at) = worker.last_seen_at { div.quiet { "seen " (parts::ago(at)) } }
+            }
+            td.number {
+                (worker.places())
+                @if let Some(since) = worker.oldest_attempted_at {
+                    div.quiet { "longest " (parts::ago(since)) }
+                }
+            }
             td { (worker.queues(visit)) }
             td { (worker.kinds(visit)) }
-            td { (worker.version.as_deref().unwrap_or_default()) }
-            td.number { @if let Some(at) = worker.last_seen_at { (parts::ago(at)) } }
             td.actions { (worker::commands(visit, worker, back)) }
         }
     }
