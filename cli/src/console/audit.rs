@@ -121,7 +121,7 @@ async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, P
 }
 
 impl Filter {
-    /// The same filter, after these rows.
+    /// This filter, from after these rows on.
     fn after(&self, rows: &[Row]) -> Filter {
         let last = rows.last().map(|row| row.at);
         let now_shown = rows.iter().filter(|row| Some(row.at) == last).count() as i64;

@@ -105,7 +105,7 @@ async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
 }
 
 impl List {
-    /// The same list, at another page.
+    /// This list at another page.
     fn at(&self, page: i64) -> List {
         List {
             page,

@@ -121,12 +121,17 @@ async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
 }
 
 impl List {
-    /// The same list, at another page.
+    /// This list at another page.
     fn at(&self, page: i64) -> List {
         List {
             page,
             ..self.clone()
         }
+    }
+
+    /// Whether it has all queues, but for a part of their names.
+    fn is_by_name(&self) -> bool {
+        self.show.is_empty() && self.page <= 0
     }
 
     fn path(&self) -> String {
@@ -144,15 +149,17 @@ impl List {
 
 fn nothing(visit: &Visit, list: &List) -> Markup {
     match given(&list.filter) {
-        Some(name) if list.show.is_empty() => parts::empty(
+        Some(name) if list.is_by_name() => parts::empty(
             "No queue has that in its name",
             html! {
-                a href=(visit.url(&queue::path(name))) { "Set limits of " (name) ", or pause it" }
-                " before it has jobs. "
+                @if visit.may("configure_queue") || visit.may("pause_queue") {
+                    "What is set of it counts once it has jobs: "
+                    a href=(visit.url(&queue::path(name))) { (name) } ". "
+                }
                 a href=(visit.url("/queues")) { "Show all queues" }
             },
         ),
-        None if list.show.is_empty() => parts::empty(
+        None if list.is_by_name() => parts::empty(
             "There is no queue yet",
             html! {
                 "A queue begins with its first job: "

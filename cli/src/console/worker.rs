@@ -31,9 +31,9 @@ pub(super) struct Worker {
     cancel_requested: i64,
     status: String,
     first_seen_at: Option<DateTime<Utc>>,
-    pub(super) last_seen_at: Option<DateTime<Utc>>,
+    last_seen_at: Option<DateTime<Utc>>,
     concurrency: Option<i32>,
-    pub(super) version: Option<String>,
+    version: Option<String>,
     info: Option<String>,
     command: Option<String>,
     commanded_at: Option<DateTime<Utc>>,
@@ -151,6 +151,15 @@ impl Worker {
                 @if let Some(reason) = &self.command_reason { ": " (reason) }
             }
         })
+    }
+
+    /// Which version it is of, and when it was seen.
+    pub(super) fn seen(&self) -> Markup {
+        html! {
+            @if let Some(version) = &self.version { "version " (version) }
+            @if self.version.is_some() && self.last_seen_at.is_some() { ", " }
+            @if let Some(at) = self.last_seen_at { "seen " (parts::ago(at)) }
+        }
     }
 
     /// How many jobs it runs, of how many that it can.

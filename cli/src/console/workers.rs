@@ -111,7 +111,7 @@ async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
 }
 
 impl List {
-    /// The same list, at another page.
+    /// This list at another page.
     fn at(&self, page: i64) -> List {
         List {
             page,
@@ -168,13 +168,10 @@ fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
         tr {
             th.wide scope="row" {
                 a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) }
-                @if let Some(version) = &worker.version { div.quiet { (version) } }
+                div.quiet { (worker.seen()) }
                 @if let Some(command) = worker.commanded() { div.quiet { (command) } }
             }
-            td {
-                (worker.status())
-                @if let Some(at) = worker.last_seen_at { div.quiet { "seen " (parts::ago(at)) } }
-            }
+            td { (worker.status()) }
             td.number {
                 (worker.places())
                 @if let Some(since) = worker.oldest_attempted_at {
