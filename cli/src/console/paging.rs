@@ -1,5 +1,7 @@
 //! Pages of a list that has an order and a known length.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use maud::{Markup, html};
 
 use super::parts;
@@ -19,6 +21,14 @@ pub(super) fn number(page: i64) -> String {
     } else {
         String::new()
     }
+}
+
+/// The id of a row, so that a refresh takes it for the same one wherever it is by then: a question
+/// that is open in it stays that of its row. A name can have characters that an id cannot.
+pub(super) fn row_id(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    format!("row-{:016x}", hasher.finish())
 }
 
 /// Links to the pages before and after this one, of so many rows.

@@ -160,7 +160,7 @@ fn table(visit: &Visit, list: &List, definitions: &[Periodic]) -> Markup {
 
 fn row(visit: &Visit, one: &Periodic, back: &str) -> Markup {
     html! {
-        tr {
+        tr #(paging::row_id(&one.name)) {
             th scope="row" {
                 a href=(visit.url(&periodic_job::path(&one.name))) { (one.name) }
                 @if let Some(paused) = one.paused() { div.quiet { (paused) } }

@@ -191,7 +191,7 @@ fn table(visit: &Visit, list: &List, queues: &[Queue]) -> Markup {
 fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
     let count = |state| html! { td.number { (queue.count(visit, state)) } };
     html! {
-        tr {
+        tr #(paging::row_id(&queue.queue)) {
             th.wide scope="row" {
                 a href=(visit.url(&queue::path(&queue.queue))) { (queue.queue) }
                 @if let Some(paused) = queue.paused() { div.quiet { (paused) } }

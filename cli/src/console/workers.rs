@@ -165,7 +165,7 @@ fn table(visit: &Visit, list: &List, workers: &[Worker]) -> Markup {
 
 fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     html! {
-        tr {
+        tr #(paging::row_id(&worker.worker)) {
             th.wide scope="row" {
                 a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) }
                 div.quiet { (worker.seen()) }
