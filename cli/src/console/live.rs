@@ -91,7 +91,8 @@ async fn listen(live: &Live) {
             continue;
         };
         if hear(live, &role).await.is_err() {
-            // With a login the next one that logs in may do better.
+            // That is two: a role that no session has any more. The next one that logs in may do
+            // better.
             locked(&live.role).take_if(|taken| Arc::strong_count(taken) <= 2);
         }
         tokio::time::sleep(PAUSE).await;

@@ -62,6 +62,8 @@ use crate::{Failed, REFUSED, print};
 
 /// The largest form: args of a megabyte are three as a form has them.
 const LARGEST_FORM: usize = 8 << 20;
+/// How long a connection to the server may take.
+const CONNECT: Duration = Duration::from_secs(5);
 /// How long requests have to end once the console is told to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -108,10 +110,14 @@ pub(crate) struct App {
 
 impl Console {
     pub(crate) async fn run(self, database: &Database) -> Result<(), Failed> {
-        let config = match self.login {
+        let mut config = match self.login {
             true => without_credentials(database)?,
             false => database.config()?,
         };
+        config.application_name("jobs console");
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT);
+        }
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| {
             Failed::new(
@@ -309,7 +315,7 @@ impl App {
             ));
         }
         let mut config = self.database.clone();
-        config.user(name).application_name("jobs console");
+        config.user(name);
         match postgres_jobs::connect(&config).await {
             Ok(_) => {
                 return Err(Problem::forbidden(

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio_postgres::Config;
+use tokio_postgres::error::SqlState;
 
 use super::App;
 use super::problem::Problem;
-use super::role::SHARED;
+use super::role::{Role, SHARED};
 
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
@@ -26,15 +29,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/metrics", get(metrics))
 }
 
-/// Whether the console works and, where it acts as one role, reaches the queue.
+/// Whether the console reaches the queue or, with a login, the server.
 async fn health(State(app): State<Arc<App>>) -> Response {
     let reached = match &app.process {
-        Some(role) => match role.shared_rows(EXTENSION, &[], WITHIN, SHARED).await {
-            Ok(rows) if rows.is_empty() => Err(super::no_extension(app.database_name())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.into()),
-        },
-        None => Ok(()),
+        Some(role) => queue_answers(role, app.database_name()).await,
+        None => server_answers(&app.database).await,
     };
     let (status, said) = match reached {
         Ok(()) => (StatusCode::OK, json!({ "status": "ok" })),
@@ -43,12 +42,32 @@ async fn health(State(app): State<Arc<App>>) -> Response {
             json!({ "status": "error", "error": problem.line() }),
         ),
     };
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/json")],
-        said.to_string(),
-    )
-        .into_response()
+    let head = [(header::CONTENT_TYPE, "application/json")];
+    (status, head, said.to_string()).into_response()
+}
+
+async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
+    match role
+        .shared_rows(EXTENSION, &[], WITHIN, SHARED)
+        .await?
+        .len()
+    {
+        0 => Err(super::no_extension(database)),
+        _ => Ok(()),
+    }
+}
+
+/// A server that asks for a password, or lets nobody in without one, answers.
+async fn server_answers(database: &Config) -> Result<(), Problem> {
+    let Err(error) = postgres_jobs::connect(database).await else {
+        return Ok(());
+    };
+    let is_away = std::error::Error::source(&error).is_some_and(|cause| cause.is::<io::Error>());
+    let code = error.code().map(SqlState::code);
+    match is_away || code.is_some_and(|code| !code.starts_with("28")) {
+        true => Err(error.into()),
+        false => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]

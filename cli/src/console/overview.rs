@@ -48,8 +48,8 @@ struct Queues {
     scheduled: i64,
     retryable: i64,
     discarded: i64,
-    /// Whether some of these numbers are estimates.
-    is_estimated: bool,
+    /// The states whose numbers are estimates.
+    estimated: Vec<String>,
     busiest: Vec<Queue>,
 }
 
@@ -67,14 +67,13 @@ struct Queue {
 const QUEUES: &str = "
 with q as materialized (
     select queue, available, running, scheduled, retryable, discarded, oldest_available_at, paused,
-        concurrency, 'available' = any (estimated::text[]) as is_estimated,
-        cardinality(estimated) > 0 as has_estimate
+        concurrency, 'available' = any (estimated) as is_estimated, estimated
     from jobs.queues)
 select count(*) as all, coalesce(sum(available), 0)::bigint as available,
     coalesce(sum(running), 0)::bigint as running, coalesce(sum(scheduled), 0)::bigint as scheduled,
     coalesce(sum(retryable), 0)::bigint as retryable,
     coalesce(sum(discarded), 0)::bigint as discarded,
-    coalesce(bool_or(has_estimate), false) as is_estimated,
+    (select coalesce(jsonb_agg(distinct e), '[]') from q, unnest(q.estimated) e) as estimated,
     (select coalesce(jsonb_agg(b), '[]') from (
         select * from q order by running + available desc, queue limit $1) b) as busiest
 from q";
@@ -185,7 +184,7 @@ fn tiles(visit: &Visit, queues: &Queues, workers: &Workers) -> Markup {
                 li {
                     a href=(visit.url(&format!("/jobs?state={state}"))) {
                         (parts::state(state))
-                        span.tile-number { (parts::count(number, queues.is_estimated)) }
+                        span.tile-number { (parts::count(number, queues.estimated.iter().any(|one| one == state))) }
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -66,7 +66,12 @@ fn framed_page(
     main: &Markup,
     is_live: bool,
 ) -> Html<String> {
-    let here = visit.url(&visit.path);
+    // Only a page that can be asked for again is refreshed.
+    let here = visit
+        .path
+        .as_deref()
+        .filter(|_| is_live)
+        .map(|path| visit.url(path));
     let body = html! {
         body hx-ext="morph" data-live=(visit.url("/live")) data-start=(visit.url("/")) {
             a.skip href="#main" { "Skip to the content" }
@@ -76,7 +81,7 @@ fn framed_page(
                     @if let Some(message) = visit.session.said() { p.flash { (message) } }
                 }
                 p #connection hidden role="status" { "The console does not answer. Trying again …" }
-                @if is_live {
+                @if let Some(here) = here {
                     main #main tabindex="-1" hx-get=(here) hx-trigger="refresh from:body"
                         hx-target="this" hx-swap="morph:innerHTML" { (main) }
                 } @else {
@@ -115,7 +120,7 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
                 }
                 @if visit.app.is_read_only { p.badge { "read-only" } }
                 @if visit.rights.is_standby { p.badge { "standby" } }
-                (themes(visit))
+                (themes(visit, current))
                 div.links {
                     button #help-button.link type="button" hidden { "Keyboard" }
                     @if visit.session.is_logged_in() { (logout_form(visit)) }
@@ -125,10 +130,12 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
     }
 }
 
-fn themes(visit: &Visit) -> Markup {
+fn themes(visit: &Visit, current: Option<Screen>) -> Markup {
+    let screen = SCREENS.iter().find(|(screen, ..)| current == Some(*screen));
+    let screen = screen.map_or("/", |(_, path, ..)| path);
     let now = visit.theme.map_or("auto", Theme::name);
     let fields = html! {
-        input type="hidden" name="back" value=(visit.path);
+        input type="hidden" name="back" value=(visit.path.as_deref().unwrap_or(screen));
         fieldset.themes {
             legend.visually-hidden { "Theme" }
             @for (theme, label) in [("light", "Light"), ("dark", "Dark"), ("auto", "Auto")] {
@@ -218,9 +225,17 @@ pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: 
         return response;
     };
     let theme = Theme::of(&asked.headers);
+    let again = (asked.method == Method::GET && problem.retry_after.is_some())
+        .then(|| asked.uri.path_and_query())
+        .flatten();
     let main = html! {
         div.problem role="alert" { (problem.said()) }
-        p { a.button href=(app.url("/")) { "To the overview" } }
+        div.actions {
+            @if let Some(path) = again {
+                a.button.primary href=(app.url(path.as_str())) { "Try again" }
+            }
+            a.button href=(app.url("/")) { "To the overview" }
+        }
     };
     let page = match Visit::known(&asked, &app) {
         Some(visit) if visit.is_fragment => Html(problem.said().into_string()),

@@ -80,14 +80,9 @@ pub(crate) struct Role {
 
 impl Role {
     pub(crate) fn new(config: &Config) -> Self {
-        let mut config = config.clone();
-        config.application_name("jobs console");
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(5));
-        }
         Self {
             name: config.get_user().unwrap_or_default().into(),
-            config,
+            config: config.clone(),
             turns: Semaphore::new(CONNECTIONS),
             idle: Mutex::default(),
             rights: tokio::sync::Mutex::default(),
@@ -140,7 +135,10 @@ impl Role {
         write!(key, "\0{of:?}").expect("a text can be written to");
         let cell = {
             let (mut shared, now) = (locked(&self.shared), Instant::now());
-            shared.retain(|_, (until, _)| now < *until);
+            // What somebody still waits for stays, however long that takes.
+            shared.retain(|_, (until, cell)| {
+                now < *until || !cell.initialized() && Arc::strong_count(cell) > 1
+            });
             let fresh = || (now + shared_for, Arc::default());
             shared.entry(key).or_insert_with(fresh).1.clone()
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -24,6 +24,10 @@ use super::visit::{self, Query, Theme, Visit, cookie, htmx_redirect, is_fragment
 const COOKIE: &str = "jobs_console";
 /// After how long a session that nobody uses ends.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
+/// The largest form of a login: who has not logged in may send little.
+const LARGEST_LOGIN: usize = 16 << 10;
+/// The longest name that a role can have.
+const LONGEST_NAME: usize = 63;
 /// How many sessions without a login there are at most; the one that is idle for longest goes.
 const ANONYMOUS: usize = 1000;
 
@@ -260,6 +264,7 @@ fn set_cookie(response: &mut Response, app: &App, value: &str, is_secure: bool) 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/login", get(ask).post(login))
+        .layer(DefaultBodyLimit::max(LARGEST_LOGIN))
         .route("/logout", post(logout))
         .route("/theme", post(theme))
 }
@@ -360,6 +365,11 @@ async fn login(
         let said = html! { div.problem role="alert" { (said) } };
         form(&app, &session, theme, &asked, status, said)
     };
+    // Postgres would cut the name off, and so find a role that other names mean as well.
+    if role.len() > LONGEST_NAME {
+        let said = html! { p { "There is no role of so long a name." } };
+        return Ok(refused(StatusCode::UNPROCESSABLE_ENTITY, said));
+    }
     if let Err(wait) = app.sessions.attempt(&keys) {
         let seconds = wait.as_secs() + 1;
         let said = html! {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -31,8 +31,8 @@ pub(crate) struct Visit {
     /// Whether htmx asks for a part of the page, to refresh it.
     pub(crate) is_fragment: bool,
     pub(crate) theme: Option<Theme>,
-    /// Path and query, without the prefix.
-    pub(crate) path: String,
+    /// Path and query, without the prefix; none of a page that answers a form.
+    pub(crate) path: Option<String>,
     pub(crate) rights: Arc<Rights>,
 }
 
@@ -212,6 +212,7 @@ impl Visit {
         rights: Arc<Rights>,
     ) -> Self {
         let path = parts.uri.path_and_query();
+        let path = path.filter(|_| parts.method == Method::GET);
         Self {
             app: app.clone(),
             role,
@@ -219,7 +220,7 @@ impl Visit {
             session,
             is_fragment: is_fragment(&parts.headers),
             theme: Theme::of(&parts.headers),
-            path: path.map_or("/", |path| path.as_str()).into(),
+            path: path.map(|path| path.as_str().into()),
             rights,
         }
     }
