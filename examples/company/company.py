@@ -66,20 +66,20 @@ class Kind:
 
 
 KINDS = {
-    "order.confirm": Kind("orders", 0.02, 14, {(Withdrawn, "the customer has withdrawn order {order}"): 0.02}),
-    "payment.capture": Kind("payments", 0.06, 13, {
+    "order.confirm": Kind("orders", 0.02, 60, {(Withdrawn, "the customer has withdrawn order {order}"): 0.02}),
+    "payment.capture": Kind("payments", 0.06, 59, {
         (Refused, "card of order {order} declined: insufficient_funds"): 0.03,
         (Unavailable, "no answer from gateway-eu.payments.example:443 within 10 s (order {order})"): 0.03,
     }),
-    "email.send": Kind("mail", 0.01, 26, {(Unavailable, "452 4.2.2 <{to}>: mailbox is full"): 0.02}),
-    "picture.resize": Kind("pictures", 0.03, 6, {(Refused, "not a JPEG file: starts with 0x3c 0x21 ({picture})"): 0.03}, 4),
-    "search.index": Kind("search", 0.01, 9, {}),
-    "partner.call": Kind("partners", 0.04, 11, {
+    "email.send": Kind("mail", 0.01, 62, {(Unavailable, "452 4.2.2 <{to}>: mailbox is full"): 0.02}),
+    "picture.resize": Kind("pictures", 0.03, 24, {(Refused, "not a JPEG file: starts with 0x3c 0x21 ({picture})"): 0.03}, 4),
+    "search.index": Kind("search", 0.01, 30, {}),
+    "partner.call": Kind("partners", 0.04, 66, {
         (Unavailable, "503 Service Unavailable: https://partner.example/hooks/{order}"): 0.15,
         (TooManyRequests, "429 Too Many Requests"): 0.05,
     }),
     "report.build": Kind("reports", 0.2, 0.2, {}, 10),
-    "stock.sync": Kind("default", 0.05, 1, {(Unavailable, "warehouse-2: connection reset by peer"): 0.1}),
+    "stock.sync": Kind("default", 0.05, 6, {(Unavailable, "warehouse-2: connection reset by peer"): 0.1}),
 }  # fmt: skip
 
 # --- Workers --------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class Company:
         now = datetime.now(timezone.utc).replace(second=0, microsecond=0)
         rows = [
             (now - timedelta(minutes=minute), kind.queue, name, counts(kind, minute))
-            for minute in range(2, 60 * HOURS)
+            for minute in range(1, 60 * HOURS)
             for name, kind in KINDS.items()
         ]
         async with self.connection.transaction(), self.connection.cursor() as cursor:
@@ -348,7 +348,7 @@ async def main() -> None:
         at_work = workers()
         for worker in at_work:
             await worker.start()
-        await company.orders(240)
+        await company.orders(150)
         for _ in range(12):
             await company.insert(now_and_then())
         for _ in range(300):
@@ -362,7 +362,7 @@ async def main() -> None:
             await company.odd_jobs()
         print("the company is at work" if "--once" not in sys.argv else "the company is there", flush=True)
         while "--once" not in sys.argv and not stop.is_set():
-            await company.orders(luck.randint(0, 6))
+            await company.orders(luck.randint(0, 2))
             if luck.random() < 0.1:
                 await company.insert(now_and_then())
             if luck.random() < 0.02:

@@ -1,4 +1,4 @@
-// Takes the pictures of docs/console.md: node screenshots.mjs DIRECTORY
+// Takes the pictures of docs/console.md. ./dev pictures calls it with the directory for them.
 
 import { browser, open } from "./browser.mjs";
 import { SCREENS } from "./screens.mjs";
