@@ -204,6 +204,28 @@ fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
 }
 
 #[test]
+fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    run("select jobs.configure_queue('limited twice', concurrency => 3)");
+    let mut person = console.person("admin");
+    let page = person.page("/queue?name=limited+twice");
+    run("select jobs.configure_queue('limited twice', concurrency => 5, max_waiting => 100)");
+    let late = person.send(&page, "/queue/limits", &[("concurrency", "4")]);
+    assert_eq!(late.status, 422);
+    let limits = "select concurrency, max_waiting from jobs.queues where queue = 'limited twice'";
+    let others = json!({ "concurrency": 5, "max_waiting": 100 });
+    assert_eq!(sql(limits)[0], others);
+    assert!(late.text().contains("Run at a time: 5, Wait at most: 100"));
+    // Whoever has read it can replace it.
+    let done = person.send(&late, "/queue/limits", &[]);
+    person.follow(&done);
+    let own = json!({ "concurrency": 4, "max_waiting": null });
+    assert_eq!(sql(limits)[0], own);
+}
+
+#[test]
 fn a_worker_is_quiet_until_it_is_resumed() {
     let Some(console) = Console::start(&[]) else {
         return;

@@ -3,8 +3,10 @@
 
 mod actions;
 mod attacks;
+mod audit;
 mod login;
 mod roles;
 mod screens;
 mod service;
 mod support;
+mod uniqueness;
