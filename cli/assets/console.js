@@ -246,6 +246,9 @@ document.addEventListener('keydown', ({ key }) => {
   if (question && key === 'Escape') close(question);
 });
 
+// In a narrow window the navigation scrolls.
+document.querySelector('.sidebar [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+
 // Keys
 
 const help = document.getElementById('help');

@@ -134,7 +134,7 @@ pub(crate) fn number(value: i64) -> Markup {
 pub(crate) fn count(value: i64, is_estimated: bool) -> Markup {
     html! {
         @if is_estimated {
-            span.number title="Counted by maintenance some time ago" { "~" (number_text(value)) }
+            span.number.zero[value == 0] title="Counted by maintenance some time ago" { "~" (number_text(value)) }
         } @else if value == 0 {
             span.number.zero { "0" }
         } @else {
