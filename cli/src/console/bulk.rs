@@ -1,6 +1,7 @@
 //! Retries, cancels or deletes the jobs of a filter. First it is shown what and how many.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
@@ -16,10 +17,15 @@ use super::page::Screen;
 use super::parts::{self, Kind};
 use super::problem::Problem;
 use super::visit::{Change, Query, Visit};
-use super::{App, job_rows};
+use super::{App, find, job_rows};
 
 /// How many jobs a call is about at most: the most that the functions take.
 const MOST: i64 = 10_000;
+/// How many of them are shown.
+const OLDEST: usize = 10;
+/// How long a preview may take. Among millions of jobs, those of a kind or with a tag are not found
+/// at once, neither here nor by the call itself.
+const PREVIEW: Duration = Duration::from_secs(20);
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new().route("/bulk", get(preview).post(act))
@@ -193,21 +199,21 @@ impl Asked {
     }
 }
 
+/// Of the jobs that are taken those in one state.
 #[derive(Deserialize)]
 struct InState {
     state: String,
     n: i64,
-}
-
-#[derive(Deserialize)]
-struct Id {
-    id: i64,
+    oldest: Vec<i64>,
 }
 
 impl Meant<'_> {
-    /// The jobs that the function finds.
-    fn condition(&self) -> Result<Condition, Problem> {
+    /// The jobs that the function finds; `among`: they are among these.
+    fn condition(&self, among: Option<Vec<i64>>) -> Result<Condition, Problem> {
         let mut condition = self.filter.condition()?;
+        if let Some(ids) = among {
+            condition.and("id = any(?)", ids);
+        }
         // Constants of ours, so that the planner leaves out the other states.
         let states: Vec<_> = self
             .states
@@ -225,30 +231,33 @@ impl Meant<'_> {
         Ok(condition)
     }
 
-    /// How many there are by state, and none by state where there are more than are taken.
-    async fn count(&self, visit: &Visit) -> Result<Vec<InState>, Problem> {
-        let condition = self.condition()?;
+    /// The jobs that are taken, and one more if there are more, by state. It reads what the call
+    /// itself reads.
+    async fn look(&self, visit: &Visit) -> Result<Vec<InState>, Problem> {
+        let condition = self.condition(find::failed(visit, self.filter).await?)?;
         let sql = format!(
-            "select state, count(*) as n from (select state from jobs.jobs where {} limit {}) j
+            "select state, count(*) as n, (array_agg(id order by id))[1:{OLDEST}] as oldest
+               from (select id, state from jobs.jobs where {} order by id limit {}) j
               group by state order by state",
             condition.sql,
             MOST + 1
         );
-        visit.rows(&sql, &condition.values()).await
+        visit.rows_within(PREVIEW, &sql, &condition.values()).await
     }
+}
 
-    async fn oldest(&self, visit: &Visit) -> Result<Vec<job_rows::Row>, Problem> {
-        let condition = self.condition()?;
-        let sql = format!(
-            "select id from jobs.jobs where {} order by id limit 10",
-            condition.sql
-        );
-        let ids: Vec<Id> = visit.rows(&sql, &condition.values()).await?;
-        let ids: Vec<_> = ids.into_iter().map(|id| id.id).collect();
-        let mut rows = job_rows::rows(visit, &ids).await?;
-        rows.reverse();
-        Ok(rows)
-    }
+/// The oldest jobs of all states.
+async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<job_rows::Row>, Problem> {
+    let mut ids: Vec<i64> = found
+        .iter()
+        .flat_map(|state| &state.oldest)
+        .copied()
+        .collect();
+    ids.sort_unstable();
+    ids.truncate(OLDEST);
+    let mut rows = job_rows::rows(visit, &ids).await?;
+    rows.reverse();
+    Ok(rows)
 }
 
 async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
@@ -260,9 +269,9 @@ async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, P
             "jobs.grant_operator and jobs.grant_admin let a role manage many jobs at once.",
         ));
     }
-    let counts = meant.count(&visit).await?;
+    let counts = meant.look(&visit).await?;
     let count: i64 = counts.iter().map(|count| count.n).sum();
-    let oldest = meant.oldest(&visit).await?;
+    let oldest = oldest(&visit, &counts).await?;
     let back = visit.url(&filter.path("/jobs", &[]));
     let title = format!("{} jobs", action.title());
     let main = html! {
@@ -276,7 +285,7 @@ async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, P
             (how_many(&visit, &asked, &counts, count))
             p { (action.means()) }
             (confirmation(&visit, &asked, count))
-            h2 { "The oldest of them" }
+            h2 { "The oldest " (oldest.len()) }
             (job_rows::table(&visit, "The oldest of them", &oldest))
         }
     };
@@ -413,7 +422,7 @@ mod tests {
         let meant = asked.meant().expect("it can be");
         assert_eq!(meant.error_like.as_deref(), Some("%100%%"));
         assert!(!meant.states.contains(&"completed") && !meant.states.contains(&"running"));
-        let condition = meant.condition().expect("it can be");
+        let condition = meant.condition(None).expect("it can be");
         let expected = "true and kind = $1 and last_error like $2 and state in \
                         ('scheduled', 'pending', 'retryable', 'cancelled', 'discarded')";
         assert_eq!(condition.sql, expected);
@@ -425,7 +434,7 @@ mod tests {
         let meant = asked.meant().expect("it can be");
         assert!(
             meant
-                .condition()
+                .condition(None)
                 .is_ok_and(|condition| condition.sql.ends_with("and false"))
         );
     }

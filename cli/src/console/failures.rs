@@ -72,9 +72,9 @@ async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, 
     let span = SPANS.iter().find(|(name, ..)| *name == asked.since);
     let (span, in_words, seconds) = *span.unwrap_or(&SPANS[0]);
     // To the minute, so that live refreshes of several people ask for the same.
-    let now = Utc::now().timestamp() / 60 * 60;
-    let since = DateTime::from_timestamp(now, 0).unwrap_or_default() - Duration::seconds(seconds);
-    let lines: Vec<Line> = visit.rows(LINES, &[&since, &ATTEMPTS, &CHARACTERS]).await?;
+    let now = DateTime::from_timestamp(Utc::now().timestamp() / 60 * 60, 0).unwrap_or_default();
+    let since = now - Duration::seconds(seconds);
+    let lines = lines(&visit, since, now).await?;
     let read: i64 = lines.iter().map(|line| line.n).sum();
     let mut groups = grouped(lines);
     let hidden = groups.len().saturating_sub(GROUPS);
@@ -100,6 +100,25 @@ async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, 
         }
     };
     Ok(visit.page(Screen::Failures, "Failures", main))
+}
+
+/// The latest failed attempts since then. They are looked for in times that get longer, since to
+/// sort all of a week can take long where the latest hour has enough of them.
+async fn lines(
+    visit: &Visit,
+    since: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> Result<Vec<Line>, Problem> {
+    let mut span = Duration::hours(1);
+    loop {
+        let from = since.max(now - span);
+        let lines: Vec<Line> = visit.rows(LINES, &[&from, &ATTEMPTS, &CHARACTERS]).await?;
+        let read: i64 = lines.iter().map(|line| line.n).sum();
+        if read >= ATTEMPTS || from == since {
+            return Ok(lines);
+        }
+        span = span * 4;
+    }
 }
 
 /// Those with most failures first.

@@ -4,6 +4,7 @@
 //! by primary keys, so windows are read, each larger than the one before, until there are enough
 //! jobs or the time is over. A cursor is an id, so new jobs shift nothing.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -18,10 +19,18 @@ use super::visit::Visit;
 pub(crate) const ROWS: usize = 50;
 /// How long windows are read, about.
 const BUDGET: Duration = Duration::from_millis(120);
-/// How many ids the first window has.
-const FIRST_WINDOW: i64 = 2_000;
+/// How long one window may take, on a server that is overloaded.
+const WINDOW: Duration = Duration::from_secs(5);
+/// How many ids the first window has: a page, where most of them are jobs that are meant.
+const FIRST_WINDOW: i64 = 250;
 /// States with fewer jobs are read whole.
 const FEW: i64 = 20_000;
+/// So many jobs are looked up by their ids.
+const MANY: i64 = 10_000;
+/// How long that may take. There may be more of them than jobs.queues thought.
+const WHOLE: Duration = Duration::from_millis(150);
+/// Of so many ids it does not matter which one was inserted at a time.
+const CLOSE: i64 = 4_000;
 /// Transactions commit in another order than their jobs were inserted in. So far apart may jobs be
 /// that were inserted at the same time.
 const OVERLAP: i64 = 10_000;
@@ -89,7 +98,8 @@ pub(crate) async fn jobs(
     from: From,
 ) -> Result<Found, Problem> {
     let last = last_id(visit).await?;
-    let search = Search::of(visit, filter)?;
+    let failed = failed(visit, filter).await?;
+    let search = Search::of(visit, filter, failed.as_deref())?;
     let mut low = 1;
     let mut high = last + 1;
     match from {
@@ -97,16 +107,45 @@ pub(crate) async fn jobs(
         From::Below(id) => high = high.min(id),
         From::Above(id) => low = low.max(id.saturating_add(1)),
     }
-    if is_few(filter, counts, last) {
-        return search.whole(low, high, from).await;
+    if failed.is_some() || is_few(filter, counts, last) {
+        match search.whole(low, high, from).await {
+            Err(late) if late.sqlstate() == Some("57014") => {}
+            found => return found,
+        }
     }
     if let Some(after) = filter.after()? {
-        low = low.max(id_at(visit, after, last).await? - OVERLAP);
+        let about = id_at(visit, after, last).await?;
+        low = low.max(about.start - OVERLAP);
     }
     if let Some(before) = filter.before()? {
-        high = high.min(id_at(visit, before, last).await? + OVERLAP);
+        let about = id_at(visit, before, last).await?;
+        high = high.min(about.end + OVERLAP);
     }
     search.windows(low, high, from).await
+}
+
+/// The jobs that failed after the time of the filter, where it has one and they are few: a job
+/// whose latest error is after it is among them.
+pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<i64>>, Problem> {
+    let Some(after) = filter.failed_after()? else {
+        return Ok(None);
+    };
+    let kind = (!filter.kind.is_empty()).then_some(&filter.kind);
+    let sql = "
+        select job_id as id from jobs.errors
+         where at > $1 and ($2::text is null or error like $2)
+           and ($3::text is null or job_kind = $3)
+         limit $4";
+    let ids: Vec<Id> = visit
+        .rows(sql, &[&after, &filter.error_like(), &kind, &(MANY + 1)])
+        .await?;
+    if ids.len() as i64 > MANY {
+        return Ok(None);
+    }
+    let mut ids: Vec<_> = ids.into_iter().map(|id| id.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(Some(ids))
 }
 
 /// Whether all jobs that can be meant are so few that they are read at once. A state shares its
@@ -139,24 +178,27 @@ struct Id {
 }
 
 impl<'a> Search<'a> {
-    fn of(visit: &'a Visit, filter: &Filter) -> Result<Self, Problem> {
+    fn of(visit: &'a Visit, filter: &Filter, among: Option<&[i64]>) -> Result<Self, Problem> {
         let mut condition = filter.condition()?;
+        if let Some(ids) = among {
+            condition.and("id = any(?)", ids.to_vec());
+        }
         if let Some(state) = filter.state()? {
             condition.sql += &format!(" and state = '{state}'");
         }
         Ok(Self { visit, condition })
     }
 
-    /// At most so many ids of a window: the highest first, or the lowest.
+    /// At most so many ids of a window, the highest first, or the lowest.
     async fn window(
         &self,
-        low: i64,
-        high: i64,
+        ids: Range<i64>,
         is_up: bool,
         most: i64,
+        within: Duration,
     ) -> Result<Vec<i64>, Problem> {
         let mut values: Vec<&(dyn ToSql + Sync)> = self.condition.values();
-        values.extend([&low as &(dyn ToSql + Sync), &high, &most]);
+        values.extend([&ids.start as &(dyn ToSql + Sync), &ids.end, &most]);
         let [low, high, most] = [2, 1, 0].map(|back| values.len() - back);
         let sql = format!(
             "select id from jobs.jobs where {} and id >= ${low} and id < ${high}
@@ -164,13 +206,15 @@ impl<'a> Search<'a> {
             self.condition.sql,
             if is_up { "asc" } else { "desc" },
         );
-        let ids: Vec<Id> = self.visit.rows(&sql, &values).await?;
+        let ids: Vec<Id> = self.visit.rows_within(within, &sql, &values).await?;
         Ok(ids.into_iter().map(|id| id.id).collect())
     }
 
     async fn whole(&self, low: i64, high: i64, from: From) -> Result<Found, Problem> {
         let is_up = matches!(from, From::Above(_));
-        let ids = self.window(low, high, is_up, ROWS as i64 + 1).await?;
+        let ids = self
+            .window(low..high, is_up, ROWS as i64 + 1, WHOLE)
+            .await?;
         Ok(Found::of(ids, is_up, None))
     }
 
@@ -182,14 +226,14 @@ impl<'a> Search<'a> {
         while low < high && ids.len() <= ROWS {
             let most = (ROWS + 1 - ids.len()) as i64;
             let window = match is_up {
-                true => (low, high.min(low.saturating_add(size))),
-                false => (low.max(high.saturating_sub(size)), high),
+                true => low..high.min(low.saturating_add(size)),
+                false => low.max(high.saturating_sub(size))..high,
             };
             let before = Instant::now();
-            ids.extend(self.window(window.0, window.1, is_up, most).await?);
+            ids.extend(self.window(window.clone(), is_up, most, WINDOW).await?);
             match is_up {
-                true => low = window.1,
-                false => high = window.0,
+                true => low = window.end,
+                false => high = window.start,
             }
             // What a window costs depends on how many of its ids are jobs; the next one may be like
             // it. Sizes are always the same ones, so that live refreshes ask for the same windows.
@@ -229,32 +273,53 @@ struct First {
 }
 
 /// The first job of these ids, and when it was inserted.
-async fn first(visit: &Visit, low: i64, high: i64) -> Result<Option<First>, Problem> {
-    let (mut low, mut size) = (low, 1_000);
-    while low < high {
-        let end = high.min(low.saturating_add(size));
+async fn first(visit: &Visit, ids: Range<i64>) -> Result<Option<First>, Problem> {
+    let (mut low, mut size) = (ids.start, 100);
+    while low < ids.end {
+        let high = ids.end.min(low.saturating_add(size));
         let sql =
             "select id, created_at from jobs.jobs where id >= $1 and id < $2 order by id limit 1";
-        if let Some(found) = visit.row(sql, &[&low, &end]).await? {
+        if let Some(found) = visit.row(sql, &[&low, &high]).await? {
             return Ok(Some(found));
         }
-        low = end;
+        low = high;
         size = size.saturating_mul(8);
     }
     Ok(None)
 }
 
-/// About the id that a job had which was inserted then: by halving, since ids grow with time.
-async fn id_at(visit: &Visit, time: DateTime<Utc>, last: i64) -> Result<i64, Problem> {
-    let (mut low, mut high) = (1, last + 1);
-    while high - low > FIRST_WINDOW {
-        let middle = low + (high - low) / 2;
-        match first(visit, middle, high).await? {
-            Some(job) if job.created_at < time => low = job.id + 1,
-            _ => high = middle,
+/// About the ids that jobs had which were inserted then. Ids grow with time, so the place is
+/// guessed from both ends, and every other time halved, in case jobs come in bursts.
+async fn id_at(visit: &Visit, time: DateTime<Utc>, last: i64) -> Result<Range<i64>, Problem> {
+    let mut ids = 1..last + 1;
+    let Some(oldest) = first(visit, ids.clone()).await? else {
+        return Ok(ids);
+    };
+    ids.start = oldest.id;
+    let (mut since, mut until) = (oldest.created_at, Utc::now());
+    let mut is_guess = true;
+    while ids.end - ids.start > CLOSE {
+        let span = (until - since).num_milliseconds().max(1) as f64;
+        let share = match is_guess {
+            true => (time - since).num_milliseconds() as f64 / span,
+            false => 0.5,
+        };
+        is_guess = !is_guess;
+        let length = (ids.end - ids.start) as f64;
+        let middle = ids.start + (length * share.clamp(0.001, 0.999)) as i64;
+        match first(visit, middle..ids.end).await? {
+            Some(job) if job.created_at < time => {
+                ids.start = job.id;
+                since = job.created_at;
+            }
+            Some(job) => {
+                ids.end = middle;
+                until = job.created_at;
+            }
+            None => ids.end = middle,
         }
     }
-    Ok(high)
+    Ok(ids)
 }
 
 /// When the job with this id was inserted, or the next one that is still there.
@@ -262,6 +327,6 @@ pub(crate) async fn inserted_about(
     visit: &Visit,
     id: i64,
 ) -> Result<Option<DateTime<Utc>>, Problem> {
-    let found = first(visit, id, id.saturating_add(10_000)).await?;
+    let found = first(visit, id..id.saturating_add(10_000)).await?;
     Ok(found.map(|job| job.created_at))
 }
