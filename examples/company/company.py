@@ -5,9 +5,10 @@ payments, sends mail, resizes pictures and calls its partners. Much of it fails,
     DATABASE_URL=postgresql://postgres@localhost/company python company.py [--once] [--odd]
 
 It begins with the jobs of the last six hours, and goes on until SIGTERM or SIGINT; with --once it
-ends there. With --odd some jobs try what a page can show. It creates the roles of roles.sql. What would take hours (old jobs, lost workers, a
-thousand errors) it writes into the tables, so it has to be a superuser. Never do that in a database
-that you care for.
+ends there. With --odd some jobs try what a page can show. It creates the roles of roles.sql.
+
+What would take hours (old jobs, lost workers, a thousand errors) it writes into the tables, so it
+has to be a superuser. Never do that in a database that you care for.
 """
 
 import asyncio
@@ -293,9 +294,9 @@ class Company:
         )
         await self.sql("update jobs.scheduled set state = 'retryable', attempt = 1000 where job_id = %s", id)
         await self.sql(
-            """insert into jobs.error (job_id, at, attempt, state, worker, error, details)
+            """insert into jobs.error (job_id, at, attempt, state, worker, details, error)
                select %s, now() - (1000 - n) * interval '5 minutes', n, 'retryable', 'partners-1',
-                      'attempt ' || n || ' found port ' || 1024 + n || ' closed', '{"type": "ConnectionRefused"}'
+                      '{"type": "Refused"}', format('attempt %%s found port %%s closed', n, 1024 + n)
                  from generate_series(1, 1000) n""",
             id,
         )

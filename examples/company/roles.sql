@@ -1,4 +1,4 @@
--- A role of each kind, whose password is its name. For a server of your own that nobody else reaches.
+-- A role of each kind, whose password is its name. For a server that nobody else reaches.
 DO $$
 DECLARE
   role text;
