@@ -294,9 +294,9 @@ class Company:
         )
         await self.sql("update jobs.scheduled set state = 'retryable', attempt = 1000 where job_id = %s", id)
         await self.sql(
-            """insert into jobs.error (job_id, at, attempt, state, worker, details, error)
+            """insert into jobs.error (job_id, at, attempt, state, worker, error)
                select %s, now() - (1000 - n) * interval '5 minutes', n, 'retryable', 'partners-1',
-                      '{"type": "Refused"}', format('attempt %%s found port %%s closed', n, 1024 + n)
+                      format('attempt %%s found port %%s closed', n, 1024 + n)
                  from generate_series(1, 1000) n""",
             id,
         )
