@@ -144,8 +144,7 @@ fn nothing(visit: &Visit, list: &List) -> Markup {
 
 fn table(visit: &Visit, list: &List, definitions: &[Periodic]) -> Markup {
     let columns = [
-        ("Name", Align::Text),
-        ("Runs", Align::Text),
+        ("Name", Align::Wide),
         ("Kind", Align::Text),
         ("Queue", Align::Text),
         ("Next", Align::Number),
@@ -161,12 +160,12 @@ fn table(visit: &Visit, list: &List, definitions: &[Periodic]) -> Markup {
 fn row(visit: &Visit, one: &Periodic, back: &str) -> Markup {
     html! {
         tr #(paging::row_id(&one.name)) {
-            th scope="row" {
+            th.wide scope="row" {
                 a href=(visit.url(&periodic_job::path(&one.name))) { (one.name) }
+                div.quiet { (one.runs()) }
                 @if let Some(paused) = one.paused() { div.quiet { (paused) } }
                 @if let Some(error) = &one.last_error { div.bad { (error) } }
             }
-            td { code { (one.cron) } @if one.has_clock() { div.quiet { (one.time_zone) } } }
             td { a href=(visit.url(&parts::link("/jobs", &[("kind", &one.kind)]))) { (one.kind) } }
             td { a href=(visit.url(&queue::path(&one.queue))) { (one.queue) } }
             td.number { (one.next()) }

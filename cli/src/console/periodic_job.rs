@@ -22,8 +22,8 @@ pub(super) const COLUMNS: &str =
 #[derive(Deserialize)]
 pub(super) struct Periodic {
     pub(super) name: String,
-    pub(super) cron: String,
-    pub(super) time_zone: String,
+    cron: String,
+    time_zone: String,
     pub(super) kind: String,
     pub(super) queue: String,
     next_run_at: Option<DateTime<Utc>>,
@@ -113,9 +113,10 @@ pub(super) async fn periodic_job(
 }
 
 impl Periodic {
-    /// Whether it goes by the clock of its time zone.
-    pub(super) fn has_clock(&self) -> bool {
-        !self.cron.trim_start().starts_with("every")
+    /// When it runs; what counts from one moment on goes by no clock.
+    pub(super) fn runs(&self) -> Markup {
+        let has_clock = !self.cron.trim_start().starts_with("every");
+        html! { code { (self.cron) } @if has_clock { ", " (self.time_zone) } }
     }
 
     /// Since when it is paused, by whom and why.
@@ -140,10 +141,7 @@ impl Periodic {
     fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
         let kind = parts::link("/jobs", &[("kind", &self.kind)]);
         vec![
-            (
-                "Runs",
-                html! { code { (self.cron) } @if self.has_clock() { ", " (self.time_zone) } },
-            ),
+            ("Runs", self.runs()),
             ("Next", self.next()),
             (
                 "Last",
