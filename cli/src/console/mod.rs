@@ -221,7 +221,10 @@ fn router(app: Arc<App>) -> Router {
     let all = screens.merge(assets::routes()).merge(monitor::routes());
     let all = match &*app.prefix {
         "" => all,
-        prefix => Router::new().nest(prefix, all).fallback(elsewhere),
+        prefix => {
+            let router = Router::new().nest(&format!("{prefix}/"), all);
+            router.fallback(elsewhere)
+        }
     };
     all.layer(DefaultBodyLimit::max(LARGEST_FORM))
         .layer(middleware::from_fn_with_state(app.clone(), guarded))
@@ -235,9 +238,7 @@ async fn no_page() -> Problem {
 /// What is outside of the prefix.
 async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
     match request.uri().path() {
-        path if path == "/" || path.strip_suffix('/') == Some(&app.prefix) => {
-            visit::see_other(&app.url("/"))
-        }
+        path if path == "/" || path == app.prefix => visit::see_other(&app.url("/")),
         _ => StatusCode::NOT_FOUND.into_response(),
     }
 }
@@ -296,10 +297,7 @@ fn is_ours(app: &App, headers: &HeaderMap) -> bool {
 impl App {
     /// A path of the console with its prefix.
     pub(crate) fn url(&self, path: &str) -> String {
-        match (&*self.prefix, path) {
-            (prefix, "/") if !prefix.is_empty() => prefix.into(),
-            (prefix, path) => format!("{prefix}{path}"),
-        }
+        format!("{}{path}", self.prefix)
     }
 
     pub(crate) fn database_name(&self) -> &str {
