@@ -95,7 +95,7 @@ impl Sessions {
         let mut all = locked(&self.all);
         let anonymous = || all.values().filter(|other| !other.is_logged_in);
         if !is_logged_in && anonymous().count() >= ANONYMOUS {
-            let oldest = anonymous().max_by_key(|other| other.idle());
+            let oldest = anonymous().min_by_key(|other| *locked(&other.seen));
             let oldest = oldest.expect("there are some").id.clone();
             all.remove(&oldest);
         }
