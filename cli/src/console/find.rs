@@ -113,15 +113,28 @@ pub(crate) async fn jobs(
             found => return found,
         }
     }
+    let (mut is_cut_below, mut is_cut_above) = (false, false);
     if let Some(after) = filter.after()? {
-        let about = id_at(visit, after, last).await?;
-        low = low.max(about.start - OVERLAP);
+        let about = id_at(visit, after, last).await?.start - OVERLAP;
+        is_cut_below = about > low;
+        low = low.max(about);
     }
     if let Some(before) = filter.before()? {
-        let about = id_at(visit, before, last).await?;
-        high = high.min(about.end + OVERLAP);
+        let about = id_at(visit, before, last).await?.end + OVERLAP;
+        is_cut_above = about < high;
+        high = high.min(about);
     }
-    search.windows(low, high, from).await
+    // Where a time is the end, jobs that are meant begin only after the overlap.
+    let is_cut = match from {
+        From::Above(_) => is_cut_below,
+        From::Top | From::Below(_) => is_cut_above,
+    };
+    let size = if is_cut {
+        OVERLAP + CLOSE
+    } else {
+        FIRST_WINDOW
+    };
+    search.windows(low..high, size, from).await
 }
 
 /// The jobs that failed after the time of the filter, where it has one and they are few: a job
@@ -218,10 +231,16 @@ impl<'a> Search<'a> {
         Ok(Found::of(ids, is_up, None))
     }
 
-    async fn windows(&self, low: i64, high: i64, from: From) -> Result<Found, Problem> {
+    /// Reads windows, of which the first has so many ids, until the page is full.
+    async fn windows(
+        &self,
+        range: Range<i64>,
+        mut size: i64,
+        from: From,
+    ) -> Result<Found, Problem> {
         let is_up = matches!(from, From::Above(_));
-        let (mut low, mut high) = (low, high);
-        let (mut ids, mut size) = (Vec::new(), FIRST_WINDOW);
+        let (mut low, mut high) = (range.start, range.end);
+        let mut ids = Vec::new();
         let began = Instant::now();
         while low < high && ids.len() <= ROWS {
             let most = (ROWS + 1 - ids.len()) as i64;
