@@ -66,6 +66,9 @@ pub(super) struct Asked {
 }
 
 pub(super) async fn queue(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    if asked.name.is_empty() {
+        return Err(Problem::not_found("queue without a name"));
+    }
     let queue = look(&visit, &asked.name).await?;
     let set = Limits::of(&queue);
     page(&visit, &queue, asked.since, &set, None).await
