@@ -11,9 +11,9 @@ import (
 
 // ending is an error that says what is to become of the job.
 type ending struct {
-	err     error
-	do      string // as jobs.finish_many has it
-	members object
+	err        error
+	do, member string // as jobs.finish_many has them
+	value      any    // of the member
 }
 
 func (e *ending) Error() string { return fmt.Sprint(e.err) }
@@ -22,23 +22,21 @@ func (e *ending) Unwrap() error { return e.err }
 // Snooze ends a handler: return nil, jobs.Snooze(delay). The job comes again after the delay, and
 // the attempt does not count. Like the other endings it is found also where it is wrapped.
 func Snooze(delay time.Duration) error {
-	return &ending{fmt.Errorf("snoozed for %v", delay), "snooze", object{"delay": interval(delay)}}
+	return &ending{fmt.Errorf("snoozed for %v", delay), "snooze", "delay", interval(delay)}
 }
 
 // Cancel ends a handler: the job is cancelled for this reason.
 func Cancel(reason string) error {
-	return &ending{errors.New(reason), "cancel", object{"reason": storable(reason)}}
+	return &ending{errors.New(reason), "cancel", "reason", storable(reason)}
 }
 
 // Discard ends a handler: the job has failed with this error, and is not tried again.
-func Discard(err error) error {
-	return &ending{err, "fail", object{"retryable": false}}
-}
+func Discard(err error) error { return &ending{err, "fail", "retryable", false} }
 
 // RetryIn ends a handler: the attempt has failed with this error, and the job is tried again after
 // the delay and not as its policy has it.
 func RetryIn(delay time.Duration, err error) error {
-	return &ending{err, "fail", object{"retry_in": interval(delay)}}
+	return &ending{err, "fail", "retry_in", interval(delay)}
 }
 
 // IsFailure is whether a handler that ends so has failed. After Snooze and Cancel it has not.
@@ -51,51 +49,43 @@ func IsFailure(err error) bool {
 type object map[string]any
 
 // encode is an element of what jobs.finish_many gets, as JSON.
-func (a *attempt) encode(do string, members ...object) string {
-	result := object{"id": a.row.ID, "token": a.token, "do": do}
-	for _, more := range members {
-		for name, value := range more {
-			result[name] = value
-		}
-	}
-	encoded, _ := json.Marshal(result)
+func (a *attempt) encode(do string, members object) string {
+	members["id"], members["token"], members["do"] = a.row.ID, a.token, do
+	encoded, _ := json.Marshal(members)
 	return string(encoded)
 }
 
-// fail is the result of an attempt that failed for a reason that is not the handler's error.
-func (a *attempt) fail(text, errorType string) string {
-	return a.encode("fail", object{"error": storable(text), "details": object{"type": errorType}})
-}
-
-// failure is the result of a handler that failed with an error.
-func (a *attempt) failure(err error, members object) string {
-	details := object{"type": storable(typeOf(err))}
-	text := storable(fmt.Sprint(err)) // fmt shows also an error whose method panics
+// failure is the result of an attempt that failed with an error.
+func (a *attempt) failure(err error) string {
+	// fmt shows also an error whose method panics.
+	kind, text := storable(typeOf(err)), storable(fmt.Sprint(err))
 	if text == "" {
-		text = storable(typeOf(err))
+		text = kind
 	}
-	var panicked panicked
-	if errors.As(err, &panicked) {
-		trace := panicked.trace
-		if len(trace) > maxText {
-			trace = trace[len(trace)-maxText:]
-		}
-		details["trace"] = storable(trace)
+	details := object{"type": kind}
+	members := object{"error": text, "details": details}
+	if panicked := (named{}); errors.As(err, &panicked) && panicked.trace != "" {
+		details["trace"] = storable(panicked.trace)
 	}
 	if code := sqlState(err); code != "" {
 		details["code"] = storable(code)
 	}
-	return a.encode("fail", object{"error": text, "details": details}, members)
+	var ending *ending
+	if errors.As(err, &ending) {
+		members[ending.member] = ending.value
+	}
+	return a.encode("fail", members)
 }
 
 // perform runs a handler and calls end with its result, "" for none, and whether it failed. A
 // handler may end its goroutine, so that is to be the handler's own.
 func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
 	var output any
-	var err error = panicked{text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
+	var err error = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
 	defer func() {
 		if value := recover(); value != nil {
-			err = panicked{fmt.Sprint(value), string(debug.Stack())}
+			trace := string(debug.Stack())
+			err = named{"panic", fmt.Sprint(value), trace[len(trace)-least(len(trace), maxText):]}
 		}
 		end(a.outcome(output, err), err != nil)
 	}()
@@ -106,7 +96,7 @@ func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
 func (a *attempt) outcome(output any, err error) (result string) {
 	defer func() {
 		if recover() != nil {
-			result = a.fail("what the handler ended with panics when it is read", "panic")
+			result = a.failure(named{name: "panic", text: "what the handler ended with panics when it is read"})
 		}
 	}()
 	reason := a.row.CancelledBecause()
@@ -117,45 +107,45 @@ func (a *attempt) outcome(output any, err error) (result string) {
 	case err == nil:
 		return a.complete(output)
 	case reason == ErrTimeout:
-		return a.fail(ErrTimeout.Error(), "timeout")
-	case errors.As(err, &ending) && ending.do == "fail":
-		return a.failure(err, ending.members)
-	case ending != nil:
-		return a.encode(ending.do, ending.members)
-	case reason != nil: // the server makes it cancelled, where somebody has cancelled the job
-		return a.encode("release")
-	default:
-		return a.failure(err, nil)
+		return a.failure(reason)
+	case errors.As(err, &ending) && ending.do != "fail":
+		return a.encode(ending.do, object{ending.member: ending.value})
+	case ending == nil && reason != nil: // the server cancels it, where somebody has cancelled the job
+		return a.encode("release", object{})
 	}
+	return a.failure(err)
 }
 
-// maxOutput is how many bytes of JSON Postgres takes in a message, with room for what is around.
-const maxOutput = 1<<30 - 1<<20
+// maxOutput is how many bytes of JSON Postgres takes in a message, with room for other results.
+const maxOutput = 1<<30 - 2*maxBytes
 
 // complete is the result of a handler that has returned.
 func (a *attempt) complete(output any) string {
 	encoded, err := json.Marshal(output)
 	switch {
 	case err != nil:
-		return a.fail(err.Error(), "invalid_output")
+		return a.failure(invalidOutput(err))
 	case len(encoded) > maxOutput:
-		return a.fail(fmt.Sprintf("the output has %d bytes, at most %d", len(encoded), maxOutput), "invalid_output")
+		return a.failure(invalidOutput(fmt.Errorf("the output has %d bytes: too many", len(encoded))))
 	case string(encoded) == "null":
-		return a.encode("complete")
+		return a.encode("complete", object{})
 	}
 	// As it is: encoding/json reads no JSON that is as deep as it writes.
 	return fmt.Sprintf(`{"id":%d,"token":%d,"do":"complete","output":%s}`, a.row.ID, a.token, encoded)
 }
 
-// panicked is what a handler panicked with.
-type panicked struct{ text, trace string }
+// named is an error whose type has a name for policies that is not its own. A panic has a trace.
+type named struct{ name, text, trace string }
 
-func (p panicked) Error() string { return p.text }
+func (n named) Error() string { return n.text }
+
+// invalidOutput is an error of an output that cannot be written as JSON, or not stored.
+func invalidOutput(err error) error { return named{name: "invalid_output", text: err.Error()} }
 
 // typeOf is the name of an error's type, by which policies know it. What only wraps does not count.
 func typeOf(err error) string {
-	if errors.As(err, new(panicked)) {
-		return "panic"
+	if known := (named{}); errors.As(err, &known) {
+		return known.name
 	}
 	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
 	if inner := errors.Unwrap(err); inner != nil && (name == "fmt.wrapError" || name == "jobs.ending") {
@@ -178,12 +168,8 @@ const maxText = 10_000
 
 // storable is a text as the database can hold it: valid, and not too long.
 func storable(text string) string {
-	if len(text) > 4*maxText { // not all of 100 MB is to be looked at
-		text = text[:4*maxText]
-	}
+	text = text[:least(len(text), 4*maxText)] // not all of 100 MB is to be looked at
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if runes := []rune(text); len(runes) > maxText {
-		text = string(runes[:maxText])
-	}
-	return text
+	runes := []rune(text)
+	return string(runes[:least(len(runes), maxText)])
 }

@@ -6,106 +6,80 @@ import (
 	"strings"
 )
 
-const (
-	// maxResults is how many results are sent in one call at most.
-	maxResults = 1000
-	// maxBytes is how many bytes of JSON these have; a larger one is sent by itself.
-	maxBytes = 16 << 20
-)
+// maxResults is how many results are sent in one call at most.
+const maxResults = 1000
 
-// send sends the result of an attempt, at once if no call is under way.
-func (w *Worker) send(a *attempt, result string) {
-	if result == "" {
-		a.told.Store(true)
-		return
+// maxBytes is how many bytes of JSON are enough for one call.
+const maxBytes = 16 << 20
+
+// tell tells the server what became of an attempt, unless that was told; "" is nothing to tell.
+func (w *Worker) tell(a *attempt, result string) {
+	isFirst := !a.settled.Swap(true)
+	if isFirst && result != "" {
+		a.result = result
+		w.results <- a
+	} else if isFirst {
+		w.forget(a)
 	}
-	a.result = result
-	w.change(func() { w.unsent = append(w.unsent, a) })
 }
 
-// finishLoop sends results until the worker ends.
+// tellAgain sends a result once more, after a pause. Until then it holds its place.
+func (w *Worker) tellAgain(a *attempt, err error) {
+	w.options.Log.Warn("a result is refused, or its job locked: it will be sent again", "job", a.row.ID, "error", err)
+	if is(err, ofValue) {
+		a.result = a.failure(invalidOutput(err))
+	}
+	w.change(func() { a.failures++ })
+	go func() {
+		w.pause(context.Background(), backOff(a.failures-1))
+		w.results <- a
+	}()
+}
+
+// forget forgets an attempt of which there is nothing more to tell.
+func (w *Worker) forget(a *attempt) { w.change(func() { delete(w.held, a) }) }
+
+// finishLoop sends results until the worker ends: at once if no call is under way.
 func (w *Worker) finishLoop(ctx context.Context) {
-	for batch := w.nextBatch(); len(batch) > 0; batch = w.nextBatch() {
-		w.finish(ctx, batch)
+	for ctx.Err() == nil {
+		select {
+		case first := <-w.results:
+			w.finish(ctx, w.batch(first))
+		case <-ctx.Done():
+		}
 	}
 }
 
-// nextBatch waits for what to send in one call. It is empty if nothing will come.
-func (w *Worker) nextBatch() []*attempt {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.unsent) == 0 && !w.closing {
-		w.changed.Wait()
+// batch is what to send in one call. Handlers that are ready to end go first, until none is.
+func (w *Worker) batch(first *attempt) []*attempt {
+	batch, bytes := []*attempt{first}, len(first.result)
+	for runtime.Gosched(); len(w.results) > 0 && len(batch) < maxResults && bytes < maxBytes; runtime.Gosched() {
+		next := <-w.results
+		batch, bytes = append(batch, next), bytes+len(next.result)
 	}
-	w.yield()
-	count, bytes := 0, 0
-	for count < len(w.unsent) && count < maxResults {
-		bytes += len(w.unsent[count].result)
-		if count > 0 && bytes > maxBytes {
-			break
-		}
-		count++
-	}
-	batch := w.unsent[:count]
-	w.unsent = w.unsent[count:]
 	return batch
 }
 
-// yield lets handlers go first that are ready to end, until none is: they are told of in one call,
-// and make room for one fetch.
-func (w *Worker) yield() {
-	for seen := -1; seen != w.changes; {
-		seen = w.changes
-		w.mu.Unlock()
-		runtime.Gosched()
-		w.mu.Lock()
-	}
-}
-
-// finish sends the results of attempts. One that is refused because of its value spoils no other.
+// finish sends the results of attempts. One that is refused spoils no other.
 func (w *Worker) finish(ctx context.Context, batch []*attempt) {
-	err := w.finishMany(ctx, batch)
-	one := batch[0]
-	switch {
-	case ctx.Err() != nil: // what is not told by now is lost
-	case err == nil:
-	case len(batch) > 1:
-		for i := range batch {
-			w.finish(ctx, batch[i:i+1])
-		}
-	case !one.isRefused:
-		one.isRefused = true
-		one.result = one.fail(err.Error(), "invalid_output")
-		w.finish(ctx, batch)
-	default:
-		w.options.Log.Error("a result cannot be sent", "job", one.row.ID, "error", err)
-	}
-}
-
-// finishMany makes the call.
-func (w *Worker) finishMany(ctx context.Context, batch []*attempt) error {
 	results := make([]string, len(batch))
 	for i, a := range batch {
 		results[i] = a.result
 	}
-	dropped := func(columns columns) error {
-		var id int64
-		var reason string
-		err := columns(&id, &reason)
-		w.options.Log.Warn("a job was lost, its result is dropped", "job", id, "reason", reason)
-		return err
-	}
-	const call = "SELECT id, reason FROM jobs.finish_many($1) WHERE NOT done"
-	err := w.finishing.do(ctx, patience, &w.isFailing, func(ctx context.Context) error {
-		return w.finishing.query(ctx, dropped, call, "["+strings.Join(results, ",")+"]")
-	})
-	if err == nil {
-		w.change(func() {
-			for _, a := range batch {
-				a.told.Store(true)
-				w.forget(a)
+	const call = "SELECT coalesce(reason, '') FROM jobs.finish_many($1) ORDER BY ord"
+	reasons, err := query(ctx, w.finishing, value[string], call, "["+strings.Join(results, ",")+"]")
+	for i, a := range batch {
+		switch {
+		case ctx.Err() != nil && err != nil: // the worker has ended
+		case err != nil && len(batch) > 1:
+			w.finish(ctx, batch[i:i+1])
+		case err != nil || reasons[i] == "locked": // by another transaction
+			w.tellAgain(a, err)
+		default:
+			if reasons[i] != "" {
+				w.options.Log.Warn("a job was lost, its result is dropped", "job", a.row.ID, "reason", reasons[i])
 			}
-		})
+			w.forget(a)
+		}
 	}
-	return err
 }

@@ -31,66 +31,59 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 		return nil, w.err
 	}
 	for len(worked) < maxInline {
-		row := tx.QueryRowContext(ctx, fetchCall, w.queues, 1, "WorkAll", "1 hour", w.kinds())
-		a, err := scanAttempt(ctx, row.Scan)
+		row := tx.QueryRowContext(ctx, fetchCall, array(w.options.Queues), 1, "WorkAll", "1 hour", w.kinds())
+		a, err := scanAttempt(row.Scan)
 		if errors.Is(err, sql.ErrNoRows) {
 			return worked, nil
 		}
 		if err == nil {
 			err = w.workOne(ctx, tx, a)
 		}
-		one, latest := Worked{ID: a.row.ID, Kind: a.row.Kind}, sql.NullString{}
+		one := Worked{ID: a.row.ID, Kind: a.row.Kind}
 		if err == nil {
-			const query = "SELECT state, output, last_error FROM jobs.jobs WHERE id = $1"
-			err = tx.QueryRowContext(ctx, query, one.ID).Scan(&one.State, (*[]byte)(&one.Output), &latest)
+			const query = "SELECT state, output, coalesce(last_error, '') FROM jobs.jobs WHERE id = $1"
+			err = tx.QueryRowContext(ctx, query, one.ID).Scan(&one.State, (*[]byte)(&one.Output), &one.Error)
 		}
 		if err != nil {
 			return worked, fmt.Errorf("jobs: job %d cannot be worked in the transaction: %w", one.ID, err)
 		}
-		one.Error = latest.String
 		worked = append(worked, one)
 	}
 	return worked, errors.New("jobs: there is no end after 1,000 attempts")
 }
 
 // workOne runs the handler of a job within a savepoint, and finishes the job.
-func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) error {
+func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
+	a.ctx, a.cancelCtx = context.WithCancel(ctx)
 	defer a.cancelCtx()
-	a.value = func(ctx context.Context, answer any, call string, args ...any) error {
-		return tx.QueryRowContext(ctx, call, args...).Scan(answer)
+	a.ask = func(ctx context.Context, call string, args ...any) ([]bool, error) {
+		answer, err := value[bool](tx.QueryRowContext(ctx, call, args...).Scan)
+		return []bool{answer}, err
 	}
-	do := func(call string, args ...any) error {
-		_, err := tx.ExecContext(ctx, call, args...)
+	do := func(call string, args ...any) { // until there is an error
+		if err == nil {
+			_, err = tx.ExecContext(ctx, call, args...)
+		}
+	}
+	if do("SAVEPOINT work_all"); err != nil {
 		return err
 	}
-	finish := func(result string) error { return do("SELECT jobs.finish_many($1)", "["+result+"]") }
-	if err := do("SAVEPOINT work_all"); err != nil {
-		return err
-	}
-	var result string
-	var failed bool
 	ended := make(chan struct{})
-	go a.perform(w.handler(a.row.Kind).work, func(r string, f bool) {
-		result, failed = r, f
-		close(ended)
+	go a.perform(w.handler(a.row.Kind).work, func(result string, failed bool) {
+		defer close(ended)
+		if failed {
+			do("ROLLBACK TO SAVEPOINT work_all")
+		}
+		if result != "" {
+			do("SELECT jobs.finish_many($1)", "["+result+"]")
+		}
+		if is(err, ofValue) {
+			result, err = a.failure(invalidOutput(err)), nil
+			do("ROLLBACK TO SAVEPOINT work_all")
+			do("SELECT jobs.finish_many($1)", "["+result+"]")
+		}
 	})
 	<-ended
-	if failed {
-		if err := do("ROLLBACK TO SAVEPOINT work_all"); err != nil {
-			return err
-		}
-	}
-	if result != "" {
-		err := finish(result)
-		if isOfValue(err) {
-			result = a.fail(err.Error(), "invalid_output")
-			if err = do("ROLLBACK TO SAVEPOINT work_all"); err == nil {
-				err = finish(result)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return do("RELEASE SAVEPOINT work_all")
+	do("RELEASE SAVEPOINT work_all")
+	return err
 }

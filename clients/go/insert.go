@@ -161,11 +161,7 @@ func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOp
 
 // InsertMany is as the function InsertMany, with the middleware.
 func (p Producer) InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inserted, error) {
-	insert := InsertFunc(insertMany)
-	for i := len(p.Around) - 1; i >= 0; i-- {
-		insert = p.Around[i](insert)
-	}
-	return insert(ctx, db, jobs)
+	return around(p.Around, insertMany)(ctx, db, jobs)
 }
 
 func insertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
@@ -186,11 +182,11 @@ func queryJSON(ctx context.Context, db DB, answer any, call string, args ...any)
 	return json.Unmarshal(row, answer)
 }
 
-// What to wait for, with [WaitFor].
-const (
-	All = "all"
-	Any = "any"
-)
+// All is what [WaitFor] can wait for: all of the jobs are over.
+const All = "all"
+
+// Any is what [WaitFor] can wait for: at least one of the jobs is over.
+const Any = "any"
 
 // Result is what became of a job. Output and Error are there if the caller may see them.
 type Result struct {
@@ -207,11 +203,11 @@ type Result struct {
 // It needs a connection in autocommit, so a *sql.DB or a *sql.Conn outside of a transaction.
 func WaitFor(ctx context.Context, db DB, ids []int64, timeout time.Duration, want string) (results []Result, err error) {
 	const wait = "CALL jobs.wait_for($1, timeout => $2, want => $3)"
-	if _, err = db.ExecContext(ctx, wait, numbers(ids), interval(timeout), want); err == nil {
+	if _, err = db.ExecContext(ctx, wait, array(ids), interval(timeout), want); err == nil {
 		// A member that is null would be the output null.
 		const call = `SELECT coalesce(json_agg(to_jsonb(r) - CASE WHEN output IS NULL THEN 'output' ELSE '' END
 			ORDER BY ord), '[]') FROM jobs.results($1) r`
-		err = queryJSON(ctx, db, &results, call, numbers(ids))
+		err = queryJSON(ctx, db, &results, call, array(ids))
 	}
 	return results, err
 }

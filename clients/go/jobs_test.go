@@ -18,9 +18,10 @@ type declined struct{ Code string }
 
 func (*declined) Error() string { return "declined" }
 
-type stated struct{ error }
+type stated struct{ state string }
 
-func (stated) SQLState() string { return "40001" }
+func (s stated) Error() string    { return "s" }
+func (s stated) SQLState() string { return s.state }
 
 // attemptOf is an attempt that nobody sends anything of.
 func attemptOf() *attempt {
@@ -40,7 +41,7 @@ func TestTypeOfAnError(t *testing.T) {
 	for want, err := range map[string]error{
 		"jobs.declined":      &declined{},
 		"errors.errorString": errors.New("x"),
-		"panic":              panicked{text: "42"},
+		"panic":              named{name: "panic", text: "42"},
 	} {
 		for _, wrapped := range []error{err, fmt.Errorf("a: %w", err), Discard(err), fmt.Errorf("a: %w", RetryIn(0, err))} {
 			if got := typeOf(wrapped); got != want {
@@ -57,16 +58,30 @@ func TestSQLStateOfAnyDriver(t *testing.T) {
 	}{
 		{nil, ""},
 		{errors.New("x"), ""},
-		{stated{errors.New("x")}, "40001"},
-		{fmt.Errorf("a: %w", stated{errors.New("x")}), "40001"},
+		{stated{"40001"}, "40001"},
+		{fmt.Errorf("a: %w", stated{"40001"}), "40001"},
 		{&declined{"23505"}, ""},
 	} {
 		if got := sqlState(one.err); got != one.want {
 			t.Errorf("%#v has SQLSTATE %q, not %q", one.err, got, one.want)
 		}
 	}
-	if !isPassing(stated{errors.New("x")}) || isBroken(stated{errors.New("x")}) || !isBroken(driver.ErrBadConn) || isBroken(nil) || isOfValue(nil) {
-		t.Error("what passes is not what passes")
+	for _, one := range []struct {
+		state                          string
+		isBroken, isPassing, isOfValue bool
+	}{
+		{"", true, true, false}, {"08006", true, true, false}, {"57P01", true, true, false},
+		{"57014", true, true, false}, {"25006", true, true, false}, {"40001", false, true, false},
+		{"40P01", false, true, false}, {"55P03", false, true, false}, {"22023", false, false, true},
+		{"54000", false, false, true}, {"42501", false, false, false},
+	} {
+		err := stated{one.state}
+		if is(err, broken) != one.isBroken || is(err, passing) != one.isPassing || is(err, ofValue) != one.isOfValue {
+			t.Errorf("%s is taken for another", one.state)
+		}
+	}
+	if !is(driver.ErrBadConn, broken) || is(nil, broken) || is(nil, passing) || is(nil, ofValue) {
+		t.Error("what has no SQLSTATE is of the connection, and no error is none")
 	}
 }
 
@@ -97,7 +112,7 @@ func TestEndings(t *testing.T) {
 		{Cancel("c\x00"), object{"do": "cancel", "reason": "c\uFFFD"}},
 		{fmt.Errorf("a: %w", Discard(errors.New("d"))), object{"do": "fail", "error": "a: d", "retryable": false,
 			"details": map[string]any{"type": "errors.errorString"}}},
-		{RetryIn(time.Second, stated{errors.New("s")}), object{"do": "fail", "error": "s", "retry_in": "1.000000 s",
+		{RetryIn(time.Second, stated{"40001"}), object{"do": "fail", "error": "s", "retry_in": "1.000000 s",
 			"details": map[string]any{"type": "jobs.stated", "code": "40001"}}},
 		{errors.New(""), object{"do": "fail", "error": "errors.errorString", "details": map[string]any{"type": "errors.errorString"}}},
 	} {
@@ -168,7 +183,7 @@ func TestArraysAsArguments(t *testing.T) {
 	if got := array([]string{`a b`, `c"\`, ``}); got != `{"a b","c\"\\",""}` {
 		t.Error(got)
 	}
-	if got := numbers([]int64{1, -2}) + numbers(nil); got != "{1,-2}{}" {
+	if got := array([]int64{1, -2}) + array([]int64(nil)); got != `{"1","-2"}{}` {
 		t.Error(got)
 	}
 }
@@ -188,36 +203,49 @@ func TestQueuesShareThePlaces(t *testing.T) {
 		{2, 2, `{"a","b"}`, 4},
 		{7, 0, `{"b","a"}`, 1},
 	} {
-		w.held = map[*attempt]struct{}{}
+		w.running = map[*attempt]bool{}
 		for queue, count := range map[string]int{"a": one.a, "b": one.b} {
 			for ; count > 0; count-- {
-				w.held[&attempt{row: &JobRow{Queue: queue}}] = struct{}{}
+				w.running[&attempt{row: &JobRow{Queue: queue}}] = true
 			}
 		}
-		if queues, places := w.places(); queues != one.queues || places != one.places {
-			t.Errorf("with %d and %d running it fetches %d of %s", one.a, one.b, places, queues)
+		if has := w.hasPlaces(); has != (one.places > 0) || has && (w.order != one.queues || w.places != one.places) {
+			t.Errorf("with %d and %d running it fetches %d of %s", one.a, one.b, w.places, w.order)
 		}
 	}
-	unsent := &attempt{row: &JobRow{Queue: "a"}}
-	unsent.ended.Store(true)
-	w.held = map[*attempt]struct{}{unsent: {}}
-	if _, places := w.places(); places != 6 {
-		t.Errorf("while a result is sent it fetches %d", places)
+}
+
+func TestWhatCannotBeSentHoldsItsPlace(t *testing.T) {
+	a := &attempt{row: &JobRow{Queue: "default"}}
+	w := NewWorker(sql.OpenDB(nil), Options{Concurrency: 2})
+	fetches := func(want int, when string) {
+		t.Helper()
+		w.places = 0
+		if has := w.hasPlaces(); has != (want > 0) || has && w.places != want {
+			t.Errorf("%s it fetches %d", when, w.places)
+		}
 	}
-	w.isFailing.Store(true)
-	if _, places := w.places(); places != 2 {
-		t.Errorf("while a result cannot be sent it fetches %d", places)
-	}
+	w.held[a] = true
+	fetches(2, "while a result is sent")
+	a.failures = 1
+	fetches(1, "while a result is to be sent again")
+	w.running[a] = true
+	fetches(1, "while its handler runs as well")
+	delete(w.running, a)
+	a.failures = 0
+	w.finishing.isFailing.Store(true)
+	fetches(1, "while nothing can be sent")
+	delete(w.held, a)
+	w.running[a] = true
+	fetches(1, "while a handler goes on after its timeout was told")
 	w.command = "quiet"
-	if _, places := w.places(); places != 0 {
-		t.Error("a quiet worker fetches")
-	}
+	fetches(0, "when it is to be quiet")
 }
 
 func TestAShareIsWholeJobs(t *testing.T) {
 	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b", "c"}})
-	if _, places := w.places(); places != 4 {
-		t.Errorf("of a share of 3 1/3 it fetches %d", places)
+	if w.hasPlaces(); w.places != 4 {
+		t.Errorf("of a share of 3 1/3 it fetches %d", w.places)
 	}
 }
 

@@ -4,119 +4,130 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
+	"math"
+	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-const (
-	// minPause is how long to wait before a call is repeated; it is doubled up to maxPause.
-	minPause = 100 * time.Millisecond
-	maxPause = 10 * time.Second
-	// patience is how long a call may take that does not wait for something. Without it a network
-	// that is gone silently would hold the call for as long as the system's timeouts.
-	patience = 5 * time.Minute
-)
+// patience is how long a call may take that does not wait for something; a repeated one has longer.
+// What hangs must not cost a job its lease.
+const patience = 30 * time.Second
+
+// maxPause is how long to wait at most before something is repeated.
+const maxPause = 10 * time.Second
+
+// backOff is how long to wait before what is repeated for the n-th time, from 0.
+func backOff(n int) time.Duration { return least(100*time.Millisecond<<least(n, 7), maxPause) }
 
 // columns scans the columns of a row, as [sql.Rows.Scan] does.
 type columns = func(into ...any) error
 
+// scan makes something of a row.
+type scan[T any] func(columns) (T, error)
+
 // link is one connection of a worker. It is made again when it breaks.
 type link struct {
-	worker   *Worker
-	what     string
-	turn     chan struct{} // has an element while somebody uses the connection
-	conn     *sql.Conn
-	prepared map[string]*sql.Stmt
+	worker    *Worker
+	what      string
+	patience  time.Duration
+	isFailing atomic.Bool // the latest call has failed and is to be repeated
+	turn      sync.Mutex  // is held while a call is under way
+	conn      *sql.Conn
+	prepared  map[string]*sql.Stmt
 }
 
-// do makes a call, and repeats it until it succeeds, is refused, or ctx is done. The call itself
-// ends after limit and not with ctx. One without a limit waits for something: it ends with ctx, and
-// is not repeated, as who waits has to look whatever ended it.
-//
-// A call with a flag isFailing is refused only for a value. The flag is up while it is repeated.
-func (l *link) do(ctx context.Context, limit time.Duration, isFailing *atomic.Bool, call func(context.Context) error) error {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+func newLink(w *Worker, what string) *link { return &link{worker: w, what: what, patience: patience} }
+
+// query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call that is
+// under way does not end with ctx. The answer is what scan makes of each row.
+func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		limited, cancel := context.WithTimeout(context.Background(), l.patience<<least(failures, 4))
+		answer, err := try(ctx, limited, l, scan, call, args)
+		cancel()
+		l.isFailing.Store(is(err, passing))
+		if !is(err, passing) {
+			return answer, err
+		}
+		l.worker.options.Log.Warn("a call failed and will be repeated", "connection", l.what, "error", err)
+		l.worker.pause(ctx, backOff(failures))
 	}
-	for pause := minPause; ; pause = least(2*pause, maxPause) {
-		err := l.once(ctx, limit, call)
-		isRepeated := err != nil && (l.conn == nil || isPassing(err) || isFailing != nil && !isOfValue(err))
-		if isFailing != nil {
-			isFailing.Store(isRepeated)
-		}
-		if !isRepeated {
-			return err
-		}
-		if ctx.Err() == nil {
-			l.worker.options.Log.Warn("a call failed and will be repeated", "connection", l.what, "error", err)
-		}
-		if !sleep(ctx, pause) || limit == 0 {
-			return ctx.Err()
-		}
+	return nil, ctx.Err()
+}
+
+// wait makes a call that waits for something, and ends it with ctx. It is not repeated: who waits
+// has to look, whatever ended it.
+func (l *link) wait(ctx context.Context, call string, args ...any) {
+	_, err := try(ctx, ctx, l, value[any], call, args)
+	if ctx.Err() != nil {
+		// The driver's request to cancel the call may be under way yet, and the program may end
+		// next. PgBouncer 1.18 dies of a request that is cut off.
+		time.Sleep(100 * time.Millisecond)
+	} else if err != nil {
+		l.worker.options.Log.Warn("a wait has failed", "connection", l.what, "error", err)
+		l.worker.pause(ctx, backOff(0))
 	}
 }
 
-func (l *link) once(ctx context.Context, limit time.Duration, call func(context.Context) error) (err error) {
+// try makes a call once, which ends with limited. If need be it connects before, until ctx is done.
+func try[T any](ctx, limited context.Context, l *link, scan scan[T], call string, args []any) (answer []T, err error) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	if l.conn == nil {
 		connecting, cancel := context.WithTimeout(ctx, maxPause)
 		defer cancel()
 		if l.conn, err = l.worker.db.Conn(connecting); err != nil {
-			return err
+			return nil, fmt.Errorf("no connection: %v", err) // not wrapped: it passes, whatever its SQLSTATE
 		}
 		l.prepared = map[string]*sql.Stmt{}
 	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), limit)
-		defer cancel()
+	rows, err := l.rows(limited, call, args)
+	if err == nil {
+		answer, err = all(rows, scan)
 	}
-	err = call(ctx)
-	if ctx.Err() != nil && limit == 0 {
-		// The driver's request to cancel the call may be under way yet, and the program may end
-		// next. PgBouncer 1.18 dies of a request that is cut off.
-		time.Sleep(100 * time.Millisecond)
-	}
-	if isBroken(err) {
+	if is(err, broken) {
 		l.drop()
 	}
-	return err
+	return answer, err
 }
 
-// value makes a call that answers with one value, or with none.
-func (l *link) value(ctx context.Context, limit time.Duration, answer any, call string, args ...any) error {
-	return l.do(ctx, limit, nil, func(ctx context.Context) error {
-		return l.query(ctx, func(columns columns) error { return columns(answer) }, call, args...)
-	})
-}
-
-// query makes a call, within a function that do has called, and scans each row of the answer.
-func (l *link) query(ctx context.Context, scan func(columns) error, call string, args ...any) (err error) {
-	query := func(args ...any) (*sql.Rows, error) { return l.conn.QueryContext(ctx, call, args...) }
-	if !l.worker.options.NoPrepare {
-		statement := l.prepared[call]
-		if statement == nil {
-			if statement, err = l.conn.PrepareContext(ctx, call); err != nil {
-				return err
-			}
-			l.prepared[call] = statement
+// rows makes the call itself.
+func (l *link) rows(ctx context.Context, call string, args []any) (rows *sql.Rows, err error) {
+	if l.worker.options.NoPrepare {
+		return l.conn.QueryContext(ctx, call, args...)
+	}
+	if l.prepared[call] == nil {
+		if l.prepared[call], err = l.conn.PrepareContext(ctx, call); err != nil {
+			return nil, err
 		}
-		query = func(args ...any) (*sql.Rows, error) { return statement.QueryContext(ctx, args...) }
 	}
-	rows, err := query(args...)
-	if err != nil {
-		return err
-	}
+	return l.prepared[call].QueryContext(ctx, args...)
+}
+
+// all is what scan makes of each row. What came before an error does not count.
+func all[T any](rows *sql.Rows, scan scan[T]) (answer []T, err error) {
 	defer rows.Close()
 	for rows.Next() {
-		if err := scan(rows.Scan); err != nil {
-			return err
+		row, err := scan(rows.Scan)
+		if err != nil {
+			return nil, err
 		}
+		answer = append(answer, row)
 	}
-	return rows.Err()
+	if rows.Err() != nil {
+		return nil, rows.Err()
+	}
+	return answer, nil
+}
+
+// value scans a row that has one column.
+func value[T any](columns columns) (value T, err error) {
+	err = columns(&value)
+	return value, err
 }
 
 // drop ends the connection, which is not for the pool: it is broken, or has prepared statements.
@@ -127,51 +138,38 @@ func (l *link) drop() {
 	}
 }
 
-func newLink(worker *Worker, what string) *link {
-	return &link{worker: worker, what: what, turn: make(chan struct{}, 1)}
-}
-
 // close ends the connection, once no call is under way.
 func (l *link) close() {
-	go func() {
-		l.turn <- struct{}{}
-		l.drop()
-	}()
+	l.turn.Lock()
+	l.drop()
 }
 
-// isBroken is whether an error is that of the connection, or of a server that is a standby by now.
-// Those of the connection have no SQLSTATE.
-func isBroken(err error) bool {
-	state := sqlState(err)
-	return err != nil && (state == "" || state == "25006" || state == "57014" ||
-		strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P0"))
-}
+// broken are the SQLSTATEs of a connection that is of no use any more, and of a server that is a
+// standby by now. An error of the connection itself has none.
+var broken = regexp.MustCompile(`^(|08...|57P0.|57014|25006)$`)
 
-// isPassing is whether a call may succeed that is repeated.
-func isPassing(err error) bool {
-	state := sqlState(err)
-	return isBroken(err) || state == "40001" || state == "40P01" || state == "55P03"
-}
+// passing are those after which a call may succeed that is repeated.
+var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03)$`)
 
-// isOfValue is whether an error is that of a value that the database cannot hold.
-func isOfValue(err error) bool {
-	state := sqlState(err)
-	return strings.HasPrefix(state, "22") || strings.HasPrefix(state, "54")
-}
+// ofValue are those of a value that the database cannot hold.
+var ofValue = regexp.MustCompile(`^(22|54)`)
 
-// sleep sleeps for about as long, 25 % either way, so that workers do not come all at once. It is
-// false where ctx ended it.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	chance := float64(time.Now().Nanosecond()/1000%1000) / 1000
-	select {
-	case <-time.After(time.Duration(float64(pause) * (0.75 + chance/2))):
-		return true
-	case <-ctx.Done():
-		return false
+// is says whether an error has one of these SQLSTATEs.
+func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }
+
+// interval is a duration as an argument of a statement; a negative one is zero.
+func interval(d time.Duration) string { return fmt.Sprintf("%.6f s", math.Max(0, d.Seconds())) }
+
+// array is an array as an argument of a statement.
+func array[T any](values []T) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(fmt.Sprint(value)) + `"`
 	}
+	return "{" + strings.Join(quoted, ",") + "}"
 }
 
-func least(a, b time.Duration) time.Duration {
+func least[T int | time.Duration](a, b T) T {
 	if a < b {
 		return a
 	}

@@ -1,3 +1,17 @@
+// Package jobs works and inserts jobs of the Postgres extension jobs, a job queue, by database/sql
+// with any driver.
+//
+//	type EmailArgs struct{ To string }
+//
+//	func (EmailArgs) Kind() string { return "email.send" }
+//
+//	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"mail"}})
+//	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[EmailArgs]) (any, error) {
+//		return nil, send(ctx, job.Args.To)
+//	})
+//	err := worker.Run(ctx) // until SIGTERM
+//
+//	inserted, err := jobs.Insert(ctx, tx, EmailArgs{To: "a@example.com"})
 package jobs
 
 import (
@@ -7,9 +21,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"math"
 	"os"
 	"os/signal"
+	"reflect"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -51,6 +68,18 @@ type Options struct {
 // NoGrace is the grace period that is none.
 const NoGrace time.Duration = -1
 
+// Logger is what a worker logs to. A *slog.Logger is one. The args are names and values by turns.
+type Logger interface {
+	Warn(message string, args ...any)
+	Error(message string, args ...any)
+}
+
+// standardLogger logs to the logger of package log.
+type standardLogger struct{}
+
+func (standardLogger) Warn(message string, args ...any)  { log.Println("WARN jobs:", message, args) }
+func (standardLogger) Error(message string, args ...any) { log.Println("ERROR jobs:", message, args) }
+
 // Work runs a job, in middleware. The error can be one of the endings, such as Snooze.
 type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
@@ -58,80 +87,71 @@ type Work func(ctx context.Context, job *JobRow) (output any, err error)
 type Worker struct {
 	db       *sql.DB
 	options  Options
-	queues   string // as an argument of a call
+	info     []byte // in JSON
 	weights  map[string]float64
-	info     []byte
 	handlers map[string]handler
 
 	fetching, finishing, control *link
 
-	// Each context ends those after it: cancel what runs; give it the grace period; fetch no more.
-	hurry, asked, quit         context.Context
-	raiseHurry, ask, raiseQuit context.CancelFunc
-	ready, done                chan struct{}
-	handling                   sync.WaitGroup
-
-	started   atomic.Bool
-	isFailing atomic.Bool // results cannot be sent
+	quit, hurry     context.Context // done: fetch no more; cancel what runs. This ends quit as well.
+	leave, leaveNow context.CancelFunc
+	ready, done     chan struct{}
+	started         atomic.Bool
+	results         chan *attempt // whose results are to be sent
 
 	mu      sync.Mutex
-	changed *sync.Cond            // tells who fetches and who finishes of changes below, and of quit
-	changes int                   // how often these have changed
-	command string                // of an operator: run, quiet or stop
-	held    map[*attempt]struct{} // whose handler runs, or of which the server has not had the result
-	unsent  []*attempt            // whose results are to be sent
-	closing bool                  // nothing will be added to these
+	changed chan struct{}     // is closed at the next change of what follows
+	command string            // of an operator: run, quiet or stop
+	order   string            // the queues from which to fetch next, as an argument of a call
+	places  int               // for how many jobs
+	running map[*attempt]bool // whose handler runs
+	held    map[*attempt]bool // of which the server has not had the result
 	err     error
+
+	fetchIsOver, controlIsOver bool // of the loops
 }
 
 // NewWorker is a worker that takes its three connections from db for as long as it runs. So db must
 // allow for more than three, as the handlers need theirs as well. Options that cannot be are an
 // error of the start.
 func NewWorker(db *sql.DB, options Options) *Worker {
-	if options.Queues == nil {
-		options.Queues = []string{"default"}
-	}
+	orDefault(&options.Queues, []string{"default"})
 	orDefault(&options.Concurrency, 10)
 	orDefault(&options.Timeout, NoTimeout)
 	orDefault(&options.Lease, 30*time.Second)
 	orDefault(&options.Grace, 10*time.Second)
-	if options.Name == "" {
-		host, _ := os.Hostname()
-		random := make([]byte, 4)
-		_, _ = rand.Read(random)
-		options.Name = fmt.Sprintf("%.80s:%d:%x", host, os.Getpid(), random)
-	}
-	if options.Log == nil {
-		options.Log = standardLogger{}
-	}
+	host, _ := os.Hostname()
+	random := make([]byte, 4)
+	_, _ = rand.Read(random)
+	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%x", host, os.Getpid(), random))
+	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
-		db: db, options: options, queues: array(options.Queues), weights: map[string]float64{},
-		handlers: map[string]handler{}, command: "run", held: map[*attempt]struct{}{},
-		ready: make(chan struct{}), done: make(chan struct{}),
+		db: db, options: options, command: "run", weights: map[string]float64{},
+		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
+		handlers: map[string]handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
 	w.fetching, w.finishing, w.control = newLink(w, "fetch"), newLink(w, "finish"), newLink(w, "control")
-	w.changed = sync.NewCond(&w.mu)
-	w.hurry, w.raiseHurry = context.WithCancel(context.Background())
-	w.asked, w.ask = context.WithCancel(w.hurry)
-	w.quit, w.raiseQuit = context.WithCancel(w.asked)
-	info := object{"library": "postgres-jobs for Go", "version": Version}
-	for name, value := range options.Info {
-		info[name] = value
-	}
-	w.info, w.err = json.Marshal(info)
-	w.check(db.Stats().MaxOpenConnections)
+	w.hurry, w.leaveNow = context.WithCancel(context.Background())
+	w.quit, w.leave = context.WithCancel(w.hurry)
+	w.check()
 	return w
 }
 
-func orDefault[T int | time.Duration](value *T, otherwise T) {
-	if *value == 0 {
-		*value = otherwise
+// orDefault sets an option that has its zero value.
+func orDefault[T any](option *T, otherwise T) {
+	if reflect.ValueOf(option).Elem().IsZero() {
+		*option = otherwise
 	}
 }
 
 // check looks for options that cannot be.
-func (w *Worker) check(connections int) {
+func (w *Worker) check() {
 	o := w.options
+	info := object{"library": "postgres-jobs for Go", "version": Version}
+	for name, value := range o.Info {
+		info[name] = value
+	}
+	w.info, w.err = json.Marshal(info)
 	w.require(len(o.Queues) > 0, "Queues is empty")
 	for _, queue := range o.Queues {
 		w.require(w.weights[queue] == 0, "Queues has %q twice", queue)
@@ -146,6 +166,7 @@ func (w *Worker) check(connections int) {
 	w.require(o.Timeout > 0 || o.Timeout == NoTimeout, "Timeout is %v: neither positive nor NoTimeout", o.Timeout)
 	w.require(o.Lease > 0, "Lease is %v: not positive", o.Lease)
 	w.require(o.Grace >= 0 || o.Grace == NoGrace, "Grace is %v: neither positive nor NoGrace", o.Grace)
+	connections := w.db.Stats().MaxOpenConnections
 	w.require(connections == 0 || connections > 3, "a worker takes three connections, and db has only %d", connections)
 }
 
@@ -166,17 +187,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Start(); err != nil {
 		return err
 	}
+	select {
+	case <-signals:
+	case <-ctx.Done():
+	case <-w.done:
+	}
 	go func() {
-		select {
-		case <-signals:
-		case <-ctx.Done():
-		}
-		w.ask()
 		<-signals
-		w.raiseHurry()
+		w.leaveNow()
 	}()
-	<-w.done
-	return w.err
+	return w.Stop()
 }
 
 // Start begins to work and returns. A worker that cannot connect tries on until it can. Signals
@@ -189,11 +209,14 @@ func (w *Worker) Start() error {
 	if w.started.Swap(true) {
 		return errors.New("jobs: a worker is started once")
 	}
+	// As many as are held at most, so that none waits here.
+	w.results = make(chan *attempt, 2*least(w.options.Concurrency, 10_000)+maxResults)
 	go w.live()
 	return nil
 }
 
-// Ready is closed when the server knows the worker.
+// Ready is closed when the server knows the worker. It is closed after Done where the worker ends
+// before: the error of Stop then says why.
 func (w *Worker) Ready() <-chan struct{} { return w.ready }
 
 // Done is closed when the worker has ended: after a stop, also that of an operator.
@@ -201,13 +224,14 @@ func (w *Worker) Done() <-chan struct{} { return w.done }
 
 // Stop ends the worker, and returns when it has ended. It fetches no more. Handlers have the grace
 // period, then they are cancelled and their jobs released. The error is nil if nothing was lost.
-func (w *Worker) Stop() error { return w.stop(w.ask) }
+func (w *Worker) Stop() error { return w.stop(w.options.Grace) }
 
 // StopAndCancel ends the worker without a grace period.
-func (w *Worker) StopAndCancel() error { return w.stop(w.raiseHurry) }
+func (w *Worker) StopAndCancel() error { return w.stop(0) }
 
-func (w *Worker) stop(ask func()) error {
-	ask()
+func (w *Worker) stop(grace time.Duration) error {
+	w.leave()
+	time.AfterFunc(grace, w.leaveNow)
 	if w.started.Load() {
 		<-w.done
 	}
@@ -216,67 +240,89 @@ func (w *Worker) stop(ask func()) error {
 
 // live is the worker's whole life.
 func (w *Worker) live() {
-	defer close(w.done)
-	defer w.control.close()
-	defer w.finishing.close()
-	defer w.fetching.close()
-	if err := w.beat(w.quit); err != nil || w.quit.Err() != nil {
-		if w.quit.Err() == nil {
-			w.err = fmt.Errorf("jobs: the server refuses the worker: %w", err)
-		}
-		return
+	if err := w.beat(w.quit); err == nil {
+		close(w.ready)
+		w.work()
+	} else {
+		w.require(w.quit.Err() != nil, "the server refuses the worker: %w", err)
+		defer close(w.ready) // after done, so that one can tell
 	}
-	close(w.ready)
+	for _, link := range []*link{w.fetching, w.finishing, w.control} {
+		go link.close()
+	}
+	close(w.done)
+}
+
+// work fetches, keeps and finishes jobs until the worker is to stop, and all of it has ended.
+func (w *Worker) work() {
 	working, end := context.WithCancel(context.Background())
-	controlled := async(func() { w.controlLoop(working) })
-	sent := async(func() { w.finishLoop(working) })
-	idle := async(func() {
-		w.fetchLoop()
-		w.handling.Wait()
-	})
-	go func() {
-		<-w.quit.Done()
-		w.change(func() {})
-	}()
-	w.awaitHandlers(idle)
-	w.change(func() { w.closing = true })
-	isClosedWithin(sent, lastChance)
+	go w.controlLoop(working)
+	go w.finishLoop(working)
+	go w.fetchLoop()
+	<-w.quit.Done()
+	isIdle := func() bool { return w.fetchIsOver && len(w.running) == 0 }
+	w.await(w.hurry, isIdle)
+	w.leaveNow()
+	for _, a := range w.list(w.running) {
+		a.cancel(ErrStopping)
+	}
+	w.awaitFor(time.Second, isIdle)
+	for _, a := range w.list(w.running) {
+		w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
+		if a.completed.Load() {
+			w.tell(a, "") // its transaction says what becomes of the job
+		}
+		w.tell(a, a.encode("release", object{})) // unless that is told
+	}
+	w.awaitFor(10*time.Second, func() bool { return len(w.held) == 0 })
+	unsent := w.list(w.held)
+	w.require(len(unsent) == 0, "%d results could not be sent", len(unsent))
 	end()
-	isClosedWithin(sent, time.Second)
-	isClosedWithin(controlled, time.Second)
-	lost := w.attempts(func(a *attempt) bool { return a.settled.Load() && !a.told.Load() })
-	if len(lost) > 0 {
-		w.err = fmt.Errorf("jobs: %d results could not be sent", len(lost))
+	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
+}
+
+// controlLoop says that the worker is there and renews leases, and hears what is asked of it.
+func (w *Worker) controlLoop(ctx context.Context) {
+	defer w.change(func() { w.controlIsOver = true })
+	pace := least(w.options.Lease/3, 10*time.Second)
+	for ctx.Err() == nil {
+		w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(pace), w.options.Name)
+		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
+			w.options.Log.Error("the server refuses a heartbeat", "error", err)
+			w.pause(ctx, pace/2)
+		}
 	}
 }
 
-// lastChance is how long results may still be sent after the last handler has ended.
-const lastChance = 10 * time.Second
-
-// awaitHandlers returns when no handler runs, or when it need not be waited for.
-func (w *Worker) awaitHandlers(idle <-chan struct{}) {
-	select {
-	case <-idle:
-	case <-w.asked.Done():
-		select {
-		case <-idle:
-		case <-time.After(w.options.Grace):
-		case <-w.hurry.Done():
+// beat says that the worker is there and renews its leases, and obeys the answers.
+func (w *Worker) beat(ctx context.Context) error {
+	commands, err := query(ctx, w.control, value[string], "SELECT jobs.worker_beat($1, $2, $3, $4)",
+		w.options.Name, array(w.options.Queues), w.options.Concurrency, string(w.info))
+	if err != nil {
+		return err
+	}
+	w.change(func() { w.command = commands[0] })
+	if commands[0] == "stop" {
+		w.leave()
+	}
+	held, ids, tokens := w.list(w.held), []int64{}, []int64{}
+	for _, a := range held {
+		ids, tokens = append(ids, a.row.ID), append(tokens, a.token)
+	}
+	answers, err := query(ctx, w.control, value[sql.NullBool],
+		"SELECT cancel_requested FROM jobs.heartbeat_many($1, $2)", array(ids), array(tokens))
+	for i, isCancelled := range answers {
+		switch a := held[i]; {
+		case a.completed.Load():
+		case isCancelled.Bool:
+			a.cancel(ErrCancelled)
+		case !isCancelled.Valid && !a.settled.Load(): // else its result is on its way
+			w.options.Log.Warn("a job was lost", "job", a.row.ID)
+			w.forget(a)
+			a.cancel(ErrLost)
 		}
 	}
-	runs := func(a *attempt) bool { return !a.ended.Load() }
-	for _, a := range w.attempts(runs) {
-		a.cancel(ErrStopping)
-	}
-	if isClosedWithin(idle, time.Second) {
-		return
-	}
-	for _, a := range w.attempts(runs) {
-		if !a.completed.Load() && a.settle() { // else its transaction has the job
-			w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
-			w.send(a, a.encode("release"))
-		}
-	}
+	return err
 }
 
 // change changes what the mutex guards.
@@ -284,37 +330,57 @@ func (w *Worker) change(how func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	how()
-	w.changes++
-	w.changed.Broadcast()
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
-// attempts are those that are held and for which a function is true.
-func (w *Worker) attempts(which func(*attempt) bool) (attempts []*attempt) {
+// await waits until something is so. It is false if ctx is done first. Handlers that are ready to
+// end go first, until none is: they make room for one fetch.
+func (w *Worker) await(ctx context.Context, isSo func() bool) bool {
+	for seen := (chan struct{})(nil); ctx.Err() == nil; {
+		runtime.Gosched()
+		w.mu.Lock()
+		changed, so := w.changed, isSo()
+		w.mu.Unlock()
+		if so && changed == seen {
+			return true
+		}
+		if !so {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+		seen = changed
+	}
+	return false
+}
+
+// awaitFor is as await, for so long at most.
+func (w *Worker) awaitFor(limit time.Duration, isSo func() bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	w.await(ctx, isSo)
+}
+
+// list are the attempts of a set.
+func (w *Worker) list(set map[*attempt]bool) (attempts []*attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for a := range w.held {
-		if which(a) {
-			attempts = append(attempts, a)
-		}
+	for a := range set {
+		attempts = append(attempts, a)
 	}
 	return attempts
 }
 
-// async calls a function, and closes the channel when that has returned.
-func async(call func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		call()
-	}()
-	return done
-}
-
-func isClosedWithin(channel <-chan struct{}, limit time.Duration) bool {
+// pause sleeps for about as long, 25 % either way, so that workers do not come all at once. When a
+// worker is in a hurry to end it sleeps for a second at most.
+func (w *Worker) pause(ctx context.Context, pause time.Duration) {
+	pause += pause * time.Duration(time.Now().Nanosecond()/1000%1000-500) / 2000
 	select {
-	case <-channel:
-		return true
-	case <-time.After(limit):
-		return false
+	case <-time.After(pause):
+	case <-ctx.Done():
+	case <-w.hurry.Done():
+		time.Sleep(least(pause, time.Second))
 	}
 }

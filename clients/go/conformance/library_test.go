@@ -209,7 +209,16 @@ func TestAWorkerThatTheServerRefuses(t *testing.T) {
 	db, _ := begin(t)
 	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"tab\t"}})
 	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
-	if err := worker.Run(ctx); err == nil || !strings.Contains(err.Error(), "refuses") {
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-worker.Ready()
+	select {
+	case <-worker.Done():
+	default:
+		t.Error("it is ready")
+	}
+	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("it runs: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	_ "github.com/lib/pq"
@@ -102,9 +103,15 @@ func main() {
 	}
 	d.worker = d.newWorker(*given.Worker)
 	go d.operate()
+	var isReady atomic.Bool
 	go func() {
 		<-d.worker.Ready()
-		printEvent("ready", nil)
+		select {
+		case <-d.worker.Done(): // the server has refused it
+		default:
+			isReady.Store(true)
+			printEvent("ready", nil)
+		}
 	}()
 	if given.InProgram {
 		if err = d.worker.Start(); err == nil {
@@ -116,13 +123,11 @@ func main() {
 	}
 	if err != nil {
 		log.Print(err)
-		select {
-		case <-d.worker.Ready():
+		if isReady.Load() {
 			os.Exit(1)
-		default: // it did not start
-			printEvent("unfit", object{"error": err.Error()})
-			os.Exit(2)
 		}
+		printEvent("unfit", object{"error": err.Error()})
+		os.Exit(2)
 	}
 	printEvent("stopped", nil)
 }

@@ -1,0 +1,199 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// server stands for a database: it has jobs to fetch, and answers finish_many as a test says.
+type server struct {
+	beat   func() error
+	finish func(ctx context.Context, ids []int64) ([]string, error) // the reasons
+
+	patience time.Duration // of the worker, for a call of results
+
+	mu   sync.Mutex
+	jobs []string       // their args
+	kept map[string]int // how often a heartbeat named this id
+}
+
+func (s *server) Connect(context.Context) (driver.Conn, error) { return connection{s}, nil }
+func (s *server) Driver() driver.Driver                        { return nil }
+
+type connection struct{ *server }
+
+func (connection) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrSkip }
+func (connection) Begin() (driver.Tx, error)           { return nil, driver.ErrSkip }
+func (connection) Close() error                        { return nil }
+
+func (c connection) QueryContext(ctx context.Context, call string, args []driver.NamedValue) (driver.Rows, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case strings.Contains(call, "worker_beat"):
+		if c.beat != nil {
+			return nil, c.beat()
+		}
+		return &rows{{"run"}}, nil
+	case strings.Contains(call, "heartbeat_many"):
+		answer := &rows{}
+		for _, id := range strings.FieldsFunc(args[0].Value.(string), func(r rune) bool { return strings.ContainsRune(`{}",`, r) }) {
+			c.kept[id]++
+			*answer = append(*answer, []driver.Value{false})
+		}
+		return answer, nil
+	case strings.Contains(call, "fetch_any"):
+		answer := &rows{}
+		for i, jobArgs := range c.jobs {
+			*answer = append(*answer, []driver.Value{int64(i + 1), int64(7), "k", "default", []byte(jobArgs), nil,
+				int64(1), int64(1), int64(25), 0.0, 0.0, 0.0, "Infinity", 1.0})
+		}
+		c.jobs = nil
+		return answer, nil
+	case strings.Contains(call, "finish_many"):
+		var results []struct{ ID int64 }
+		if err := json.Unmarshal([]byte(args[0].Value.(string)), &results); err != nil {
+			return nil, err
+		}
+		var ids []int64
+		for _, result := range results {
+			ids = append(ids, result.ID)
+		}
+		c.mu.Unlock()
+		reasons, err := c.finish(ctx, ids)
+		c.mu.Lock()
+		answer := &rows{}
+		for _, reason := range reasons {
+			*answer = append(*answer, []driver.Value{reason})
+		}
+		return answer, err
+	}
+	c.mu.Unlock() // a wait
+	<-ctx.Done()
+	c.mu.Lock()
+	return nil, ctx.Err()
+}
+
+type rows [][]driver.Value
+
+func (r *rows) Close() error { return nil }
+
+func (r *rows) Columns() []string {
+	if len(*r) == 0 {
+		return nil
+	}
+	return make([]string, len((*r)[0]))
+}
+
+func (r *rows) Next(into []driver.Value) error {
+	if len(*r) == 0 {
+		return io.EOF
+	}
+	copy(into, (*r)[0])
+	*r = (*r)[1:]
+	return nil
+}
+
+// begin starts a worker of a server, whose handlers return at once.
+func (s *server) begin(t *testing.T) *Worker {
+	s.kept = map[string]int{}
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Concurrency: 2, Grace: time.Hour})
+	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
+	if s.patience > 0 {
+		w.finishing.patience = s.patience
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-w.Ready()
+	return w
+}
+
+func TestAResultWhoseJobIsLockedIsSentAgain(t *testing.T) {
+	calls, isLocked := make(chan int64, 100), true
+	s := &server{jobs: []string{"1", "2"}}
+	s.finish = func(_ context.Context, ids []int64) (reasons []string, err error) {
+		for _, id := range ids {
+			reason := ""
+			if id == 1 && isLocked {
+				reason, isLocked = "locked", false
+			}
+			reasons = append(reasons, reason)
+			calls <- id
+		}
+		return reasons, nil
+	}
+	w := s.begin(t)
+	count := map[int64]int{}
+	for i := 0; i < 3; i++ {
+		count[<-calls]++
+	}
+	if err := w.Stop(); err != nil || count[1] != 2 || count[2] != 1 || len(calls) > 0 {
+		t.Errorf("the results were sent so often: %v (%v)", count, err)
+	}
+}
+
+func TestAResultWhoseJobIsLockedHoldsItsPlace(t *testing.T) {
+	w := NewWorker(sql.OpenDB(&server{}), Options{})
+	a := attemptOf()
+	a.row.Queue = "default"
+	w.held[a] = true
+	w.results = make(chan *attempt, 1)
+	for want := 1; want <= 2; want++ {
+		w.tellAgain(a, nil)
+		if w.hasPlaces(); w.places != 9 || a.failures != want || len(w.list(w.held)) != 1 {
+			t.Errorf("it has %d places after %d calls", w.places, a.failures)
+		}
+		<-w.results
+	}
+}
+
+func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
+	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond}
+	calls := make(chan struct{}, 1000)
+	s.finish = func(ctx context.Context, ids []int64) ([]string, error) {
+		calls <- struct{}{}
+		if len(calls) < 3 {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return []string{""}, nil
+	}
+	w := s.begin(t)
+	for len(calls) < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := w.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
+	w := NewWorker(sql.OpenDB(&server{}), Options{})
+	ended := make(chan struct{})
+	go func() {
+		w.pause(context.Background(), 24*time.Hour)
+		close(ended)
+	}()
+	w.leaveNow()
+	<-ended
+}
+
+func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
+	w := (&server{beat: func() error { return stated{"42501"} }}).begin(t)
+	select {
+	case <-w.Done():
+	default:
+		t.Error("it is ready")
+	}
+	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "refuses") {
+		t.Errorf("%v", err)
+	}
+}
