@@ -205,3 +205,93 @@ fn a_role_without_a_right_learns_which_grant_it_needs() {
         assert_ne!(visitor.get("/jobs").status, 200);
     }
 }
+
+#[test]
+fn a_login_is_a_form_of_the_console_and_small() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let mut visitor = console.visitor();
+    let login = visitor.page("/login");
+    let fields = [("role", "viewer"), ("password", "viewer")];
+    let forged = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(visitor.post("/login", &forged).status, 403);
+    let long = "a".repeat(64);
+    let answer = visitor.send(&login, "/login", &[("role", &long), ("password", "x")]);
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    let longer = "a".repeat(20_000);
+    let answer = visitor.send(
+        &login,
+        "/login",
+        &[("role", "viewer"), ("password", &longer)],
+    );
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    assert_ne!(visitor.get("/").status, 200);
+}
+
+#[test]
+fn a_server_that_asks_for_no_password_lets_nobody_in() {
+    let Ok(url) = std::env::var("JOBS_COMPANY_URL") else {
+        return;
+    };
+    // Of this server only the company's database asks for passwords.
+    let console = Console::start_at(&url.replace("/company", "/postgres"), &["--login"]);
+    let refused = console.visitor().log_in("viewer", "whatever");
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("no password"), "{}", refused.text());
+}
+
+#[test]
+fn a_name_that_is_not_of_this_machine_is_not_served_without_a_login() {
+    let Some(console) = Console::start_as("admin", &[]) else {
+        return;
+    };
+    let of_host = |host: &str| console.raw(&format!("GET / HTTP/1.0\r\nHost: {host}\r\n\r\n"));
+    for host in ["localhost:8088", "127.0.0.1", "[::1]:8088"] {
+        assert_eq!(of_host(host).status, 200, "{host}");
+    }
+    assert_eq!(of_host("evil.example").status, 421);
+}
+
+#[test]
+fn a_link_of_another_site_does_not_end_the_session() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let answer = console.request("GET", "/jobs", &[("Sec-Fetch-Site", "cross-site")], "");
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("set-cookie").is_empty());
+    assert!(answer.body.contains("url=/jobs\""), "{}", answer.body);
+    let part = console.request("GET", "/jobs", &[("HX-Request", "true")], "");
+    assert_eq!(part.status, 401, "a part of a page has no login in it");
+    assert!(part.header("hx-redirect").starts_with("/login"));
+}
+
+#[test]
+fn a_theme_leads_back_to_the_console_alone() {
+    let Some(console) = Console::start(&[]) else {
+        return;
+    };
+    let mut person = console.person("viewer");
+    let page = person.page("/queues");
+    for back in [
+        "//evil.example",
+        "https://evil.example/",
+        "/\\evil.example",
+        "/x\r\nSet-Cookie: planted=1",
+    ] {
+        let answer = person.send(&page, "/theme", &[("theme", "dark"), ("back", back)]);
+        let to = answer.header("location");
+        assert!(
+            to.starts_with('/') && !to.contains("evil"),
+            "{back:?} leads to {to:?}"
+        );
+        assert!(
+            answer
+                .headers
+                .iter()
+                .all(|(_, value)| !value.starts_with("planted"))
+        );
+    }
+    assert!(person.page("/queues").body.contains("data-theme=\"dark\""));
+}
