@@ -220,7 +220,7 @@ fn standing(tasks: &[Task]) -> Markup {
         @if let Some((at, by)) = paused {
             p.bad {
                 "Paused " (parts::ago(at))
-                @if let Some(by) = by { " by " (by) }
+                @if let Some(by) = by { " by " bdi { (by) } }
                 ": no job becomes available when it is due, none is rescued, none is pruned."
             }
         } @else if tasks.iter().any(|task| task.failures > 0) {

@@ -124,8 +124,8 @@ impl Periodic {
         self.paused_at.map(|at| {
             html! {
                 (parts::state("paused")) " " (parts::ago(at))
-                @if let Some(by) = &self.paused_by { " by " (by) }
-                @if let Some(reason) = &self.pause_reason { ": " (reason) }
+                @if let Some(by) = &self.paused_by { " by " bdi { (by) } }
+                @if let Some(reason) = &self.pause_reason { ": " bdi { (reason) } }
             }
         })
     }

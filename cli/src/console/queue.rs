@@ -222,8 +222,8 @@ impl Queue {
             html! {
                 (parts::state("paused"))
                 @if let Some(at) = self.paused_at { " " (parts::ago(at)) }
-                @if let Some(by) = &self.paused_by { " by " (by) }
-                @if let Some(reason) = &self.pause_reason { ": " (reason) }
+                @if let Some(by) = &self.paused_by { " by " bdi { (by) } }
+                @if let Some(reason) = &self.pause_reason { ": " bdi { (reason) } }
             }
         })
     }

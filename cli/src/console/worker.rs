@@ -147,8 +147,8 @@ impl Worker {
                 "told to "
                 @match command.as_str() { "quiet" => "fetch no more", command => (command) }
                 @if let Some(at) = self.commanded_at { " " (parts::ago(at)) }
-                @if let Some(by) = &self.commanded_by { " by " (by) }
-                @if let Some(reason) = &self.command_reason { ": " (reason) }
+                @if let Some(by) = &self.commanded_by { " by " bdi { (by) } }
+                @if let Some(reason) = &self.command_reason { ": " bdi { (reason) } }
             }
         })
     }
@@ -156,7 +156,7 @@ impl Worker {
     /// Which version it is of, and when it was seen.
     pub(super) fn seen(&self) -> Markup {
         html! {
-            @if let Some(version) = &self.version { "version " (version) }
+            @if let Some(version) = &self.version { "version " bdi { (version) } }
             @if self.version.is_some() && self.last_seen_at.is_some() { ", " }
             @if let Some(at) = self.last_seen_at { "seen " (parts::ago(at)) }
         }
@@ -173,7 +173,7 @@ impl Worker {
     pub(super) fn queues(&self, visit: &Visit) -> Markup {
         few(
             &self.queues,
-            |name| html! { a href=(visit.url(&queue::path(name))) { (name) } },
+            |name| html! { a href=(visit.url(&queue::path(name))) { bdi { (name) } } },
         )
     }
 
@@ -181,7 +181,7 @@ impl Worker {
         let path = |kind: &str| parts::link("/jobs", &[("state", "running"), ("kind", kind)]);
         few(
             &self.kinds,
-            |kind| html! { a href=(visit.url(&path(kind))) { (kind) } },
+            |kind| html! { a href=(visit.url(&path(kind))) { bdi { (kind) } } },
         )
     }
 
