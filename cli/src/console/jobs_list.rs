@@ -13,11 +13,12 @@ use super::bulk;
 use super::fields;
 use super::filter::{Filter, STATES};
 use super::find::{self, Count, Found, From};
+use super::http::see_other;
 use super::job_rows;
 use super::page::Screen;
 use super::parts;
 use super::problem::Problem;
-use super::visit::{Query, Visit, optional, see_other};
+use super::visit::{Query, Visit, optional};
 
 /// How many ids, the latest ones, are read for suggestions.
 const LATEST: i64 = 2_000;

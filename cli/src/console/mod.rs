@@ -1,6 +1,7 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
 
 mod assets;
+mod attempts;
 mod audit;
 mod bulk;
 mod failures;
@@ -8,6 +9,7 @@ mod fields;
 mod filter;
 mod find;
 mod history;
+mod http;
 mod interval;
 mod job;
 mod job_change;
@@ -17,6 +19,7 @@ mod job_rows;
 mod jobs_list;
 mod limits;
 mod live;
+mod login;
 mod maintenance;
 mod monitor;
 mod overview;
@@ -30,6 +33,7 @@ mod queue;
 mod queues;
 mod role;
 mod session;
+mod theme;
 mod timeline;
 mod tree;
 mod unique;
@@ -53,6 +57,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_postgres::Config;
 
+use self::attempts::Attempts;
 use self::live::Live;
 use self::problem::Problem;
 use self::role::Role;
@@ -105,6 +110,7 @@ pub(crate) struct App {
     /// As whom everybody acts without a login.
     process: Option<Arc<Role>>,
     sessions: Sessions,
+    attempts: Attempts,
     live: Live,
 }
 
@@ -138,6 +144,7 @@ impl Console {
             database: config,
             process,
             sessions: Sessions::default(),
+            attempts: Attempts::default(),
             live: Live::default(),
         });
         if let Some(role) = &app.process {
@@ -195,6 +202,7 @@ async fn tidy(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_secs(15)).await;
         app.sessions.tidy();
+        app.attempts.tidy();
         let roles = app.sessions.roles().into_iter().chain(app.process.clone());
         roles.for_each(|role| role.tidy());
     }
@@ -213,7 +221,8 @@ fn router(app: Arc<App>) -> Router {
         .merge(unique::routes())
         .merge(audit::routes())
         .merge(maintenance::routes())
-        .merge(session::routes())
+        .merge(login::routes())
+        .merge(theme::routes())
         .merge(live::routes())
         .fallback(no_page)
         .layer(middleware::from_fn_with_state(app.clone(), page::framed))
@@ -238,7 +247,7 @@ async fn no_page() -> Problem {
 /// What is outside of the prefix.
 async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
     match request.uri().path() {
-        path if path == "/" || path == app.prefix => visit::see_other(&app.url("/")),
+        path if path == "/" || path == app.prefix => http::see_other(&app.url("/")),
         _ => StatusCode::NOT_FOUND.into_response(),
     }
 }
@@ -302,37 +311,6 @@ impl App {
 
     pub(crate) fn database_name(&self) -> &str {
         self.database.get_dbname().unwrap_or_default()
-    }
-
-    /// Lets somebody in who knows the password of a role that may look at the queue.
-    async fn enter(&self, name: &str, password: &str) -> Result<Role, Problem> {
-        if name.is_empty() || [name, password].iter().any(|text| text.contains('\0')) {
-            return Err(Problem::bad_input(
-                "There is no such role.",
-                "Type another name.",
-            ));
-        }
-        let mut config = self.database.clone();
-        config.user(name);
-        match postgres_jobs::connect(&config).await {
-            Ok(_) => {
-                return Err(Problem::forbidden(
-                    "The server asks this console for no password, so it cannot know who you are.",
-                    "pg_hba.conf has to ask connections of the console for a password: \
-                     scram-sha-256 instead of trust or peer.",
-                ));
-            }
-            Err(error) if error.code().is_some() => return Err(error.into()),
-            // The server wants a password, as it should.
-            Err(_) => {}
-        }
-        let role = Role::new(config.password(password));
-        let rights = role.rights().await?;
-        match rights.looks {
-            true => Ok(role),
-            false if rights.version.is_none() => Err(no_extension(&rights.database)),
-            false => Err(visit::needs_a_grant(&rights.role)),
-        }
     }
 }
 

@@ -10,9 +10,10 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::App;
 use super::assets;
+use super::login::logout_form;
 use super::problem::Problem;
-use super::session::logout_form;
-use super::visit::{Theme, Visit};
+use super::theme::{self, Theme};
+use super::visit::Visit;
 
 /// The entries of the navigation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,7 +121,7 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
                 }
                 @if visit.app.is_read_only { p.badge { "read-only" } }
                 @if visit.rights.is_standby { p.badge { "standby" } }
-                (themes(visit, current))
+                (theme::switch(visit, path_of(current)))
                 div.links {
                     button #help-button.link type="button" hidden { "Keyboard" }
                     @if visit.session.is_logged_in() { (logout_form(visit)) }
@@ -130,20 +131,9 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
     }
 }
 
-fn themes(visit: &Visit, current: Option<Screen>) -> Markup {
-    let screen = SCREENS.iter().find(|(screen, ..)| current == Some(*screen));
-    let screen = screen.map_or("/", |(_, path, ..)| path);
-    let now = visit.theme.map_or("auto", Theme::name);
-    let fields = html! {
-        input type="hidden" name="back" value=(visit.path.as_deref().unwrap_or(screen));
-        fieldset.themes {
-            legend.visually-hidden { "Theme" }
-            @for (theme, label) in [("light", "Light"), ("dark", "Dark"), ("auto", "Auto")] {
-                button name="theme" value=(theme) aria-pressed=((theme == now).to_string()) { (label) }
-            }
-        }
-    };
-    visit.form("/theme", fields)
+fn path_of(screen: Option<Screen>) -> &'static str {
+    let found = SCREENS.iter().find(|(one, ..)| screen == Some(*one));
+    found.map_or("/", |(_, path, ..)| path)
 }
 
 fn help() -> Markup {

@@ -8,17 +8,19 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 
 use super::App;
+use super::http::{is_fragment, see_other};
 use super::page::{self, Screen};
 use super::problem::Problem;
 use super::role::{Parameters, Rights, Role, SHARED};
 use super::session::Session;
+use super::theme::Theme;
 
 /// How long a query of a page may take.
 const PAGE: Duration = Duration::from_secs(5);
@@ -34,38 +36,6 @@ pub(crate) struct Visit {
     /// Path and query, without the prefix; none of a page that answers a form.
     pub(crate) path: Option<String>,
     pub(crate) rights: Arc<Rights>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Theme {
-    Light,
-    Dark,
-}
-
-impl Theme {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
-    }
-
-    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
-        match cookie(headers, "jobs_theme")? {
-            "light" => Some(Self::Light),
-            "dark" => Some(Self::Dark),
-            _ => None,
-        }
-    }
-}
-
-/// The value of a cookie.
-pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let all = headers.get_all(header::COOKIE).into_iter();
-    all.filter_map(|header| header.to_str().ok())
-        .flat_map(|header| header.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find_map(|(key, value)| (key == name).then_some(value))
 }
 
 impl Visit {
@@ -234,10 +204,6 @@ impl Visit {
     }
 }
 
-pub(crate) fn is_fragment(headers: &HeaderMap) -> bool {
-    headers.contains_key("hx-request") && !headers.contains_key("hx-boosted")
-}
-
 /// For a role that may not look at the queue, such as a producer.
 pub(crate) fn needs_a_grant(role: &str) -> Problem {
     let role = role.replace('\'', "''");
@@ -364,16 +330,4 @@ impl<T> Change<T> {
         self.visit.session.say(message.into());
         see_other(&self.visit.url(path))
     }
-}
-
-/// 303 to a URL. What cannot be in a header goes to the start.
-pub(crate) fn see_other(url: &str) -> Response {
-    let url = HeaderValue::try_from(url).unwrap_or(HeaderValue::from_static("/"));
-    (StatusCode::SEE_OTHER, [(header::LOCATION, url)]).into_response()
-}
-
-/// Answers a part of a page so that htmx goes on to another URL with the whole one.
-pub(crate) fn htmx_redirect(url: &str) -> Response {
-    let url = HeaderValue::try_from(url).unwrap_or(HeaderValue::from_static("/"));
-    (StatusCode::UNAUTHORIZED, [("hx-redirect", url)]).into_response()
 }

@@ -1,0 +1,92 @@
+//! Light or dark: as the system has it, or as somebody has chosen.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::post;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::App;
+use super::http::{cookie, is_path, see_other, set_cookie};
+use super::problem::Problem;
+use super::session::session_of;
+use super::visit::{self, Visit};
+
+const COOKIE: &str = "jobs_theme";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Theme {
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        match cookie(headers, COOKIE)? {
+            "light" => Some(Self::Light),
+            "dark" => Some(Self::Dark),
+            _ => None,
+        }
+    }
+}
+
+/// The switch. It comes back to `screen` where the page itself cannot be asked for again.
+pub(crate) fn switch(visit: &Visit, screen: &str) -> Markup {
+    let now = visit.theme.map_or("auto", Theme::name);
+    let fields = html! {
+        input type="hidden" name="back" value=(visit.path.as_deref().unwrap_or(screen));
+        fieldset.themes {
+            legend.visually-hidden { "Theme" }
+            @for (theme, label) in [("light", "Light"), ("dark", "Dark"), ("auto", "Auto")] {
+                button name="theme" value=(theme) aria-pressed=((theme == now).to_string()) { (label) }
+            }
+        }
+    };
+    visit.form("/theme", fields)
+}
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new().route("/theme", post(keep))
+}
+
+#[derive(Deserialize)]
+struct Chosen {
+    theme: String,
+    back: String,
+}
+
+/// Keeps a theme in a cookie, so that pages come in it.
+async fn keep(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let session = session_of(&request);
+    let chosen: Chosen = visit::form(request, &session.csrf).await?;
+    let back = if is_path(&chosen.back) {
+        &*chosen.back
+    } else {
+        "/"
+    };
+    let mut response = see_other(&app.url(back));
+    let (theme, age) = match &*chosen.theme {
+        "light" => ("light", 31_536_000),
+        "dark" => ("dark", 31_536_000),
+        _ => ("", 0),
+    };
+    set_cookie(
+        &mut response,
+        &app,
+        COOKIE,
+        theme,
+        &format!("; Max-Age={age}"),
+    );
+    Ok(response)
+}
