@@ -166,7 +166,7 @@ impl Filter {
     pub(crate) fn in_words(&self) -> Markup {
         let said = |before: &'static str, value: &str, after: &'static str| {
             let value: Cow<str> = value.into();
-            html! { @if !value.is_empty() { (before) strong { (value) } (after) } }
+            html! { @if !value.is_empty() { (before) strong { bdi { (value) } } (after) } }
         };
         html! {
             @if !self.state.is_empty() { strong { (self.state) } " " }

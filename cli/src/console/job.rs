@@ -209,13 +209,13 @@ impl Job {
         html! {
             p.lead {
                 (parts::state(&self.state)) " "
-                a href=(jobs(("kind", &self.kind))) { strong { (self.kind) } }
-                " in queue " a href=(jobs(("queue", &self.queue))) { (self.queue) }
+                a href=(jobs(("kind", &self.kind))) { strong { bdi { (self.kind) } } }
+                " in queue " a href=(jobs(("queue", &self.queue))) { bdi { (self.queue) } }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
                 @if let Some(worker) = &self.worker {
-                    ", worker " a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { (worker) }
+                    ", worker " a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { bdi { (worker) } }
                 }
-                @for tag in &self.tags { " " a.tag href=(jobs(("tag", tag))) { (tag) } }
+                @for tag in &self.tags { " " a.tag href=(jobs(("tag", tag))) { bdi { (tag) } } }
             }
         }
     }

@@ -119,7 +119,7 @@ fn form(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> R
     let is_of_a_field =
         |wrong: &&Problem| wrong.field().is_some_and(|field| NAMES.contains(&field));
     let main = html! {
-        p.lead { (parts::state(&job.state)) " " strong { (job.kind) } }
+        p.lead { (parts::state(&job.state)) " " strong { bdi { (job.kind) } } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
         @if let Some(wrong) = wrong.filter(|wrong| !is_of_a_field(wrong)) {
             div.wrong role="alert" { (wrong.said()) }

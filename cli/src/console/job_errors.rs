@@ -78,7 +78,7 @@ impl Row {
             "Attempt " (self.attempt) ", " (parts::ago(self.at))
             @if let Some(worker) = &self.worker {
                 ", worker "
-                a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { (worker) }
+                a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { bdi { (worker) } }
             }
         };
         html! {

@@ -75,7 +75,7 @@ impl Row {
                 td.number { a href=(url) { (self.id) } }
                 th scope="row" {
                     a href=(url) { (self.kind) }
-                    @for tag in &self.tags { " " span.tag { (tag) } }
+                    @for tag in &self.tags { " " span.tag { bdi { (tag) } } }
                 }
                 td {
                     (parts::state(&self.state))
@@ -83,7 +83,7 @@ impl Row {
                         div.quiet { "asked to stop" }
                     }
                 }
-                td.when { (self.when()) }
+                td { (self.when()) }
                 td { a href=(visit.url(&of_queue)) { (self.queue) } }
                 td.number { (self.attempt) " of " (self.max_attempts) }
                 td.wide {

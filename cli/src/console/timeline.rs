@@ -69,6 +69,8 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
     events.extend(managed.iter().map(Managed::event));
     events.sort_by_key(Event::place);
     let earlier = errors - failed.len() as i64;
+    let first_failed = events.iter().position(|event| event.class == "failed");
+    let first_failed = first_failed.filter(|_| earlier > 0);
     let now = Utc::now();
     Ok(html! {
         section.card aria-labelledby="timeline" {
@@ -76,12 +78,12 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
             ol.timeline {
                 @for (n, event) in events.iter().enumerate() {
                     @let before = n.checked_sub(1).map(|before| events[before].at);
+                    @if Some(n) == first_failed {
+                        li.earlier { a href="#errors" { (parts::number(earlier)) " earlier attempts failed" } }
+                    }
                     li class=(event.class) {
                         (parts::exactly(event.at))
                         span.what { (event.what) (gap(before, event.at, now)) }
-                    }
-                    @if n == 0 && earlier > 0 {
-                        li.earlier { a href="#errors" { (parts::number(earlier)) " earlier attempts failed" } }
                     }
                 }
             }
@@ -119,7 +121,7 @@ impl Job {
             "began",
             html! {
                 "attempt " (self.attempt) " began"
-                @if let Some(worker) = worker { " at worker " (worker) }
+                @if let Some(worker) = worker { " at worker " bdi { (worker) } }
             },
         );
         let why = html! { @if let Some(reason) = &self.cancel_reason { ": " (reason) } };
@@ -180,7 +182,7 @@ impl Failed {
     fn event(&self) -> Event {
         let what = html! {
             "attempt " (self.attempt) " failed"
-            @if let Some(worker) = &self.worker { " at worker " (worker) }
+            @if let Some(worker) = &self.worker { " at worker " bdi { (worker) } }
             ": " span.error { (self.error) }
         };
         Event {
@@ -194,7 +196,7 @@ impl Failed {
 impl Managed {
     fn event(&self) -> Event {
         let what = html! {
-            (self.role) " called " code { (self.action) }
+            bdi { (self.role) } " called " code { (self.action) }
             @if let Some(reason) = &self.reason { ": " (reason) }
         };
         Event {
