@@ -84,18 +84,23 @@ finds() { # REGEX COMMAND..
 # Programs of Debian packages that would start a service when they are installed: they are only
 # taken out of the package.
 need_programs() { # PACKAGE..
-  local package tmp
-  mkdir -p "$CACHE/programs"
-  PATH=$CACHE/programs/usr/bin:$PATH
+  local package
+  PATH=$CACHE/programs/usr/sbin:$CACHE/programs/usr/bin:$PATH
   for package; do
-    command -v "$package" >/dev/null && continue
-    say "Unpacking Debian's $package into $CACHE/programs"
-    tmp=$(mktemp -d)
-    if ! (cd "$tmp" && apt-get download -q "$package") && is_root; then
-      apt_get update
-      (cd "$tmp" && apt-get download -q "$package") || true
-    fi
-    dpkg-deb -x "$tmp"/*.deb "$CACHE/programs" || say "$package is missing"
-    rm -rf "$tmp"
+    command -v "$package" >/dev/null || one_at_a_time unpack_program "$package"
   done
+}
+
+unpack_program() { # PACKAGE
+  local tmp
+  ! command -v "$1" >/dev/null || return 0 # another unit has done so
+  say "Unpacking Debian's $1 into $CACHE/programs"
+  mkdir -p "$CACHE/programs"
+  tmp=$(mktemp -d)
+  if ! (cd "$tmp" && apt-get download -q "$1") && is_root; then
+    apt-get update -q
+    (cd "$tmp" && apt-get download -q "$1") || true
+  fi
+  dpkg-deb -x "$tmp"/*.deb "$CACHE/programs" || say "$1 is missing"
+  rm -rf "$tmp"
 }

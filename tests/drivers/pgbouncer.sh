@@ -30,7 +30,7 @@ driver_pgbouncer() {
 
 # Its package would start a service; it is only unpacked, and what it is linked with is installed.
 need_pgbouncer() {
-  need_packages libevent-2.1-7 libc-ares2 && need_programs pgbouncer && PATH=$CACHE/programs/usr/sbin:$PATH pgbouncer --version
+  need_packages libevent-2.1-7 libc-ares2 && need_programs pgbouncer && pgbouncer --version
 }
 
 # With the settings pgbouncer.ini of the directory, from a copy, which its user can reach.
