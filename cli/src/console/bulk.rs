@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::bulk_action::Action;
 use super::fields::{given, hidden, reason};
 use super::filter::{Condition, Filter, STATES};
 use super::job_change::reset;
@@ -29,117 +30,6 @@ const PREVIEW: Duration = Duration::from_secs(20);
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new().route("/bulk", get(preview).post(act))
-}
-
-/// What is done to many jobs.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Action {
-    Retry,
-    Cancel,
-    Delete,
-}
-
-impl Action {
-    const ALL: [Self; 3] = [Self::Retry, Self::Cancel, Self::Delete];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Retry => "retry",
-            Self::Cancel => "cancel",
-            Self::Delete => "delete",
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Retry => "Retry",
-            Self::Cancel => "Cancel",
-            Self::Delete => "Delete",
-        }
-    }
-
-    fn function(self) -> &'static str {
-        match self {
-            Self::Retry => "retry_many",
-            Self::Cancel => "cancel_many",
-            Self::Delete => "delete_many",
-        }
-    }
-
-    /// The states that it changes.
-    fn changes(self, state: &str) -> bool {
-        match self {
-            Self::Retry => !["available", "running"].contains(&state),
-            Self::Cancel => !["completed", "cancelled", "discarded"].contains(&state),
-            Self::Delete => state != "running",
-        }
-    }
-
-    fn means(self) -> &'static str {
-        match self {
-            Self::Retry => {
-                "They become available now, and are granted an attempt more if none is left."
-            }
-            Self::Cancel => "They will not run. The workers of those that run are asked to stop.",
-            Self::Delete => "They are gone for good, with their outputs and errors.",
-        }
-    }
-
-    fn done(self) -> &'static str {
-        match self {
-            Self::Retry => "available again",
-            Self::Cancel => "cancelled, or their workers asked to stop",
-            Self::Delete => "deleted",
-        }
-    }
-
-    /// What the filter asks for that its function cannot.
-    fn cannot(self, filter: &Filter) -> Vec<&'static str> {
-        let by_error = self == Self::Retry;
-        [
-            ("worker", &filter.worker, false),
-            ("time of insertion", &filter.after, false),
-            ("time of insertion", &filter.before, false),
-            ("latest error", &filter.error, by_error),
-            ("latest error", &filter.failed_after, by_error),
-        ]
-        .into_iter()
-        .filter(|(_, value, can)| !value.is_empty() && !can)
-        .map(|(name, ..)| name)
-        .collect()
-    }
-}
-
-/// Links to what can be done to all jobs of the list.
-pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
-    let may: Vec<_> = Action::ALL
-        .into_iter()
-        .filter(|action| visit.may(action.function()))
-        .filter(|action| filter.state.is_empty() || action.changes(&filter.state))
-        .collect();
-    if may.is_empty() || filter.is_empty() {
-        return html! {};
-    }
-    let can: Vec<_> = may
-        .iter()
-        .filter(|action| action.cannot(filter).is_empty())
-        .collect();
-    let cannot = may.iter().find(|action| !action.cannot(filter).is_empty());
-    html! {
-        div.actions {
-            @for action in can {
-                @let url = visit.url(&filter.path("/bulk", &[("do", action.name())]));
-                (parts::link_button(&format!("{} all …", action.title()), &url, Kind::Plain))
-            }
-            @if let Some(action) = cannot {
-                p.quiet {
-                    "jobs." (action.function()) " finds no jobs by "
-                    (action.cannot(filter)[0]) ": without that filter all of them can be changed at once."
-                }
-            }
-        }
-    }
 }
 
 /// Which jobs, and what: the same for the preview and for what is done then.

@@ -3,31 +3,27 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
 use super::job_rows::readable;
 use super::page::Screen;
 use super::parts;
 use super::problem::Problem;
-use super::tree::tree;
 use super::visit::{Path, Query, Visit, optional};
-use super::{App, job_change, job_errors, timeline};
+use super::{App, job_carried, job_change, job_errors, job_unique, timeline};
 
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/jobs/{id}", get(page))
-        .route("/jobs/{id}/raw", get(raw))
+        .route("/jobs/{id}/raw", get(job_carried::raw))
         .merge(job_change::routes())
 }
-
-/// What a job carries. Null for a role that may not see it.
-const CARRIED: [&str; 4] = ["args", "meta", "progress", "output"];
 
 #[derive(Deserialize)]
 pub(crate) struct Job {
@@ -52,27 +48,11 @@ pub(crate) struct Job {
     pub(crate) cancel_reason: Option<String>,
     pub(crate) worker: Option<String>,
     pub(crate) retry: String,
-    unique_key: Option<String>,
-    args: Option<Carried>,
-    meta: Option<Carried>,
-    progress: Option<Carried>,
-    output: Option<Carried>,
-}
-
-/// A JSON text; one that is larger than a page shows is not fetched, only its size.
-#[derive(Deserialize)]
-struct Carried {
-    size: usize,
-    text: Option<String>,
-}
-
-macro_rules! carried {
-    ($name:literal) => {
-        concat!(
-            ", (select jsonb_build_object('size', octet_length(t), 'text', case when octet_length(t) <= 262144 then t end)
-                  from (select ", $name, "::text as t) c where t is not null) as ", $name
-        )
-    };
+    pub(super) unique_key: Option<String>,
+    pub(super) args: Option<Carried>,
+    pub(super) meta: Option<Carried>,
+    pub(super) progress: Option<Carried>,
+    pub(super) output: Option<Carried>,
 }
 
 const JOB: &str = concat!(
@@ -112,7 +92,7 @@ async fn page(
     let errors = job_errors::page(&visit, id, asked.errors.unwrap_or(1)).await?;
     let timeline = timeline::of(&visit, &job, errors.count).await?;
     let holders = match &job.unique_key {
-        Some(key) => holders(&visit, key).await?,
+        Some(key) => job_unique::holders(&visit, key).await?,
         None => None,
     };
     let path = match asked.errors {
@@ -174,28 +154,8 @@ async fn reasons(visit: &Visit, id: i64) -> Result<Vec<Reason>, Problem> {
     }
 }
 
-/// The jobs under a key.
-#[derive(Deserialize)]
-struct Holders {
-    holders: Vec<i64>,
-    until: Option<DateTime<Utc>>,
-    states: Vec<(i64, String)>,
-}
-
-async fn holders(visit: &Visit, key: &str) -> Result<Option<Holders>, Problem> {
-    let sql = concat!(
-        "select c.holders, ",
-        readable!("c.until"),
-        " as until, (select coalesce(jsonb_agg(jsonb_build_array(h.id, j.state)), '[]')
-                       from unnest(c.holders[1:20]) h(id),
-                            lateral (select state from jobs.jobs where id = h.id offset 0) j) as states
-          from jobs.unique_claims c where c.key_bytes = decode($1, 'hex')"
-    );
-    visit.row(sql, &[&key]).await
-}
-
 impl Job {
-    /// Whether it has been neither fetched for good nor given up.
+    /// Whether it is completed, cancelled or discarded.
     pub(crate) fn is_final(&self) -> bool {
         self.finalized_at.is_some()
     }
@@ -248,88 +208,6 @@ impl Job {
         }
     }
 
-    fn carried(&self, visit: &Visit) -> Markup {
-        let all = [&self.args, &self.meta, &self.progress, &self.output];
-        html! {
-            @for (name, carried) in CARRIED.into_iter().zip(all) {
-                // What a job does not have is not shown; what is hidden may be there.
-                @let is_empty = carried.as_ref().is_some_and(|carried| name == "meta" && carried.size == 2);
-                @let may_be = name == "args" || !visit.sees_payload() && (name == "meta" || self.may_have(name));
-                @if may_be || carried.is_some() && !is_empty {
-                    section.card aria-labelledby=(name) {
-                        h2 id=(name) { (titled(name)) }
-                        (self.shown(visit, name, carried.as_ref()))
-                    }
-                }
-            }
-        }
-    }
-
-    fn may_have(&self, name: &str) -> bool {
-        match &*self.state {
-            "running" => name == "progress",
-            "completed" => name == "output",
-            _ => false,
-        }
-    }
-
-    fn shown(&self, visit: &Visit, name: &str, carried: Option<&Carried>) -> Markup {
-        let raw = visit.url(&format!("/jobs/{}/raw?what={name}", self.id));
-        match carried {
-            Some(Carried {
-                text: Some(text), ..
-            }) => tree(text, 2, Some(&raw)),
-            Some(Carried { size, .. }) => html! {
-                p { (parts::bytes(*size)) ": too large to be shown here. " a href=(raw) { "Raw" } }
-            },
-            None if visit.sees_payload() => html! { p.quiet { "None." } },
-            None => html! { p.quiet { "Hidden from your role." } },
-        }
-    }
-
-    fn unique(&self, visit: &Visit, holders: Option<&Holders>) -> Markup {
-        let Some(key) = &self.unique_key else {
-            return html! {};
-        };
-        let url = visit.url(&parts::link("/unique", &[("search", key)]));
-        html! {
-            section.card aria-labelledby="unique" {
-                h2 #unique { "Unique key" }
-                p { a href=(url) { code { (key) } } }
-                @match holders {
-                    None => p { "No job is under this key any more." },
-                    Some(holders) => (self.under_the_key(visit, holders)),
-                }
-            }
-        }
-    }
-
-    fn under_the_key(&self, visit: &Visit, holders: &Holders) -> Markup {
-        let state = |id: i64| holders.states.iter().find(|(of, _)| *of == id);
-        html! {
-            @if !holders.holders.contains(&self.id) {
-                p { "A later job has taken its place under the key:" }
-            } @else {
-                p { "Under this key, which another insert looks at:" }
-            }
-            ul.holders {
-                @for id in holders.holders.iter().take(20) {
-                    li {
-                        @if *id == self.id { "this job" } @else {
-                            a href=(visit.url(&format!("/jobs/{id}"))) { "job " (id) }
-                        }
-                        @match state(*id) {
-                            Some((_, state)) => { " " (parts::state(state)) }
-                            None => " (gone; its hold goes on)",
-                        }
-                    }
-                }
-                @if holders.holders.len() > 20 { li { "and " (holders.holders.len() - 20) " more" } }
-            }
-            @if let Some(until) = holders.until { p { "The key is held until " (parts::exactly(until)) "." } }
-        }
-    }
-
     fn settings(&self) -> Markup {
         let time = |at: Option<DateTime<Utc>>| match at {
             Some(at) => parts::exactly(at),
@@ -361,15 +239,6 @@ fn sentence(text: &str) -> String {
     first.chain(rest).chain(['.']).collect()
 }
 
-fn titled(name: &str) -> &'static str {
-    match name {
-        "args" => "Args",
-        "meta" => "Meta",
-        "progress" => "Progress",
-        _ => "Output",
-    }
-}
-
 fn links(visit: &Visit, ids: &[i64]) -> Markup {
     html! {
         @if !ids.is_empty() {
@@ -378,39 +247,6 @@ fn links(visit: &Visit, ids: &[i64]) -> Markup {
                 @if n > 0 { ", " }
                 a href=(visit.url(&format!("/jobs/{id}"))) { "job " (id) }
             }
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct What {
-    what: String,
-}
-
-/// What a job carries, as the text that Postgres has.
-async fn raw(
-    visit: Visit,
-    Path(id): Path<i64>,
-    Query(asked): Query<What>,
-) -> Result<Response, Problem> {
-    #[derive(Deserialize)]
-    struct Text {
-        text: Option<String>,
-    }
-    let Some(name) = CARRIED.into_iter().find(|name| *name == asked.what) else {
-        return Err(Problem::no_page());
-    };
-    let sql = format!("select {name}::text as text from jobs.jobs where id = $1");
-    let found: Option<Text> = visit.row(&sql, &[&id]).await?;
-    match found {
-        None => Err(Problem::not_found(&format!("job {id}"))),
-        Some(Text { text: None }) if !visit.sees_payload() => Err(Problem::forbidden(
-            format!("The {name} of jobs are hidden from your role."),
-            "A role that may SELECT from jobs.job sees what jobs carry.",
-        )),
-        Some(Text { text }) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-            Ok((kind, text.unwrap_or_default()).into_response())
         }
     }
 }

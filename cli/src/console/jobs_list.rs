@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::App;
-use super::bulk;
+use super::bulk_action;
 use super::fields;
 use super::filter::{Filter, STATES};
 use super::find::{self, Count, Found, From};
@@ -66,7 +66,7 @@ async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Prob
     let main = html! {
         (states(&visit, filter, &counts))
         (form(&visit, filter))
-        (bulk::offers(&visit, filter))
+        (bulk_action::offers(&visit, filter))
         @if !rows.is_empty() { (job_rows::table(&visit, "Jobs, the newest first", &rows)) }
         @match found.looked_to {
             Some(id) => (looked_to(&visit, filter, from, id).await?),

@@ -1,0 +1,115 @@
+//! What a job carries: args, meta, progress and output.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::job::Job;
+use super::parts;
+use super::problem::Problem;
+use super::tree::tree;
+use super::visit::{Path, Query, Visit};
+
+/// What a job carries. Null for a role that may not see it.
+const CARRIED: [&str; 4] = ["args", "meta", "progress", "output"];
+
+/// A JSON text; one that is larger than a page shows is not fetched, only its size.
+#[derive(Deserialize)]
+pub(super) struct Carried {
+    size: usize,
+    text: Option<String>,
+}
+
+macro_rules! carried {
+    ($name:literal) => {
+        concat!(
+            ", (select jsonb_build_object('size', octet_length(t), 'text', case when octet_length(t) <= 262144 then t end)
+                  from (select ", $name, "::text as t) c where t is not null) as ", $name
+        )
+    };
+}
+pub(super) use carried;
+
+impl Job {
+    pub(super) fn carried(&self, visit: &Visit) -> Markup {
+        let all = [&self.args, &self.meta, &self.progress, &self.output];
+        html! {
+            @for (name, carried) in CARRIED.into_iter().zip(all) {
+                // What a job does not have is not shown; what is hidden may be there.
+                @let is_empty = carried.as_ref().is_some_and(|carried| name == "meta" && carried.size == 2);
+                @let may_be = name == "args" || !visit.sees_payload() && (name == "meta" || self.may_have(name));
+                @if may_be || carried.is_some() && !is_empty {
+                    section.card aria-labelledby=(name) {
+                        h2 id=(name) { (titled(name)) }
+                        (self.shown(visit, name, carried.as_ref()))
+                    }
+                }
+            }
+        }
+    }
+
+    fn may_have(&self, name: &str) -> bool {
+        match &*self.state {
+            "running" => name == "progress",
+            "completed" => name == "output",
+            _ => false,
+        }
+    }
+
+    fn shown(&self, visit: &Visit, name: &str, carried: Option<&Carried>) -> Markup {
+        let raw = visit.url(&format!("/jobs/{}/raw?what={name}", self.id));
+        match carried {
+            Some(Carried {
+                text: Some(text), ..
+            }) => tree(text, 2, Some(&raw)),
+            Some(Carried { size, .. }) => html! {
+                p { (parts::bytes(*size)) ": too large to be shown here. " a href=(raw) { "Raw" } }
+            },
+            None if visit.sees_payload() => html! { p.quiet { "None." } },
+            None => html! { p.quiet { "Hidden from your role." } },
+        }
+    }
+}
+
+fn titled(name: &str) -> &'static str {
+    match name {
+        "args" => "Args",
+        "meta" => "Meta",
+        "progress" => "Progress",
+        _ => "Output",
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct What {
+    what: String,
+}
+
+/// What a job carries, as the text that Postgres has.
+pub(super) async fn raw(
+    visit: Visit,
+    Path(id): Path<i64>,
+    Query(asked): Query<What>,
+) -> Result<Response, Problem> {
+    #[derive(Deserialize)]
+    struct Text {
+        text: Option<String>,
+    }
+    let Some(name) = CARRIED.into_iter().find(|name| *name == asked.what) else {
+        return Err(Problem::no_page());
+    };
+    let sql = format!("select {name}::text as text from jobs.jobs where id = $1");
+    let found: Option<Text> = visit.row(&sql, &[&id]).await?;
+    match found {
+        None => Err(Problem::not_found(&format!("job {id}"))),
+        Some(Text { text: None }) if !visit.sees_payload() => Err(Problem::forbidden(
+            format!("The {name} of jobs are hidden from your role."),
+            "A role that may SELECT from jobs.job sees what jobs carry.",
+        )),
+        Some(Text { text }) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+            Ok((kind, text.unwrap_or_default()).into_response())
+        }
+    }
+}
