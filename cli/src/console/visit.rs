@@ -77,32 +77,21 @@ impl Visit {
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Vec<T>, Problem> {
-        self.read(within, SHARED, sql, of).await
+        let rows = match self.is_fragment {
+            true => self.role.shared_rows(sql, of, within, SHARED).await?,
+            false => self.role.rows(sql, of, within).await?.into(),
+        };
+        parsed(&rows)
     }
 
-    /// Rows of a query that costs much: a refresh shows what was read up to so long ago.
+    /// Rows of a query that costs much: those that somebody of the role has read up to so long ago.
     pub(crate) async fn rows_kept<T: DeserializeOwned>(
         &self,
         kept: Duration,
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Vec<T>, Problem> {
-        self.read(PAGE, kept, sql, of).await
-    }
-
-    async fn read<T: DeserializeOwned>(
-        &self,
-        within: Duration,
-        shared_for: Duration,
-        sql: &str,
-        of: Parameters<'_>,
-    ) -> Result<Vec<T>, Problem> {
-        let rows = match self.is_fragment {
-            true => self.role.shared_rows(sql, of, within, shared_for).await?,
-            false => self.role.rows(sql, of, within).await?.into(),
-        };
-        let read = |row: &String| Ok(serde_json::from_str(row)?);
-        rows.iter().map(read).collect()
+        parsed(&self.role.shared_rows(sql, of, PAGE, kept).await?)
     }
 
     /// The first row, if there is one.
@@ -164,6 +153,11 @@ impl FromRequestParts<Arc<App>> for Visit {
         }
         Ok(Self::new(parts, app, session, role, rights))
     }
+}
+
+fn parsed<T: DeserializeOwned>(rows: &[String]) -> Result<Vec<T>, Problem> {
+    let parse = |row: &String| Ok(serde_json::from_str(row)?);
+    rows.iter().map(parse).collect()
 }
 
 /// Whose request it is.
