@@ -119,6 +119,7 @@ function draw(element) {
   const { at, unit, series } = JSON.parse(element.dataset.chart);
   const isTime = unit === 'seconds';
   const format = isTime ? seconds : rate;
+  const label = (mark) => (isTime && mark > 100 ? `${rate(mark)} s` : format(mark));
   const values = series.flatMap((one) => one.values).filter((value) => value > 0);
   const [text, line] = [colour(element, '--ink-quiet'), colour(element, '--line')];
   const axis = {
@@ -148,7 +149,7 @@ function draw(element) {
         ...axis,
         grid: { ...axis.grid, filter: whole },
         size: 64,
-        values: (_, marks) => marks.map((mark) => (mark == null ? '' : format(mark))),
+        values: (_, marks) => marks.map((mark) => (mark == null ? '' : label(mark))),
         filter: whole,
       },
     ],
