@@ -20,6 +20,15 @@ create_company() { # DATA SOCKET_DIRECTORY PORT
 
 # In this process: what it is started as is the company.
 run_company() { # SOCKET_DIRECTORY PORT [OPTION]..
-  DATABASE_URL="host=$1 port=$2 user=postgres dbname=$COMPANY" PYTHONPATH=clients/python/src \
-    exec "$STATE/clients/bin/python" examples/company/company.py "${@:3}"
+  company_python "$1" "$2" examples/company/company.py "${@:3}"
+}
+
+# Once the company is at work.
+give_past() { # SOCKET_DIRECTORY PORT [OPTION]..
+  (company_python "$1" "$2" tests/company_past.py "${@:3}")
+}
+
+company_python() { # SOCKET_DIRECTORY PORT SCRIPT [OPTION]..
+  DATABASE_URL="host=$1 port=$2 user=postgres dbname=$COMPANY" PYTHONPATH=clients/python/src PYTHONDONTWRITEBYTECODE=1 \
+    exec "$STATE/clients/bin/python" "${@:3}"
 }

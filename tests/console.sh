@@ -32,7 +32,9 @@ suite_console() {
 
 console_name() { [[ $1 != */* ]] || echo "${1#*/}"; } # FILTER
 
-console_company() { (run_company "$1" "$2" --once --odd) >"$TMP/company.out" 2>&1 || { cat "$TMP/company.out"; return 1; }; }
+console_company() { # SOCKET_DIRECTORY PORT
+  { (run_company "$@" --once) && give_past "$@" --odd; } >"$TMP/company.out" 2>&1 || { cat "$TMP/company.out"; return 1; }
+}
 
 console_sql() { as_pg "$PG_BIN/psql" -X -q -At -v ON_ERROR_STOP=1 -h "$TMP/console" -p "$(cd / && sed -n 4p "$TMP/console/data/postmaster.pid")" -U postgres -d $COMPANY "$@"; }
 

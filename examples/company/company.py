@@ -2,26 +2,20 @@
 payments, sends mail, resizes pictures and calls its partners. Much of it fails, as it does in life.
 
     pip install "../../clients/python[binary]"
-    DATABASE_URL=postgresql://postgres@localhost/company python company.py [--once] [--odd]
+    DATABASE_URL=postgresql://postgres@localhost/company python company.py [--once]
 
-It begins with the jobs of the last six hours, and goes on until SIGTERM or SIGINT; with --once it
-ends there. With --odd some jobs try what a page can show. It creates the roles of roles.sql.
-
-What would take hours (old jobs, lost workers, a thousand errors) it writes into the tables, so it
-has to be a superuser. Never do that in a database that you care for.
+It goes on until SIGTERM or SIGINT; with --once it ends when the first orders are done. It creates
+the roles of roles.sql, so it has to be a superuser.
 """
 
 import asyncio
-import json
 import logging
 import os
 import random
 import signal
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from math import sin
 from pathlib import Path
 
 import psycopg
@@ -31,7 +25,6 @@ from psycopg.types.json import Jsonb
 from postgres_jobs import Cancel, Discard, Job, Snooze, Unique, Worker, insert_many
 
 URL = os.environ.get("DATABASE_URL", "")
-HOURS = 6
 luck = random.Random(12)
 logging.getLogger("postgres_jobs").setLevel(logging.ERROR)  # so many attempts fail
 
@@ -257,85 +250,7 @@ class Company:
         for n, job in enumerate(await self.sql(fetch, 3, "annual-1")):
             progress = Jsonb({"done": 340 * n + 71, "of": 1200, "table": "ledger"})
             await self.sql("select jobs.heartbeat(%s, %s, progress => %s)", *job, progress)
-        await self.sql(fetch, 1, "mailer-2")
-        lost = "last_seen_at = now() - interval '17 minutes', first_seen_at = now() - interval '3 days'"
-        await self.sql(f"update jobs.worker set {lost} where worker = 'mailer-2'")
-
-    async def odd_jobs(self) -> None:
-        """Texts that a page has to escape, and jobs that are too large for one."""
-        for text in [
-            "<script>alert(1)</script>",
-            '"><img src=x onerror=alert(1)>',
-            "Robert'); DROP TABLE jobs.job; --",
-            "a & b &amp; `c` ${d} {{e}} %s \\",
-            "ünï 🦀🏽 \u202eright to left",
-            "a text without spaces " + "x" * 100,
-        ]:
-            job = {"kind": text, "queue": text, "tags": [text, "odd"], "args": {text: text}, "meta": {text: text}}
-            await self.insert([job | {"unique_opts": Unique(key=text, on_conflict="skip")} for _ in range(2)] + [job])
-            await self.sql("select jobs.worker_beat(%s, %s, 1, %s)", text, [text], Jsonb({"version": text, text: text}))
-            fetch = "select id, token from jobs.fetch(%s, worker => %s)"
-            failure = Jsonb({"type": text, "trace": f"{text}\n  at {text}\n"})
-            for id, token in await self.sql(fetch, text, text):
-                await self.sql("select jobs.fail(%s, %s, %s, '1 day', details => %s)", id, token, text, failure)
-            for id, token in await self.sql(fetch, text, text):
-                await self.sql("select jobs.complete(%s, %s, %s)", id, token, Jsonb([text, {text: [text]}]))
-            await self.sql("select jobs.schedule(%s, '@yearly', %s, queue => %s, reason => %s)", *[text] * 4)
-            await self.sql("select jobs.pause_queue(%s, %s)", text, text)
-        exact = '{"id": 9007199254740993, "huge": 123456789012345678901234567890, "part": 0.10000000000000000555, "e": 1e40}'
-        insert = "select jobs.insert(%s, %s::text::jsonb, queue => 'odd', scheduled_at => now() + interval '1 day')"
-        await self.sql(insert, "odd.numbers", exact)
-        rows = [{"row": n, "name": f"name {n}", "values": [n, n * n, None, True]} for n in range(15_000)]
-        await self.sql(insert, "odd.large", json.dumps({"rows": rows}))
-        await self.sql(insert, "odd.deep", '{"a":[' * 60 + "1" + "]}" * 60)
-        await self.sql(insert, "odd.empty", "null")
-        ((id,),) = await self.sql(
-            "select id from jobs.insert('odd.errors', queue => 'odd', scheduled_at => now() + interval '1 day', max_attempts => 2000)"
-        )
-        await self.sql("update jobs.scheduled set state = 'retryable', attempt = 1000 where job_id = %s", id)
-        await self.sql(
-            """insert into jobs.error (job_id, at, attempt, state, worker, error)
-               select %s, now() - (1000 - n) * interval '5 minutes', n, 'retryable', 'partners-1',
-                      format('attempt %%s found port %%s closed', n, 1024 + n)
-                 from generate_series(1, 1000) n""",
-            id,
-        )
-
-    async def grow_old(self, first: int) -> None:
-        """Spreads the jobs that have ended over the last hours, in the order of their ids."""
-        old = f"interval '{HOURS} hours' * (1 - (id - {first}) / (select last_value - {first} + 1.0 from jobs.job_seq))"
-        await self.sql(f"""
-            with old as (select f.job_id as id from jobs.finished f where f.job_id >= {first}), aged as (
-              update jobs.job j set created_at = created_at - {old}, scheduled_at = scheduled_at - {old}
-               where id in (select id from old)),
-            failed as (update jobs.error e set at = at - {old.replace("id", "job_id")} where job_id in (select id from old))
-            update jobs.finished f set finalized_at = finalized_at - {old.replace("id", "job_id")},
-                   attempted_at = attempted_at - {old.replace("id", "job_id")} where job_id >= {first}""")
-        now = datetime.now(timezone.utc).replace(second=0, microsecond=0)
-        rows = [
-            (now - timedelta(minutes=minute), kind.queue, name, counts(kind, minute))
-            for minute in range(1, 60 * HOURS)
-            for name, kind in KINDS.items()
-        ]
-        async with self.connection.transaction(), self.connection.cursor() as cursor:
-            await cursor.executemany(
-                "insert into jobs.history_bucket (at, queue, kind, counts) values (%s, %s, %s, %s::bigint[])", rows
-            )
-
-
-def counts(kind: Kind, minute: int) -> list[int]:
-    """What jobs.history_bucket has of a minute: places and counts in turns."""
-    is_bad = 95 < minute < 110 and len(kind.errors) > 1
-    started = round(kind.a_minute * (1 + 0.5 * sin(minute / 50)) * luck.uniform(0.6, 1.4) + luck.random())
-    failed = sum(luck.random() < (0.7 if is_bad else sum(kind.errors.values())) for _ in range(started))
-    counted = Counter({0: started, 1: started, 2: started - failed, 3: failed, 4: failed // 4})
-    for _ in range(started):
-        for time, seconds in enumerate((0.02 * (20 if is_bad else 1), kind.seconds * kind.steps)):
-            micros = int(seconds * luck.lognormvariate(0, 0.7) * 1e6) + 257
-            power = micros.bit_length() - 1
-            counted[6 + time] += micros
-            counted[8 + 138 * time + 1 + (power - 8) * 4 + (micros >> power - 2 & 3)] += 1
-    return [number for pair in counted.items() if pair[1] for number in pair]
+        await self.sql(fetch, 1, "mailer-2")  # and is never seen again
 
 
 async def main() -> None:
@@ -345,7 +260,6 @@ async def main() -> None:
     async with await psycopg.AsyncConnection.connect(URL, autocommit=True, application_name="company") as connection:
         company = Company(connection)
         await company.set_up()
-        first = (await company.sql("select nextval('jobs.job_seq')"))[0][0]
         at_work = workers()
         for worker in at_work:
             await worker.start()
@@ -357,10 +271,7 @@ async def main() -> None:
             if not await company.is_busy():
                 break
         await company.people()
-        await company.grow_old(first)
         await company.other_workers()
-        if "--odd" in sys.argv:
-            await company.odd_jobs()
         print("the company is at work" if "--once" not in sys.argv else "the company is there", flush=True)
         while "--once" not in sys.argv and not stop.is_set():
             await company.orders(luck.randint(0, 2))
