@@ -131,8 +131,8 @@ pub(crate) fn charts(range: Range, steps: &[Step]) -> Markup {
     });
     html! {
         div.charts {
-            (parts::chart("Throughput, a minute", &throughput, html! {}))
-            (parts::chart("Latency of the slowest kind", &latency, html! {}))
+            (parts::chart("Throughput, a minute", &throughput))
+            (parts::chart("Latency of the slowest kind", &latency))
         }
         (as_table(steps))
     }

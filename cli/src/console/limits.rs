@@ -4,6 +4,7 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::fields::{given, hidden, line, reason};
 use super::history::Range;
@@ -181,9 +182,6 @@ pub(super) fn form(
     }
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 pub(super) async fn set(mut change: Change<Limits>) -> Result<Response, Problem> {
     let queue = queue::look(&change.visit, &change.form.name).await?;
     let Err(wrong) = configure(&change, &queue).await else {
@@ -214,7 +212,7 @@ async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem
         ));
     }
     let called = change
-        .call::<Nothing>(
+        .run(
             "select from jobs.configure_queue($1, $2, $3, $4::text::interval, $5::text::interval,
                     $6::text::interval, $7::text::interval, $8, $9)",
             &[
@@ -246,7 +244,7 @@ async fn at_fault(change: &Change<Limits>, wrong: Problem) -> Problem {
         ("retention_discarded", &form.retention_discarded),
     ] {
         let sql = "select $1::text::interval as read";
-        let read = change.visit.row::<Nothing>(sql, &[&time(text)]).await;
+        let read = change.visit.row::<IgnoredAny>(sql, &[&time(text)]).await;
         if let Err(wrong) = read
             && wrong.sqlstate().is_some_and(|code| code.starts_with("22"))
         {
@@ -259,7 +257,7 @@ async fn at_fault(change: &Change<Limits>, wrong: Problem) -> Problem {
 pub(super) async fn reset(change: Change<Reset>) -> Result<Response, Problem> {
     let Reset { name, reason } = &change.form;
     let sql = "select from jobs.reset_queue($1, $2)";
-    change.call::<Nothing>(sql, &[name, &given(reason)]).await?;
+    change.run(sql, &[name, &given(reason)]).await?;
     Ok(change.done(
         &queue::path(name),
         format!("Queue {name} has no limits any more."),

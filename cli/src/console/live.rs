@@ -1,7 +1,7 @@
 //! What tells open pages to look again: notifications of the database, and a clock.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,7 +16,7 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use super::App;
 use super::problem::Problem;
-use super::role::{Role, locked};
+use super::role::Role;
 use super::visit::Visit;
 
 /// No two refreshes are closer to each other.
@@ -29,8 +29,6 @@ const ALIVE: Duration = Duration::from_secs(15);
 pub(crate) struct Live {
     events: broadcast::Sender<&'static str>,
     has_changed: Notify,
-    /// As whom the console listens: the first role that there is.
-    role: Mutex<Option<Arc<Role>>>,
     has_role: Notify,
 }
 
@@ -39,16 +37,14 @@ impl Default for Live {
         Self {
             events: broadcast::Sender::new(4),
             has_changed: Notify::new(),
-            role: Mutex::default(),
             has_role: Notify::new(),
         }
     }
 }
 
 impl Live {
-    /// Listens as this role, unless there is one.
-    pub(crate) fn offer(&self, role: &Arc<Role>) {
-        locked(&self.role).get_or_insert_with(|| role.clone());
+    /// Listens, now that there is a role to listen as.
+    pub(crate) fn begin(&self) {
         self.has_role.notify_one();
     }
 
@@ -65,7 +61,7 @@ impl Live {
 
 /// Tells pages, for as long as the console runs.
 pub(crate) async fn run(app: Arc<App>) {
-    tokio::join!(tell(&app.live), tick(&app.live), listen(&app.live));
+    tokio::join!(tell(&app.live), tick(&app.live), listen(&app));
 }
 
 async fn tell(live: &Live) {
@@ -83,17 +79,17 @@ async fn tick(live: &Live) {
     }
 }
 
-async fn listen(live: &Live) {
-    loop {
-        let role = locked(&live.role).clone();
-        let Some(role) = role else {
-            live.has_role.notified().await;
-            continue;
+/// Listens as the role of the console, or with a login as one that is logged in: another one each
+/// time, as a password may have been changed since. Without notifications the clock is left.
+async fn listen(app: &App) {
+    for turn in 0.. {
+        let roles: Vec<_> = match &app.process {
+            Some(role) => vec![role.clone()],
+            None => app.sessions.roles(),
         };
-        if hear(live, &role).await.is_err() {
-            // That is two: a role that no session has any more. The next one that logs in may do
-            // better.
-            locked(&live.role).take_if(|taken| Arc::strong_count(taken) <= 2);
+        match roles.len() {
+            0 => app.live.has_role.notified().await,
+            all => drop(hear(&app.live, &roles[turn % all]).await),
         }
         tokio::time::sleep(PAUSE).await;
     }

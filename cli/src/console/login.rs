@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::App;
 use super::http::{is_https, is_path, see_other, set_cookie};
@@ -145,9 +146,9 @@ async fn login(
             app.attempts.succeeded(&keys);
             let entered = Arc::new(entered);
             let role = app.sessions.role(&entered).unwrap_or(entered);
-            app.live.offer(&role);
             app.sessions.end(&session);
             let session = app.sessions.begin(Some(role.clone()), true);
+            app.live.begin();
             eprintln!("jobs: {:?} has logged in from {address}", role.name);
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
@@ -176,7 +177,7 @@ fn address(peer: SocketAddr, headers: &HeaderMap) -> String {
 
 async fn logout(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let session = session_of(&request);
-    let _: serde::de::IgnoredAny = visit::form(request, &session.csrf).await?;
+    let _: IgnoredAny = visit::form(request, &session.csrf).await?;
     app.sessions.end(&session);
     let mut response = see_other(&app.url("/login"));
     set_cookie(&mut response, &app, COOKIE, "", "; Max-Age=0");

@@ -9,6 +9,7 @@ use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
 use super::App;
@@ -71,9 +72,6 @@ struct Reason {
     reason: String,
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 async fn maintenance(visit: Visit) -> Result<Response, Problem> {
     let tasks: Vec<Task> = visit
         .rows(
@@ -125,7 +123,7 @@ async fn maintenance(visit: Visit) -> Result<Response, Problem> {
 async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
     change
-        .call::<Nothing>("select from jobs.pause_maintenance($1)", &[&reason])
+        .run("select from jobs.pause_maintenance($1)", &[&reason])
         .await?;
     Ok(change.done("/maintenance", "Maintenance is paused."))
 }
@@ -133,7 +131,7 @@ async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
 async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
     change
-        .call::<Nothing>("select from jobs.resume_maintenance($1)", &[&reason])
+        .run("select from jobs.resume_maintenance($1)", &[&reason])
         .await?;
     Ok(change.done("/maintenance", "Maintenance goes on."))
 }
@@ -145,7 +143,7 @@ struct Maintained {
     errors: Option<String>,
 }
 
-async fn run(change: Change<Nothing>) -> Result<Response, Problem> {
+async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
     let done: Option<Maintained> = change
         .call(
             "select coalesce(sum(rows), 0)::bigint as rows,
@@ -170,7 +168,7 @@ async fn run(change: Change<Nothing>) -> Result<Response, Problem> {
 /// One at a time: each reads everything.
 static CHECKING: Mutex<()> = Mutex::const_new(());
 
-async fn check(change: Change<Nothing>) -> Result<Response, Problem> {
+async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
     // It goes on when nobody waits for it any more, so that there is never a second one.
     let checked = tokio::spawn(checked(change.visit)).await;
     checked.unwrap_or_else(|_| {

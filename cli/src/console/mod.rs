@@ -150,9 +150,6 @@ impl Console {
             attempts: Attempts::default(),
             live: Live::default(),
         });
-        if let Some(role) = &app.process {
-            app.live.offer(role);
-        }
         let who = match &app.process {
             Some(role) => format!("as the role {}", role.name),
             None => "with a login".into(),
@@ -257,7 +254,7 @@ async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// What every answer says to the browser, and which ones are not given.
 async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let mut response = match is_ours(&app, request.headers()) {
+    let mut response = match is_allowed_host(&app, request.headers()) {
         true => next.run(request).await,
         false => {
             let said =
@@ -292,7 +289,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// Without a login a page of another site could let its own name mean this machine, and so act as
 /// the role of this console: names are not served then.
-fn is_ours(app: &App, headers: &HeaderMap) -> bool {
+fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
     if app.has_login || !app.is_loopback {
         return true;
     }

@@ -82,7 +82,7 @@ from q";
 struct Workers {
     all: i64,
     lost: i64,
-    places: Option<i64>,
+    concurrency: Option<i64>,
     busiest: Vec<Worker>,
 }
 
@@ -101,7 +101,7 @@ with w as materialized (
     select worker, running, concurrency, queues, status, last_seen_at from jobs.workers)
 select count(*) filter (where status is distinct from 'lost') as all,
     count(*) filter (where status = 'lost') as lost,
-    (sum(concurrency) filter (where status is distinct from 'lost'))::bigint as places,
+    (sum(concurrency) filter (where status is distinct from 'lost'))::bigint as concurrency,
     (select coalesce(jsonb_agg(b), '[]') from (
         select * from w order by status = 'lost', running desc, worker limit $1) b) as busiest
 from w";
@@ -193,8 +193,8 @@ fn tiles(visit: &Visit, queues: &Queues, workers: &Workers) -> Markup {
                     span.tile-name { "workers" }
                     span.tile-number {
                         (parts::number(workers.all))
-                        @if let Some(places) = workers.places {
-                            span.unit { (parts::number(places)) " places" }
+                        @if let Some(concurrency) = workers.concurrency {
+                            span.unit { "concurrency " (parts::number(concurrency)) }
                         }
                     }
                 }

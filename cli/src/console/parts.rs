@@ -307,14 +307,13 @@ pub(crate) fn tabs(label: &str, all: &[(&str, String, bool)]) -> Markup {
     }
 }
 
-/// A chart. `data` is `{"at": [unix seconds], "series": [{"label", "unit", "values"}]}`; what is
-/// below it says the same where there is no JavaScript, and to screen readers.
-pub(crate) fn chart(label: &str, data: &serde_json::Value, below: Markup) -> Markup {
+/// A chart, which a script draws: `{"at": [unix seconds], "unit", "series": [{"label", "tone",
+/// "values"}]}`. What it says is also said elsewhere.
+pub(crate) fn chart(label: &str, data: &serde_json::Value) -> Markup {
     html! {
         figure.chart {
             figcaption { (label) }
             div.plot data-chart=(data.to_string()) aria-hidden="true" {}
-            (below)
         }
     }
 }

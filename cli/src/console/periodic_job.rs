@@ -306,14 +306,11 @@ impl Action {
     }
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 pub(super) async fn pause(change: Change<Action>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
     change
-        .call::<Nothing>(
+        .run(
             "select from jobs.pause_periodic($1, $2)",
             &[&form.name, &reason],
         )
@@ -328,7 +325,7 @@ pub(super) async fn resume(change: Change<Action>) -> Result<Response, Problem> 
     let form = &change.form;
     let reason = given(&form.reason);
     change
-        .call::<Nothing>(
+        .run(
             "select from jobs.resume_periodic($1, $2)",
             &[&form.name, &reason],
         )

@@ -292,14 +292,11 @@ impl Pausing {
     }
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 pub(super) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> {
     let form = &change.form;
     let of = (&form.name, given(&form.reason));
     change
-        .call::<Nothing>("select from jobs.pause_queue($1, $2)", &[of.0, &of.1])
+        .run("select from jobs.pause_queue($1, $2)", &[of.0, &of.1])
         .await?;
     Ok(change.done(form.back(), format!("Queue {} is paused.", form.name)))
 }
@@ -308,7 +305,7 @@ pub(super) async fn resume(change: Change<Pausing>) -> Result<Response, Problem>
     let form = &change.form;
     let of = (&form.name, given(&form.reason));
     change
-        .call::<Nothing>("select from jobs.resume_queue($1, $2)", &[of.0, &of.1])
+        .run("select from jobs.resume_queue($1, $2)", &[of.0, &of.1])
         .await?;
     Ok(change.done(form.back(), format!("Queue {} goes on.", form.name)))
 }

@@ -12,7 +12,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny};
 
 use super::App;
 use super::http::{is_fragment, see_other};
@@ -317,6 +317,11 @@ impl<T> Change<T> {
         let row = self.visit.role.call(sql, of).await?;
         self.visit.app.live.changed();
         Ok(row.map(|row| serde_json::from_str(&row)).transpose()?)
+    }
+
+    /// Runs a call whose answer says nothing.
+    pub(crate) async fn run(&self, sql: &str, of: Parameters<'_>) -> Result<(), Problem> {
+        self.call::<IgnoredAny>(sql, of).await.map(drop)
     }
 
     /// Goes on to a page of the console, where the message is shown once.

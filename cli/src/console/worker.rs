@@ -263,9 +263,6 @@ pub(super) struct Command {
     reason: String,
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 pub(super) async fn quiet(change: Change<Command>) -> Result<Response, Problem> {
     command(
         change,
@@ -290,7 +287,7 @@ pub(super) async fn resume(change: Change<Command>) -> Result<Response, Problem>
 
 async fn command(change: Change<Command>, sql: &str, what: &str) -> Result<Response, Problem> {
     let Command { name, back, reason } = &change.form;
-    change.call::<Nothing>(sql, &[name, &given(reason)]).await?;
+    change.run(sql, &[name, &given(reason)]).await?;
     let back = if back.starts_with("/worker") {
         back
     } else {
