@@ -168,7 +168,7 @@ package_typescript() {
 package_rust() {
   check clients "rust: its own tests" cargo test --quiet -p postgres-jobs
   check clients "rust: the crate is made" cargo package --quiet -p postgres-jobs --allow-dirty --no-verify
-  check clients "rust: the program jobs" cargo test --quiet -p postgres-jobs-cli --bins --test program
+  check clients "rust: the program jobs" cargo test --quiet -p postgres-jobs-cli
 }
 
 package_go() {

@@ -34,9 +34,7 @@ fn audited(target: &str) -> Value {
 
 #[test]
 fn a_job_is_cancelled_retried_and_deleted() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     let id = insert("acted on", LATER);
     let path = format!("/jobs/{id}");
     let mut person = console.person("application");
@@ -67,9 +65,7 @@ fn a_job_is_cancelled_retried_and_deleted() {
 
 #[test]
 fn a_job_is_changed_where_somebody_has_typed() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     let exact = "{\"id\": 9007199254740993, \"part\": 0.10000000000000000555}";
     let id = value(&format!("select id from jobs.insert('edited', '{exact}', queue => 'edited', tags => '{{a}}', {LATER})")).to_string();
     let mut person = console.person("admin");
@@ -104,48 +100,28 @@ fn a_job_is_changed_where_somebody_has_typed() {
 
 #[test]
 fn who_was_too_late_is_told() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     let id = insert("too late", LATER);
     let path = format!("/jobs/{id}");
     let mut person = console.person("operator");
     let page = person.page(&path);
     run(&format!("select jobs.delete({id})"));
     let answer = person.send(&page, &format!("{path}/cancel"), &[]);
-    let answer = if answer.status == 303 {
-        person.follow(&answer)
-    } else {
-        answer
-    };
-    assert!(
-        answer.status < 500 && answer.text().contains(&id),
-        "{}",
-        answer.text()
-    );
+    let said = person.follow(&answer).text();
+    assert!(said.contains(&format!("Job {id} is gone")), "{said}");
 
     let id = insert("too late", "pending => true");
     let path = format!("/jobs/{id}");
     let page = person.page(&path);
     run(&format!("select jobs.activate({id})"));
     let answer = person.send(&page, &format!("{path}/activate"), &[]);
-    let answer = if answer.status == 303 {
-        person.follow(&answer)
-    } else {
-        answer
-    };
-    assert!(
-        answer.text().contains("Nothing was changed") || answer.status == 422,
-        "{}",
-        answer.text()
-    );
+    let said = person.follow(&answer).text();
+    assert!(said.contains("Nothing was changed"), "{said}");
 }
 
 #[test]
 fn a_queue_is_paused_and_goes_on() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     insert("paused / here", LATER);
     let mut person = console.person("operator");
     let path = "/queue?name=paused+%2F+here";
@@ -172,9 +148,7 @@ fn a_queue_is_paused_and_goes_on() {
 
 #[test]
 fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     insert("limited", LATER);
     let mut person = console.person("admin");
     let path = "/queue?name=limited";
@@ -205,9 +179,7 @@ fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
 
 #[test]
 fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     run("select jobs.configure_queue('limited twice', concurrency => 3)");
     let mut person = console.person("admin");
     let page = person.page("/queue?name=limited+twice");
@@ -227,9 +199,7 @@ fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
 
 #[test]
 fn a_worker_is_quiet_until_it_is_resumed() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     run("select jobs.worker_beat('commanded', '{limited}', 3)");
     let mut person = console.person("operator");
     let path = "/worker?name=commanded";
@@ -249,9 +219,7 @@ fn a_worker_is_quiet_until_it_is_resumed() {
 
 #[test]
 fn a_periodic_job_is_paused_and_run_now() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     run("select from jobs.schedule('by hand', '@yearly', 'by.hand', queue => 'by hand')");
     let path = "/periodic/job?name=by+hand";
     let mut operator = console.person("operator");
@@ -282,9 +250,7 @@ fn a_periodic_job_is_paused_and_run_now() {
 
 #[test]
 fn many_jobs_are_those_of_the_preview() {
-    let Some(console) = Console::start(&[]) else {
-        return;
-    };
+    let console = Console::start(&[]);
     run(&format!(
         "select jobs.insert('in.bulk', queue => 'in bulk', {LATER}) from generate_series(1, 25);
          select jobs.insert('another', queue => 'in bulk', {LATER}) from generate_series(1, 3)"

@@ -10,11 +10,26 @@ use serde_json::Value;
 /// Nothing takes so long, on whatever machine.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// The database of the company, as a role whose password is its name. Without the variable there is
-/// nothing to see.
-pub fn url_as(role: &str) -> Option<String> {
-    let url = std::env::var("JOBS_COMPANY_URL").ok()?;
-    Some(url.replacen("//", &format!("//{role}:{role}@"), 1))
+/// The screens that show no single thing.
+pub const SCREENS: [&str; 9] = [
+    "/",
+    "/jobs",
+    "/failures",
+    "/queues",
+    "/workers",
+    "/periodic",
+    "/unique",
+    "/audit",
+    "/maintenance",
+];
+
+/// The database of the company, as a role whose password is its name.
+pub fn url_as(role: &str) -> String {
+    url().replacen("//", &format!("//{role}:{role}@"), 1)
+}
+
+pub fn url() -> String {
+    std::env::var("JOBS_COMPANY_URL").expect("./dev test console sets JOBS_COMPANY_URL")
 }
 
 /// What a statement answers to a superuser, as `to_jsonb` has its rows.
@@ -33,7 +48,7 @@ fn connected<T>(ask: impl AsyncFnOnce(tokio_postgres::Client) -> T) -> T {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let config = url_as("postgres").unwrap().parse().unwrap();
+        let config = url_as("postgres").parse().unwrap();
         ask(postgres_jobs::connect(&config).await.unwrap()).await
     })
 }
@@ -64,14 +79,13 @@ pub struct Console {
 
 impl Console {
     /// Where each person logs in.
-    pub fn start(options: &[&str]) -> Option<Self> {
-        let url = std::env::var("JOBS_COMPANY_URL").ok()?;
-        Some(Self::start_at(&url, &[&["--login"], options].concat()))
+    pub fn start(options: &[&str]) -> Self {
+        Self::start_at(&url(), &[&["--login"], options].concat())
     }
 
     /// Where everybody is whoever the process is.
-    pub fn start_as(role: &str, options: &[&str]) -> Option<Self> {
-        Some(Self::start_at(&url_as(role)?, options))
+    pub fn start_as(role: &str, options: &[&str]) -> Self {
+        Self::start_at(&url_as(role), options)
     }
 
     pub fn start_at(url: &str, options: &[&str]) -> Self {
