@@ -5,7 +5,6 @@ import { SCREENS } from "./screens.mjs";
 
 const PICTURES = [
   ["overview", "light"],
-  ["overview", "dark"],
   ["jobs", "light"],
   ["jobs", "narrow"],
   ["job", "light"],
