@@ -9,6 +9,7 @@ use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
+use tokio_postgres::types::ToSql;
 
 use super::bulk_action::Action;
 use super::fields::{given, hidden, reason};
@@ -38,6 +39,16 @@ struct Asked {
     r#do: Action,
     #[serde(flatten)]
     filter: Filter,
+}
+
+/// What somebody has seen, and wants done.
+#[derive(Deserialize)]
+struct Confirmed {
+    /// The query of the preview. A browser changes line breaks in a field of a form, and these are
+    /// encoded.
+    of: String,
+    /// How many jobs it showed.
+    shown: i64,
     #[serde(default)]
     reason: String,
     #[serde(default)]
@@ -98,6 +109,14 @@ struct InState {
 }
 
 impl Meant<'_> {
+    /// Queue, kind and tag; none: any. A name may have spaces around it, or be nothing else.
+    fn names(&self) -> [Option<&str>; 3] {
+        let Filter {
+            queue, kind, tag, ..
+        } = self.filter;
+        [queue, kind, tag].map(|name| (!name.is_empty()).then_some(&**name))
+    }
+
     /// The jobs that the function finds; `among`: they are among these.
     fn condition(&self, among: Option<Vec<i64>>) -> Result<Condition, Problem> {
         let mut condition = self.filter.condition()?;
@@ -224,9 +243,10 @@ fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
         Action::Retry => Kind::Primary,
         Action::Cancel | Action::Delete => Kind::Danger,
     };
+    let of = asked.filter.path("", &[("do", action.name())]);
     let fields = html! {
-        (hidden("do", action.name()))
-        @for (name, value) in asked.filter.pairs() { (hidden(name, value)) }
+        (hidden("of", of.trim_start_matches('?')))
+        (hidden("shown", &count.min(MOST).to_string()))
         @if action == Action::Retry { (reset()) }
         (reason())
         div.actions {
@@ -237,65 +257,47 @@ fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
     html! { div.card { (visit.form("/bulk", fields)) } }
 }
 
-async fn act(change: Change<Asked>) -> Result<Response, Problem> {
+async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
     #[derive(Deserialize)]
     struct Done {
         n: i64,
     }
-    let asked = &change.form;
+    let form = &change.form;
+    let asked: Asked = serde_urlencoded::from_str(&form.of).map_err(|_| {
+        Problem::bad_input(
+            "This form is not whole.",
+            "Look at the jobs again, and repeat it.",
+        )
+    })?;
     let meant = asked.meant()?;
-    let filter = meant.filter;
-    let (queue, kind, tag) = (
-        given(&filter.queue),
-        given(&filter.kind),
-        given(&filter.tag),
-    );
-    let reason = given(&asked.reason);
-    let done: Option<Done> = match meant.action {
-        Action::Retry => {
-            let sql = "
-                select jobs.retry_many(queue => $1, kind => $2, states => $3::text[]::jobs.state[],
-                    tag => $4, reset => $5, error_like => $6, failed_after => $7, reason => $8) as n";
-            let reset = !asked.reset.is_empty();
-            let failed = (&meant.error_like, &meant.failed_after);
-            change
-                .call(
-                    sql,
-                    &[
-                        &queue,
-                        &kind,
-                        &meant.states,
-                        &tag,
-                        &reset,
-                        failed.0,
-                        failed.1,
-                        &reason,
-                    ],
-                )
-                .await?
-        }
-        action => {
-            let sql = format!(
-                "select jobs.{}(queue => $1, kind => $2, states => $3::text[]::jobs.state[],
-                    tag => $4, reason => $5) as n",
-                action.function()
-            );
-            change
-                .call(&sql, &[&queue, &kind, &meant.states, &tag, &reason])
-                .await?
-        }
-    };
+    let action = meant.action;
+    // Never more than were shown, whatever has come meanwhile.
+    let most = form.shown.clamp(1, MOST) as i32;
+    let mut arguments = "queue => $1, kind => $2, tag => $3, states => $4::text[]::jobs.state[],
+        max_jobs => $5, reason => $6"
+        .to_owned();
+    let [queue, kind, tag] = meant.names();
+    let reason = given(&form.reason);
+    let mut of: Vec<&(dyn ToSql + Sync)> = vec![&queue, &kind, &tag, &meant.states, &most, &reason];
+    let reset = !form.reset.is_empty();
+    if action == Action::Retry {
+        arguments += ", reset => $7, error_like => $8, failed_after => $9";
+        of.extend([
+            &reset as &(dyn ToSql + Sync),
+            &meant.error_like,
+            &meant.failed_after,
+        ]);
+    }
+    let sql = format!("select jobs.{}({arguments}) as n", action.function());
+    let done: Option<Done> = change.call(&sql, &of).await?;
     let n = done.map_or(0, |done| done.n);
     let message = match n {
         0 => "No job was changed: they have moved meanwhile.".into(),
-        1 => format!("1 job: {}.", meant.action.done()),
-        MOST => format!(
-            "{MOST} jobs: {}. There may be more of them.",
-            meant.action.done()
-        ),
-        n => format!("{n} jobs: {}.", meant.action.done()),
+        1 => format!("1 job: {}.", action.done()),
+        MOST => format!("{MOST} jobs: {}. There may be more of them.", action.done()),
+        n => format!("{n} jobs: {}.", action.done()),
     };
-    Ok(change.done(&filter.path("/jobs", &[]), message))
+    Ok(change.done(&asked.filter.path("/jobs", &[]), message))
 }
 
 #[cfg(test)]
@@ -308,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_what_is_done() {
-        let asked = asked("do=retry&kind=k&error=100%25&reason=why");
+        let asked = asked("do=retry&kind=k&error=100%25");
         let meant = asked.meant().expect("it can be");
         assert_eq!(meant.error_like.as_deref(), Some("%100%%"));
         assert!(!meant.states.contains(&"completed") && !meant.states.contains(&"running"));
@@ -316,6 +318,24 @@ mod tests {
         let expected = "true and kind = $1 and last_error like $2 and state in \
                         ('scheduled', 'pending', 'retryable', 'cancelled', 'discarded')";
         assert_eq!(condition.sql, expected);
+    }
+
+    #[test]
+    fn names_are_taken_as_they_are() {
+        let asked = asked("do=retry&kind=+k%0A&queue=+&tag=");
+        let meant = asked.meant().expect("it can be");
+        assert_eq!(meant.names(), [Some(" "), Some(" k\n"), None]);
+        let condition = meant.condition(None).expect("it can be");
+        assert!(
+            condition
+                .sql
+                .starts_with("true and queue = $1 and kind = $2 and state in")
+        );
+        // What the form brings back is the same.
+        let of = asked.filter.path("", &[("do", "retry")]);
+        let back: Asked = serde_urlencoded::from_str(of.trim_start_matches('?')).expect("a query");
+        assert_eq!(back.filter.pairs(), asked.filter.pairs());
+        assert!(!of.contains(['\n', ' ']), "{of}");
     }
 
     #[test]

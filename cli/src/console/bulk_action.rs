@@ -73,12 +73,29 @@ impl Action {
     /// What the filter asks for that its function cannot.
     pub(super) fn cannot(self, filter: &Filter) -> Vec<&'static str> {
         let by_error = self == Self::Retry;
+        // All of them, so that a filter that comes anew is not forgotten: more jobs than were
+        // shown would be changed.
+        let Filter {
+            state,
+            queue,
+            kind,
+            tag,
+            worker,
+            error,
+            failed_after,
+            after,
+            before,
+        } = filter;
         [
-            ("worker", &filter.worker, false),
-            ("time of insertion", &filter.after, false),
-            ("time of insertion", &filter.before, false),
-            ("latest error", &filter.error, by_error),
-            ("latest error", &filter.failed_after, by_error),
+            ("state", state, true),
+            ("queue", queue, true),
+            ("kind", kind, true),
+            ("tag", tag, true),
+            ("worker", worker, false),
+            ("time of insertion", after, false),
+            ("time of insertion", before, false),
+            ("latest error", error, by_error),
+            ("latest error", failed_after, by_error),
         ]
         .into_iter()
         .filter(|(_, value, can)| !value.is_empty() && !can)

@@ -10,12 +10,12 @@ use chrono::{DateTime, Duration, SecondsFormat, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
 use super::filter::Filter;
 use super::page::Screen;
 use super::parts::{self, Align, Kind};
 use super::problem::Problem;
 use super::visit::{Query, Visit};
+use super::{App, job};
 
 /// How many failed attempts are looked at, the latest ones.
 const ATTEMPTS: i64 = 10_000;
@@ -216,7 +216,7 @@ impl Group {
                 td {
                     @for (n, id) in self.ids.iter().enumerate() {
                         @if n > 0 { " " }
-                        a href=(visit.url(&format!("/jobs/{id}"))) { (id) }
+                        a href=(visit.url(&job::path(*id))) { (id) }
                     }
                 }
                 td.actions {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
@@ -188,26 +188,25 @@ fn time(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Ok(Some(time.to_utc()));
-    }
     let forms = [
         "%Y-%m-%dT%H:%M",
         "%Y-%m-%dT%H:%M:%S%.f",
         "%Y-%m-%d %H:%M:%S%.f",
         "%Y-%m-%d %H:%M",
     ];
-    let time = forms
-        .iter()
-        .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok());
-    let Some(time) = time else {
-        let message = format!("{text:?} is no time ({what}).");
-        return Err(Problem::bad_input(
-            message,
+    let with_zone = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+    let time = with_zone.ok().or_else(|| {
+        let parse = |form| NaiveDateTime::parse_from_str(text, form).ok();
+        forms.into_iter().find_map(parse).map(|time| time.and_utc())
+    });
+    // Postgres has fewer years than there are here.
+    match time.filter(|time| (1..=9999).contains(&time.year())) {
+        Some(time) => Ok(Some(time)),
+        None => Err(Problem::bad_input(
+            format!("{text:?} is no time ({what})."),
             "Write it as 2026-01-31 18:30, in UTC.",
-        ));
-    };
-    Ok(Some(time.and_utc()))
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -257,7 +256,14 @@ mod tests {
         ] {
             assert!(at(text).is_ok_and(|time| time == same), "{text}");
         }
-        assert!(at("yesterday").is_err());
+        for text in [
+            "yesterday",
+            "+262142-12-31T23:59",
+            "-4713-01-01T00:00",
+            "0000-01-01T00:00",
+        ] {
+            assert!(at(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -134,7 +134,12 @@ pub(crate) async fn jobs(
     } else {
         FIRST_WINDOW
     };
-    search.windows(low..high, size, from).await
+    let windows = Windows {
+        left: low..high,
+        size,
+        is_up: matches!(from, From::Above(_)),
+    };
+    search.windows(windows).await
 }
 
 /// The jobs that failed after the time of the filter, where it has one and they are few: a job
@@ -231,42 +236,64 @@ impl<'a> Search<'a> {
         Ok(Found::of(ids, is_up, None))
     }
 
-    /// Reads windows, of which the first has so many ids, until the page is full.
-    async fn windows(
-        &self,
-        range: Range<i64>,
-        mut size: i64,
-        from: From,
-    ) -> Result<Found, Problem> {
-        let is_up = matches!(from, From::Above(_));
-        let (mut low, mut high) = (range.start, range.end);
+    /// Reads windows until the page is full or the time is over.
+    async fn windows(&self, mut windows: Windows) -> Result<Found, Problem> {
+        let is_up = windows.is_up;
         let mut ids = Vec::new();
         let began = Instant::now();
-        while low < high && ids.len() <= ROWS {
+        while ids.len() <= ROWS
+            && let Some(window) = windows.next()
+        {
             let most = (ROWS + 1 - ids.len()) as i64;
-            let window = match is_up {
-                true => low..high.min(low.saturating_add(size)),
-                false => low.max(high.saturating_sub(size))..high,
-            };
             let before = Instant::now();
-            ids.extend(self.window(window.clone(), is_up, most, WINDOW).await?);
-            match is_up {
-                true => low = window.end,
-                false => high = window.start,
-            }
-            // What a window costs depends on how many of its ids are jobs; the next one may be like
-            // it. Sizes are always the same ones, so that live refreshes ask for the same windows.
-            let took = before.elapsed().max(Duration::from_micros(1));
-            let left = BUDGET.saturating_sub(began.elapsed());
-            let affordable = left.as_secs_f64() / took.as_secs_f64();
-            if affordable >= 4.0 {
-                size = size.saturating_mul(4);
-            } else if affordable < 1.0 {
-                break;
-            }
+            ids.extend(self.window(window, is_up, most, WINDOW).await?);
+            windows.fit(before.elapsed(), BUDGET.saturating_sub(began.elapsed()));
         }
-        let rest = (low < high && ids.len() <= ROWS).then_some(if is_up { low - 1 } else { high });
+        let rest = windows.rest().filter(|_| ids.len() <= ROWS);
         Ok(Found::of(ids, is_up, rest))
+    }
+}
+
+/// Ranges of ids, from one end of a range to the other.
+struct Windows {
+    left: Range<i64>,
+    /// How many ids the next one has; none: the time is over.
+    size: i64,
+    is_up: bool,
+}
+
+impl Windows {
+    fn next(&mut self) -> Option<Range<i64>> {
+        let Range { start, end } = self.left;
+        if start >= end || self.size == 0 {
+            return None;
+        }
+        let window = match self.is_up {
+            true => start..end.min(start.saturating_add(self.size)),
+            false => start.max(end.saturating_sub(self.size))..end,
+        };
+        match self.is_up {
+            true => self.left.start = window.end,
+            false => self.left.end = window.start,
+        }
+        Some(window)
+    }
+
+    /// What a window costs depends on how many of its ids are jobs; the next one may be like the
+    /// last. Sizes are always the same ones, so that live refreshes ask for the same windows.
+    fn fit(&mut self, took: Duration, left: Duration) {
+        let took = took.max(Duration::from_micros(1));
+        self.size = match left.as_secs_f64() / took.as_secs_f64() {
+            times if times >= 4.0 => self.size.saturating_mul(4),
+            times if times >= 1.0 => self.size,
+            _ => 0,
+        };
+    }
+
+    /// The last id that has been looked at, if there are others.
+    fn rest(&self) -> Option<i64> {
+        let Range { start, end } = self.left;
+        (start < end).then_some(if self.is_up { start - 1 } else { end })
     }
 }
 
@@ -348,4 +375,56 @@ pub(crate) async fn inserted_about(
 ) -> Result<Option<DateTime<Utc>>, Problem> {
     let found = first(visit, id..id.saturating_add(10_000)).await?;
     Ok(found.map(|job| job.created_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn windows_have_each_id_once() {
+        for is_up in [false, true] {
+            let mut windows = Windows {
+                left: 1..10_001,
+                size: 250,
+                is_up,
+            };
+            let mut seen = Vec::new();
+            while let Some(window) = windows.next() {
+                let ids: Vec<i64> = window.collect();
+                seen.extend(if is_up {
+                    ids
+                } else {
+                    ids.into_iter().rev().collect()
+                });
+                windows.fit(MS(1), MS(100));
+            }
+            let all: Vec<i64> = (1..10_001).collect();
+            let expected = if is_up {
+                all
+            } else {
+                all.into_iter().rev().collect()
+            };
+            assert_eq!(seen, expected);
+            assert_eq!(windows.rest(), None);
+        }
+    }
+
+    #[test]
+    fn windows_grow_while_there_is_time() {
+        let mut windows = Windows {
+            left: 1..1_000_001,
+            size: 250,
+            is_up: false,
+        };
+        for (took, left, size) in [(1, 100, 1_000), (7, 30, 4_000), (10, 25, 4_000), (10, 9, 0)] {
+            windows.next();
+            windows.fit(MS(took), MS(left));
+            assert_eq!(windows.size, size, "{took} of {left}");
+        }
+        assert!(windows.next().is_none());
+        assert_eq!(windows.rest(), Some(1_000_001 - 250 - 1_000 - 2 * 4_000));
+    }
 }

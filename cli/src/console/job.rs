@@ -15,6 +15,7 @@ use super::job_rows::readable;
 use super::page::Screen;
 use super::parts;
 use super::problem::Problem;
+use super::tree::LARGEST;
 use super::visit::{Path, Query, Visit, optional};
 use super::{App, job_carried, job_change, job_errors, job_unique, timeline};
 
@@ -69,9 +70,14 @@ const JOB: &str = concat!(
     " from jobs.jobs where id = $1"
 );
 
+/// Where a job is shown.
+pub(crate) fn path(id: i64) -> String {
+    format!("/jobs/{id}")
+}
+
 /// The job as it is now.
 pub(crate) async fn look(visit: &Visit, id: i64) -> Result<Job, Problem> {
-    let job = visit.row(JOB, &[&id]).await?;
+    let job = visit.row(JOB, &[&id, &LARGEST]).await?;
     job.ok_or_else(|| Problem::not_found(&format!("job {id}")))
 }
 
@@ -91,13 +97,13 @@ async fn page(
     let reasons = reasons(&visit, id).await?;
     let errors = job_errors::page(&visit, id, asked.errors.unwrap_or(1)).await?;
     let timeline = timeline::of(&visit, &job, errors.count).await?;
-    let holders = match &job.unique_key {
-        Some(key) => job_unique::holders(&visit, key).await?,
+    let claim = match &job.unique_key {
+        Some(key) => job_unique::claim(&visit, id, key).await?,
         None => None,
     };
     let path = match asked.errors {
-        Some(page) => format!("/jobs/{id}?errors={page}"),
-        None => format!("/jobs/{id}"),
+        Some(page) => format!("{}?errors={page}", self::path(id)),
+        None => self::path(id),
     };
     let main = html! {
         (region(&visit, &job, "job", &path, html! {
@@ -109,7 +115,7 @@ async fn page(
             (timeline)
             (job.carried(&visit))
             (errors_shown(&visit, &job, &errors))
-            (job.unique(&visit, holders.as_ref()))
+            (job.unique(&visit, claim.as_ref()))
             (job.settings())
         }))
         p { a href=(visit.url(&format!("/audit?target={id}"))) { "Who has managed this job" } }
@@ -245,7 +251,7 @@ fn links(visit: &Visit, ids: &[i64]) -> Markup {
             " by "
             @for (n, id) in ids.iter().enumerate() {
                 @if n > 0 { ", " }
-                a href=(visit.url(&format!("/jobs/{id}"))) { "job " (id) }
+                a href=(visit.url(&path(*id))) { "job " (id) }
             }
         }
     }

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job::Job;
+use super::job::{Job, path};
 use super::parts;
 use super::problem::Problem;
 use super::tree::tree;
@@ -24,7 +24,7 @@ pub(super) struct Carried {
 macro_rules! carried {
     ($name:literal) => {
         concat!(
-            ", (select jsonb_build_object('size', octet_length(t), 'text', case when octet_length(t) <= 262144 then t end)
+            ", (select jsonb_build_object('size', octet_length(t), 'text', case when octet_length(t) <= $2 then t end)
                   from (select ", $name, "::text as t) c where t is not null) as ", $name
         )
     };
@@ -58,7 +58,7 @@ impl Job {
     }
 
     fn shown(&self, visit: &Visit, name: &str, carried: Option<&Carried>) -> Markup {
-        let raw = visit.url(&format!("/jobs/{}/raw?what={name}", self.id));
+        let raw = visit.url(&format!("{}/raw?what={name}", path(self.id)));
         match carried {
             Some(Carried {
                 text: Some(text), ..

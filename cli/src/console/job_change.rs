@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::fields::{given, reason};
-use super::job::Job;
+use super::job::{Job, path};
 use super::parts::{self, Kind};
 use super::problem::Problem;
 use super::role::Parameters;
@@ -32,7 +32,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
     let form = |action: &str, more: Markup, button: Markup| {
         let fields = html! { (more) (reason()) (button) };
-        visit.form(&format!("/jobs/{}/{action}", job.id), fields)
+        visit.form(&format!("{}/{action}", path(job.id)), fields)
     };
     let is_running = job.state == "running";
     html! {
@@ -47,7 +47,7 @@ pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
                     form("retry", reset(), parts::button("Make it available", Kind::Primary))))
             }
             @if job.waits() && visit.may("update") {
-                (parts::link_button("Edit", &visit.url(&format!("/jobs/{}/edit", job.id)), Kind::Plain))
+                (parts::link_button("Edit", &visit.url(&(path(job.id) + "/edit")), Kind::Plain))
             }
             @if !job.is_final() && visit.may("cancel") {
                 @if is_running {
@@ -158,7 +158,7 @@ fn answer(
     match answer {
         Ok(now) => {
             let state = now.map(|now| now.state).unwrap_or_default();
-            Ok(change.done(&format!("/jobs/{id}"), say(&state)))
+            Ok(change.done(&path(id), say(&state)))
         }
         Err(refused) => lost(change, id, refused),
     }
@@ -169,7 +169,7 @@ pub(super) fn lost<T>(change: &Change<T>, id: i64, refused: Problem) -> Result<R
     match refused.sqlstate() {
         Some("55000" | "40001" | "40P01" | "55P03") => {
             let message = format!("Nothing was changed: {}", refused.line());
-            Ok(change.done(&format!("/jobs/{id}"), message))
+            Ok(change.done(&path(id), message))
         }
         Some("P0002") => {
             Ok(change.done("/jobs", format!("Job {id} is gone: nothing was changed.")))

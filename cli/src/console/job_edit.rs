@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use tokio_postgres::types::ToSql;
 
 use super::fields::{area, given, hidden, line, reason};
 use super::job::{self, Job};
@@ -9,25 +10,57 @@ use super::job_change::{Now, lost};
 use super::page::Screen;
 use super::parts::{self, Kind};
 use super::problem::Problem;
-use super::role::Parameters;
+use super::tree::LARGEST;
 use super::visit::{Change, Path, Visit};
 
-/// Above this, args and meta are not edited in a page.
-const LARGEST: usize = 256 * 1024;
-
-/// What can be changed, by the name of its parameter of jobs.update, as text.
-const NAMES: [&str; 10] = [
-    "args",
-    "meta",
-    "queue",
-    "priority",
-    "scheduled_at",
-    "expires_at",
-    "max_attempts",
-    "tags",
-    "timeout",
-    "retry",
+/// What can be changed: the name of its parameter of jobs.update, how its text becomes a value
+/// there, its label, and what is said about it.
+const FIELDS: [(&str, &str, &str, &str); 10] = [
+    ("args", JSON, "Args", "JSON."),
+    ("meta", JSON, "Meta", "A JSON object."),
+    (
+        "queue",
+        "?::text",
+        "Queue",
+        "An available job goes to the end of its lane there.",
+    ),
+    (
+        "priority",
+        NUMBER,
+        "Priority",
+        "The lower number is fetched first.",
+    ),
+    (
+        "scheduled_at",
+        TIME,
+        "Due",
+        "In UTC, such as 2026-01-31 18:30.",
+    ),
+    ("expires_at", TIME, "Expires", "In UTC; infinity: never."),
+    (
+        "max_attempts",
+        NUMBER,
+        "Attempts at most",
+        "The first one counts.",
+    ),
+    (
+        "timeout",
+        "?::text::interval",
+        "Timeout of an attempt",
+        "Such as 5 minutes; -1 second: no limit.",
+    ),
+    ("tags", LINES, "Tags", "One a line."),
+    (
+        "retry",
+        JSON,
+        "Retry policy",
+        "JSON: a name in quotes, or an object.",
+    ),
 ];
+const JSON: &str = "?::text::jsonb";
+const NUMBER: &str = "?::text::integer";
+const TIME: &str = "(?::text || case when ? ~ 'infinity' then '' else ' UTC' end)::timestamptz";
+const LINES: &str = "array_remove(regexp_split_to_array(trim(?::text), E'\\s*\\n\\s*'), '')";
 
 const VALUES: &str = "
     select case args when '{}' then '{}' else jsonb_pretty(args) end as args,
@@ -35,7 +68,7 @@ const VALUES: &str = "
            to_char(scheduled_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as scheduled_at,
            case when isfinite(expires_at) then to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
                 else expires_at::text end as expires_at,
-           max_attempts::text, array_to_string(tags, ', ') as tags, timeout::text,
+           max_attempts::text, array_to_string(tags, E'\\n') as tags, timeout::text,
            jsonb_pretty(retry) as retry
       from jobs.jobs where id = $1";
 
@@ -59,7 +92,7 @@ impl Values {
             let value = value.as_str().unwrap_or_default();
             // What is hidden or too large is not in the form.
             let is_carried = name == "args" || name == "meta";
-            if !is_carried || visit.sees_payload() && value.len() <= LARGEST {
+            if !is_carried || visit.sees_payload() && value.len() <= LARGEST as usize {
                 all.push((was(&name), value.to_owned()));
                 all.push((name, value.to_owned()));
             }
@@ -96,6 +129,32 @@ impl Values {
     }
 }
 
+impl Values {
+    /// Refuses to undo what somebody else has changed since the form was made. The form then has
+    /// that as what was.
+    fn is_as_it_was(&mut self, name: &str, now: &Values) -> Result<(), Problem> {
+        let was = was(name);
+        let plain = |text: &str| text.replace("\r\n", "\n");
+        let present = now.get(name).to_owned();
+        if plain(self.get(&was)) == plain(&present) {
+            return Ok(());
+        }
+        if let Some((_, value)) = self.0.iter_mut().find(|(of, _)| *of == was) {
+            value.clone_from(&present);
+        }
+        let present = if present.is_empty() {
+            "empty"
+        } else {
+            &present
+        };
+        Err(Problem::bad_input(
+            format!("Somebody else has changed this meanwhile. Now it is {present}."),
+            "To set what you have typed all the same, change the job again.",
+        )
+        .about(name))
+    }
+}
+
 pub(super) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
     let job = job::look(&visit, id).await?;
     if !visit.may("update") {
@@ -116,15 +175,17 @@ pub(super) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
 }
 
 fn form(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Response {
-    let is_of_a_field =
-        |wrong: &&Problem| wrong.field().is_some_and(|field| NAMES.contains(&field));
+    let is_of_a_field = |wrong: &&Problem| {
+        let is = |field: &str| FIELDS.iter().any(|(name, ..)| *name == field);
+        wrong.field().is_some_and(is)
+    };
     let main = html! {
         p.lead { (parts::state(&job.state)) " " strong { bdi { (job.kind) } } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
         @if let Some(wrong) = wrong.filter(|wrong| !is_of_a_field(wrong)) {
             div.wrong role="alert" { (wrong.said()) }
         }
-        (visit.form(&format!("/jobs/{}/edit", job.id), fields(visit, job, values, wrong)))
+        (visit.form(&(job::path(job.id) + "/edit"), fields(visit, job, values, wrong)))
     };
     let mut response = visit.still(Screen::Jobs, &format!("Edit job {}", job.id), main);
     if let Some(wrong) = wrong {
@@ -134,59 +195,44 @@ fn form(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> R
 }
 
 fn fields(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Markup {
-    let text = |name, label, help| line(name, label, help, values.get(name), wrong);
-    let json = |name, label, help| area(name, label, help, values.get(name), wrong);
+    let (long, short): (Vec<_>, Vec<_>) = FIELDS
+        .into_iter()
+        .partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
     html! {
-        @for name in NAMES {
+        @for (name, ..) in FIELDS {
             @let name = was(name);
             @if values.has(&name) { (hidden(&name, values.get(&name))) }
         }
         @if !visit.sees_payload() {
             p.quiet { "Args and meta are hidden from your role, and stay as they are." }
         }
-        @for (name, label, help) in [("args", "Args", "JSON."), ("meta", "Meta", "A JSON object.")] {
+        @for (name, _, label, help) in long {
             @if values.has(name) {
-                (json(name, label, help))
+                (area(name, label, help, values.get(name), wrong))
             } @else if visit.sees_payload() {
                 p.quiet { (label) " is too large to be edited here: jobs.update changes it." }
             }
         }
         div.fields {
-            (text("queue", "Queue", "An available job goes to the end of its lane there."))
-            (text("priority", "Priority", "The lower number is fetched first."))
-            (text("scheduled_at", "Due", "In UTC, such as 2026-01-31 18:30."))
-            (text("expires_at", "Expires", "In UTC; infinity: never."))
-            (text("max_attempts", "Attempts at most", "The first one counts."))
-            (text("tags", "Tags", "With commas between them."))
-            (text("timeout", "Timeout of an attempt", "Such as 5 minutes; -1 second: no limit."))
+            @for (name, _, label, help) in short { (line(name, label, help, values.get(name), wrong)) }
         }
-        (json("retry", "Retry policy", "JSON: a name in quotes, or an object."))
         (reason())
         div.actions {
             (parts::button("Change the job", Kind::Primary))
-            (parts::link_button("Back", &visit.url(&format!("/jobs/{}", job.id)), Kind::Plain))
+            (parts::link_button("Back", &visit.url(&job::path(job.id)), Kind::Plain))
         }
     }
 }
-
-const UPDATE: &str = "
-    select jobs.update($1, args => $2::text::jsonb, meta => $3::text::jsonb, queue => $4,
-        priority => $5::text::integer,
-        scheduled_at => ($6::text || case when $6 ~ 'infinity' then '' else ' UTC' end)::timestamptz,
-        expires_at => ($7::text || case when $7 ~ 'infinity' then '' else ' UTC' end)::timestamptz,
-        max_attempts => $8::text::integer,
-        tags => array_remove(regexp_split_to_array(trim($9::text), '\\s*,\\s*'), ''),
-        timeout => $10::text::interval, retry => $11::text::jsonb, reason => $12) as state";
 
 pub(super) async fn update(
     Path(id): Path<i64>,
     change: Change<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    let values = Values(change.form.clone());
-    let wrong = match give(&change, id, &values).await {
+    let mut values = Values(change.form.clone());
+    let wrong = match give(&change, id, &mut values).await {
         Ok(state) => {
             let message = format!("Job {id} is changed. It is {state}.");
-            return Ok(change.done(&format!("/jobs/{id}"), message));
+            return Ok(change.done(&job::path(id), message));
         }
         Err(wrong) => wrong,
     };
@@ -203,50 +249,51 @@ pub(super) async fn update(
 async fn give(
     change: &Change<Vec<(String, String)>>,
     id: i64,
-    values: &Values,
+    values: &mut Values,
 ) -> Result<String, Problem> {
-    let changed: Vec<_> = NAMES
-        .map(|name| values.changed(name))
-        .into_iter()
-        .collect::<Result<_, _>>()?;
-    if changed.iter().all(Option::is_none) {
+    let mut changed = Vec::new();
+    for (name, sql, ..) in FIELDS {
+        if let Some(value) = values.changed(name)? {
+            check(name, sql, &value)?;
+            changed.push((name, sql, value));
+        }
+    }
+    if changed.is_empty() {
         return Err(Problem::bad_input(
             "Nothing was changed.",
             "Change a field, or go back.",
         ));
     }
+    let now = Values::of(&change.visit, id).await?;
+    for (name, ..) in &changed {
+        values.is_as_it_was(name, &now)?;
+    }
     let reason = given(values.get("reason"));
-    let [
-        args,
-        meta,
-        queue,
-        priority,
-        scheduled_at,
-        expires_at,
-        max_attempts,
-        tags,
-        timeout,
-        retry,
-    ] = &changed[..]
-    else {
-        unreachable!("as many as there are names")
-    };
-    let of: Parameters = &[
-        &id,
-        args,
-        meta,
-        queue,
-        priority,
-        scheduled_at,
-        expires_at,
-        max_attempts,
-        tags,
-        timeout,
-        retry,
-        &reason,
-    ];
-    let now: Option<Now> = change.call(UPDATE, of).await?;
+    let mut of: Vec<&(dyn ToSql + Sync)> = vec![&id, &reason];
+    let mut arguments = String::new();
+    for (name, sql, value) in &changed {
+        of.push(value);
+        let value = sql.replace('?', &format!("${}", of.len()));
+        arguments += &format!(", {name} => {value}");
+    }
+    let sql = format!("select jobs.update($1, reason => $2{arguments}) as state");
+    let now: Option<Now> = change.call(&sql, &of).await?;
     Ok(now.map(|now| now.state).unwrap_or_default())
+}
+
+/// What Postgres would refuse without saying which field it is.
+fn check(name: &str, sql: &str, value: &str) -> Result<(), Problem> {
+    let wrong = match sql {
+        JSON => serde_json::from_str::<serde::de::IgnoredAny>(value)
+            .err()
+            .map(|error| error.to_string()),
+        NUMBER => value.parse::<i32>().err().map(|error| error.to_string()),
+        _ => None,
+    };
+    match wrong {
+        Some(wrong) => Err(Problem::bad_input(wrong, "Correct it, and try again.").about(name)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

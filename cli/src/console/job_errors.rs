@@ -5,9 +5,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::job::path;
 use super::parts;
 use super::problem::Problem;
-use super::tree::tree;
+use super::tree::{LARGEST, tree};
 use super::visit::Visit;
 
 /// How many errors a page has.
@@ -43,16 +44,18 @@ pub(crate) async fn page(visit: &Visit, id: i64, page: i64) -> Result<Errors, Pr
     let page = page.clamp(1, (count.max(1) - 1) / ROWS + 1);
     let sql = "
         select attempt, at, left(error, 20000) as error, length(error) as length, worker,
-               case when octet_length(details::text) <= 262144 then details::text end as details
+               case when octet_length(details::text) <= $4 then details::text end as details
           from jobs.errors where job_id = $1 order by at desc, attempt desc
         offset $2 limit $3";
-    let rows = visit.rows(sql, &[&id, &((page - 1) * ROWS), &ROWS]).await?;
+    let rows = visit
+        .rows(sql, &[&id, &((page - 1) * ROWS), &ROWS, &LARGEST])
+        .await?;
     Ok(Errors { count, page, rows })
 }
 
 impl Errors {
     pub(crate) fn shown(&self, visit: &Visit, id: i64) -> Markup {
-        let url = |page: i64| visit.url(&format!("/jobs/{id}?errors={page}#errors"));
+        let url = |page: i64| visit.url(&format!("{}?errors={page}#errors", path(id)));
         let last = (self.count - 1) / ROWS + 1;
         html! {
             section.card aria-labelledby="errors" {

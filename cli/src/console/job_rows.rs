@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::job::path;
 use super::parts::{self, Align};
 use super::problem::Problem;
 use super::visit::Visit;
@@ -68,7 +69,7 @@ pub(crate) fn table(visit: &Visit, caption: &str, rows: &[Row]) -> Markup {
 
 impl Row {
     fn shown(&self, visit: &Visit) -> Markup {
-        let url = visit.url(&format!("/jobs/{}", self.id));
+        let url = visit.url(&path(self.id));
         let of_queue = parts::link("/jobs", &[("queue", &self.queue)]);
         html! {
             tr {

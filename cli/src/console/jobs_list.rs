@@ -8,17 +8,16 @@ use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
 use super::bulk_action;
 use super::fields;
 use super::filter::{Filter, STATES};
 use super::find::{self, Count, Found, From};
 use super::http::see_other;
-use super::job_rows;
 use super::page::Screen;
 use super::parts;
 use super::problem::Problem;
 use super::visit::{Query, Visit, optional};
+use super::{App, job, job_rows};
 
 /// How many ids, the latest ones, are read for suggestions.
 const LATEST: i64 = 2_000;
@@ -90,7 +89,7 @@ fn to_job(visit: &Visit, id: &str) -> Result<Response, Problem> {
             "An id is a whole number.",
         )
     })?;
-    Ok(see_other(&visit.url(&format!("/jobs/{id}"))))
+    Ok(see_other(&visit.url(&job::path(id))))
 }
 
 /// Links to the page of newer jobs and to that of older ones.

@@ -102,6 +102,14 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error.as_db_error() {
             Some(refused) => Self::from(refused),
+            None if !is_lost(&error) => Self {
+                detail: cause(&error),
+                ..Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "This page is broken",
+                    "The console asked Postgres for something that it cannot send.",
+                )
+            },
             None => Self {
                 retry_after: Some(2),
                 detail: cause(&error),
@@ -113,6 +121,18 @@ impl From<Error> for Problem {
             },
         }
     }
+}
+
+/// Whether the connection is to blame, and not what was to be sent over it.
+fn is_lost(error: &Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(deeper) = cause {
+        if deeper.is::<std::io::Error>() {
+            return true;
+        }
+        cause = deeper.source();
+    }
+    error.is_closed()
 }
 
 /// What is behind an error that Postgres did not send.

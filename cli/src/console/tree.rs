@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::parts::bytes;
 
 /// A text above this is not made a tree: a page of it would be slow to load.
-const LARGEST: usize = 256 * 1024;
+pub(crate) const LARGEST: i32 = 256 * 1024;
 /// How many elements of an array or members of an object are shown.
 const ELEMENTS: usize = 100;
 /// How many characters of a string are shown before it is folded.
@@ -17,7 +17,7 @@ const DEEPEST: usize = 64;
 /// A JSON text as a tree, open down to a depth. Numbers stay exactly as they are. `raw` is where
 /// the text alone is served.
 pub(crate) fn tree(json: &str, open_depth: usize, raw: Option<&str>) -> Markup {
-    let value = (json.len() <= LARGEST).then(|| serde_json::from_str::<Value>(json));
+    let value = (json.len() <= LARGEST as usize).then(|| serde_json::from_str::<Value>(json));
     html! {
         div.json {
             @match value {

@@ -4,6 +4,8 @@
 mod actions;
 mod attacks;
 mod audit;
+mod bulk;
+mod edit;
 mod login;
 mod roles;
 mod screens;
