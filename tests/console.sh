@@ -64,7 +64,7 @@ with_console() { # OPTION COMMAND..
   "${CARGO_TARGET_DIR:-target}/debug/jobs" -d "$JOBS_COMPANY_URL" console --login --listen 127.0.0.1:0 $1 >"$log" &
   pid=$!
   for ((n = 0; n < 600; n++)); do
-    [[ ! -s $log ]] || break
+    [[ ! -s $log ]] && kill -0 "$pid" || break
     sleep 0.1
   done
   CONSOLE_URL=$(grep -o 'http://[^ ]*' "$log") PSQL=$PG_BIN/psql "${@:2}" || status=$?

@@ -343,3 +343,13 @@ fn requests_that_are_too_large_are_refused() {
     );
     assert!((400..500).contains(&answer.status), "{}", answer.status);
 }
+
+#[test]
+fn no_address_leads_to_another_site() {
+    let console = Console::start(&[]);
+    for path in ["//evil.example/x", "/\\evil.example/x"] {
+        let answer = console.request("GET", path, &[("Sec-Fetch-Site", "cross-site")], "");
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(!answer.body.contains("evil.example"), "{}", answer.body);
+    }
+}

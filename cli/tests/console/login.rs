@@ -1,6 +1,6 @@
 //! Who gets in, and what a session is.
 
-use crate::support::{Console, SCREENS, Visitor, url};
+use crate::support::{Console, SCREENS, Visitor, encoded, run, url};
 
 fn session(visitor: &Visitor) -> String {
     visitor
@@ -255,4 +255,171 @@ fn a_theme_leads_back_to_the_console_alone() {
         );
     }
     assert!(person.page("/queues").body.contains("data-theme=\"dark\""));
+}
+
+/// Logs in from an address, as a proxy on this machine says it.
+fn log_in_from(console: &Console, address: &str, role: &str, password: &str) -> u16 {
+    let mut visitor = console.visitor();
+    let page = visitor.page("/login");
+    let mut fields = page.form("/login");
+    fields.retain(|(name, _)| name == "csrf");
+    let body = format!(
+        "csrf={}&role={role}&password={password}",
+        encoded(&fields[0].1)
+    );
+    let headers = [
+        ("Content-Type", "application/x-www-form-urlencoded"),
+        ("X-Forwarded-For", address),
+    ];
+    visitor.request("POST", "/login", &headers, &body).status
+}
+
+#[test]
+fn wrong_passwords_of_others_keep_nobody_out() {
+    let console = Console::start(&[]);
+    let log_in =
+        |address: &str, role: &str, password: &str| log_in_from(&console, address, role, password);
+    for role in ["r1", "r2", "r3", "r4", "r5", "r6", "r7"] {
+        assert_eq!(log_in("192.0.2.1", role, "wrong"), 403, "{role}");
+    }
+    for _ in 0..5 {
+        assert_eq!(log_in("192.0.2.1", "viewer", "wrong"), 403);
+    }
+    assert_eq!(log_in("192.0.2.1", "viewer", "viewer"), 429);
+    assert_eq!(log_in("192.0.2.1", "operator", "operator"), 303);
+    assert_eq!(log_in("192.0.2.2", "viewer", "viewer"), 303);
+}
+
+#[test]
+fn another_forwarded_address_each_time_is_no_way_around() {
+    let console = Console::start(&[]);
+    for number in 0..5 {
+        let addresses = format!("198.51.100.{number}, 192.0.2.1");
+        assert_eq!(log_in_from(&console, &addresses, "viewer", "wrong"), 403);
+    }
+    let addresses = "198.51.100.9, 192.0.2.1";
+    assert_eq!(log_in_from(&console, addresses, "viewer", "viewer"), 429);
+    // What is no address is not one more.
+    for number in 0..5 {
+        let text = format!("x{number}");
+        assert_eq!(log_in_from(&console, &text, "viewer", "wrong"), 403);
+    }
+    assert_eq!(log_in_from(&console, "x9", "viewer", "viewer"), 429);
+}
+
+#[test]
+fn only_a_wrong_password_makes_one_wait() {
+    let console = Console::start(&[]);
+    run("drop role if exists crowded;
+        create role crowded login password 'crowded' connection limit 0 in role viewer");
+    let mut visitor = console.visitor();
+    for _ in 0..6 {
+        assert_eq!(visitor.log_in("crowded", "crowded").status, 503);
+    }
+    run("alter role crowded connection limit -1");
+    assert_eq!(visitor.log_in("crowded", "crowded").status, 303);
+}
+
+#[test]
+fn who_only_asks_for_the_form_keeps_nobody_out() {
+    let console = Console::start(&[]);
+    let mut visitor = console.visitor();
+    let page = visitor.page("/login");
+    for _ in 0..1100 {
+        assert_eq!(console.get("/login").status, 200);
+    }
+    let fields = [("role", "viewer"), ("password", "viewer")];
+    assert_eq!(visitor.send(&page, "/login", &fields).status, 303);
+    visitor.page("/");
+}
+
+#[test]
+fn a_form_of_the_login_is_of_one_browser() {
+    let console = Console::start(&[]);
+    let fields = [("role", "viewer"), ("password", "viewer")];
+    let page = console.visitor().page("/login");
+    assert_eq!(console.visitor().send(&page, "/login", &fields).status, 403);
+    let mut other = console.visitor();
+    other.page("/login");
+    assert_eq!(other.send(&page, "/login", &fields).status, 403);
+    let mut none = fields
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+    none.push(("csrf".into(), String::new()));
+    assert_eq!(console.visitor().post("/login", &none).status, 403);
+}
+
+#[test]
+fn by_https_no_other_site_can_set_the_cookie() {
+    let https = ("X-Forwarded-Proto", "https");
+    for (options, path, begin) in [
+        (&[][..], "/login", "__Host-jobs_"),
+        (&["--prefix", "/ops"], "/ops/login", "__Secure-jobs_"),
+    ] {
+        let console = Console::start(options);
+        let mut visitor = console.visitor();
+        let page = visitor.request("GET", path, &[https], "");
+        let csrf = encoded(&page.form("/login")[0].1);
+        let body = format!("csrf={csrf}&role=viewer&password=viewer");
+        let headers = [https, ("Content-Type", "application/x-www-form-urlencoded")];
+        let entered = visitor.request("POST", path, &headers, &body);
+        assert_eq!(entered.status, 303, "{}", entered.text());
+        for answer in [page, entered] {
+            let cookie = answer.header("set-cookie");
+            assert!(
+                cookie.starts_with(begin) && cookie.contains("; Secure"),
+                "{cookie}"
+            );
+        }
+        let start = path.replace("login", "");
+        assert_eq!(visitor.request("GET", &start, &[https], "").status, 200);
+        // What has another name may have been planted.
+        for (name, _) in &mut visitor.cookies {
+            *name = name.replace("__Host-", "").replace("__Secure-", "");
+        }
+        assert_eq!(visitor.request("GET", &start, &[https], "").status, 303);
+    }
+}
+
+#[test]
+fn without_a_login_only_what_was_named_is_served() {
+    let here = Console::start_as("admin", &[]);
+    let everywhere = ["--listen", "0.0.0.0:0", "--allow-host", "Console.example"];
+    let everywhere = Console::start_as("admin", &everywhere);
+    for (console, host, status) in [
+        (&here, "localhost", 200),
+        (&here, "127.0.0.1:8088", 200),
+        (&here, "192.0.2.1", 421),
+        (&here, "console.example", 421),
+        (&everywhere, "192.0.2.1:8088", 200),
+        (&everywhere, "console.example:8088", 200),
+        (&everywhere, "evil.example", 421),
+    ] {
+        let answer = console.raw(&format!("GET / HTTP/1.0\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(answer.status, status, "{host}");
+    }
+}
+
+#[test]
+fn without_a_login_nothing_is_changed_through_a_proxy() {
+    let console = Console::start_as("admin", &[]);
+    let mut person = console.visitor();
+    let page = person.page("/maintenance");
+    let path = "/maintenance/pause";
+    assert!(page.has_form(path));
+    let csrf = encoded(&page.form(path)[0].1);
+    for name in ["X-Forwarded-For", "Forwarded", "X-Forwarded-Host"] {
+        let page = person.request("GET", "/maintenance", &[(name, "192.0.2.1")], "");
+        assert!(!page.has_form(path), "{name}");
+        let headers = [
+            (name, "192.0.2.1"),
+            ("Content-Type", "application/x-www-form-urlencoded"),
+        ];
+        let body = format!("csrf={csrf}&reason=");
+        assert_eq!(
+            person.request("POST", path, &headers, &body).status,
+            403,
+            "{name}"
+        );
+    }
 }

@@ -1,7 +1,11 @@
 //! How it starts, says that it is well, and ends.
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -38,7 +42,7 @@ fn it_ends_though_somebody_watches() {
 fn who_watches_hears_of_new_jobs() {
     let console = Console::start(&[]);
     let person = console.person("viewer");
-    let (name, session) = &person.cookies[0];
+    let (name, session) = person.cookies.last().unwrap();
     let mut stream = console.stream();
     write!(
         stream,
@@ -171,4 +175,72 @@ fn files_are_kept_for_long_and_are_there() {
         }
     }
     assert!(found >= 2, "{page}");
+}
+
+#[test]
+fn who_has_not_logged_in_costs_the_database_little() {
+    // A server that answers nothing, and counts who asks.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgresql://{}/company", server.local_addr().unwrap());
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = asked.clone();
+    thread::spawn(move || {
+        for _ in server.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let console = Console::start_at(&url, &["--login"]);
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let health = console.get("/healthz");
+        assert_eq!(health.status, 503);
+        assert_eq!(health.body, r#"{"status":"error"}"#);
+    }
+    let most = begun.elapsed().as_secs() / 2 + 1;
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(asked <= most.min(99), "{asked} connections");
+}
+
+#[test]
+fn a_slow_request_does_not_last() {
+    let console = Console::start(&[]);
+    let mut visitor = console.visitor();
+    visitor.page("/login");
+    let (name, value) = &visitor.cookies[0];
+    let body = format!(
+        "POST /login HTTP/1.1\r\nHost: localhost\r\nCookie: {name}={value}\r\nContent-Length: 9\r\n\r\ncsrf"
+    );
+    let mut head = console.stream();
+    head.write_all(b"GET /login HTTP/1.1\r\nHost: ").unwrap();
+    let mut answered = String::new();
+    let mut late = console.stream();
+    late.write_all(body.as_bytes()).unwrap();
+    late.read_to_string(&mut answered).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 408"), "{answered}");
+    head.read_to_string(&mut answered).unwrap();
+}
+
+#[test]
+fn pages_that_hear_of_changes_are_few_and_end_with_their_session() {
+    let console = Console::start(&[]);
+    let mut person = console.person("viewer");
+    let (name, session) = person.cookies.last().unwrap();
+    let listen =
+        format!("GET /live HTTP/1.0\r\nHost: localhost\r\nCookie: {name}={session}\r\n\r\n");
+    let mut streams: Vec<_> = (0..20)
+        .map(|_| {
+            let mut stream = console.stream();
+            stream.write_all(listen.as_bytes()).unwrap();
+            let mut head = [0; 12];
+            stream.read_exact(&mut head).unwrap();
+            assert_eq!(&head, b"HTTP/1.0 200");
+            stream
+        })
+        .collect();
+    assert_eq!(console.raw(&listen).status, 429);
+    let page = person.page("/");
+    assert_eq!(person.send(&page, "/logout", &[]).status, 303);
+    for stream in &mut streams {
+        stream.read_to_string(&mut String::new()).unwrap();
+    }
 }
