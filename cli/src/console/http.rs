@@ -1,5 +1,7 @@
 //! What requests say, and what answers are made of.
 
+use std::net::{IpAddr, SocketAddr};
+
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -20,6 +22,46 @@ pub(crate) fn set_cookie(response: &mut Response, app: &App, name: &str, value: 
     let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{more}");
     let cookie = HeaderValue::try_from(cookie).expect("the prefix has no control characters");
     response.headers_mut().append(header::SET_COOKIE, cookie);
+}
+
+/// The name of a cookie that says who somebody is. By https a browser takes a cookie of such a name
+/// from https alone and, without a prefix, from no other host of the domain.
+pub(crate) fn secret_name(app: &App, is_https: bool, name: &str) -> String {
+    match (is_https, &*app.prefix) {
+        (false, _) => name.into(),
+        (true, "") => format!("__Host-{name}"),
+        (true, _) => format!("__Secure-{name}"),
+    }
+}
+
+/// Keeps a value in a cookie that says who somebody is.
+pub(crate) fn set_secret(
+    response: &mut Response,
+    app: &App,
+    is_https: bool,
+    name: &str,
+    value: &str,
+    more: &str,
+) {
+    let name = secret_name(app, is_https, name);
+    let secure = if is_https { "; Secure" } else { "" };
+    set_cookie(response, app, &name, value, &format!("{secure}{more}"));
+}
+
+/// Whether a proxy says that it passes a request on.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    let names = ["x-forwarded-for", "x-forwarded-host", "forwarded"];
+    names.iter().any(|name| headers.contains_key(*name))
+}
+
+/// Where a request comes from: what a proxy on this machine has added last, else the peer. What is
+/// before that anybody can have written.
+pub(crate) fn client(peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+    let peer = peer.ip().to_canonical();
+    let forwarded = headers.get_all("x-forwarded-for").into_iter().next_back();
+    let forwarded = forwarded.filter(|_| peer.is_loopback());
+    let last = forwarded.and_then(|all| all.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
+    last.map_or(peer, |last: IpAddr| last.to_canonical())
 }
 
 /// Whether htmx asks for a part of a page.
@@ -54,6 +96,25 @@ pub(crate) fn htmx_redirect(url: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_proxy_of_this_machine_says_who_asks() {
+        let cases = [
+            ("127.0.0.1:1", "192.0.2.1, 192.0.2.2", "192.0.2.2"),
+            ("127.0.0.1:1", "::ffff:192.0.2.2", "192.0.2.2"),
+            ("[::1]:1", "2001:db8::1", "2001:db8::1"),
+            ("[::1]:1", "192.0.2.1, unknown", "::1"),
+            ("127.0.0.1:1", "", "127.0.0.1"),
+            ("198.51.100.1:1", "192.0.2.1", "198.51.100.1"),
+        ];
+        for (peer, forwarded, expected) in cases {
+            let mut headers = HeaderMap::new();
+            headers.append("x-forwarded-for", HeaderValue::from_static("192.0.2.9"));
+            headers.append("x-forwarded-for", HeaderValue::from_static(forwarded));
+            let client = client(peer.parse().expect("an address"), &headers);
+            assert_eq!(client.to_string(), expected, "{peer} {forwarded}");
+        }
+    }
 
     #[test]
     fn only_paths_of_ours_are_gone_to() {

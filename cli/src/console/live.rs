@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -114,10 +115,19 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new().route("/live", get(stream))
 }
 
-async fn stream(State(app): State<Arc<App>>, _: Visit) -> Result<Response, Problem> {
+async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Result<Response, Problem> {
+    let session = visit.session;
+    let Ok(turn) = session.streams.clone().try_acquire_owned() else {
+        return Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many pages are open",
+            "Those of this session refresh themselves no more than 20 at once. Close some.",
+        ));
+    };
     let events = BroadcastStream::new(app.live.events.subscribe());
     // A page that was too slow for some events gets the next one.
     let events = events.filter_map(Result::ok);
+    let events = events.take_while(move |_| turn.num_permits() > 0 && app.sessions.has(&session));
     // A browser ignores an event without data.
     let events = events.map(|event| Ok::<_, Infallible>(Event::default().event(event).data("now")));
     let alive = KeepAlive::new().interval(ALIVE);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use maud::{Markup, html};
@@ -13,15 +13,18 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::App;
-use super::http::{is_https, is_path, see_other, set_cookie};
+use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
+use super::login_token::Tokens;
 use super::page;
 use super::parts::{self, Kind};
 use super::problem::Problem;
 use super::role::Role;
-use super::session::{COOKIE, Session, keep, session_of};
+use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
 use super::visit::{self, Query, Visit};
 
+/// The cookie that the token of the form belongs to.
+const FORM: &str = "jobs_login";
 /// The largest form of a login: who has not logged in may send little.
 const LARGEST_LOGIN: usize = 16 << 10;
 /// The longest name that a role can have.
@@ -45,27 +48,37 @@ async fn ask(
     Query(wanted): Query<Wanted>,
     request: Request,
 ) -> Response {
-    let session = session_of(&request);
-    if session.role.is_some() {
+    if request.extensions().get::<Arc<Session>>().is_some() {
         return see_other(&app.url("/"));
     }
+    let headers = request.headers();
+    let is_https = is_https(headers);
+    let known = cookie(headers, &secret_name(&app, is_https, FORM));
+    let known = known.and_then(|cookie| app.tokens.of(cookie));
+    let fresh = known.is_none().then(Tokens::cookie);
+    let csrf = known.or_else(|| app.tokens.of(fresh.as_deref()?));
+    let csrf = csrf.expect("a cookie is good at first");
     let asked = Login {
         next: wanted.next,
         ..Login::default()
     };
-    form(
+    let mut response = form(
         &app,
-        &session,
-        Theme::of(request.headers()),
+        &csrf,
+        Theme::of(headers),
         &asked,
         StatusCode::OK,
         html! {},
-    )
+    );
+    if let Some(cookie) = fresh {
+        set_secret(&mut response, &app, is_https, FORM, &cookie, "");
+    }
+    response
 }
 
 fn form(
     app: &App,
-    session: &Session,
+    csrf: &str,
     theme: Option<Theme>,
     asked: &Login,
     status: StatusCode,
@@ -76,7 +89,7 @@ fn form(
             h1 { "Log in" }
             p.quiet { "As a role of the database " strong { (app.database_name()) } ". You can do here what that role may do." }
             (said)
-            input type="hidden" name="csrf" value=(session.csrf);
+            input type="hidden" name="csrf" value=(csrf);
             input type="hidden" name="next" value=(asked.next);
             div.field {
                 label for="role" { "Role" }
@@ -110,27 +123,31 @@ async fn login(
     if !app.has_login {
         return Ok(see_other(&app.url("/")));
     }
-    let session = session_of(&request);
+    let before = request.extensions().get::<Arc<Session>>().cloned();
     let theme = Theme::of(request.headers());
-    let is_secure = is_https(request.headers());
-    let address = address(peer, request.headers());
-    let asked: Login = visit::form(request, &session.csrf).await?;
+    let is_https = is_https(request.headers());
+    let csrf = cookie(request.headers(), &secret_name(&app, is_https, FORM));
+    // Without a cookie no form has the token.
+    let csrf = csrf
+        .and_then(|cookie| app.tokens.of(cookie))
+        .unwrap_or_else(secret);
+    let address = client(peer, request.headers());
+    let asked: Login = visit::form(request, &csrf).await?;
     let Login {
         role,
         password,
         next,
     } = &asked;
-    let keys = [format!("role {role}"), format!("address {address}")];
     let refused = |status, said: Markup| {
         let said = html! { div.problem role="alert" { (said) } };
-        form(&app, &session, theme, &asked, status, said)
+        form(&app, &csrf, theme, &asked, status, said)
     };
     // Postgres would cut the name off, and so find a role that other names mean as well.
     if role.len() > LONGEST_NAME {
         let said = html! { p { "There is no role of so long a name." } };
         return Ok(refused(StatusCode::UNPROCESSABLE_ENTITY, said));
     }
-    if let Err(wait) = app.attempts.begin(&keys) {
+    if let Err(wait) = app.attempts.begin(address, role) {
         let seconds = wait.as_secs() + 1;
         let said = html! {
             p { "Too many attempts have failed. Try again in " (parts::duration(seconds as f64)) "." }
@@ -143,19 +160,25 @@ async fn login(
     }
     match enter(&app, role, password).await {
         Ok(entered) => {
-            app.attempts.succeeded(&keys);
+            app.attempts.succeeded(address, role);
             let entered = Arc::new(entered);
             let role = app.sessions.role(&entered).unwrap_or(entered);
-            app.sessions.end(&session);
-            let session = app.sessions.begin(Some(role.clone()), true);
+            if let Some(before) = before {
+                app.sessions.end(&before);
+            }
+            let session = app.sessions.begin(role.clone(), true);
             app.live.begin();
             eprintln!("jobs: {:?} has logged in from {address}", role.name);
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
-            keep(&mut response, &app, &session, is_secure);
+            set_secret(&mut response, &app, is_https, COOKIE, &session.id, "");
             Ok(response)
         }
         Err(problem) => {
+            let is_wrong = |code: &str| code.starts_with("28");
+            if !problem.sqlstate().is_some_and(is_wrong) {
+                app.attempts.take_back(address, role);
+            }
             eprintln!(
                 "jobs: {role:?} was not let in from {address}: {}",
                 problem.line()
@@ -165,22 +188,13 @@ async fn login(
     }
 }
 
-/// Where a request comes from: what a proxy on this machine has added last, else the peer.
-fn address(peer: SocketAddr, headers: &HeaderMap) -> String {
-    let forwarded = headers.get_all("x-forwarded-for").into_iter().next_back();
-    let forwarded = forwarded.and_then(|all| all.to_str().ok());
-    match forwarded.and_then(|all| all.rsplit(',').next()) {
-        Some(last) if peer.ip().is_loopback() => last.trim().into(),
-        _ => peer.ip().to_string(),
-    }
-}
-
 async fn logout(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let session = session_of(&request);
+    let is_https = is_https(request.headers());
     let _: IgnoredAny = visit::form(request, &session.csrf).await?;
     app.sessions.end(&session);
     let mut response = see_other(&app.url("/login"));
-    set_cookie(&mut response, &app, COOKIE, "", "; Max-Age=0");
+    set_secret(&mut response, &app, is_https, COOKIE, "", "; Max-Age=0");
     Ok(response)
 }
 

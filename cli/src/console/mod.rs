@@ -23,6 +23,7 @@ mod jobs_list;
 mod limits;
 mod live;
 mod login;
+mod login_token;
 mod maintenance;
 mod monitor;
 mod overview;
@@ -45,23 +46,31 @@ mod visit;
 mod worker;
 mod workers;
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use clap::Args;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::Semaphore;
 use tokio_postgres::Config;
 
 use self::attempts::Attempts;
 use self::live::Live;
+use self::login_token::Tokens;
+use self::monitor::Health;
 use self::problem::Problem;
 use self::role::Role;
 use self::session::Sessions;
@@ -72,6 +81,10 @@ use crate::{Failed, REFUSED, print};
 const LARGEST_FORM: usize = 8 << 20;
 /// How long a connection to the server may take.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How many connections of browsers there are at most; others wait.
+const CONNECTIONS: usize = 1000;
+/// How long the head of a request may take to arrive.
+const HEAD: Duration = Duration::from_secs(15);
 /// How long requests have to end once the console is told to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -90,6 +103,10 @@ pub(crate) struct Console {
     /// one role, and on an address other than loopback nobody can change anything
     #[arg(long)]
     login: bool,
+    /// Without --login, a name under which browsers may open the console, besides localhost and
+    /// addresses; it can be given many times
+    #[arg(long = "allow-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
 }
 
 fn prefix(text: &str) -> Result<String, String> {
@@ -108,12 +125,16 @@ pub(crate) struct App {
     is_read_only: bool,
     has_login: bool,
     is_loopback: bool,
+    /// Names that are served without a login.
+    allowed_hosts: Vec<String>,
     /// Where the database is, and as whom without a login.
     database: Config,
     /// As whom everybody acts without a login.
     process: Option<Arc<Role>>,
     sessions: Sessions,
     attempts: Attempts,
+    tokens: Tokens,
+    health: Health,
     live: Live,
 }
 
@@ -144,10 +165,13 @@ impl Console {
             is_read_only: self.read_only || !self.login && !is_loopback,
             has_login: self.login,
             is_loopback,
+            allowed_hosts: self.allowed_hosts,
             database: config,
             process,
             sessions: Sessions::default(),
             attempts: Attempts::default(),
+            tokens: Tokens::default(),
+            health: Health::default(),
             live: Live::default(),
         });
         let who = match &app.process {
@@ -158,25 +182,51 @@ impl Console {
         print(format!("http://{address}{} {who}{read_only}", app.url("/")));
         tokio::spawn(live::run(app.clone()));
         tokio::spawn(tidy(app.clone()));
-        let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let served = axum::serve(listener, service).with_graceful_shutdown(async {
-            let _ = stopped.await;
-        });
-        tokio::select! {
-            served = served.into_future() => served?,
-            () = async {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
-                let _ = stop.send(());
-                // Streams of live pages would never end.
-                tokio::time::sleep(GRACE).await;
-            } => {}
-        }
+        let stop = async {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+        };
+        serve(listener, &router(app), stop).await;
         Ok(())
     }
+}
+
+/// Answers until it is told to stop, and then what was asked before.
+async fn serve(listener: TcpListener, router: &Router, stop: impl Future<Output = ()>) {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let turns = Arc::new(Semaphore::new(CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut stop = pin!(stop);
+    loop {
+        let accept = async {
+            let turn = turns.clone().acquire_owned().await;
+            (turn, listener.accept().await)
+        };
+        let (turn, accepted) = tokio::select! {
+            accepted = accept => accepted,
+            () = &mut stop => break,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // There may be no file descriptor for it yet.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let service = router.clone().layer(Extension(ConnectInfo(peer)));
+        let served =
+            server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let served = graceful.watch(served);
+        tokio::spawn(async move {
+            // It ends in an error where the browser goes away.
+            let _ = served.await;
+            drop(turn);
+        });
+    }
+    drop(listener);
+    // Streams of live pages would never end.
+    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
 
 /// With a login nobody acts as somebody who has not logged in.
@@ -254,13 +304,13 @@ async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// What every answer says to the browser, and which ones are not given.
 async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let mut response = match is_allowed_host(&app, request.headers()) {
-        true => next.run(request).await,
-        false => {
-            let said =
-                "This console is for this machine alone: open it by its address or as localhost.";
-            (StatusCode::MISDIRECTED_REQUEST, said).into_response()
-        }
+    let mut response = if !is_allowed_host(&app, request.headers()) {
+        let said = "The console does not serve this name: open it by its address or as localhost.";
+        (StatusCode::MISDIRECTED_REQUEST, said).into_response()
+    } else if !http::is_path(request.uri().path()) {
+        StatusCode::NOT_FOUND.into_response()
+    } else {
+        next.run(request).await
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
@@ -288,22 +338,35 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// Without a login a page of another site could let its own name mean this machine, and so act as
-/// the role of this console: names are not served then.
+/// the role of this console. So only names that it was given are served, besides addresses.
 fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
-    if app.has_login || !app.is_loopback {
+    if app.has_login {
         return true;
     }
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
-    let Some(host) = host.and_then(|host| host.parse::<axum::http::uri::Authority>().ok()) else {
+    let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else {
         return false;
     };
     let name = host.host().trim_matches(['[', ']']);
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
+    match name.parse::<IpAddr>() {
+        Ok(address) => !app.is_loopback || address.to_canonical().is_loopback(),
+        Err(_) => {
+            let allowed = app.allowed_hosts.iter().map(String::as_str);
+            let mut allowed = allowed.chain(["localhost"]);
+            allowed.any(|allowed| allowed.eq_ignore_ascii_case(name))
+        }
+    }
 }
 
 impl App {
+    /// Whether nothing can be changed by a request. Without a login, who comes through a proxy is
+    /// not at this machine.
+    pub(crate) fn is_read_only(&self, headers: &HeaderMap) -> bool {
+        self.is_read_only || !self.has_login && http::is_forwarded(headers)
+    }
+
     /// A path of the console with its prefix.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.prefix)

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
@@ -29,21 +30,43 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/metrics", get(metrics))
 }
 
-/// Whether the console reaches the queue or, with a login, the server.
+/// What was found last, and when. One request at a time asks the database.
+#[derive(Default)]
+pub(crate) struct Health(Mutex<Option<(Instant, Result<(), Problem>)>>);
+
+/// Whether the console reaches the queue or, with a login, the server. Then it says no more: nobody
+/// has logged in.
 async fn health(State(app): State<Arc<App>>) -> Response {
-    let reached = match &app.process {
-        Some(role) => queue_answers(role, app.database_name()).await,
-        None => server_answers(&app.database).await,
-    };
+    let says_why = !app.has_login;
+    // It goes on when nobody waits for it any more, so that there is never a second one.
+    let reached = tokio::spawn(reached(app)).await;
     let (status, said) = match reached {
-        Ok(()) => (StatusCode::OK, json!({ "status": "ok" })),
-        Err(problem) => (
+        Ok(Ok(())) => (StatusCode::OK, json!({ "status": "ok" })),
+        Ok(Err(problem)) if says_why => (
             StatusCode::SERVICE_UNAVAILABLE,
             json!({ "status": "error", "error": problem.line() }),
+        ),
+        _ => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({ "status": "error" }),
         ),
     };
     let head = [(header::CONTENT_TYPE, "application/json")];
     (status, head, said.to_string()).into_response()
+}
+
+async fn reached(app: Arc<App>) -> Result<(), Problem> {
+    let mut known = app.health.0.lock().await;
+    if let Some((since, reached)) = &*known
+        && since.elapsed() < SHARED
+    {
+        return reached.clone();
+    }
+    let asked = match &app.process {
+        Some(role) => queue_answers(role, app.database_name()).await,
+        None => server_answers(&app.database).await,
+    };
+    known.insert((Instant::now(), asked)).1.clone()
 }
 
 async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
@@ -63,6 +86,7 @@ async fn server_answers(database: &Config) -> Result<(), Problem> {
         return Ok(());
     };
     let is_away = std::error::Error::source(&error).is_some_and(|cause| cause.is::<io::Error>());
+    let is_away = is_away || error.is_closed();
     let code = error.code().map(SqlState::code);
     match is_away || code.is_some_and(|code| !code.starts_with("28")) {
         true => Err(error.into()),

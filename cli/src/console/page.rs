@@ -119,7 +119,7 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
                     span title="Database" { (visit.rights.database) }
                     span.quiet { "as " (visit.rights.role) }
                 }
-                @if visit.app.is_read_only { p.badge { "read-only" } }
+                @if visit.is_read_only { p.badge { "read-only" } }
                 @if visit.rights.is_standby { p.badge { "standby" } }
                 (theme::switch(visit, path_of(current)))
                 div.links {

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
-use axum::http::{Method, header};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
+use tokio::sync::Semaphore;
 
 use super::App;
-use super::http::{cookie, htmx_redirect, is_fragment, is_https, see_other, set_cookie};
+use super::http::{
+    cookie, htmx_redirect, is_fragment, is_https, secret_name, see_other, set_secret,
+};
 use super::page;
 use super::parts;
 use super::role::{Role, locked};
@@ -20,15 +23,19 @@ pub(crate) const COOKIE: &str = "jobs_console";
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 /// How many sessions without a login there are at most; the one that is idle for longest goes.
 const ANONYMOUS: usize = 1000;
+/// How many pages of a session hear of changes at once.
+const STREAMS: usize = 20;
 
 pub(crate) struct Session {
-    id: String,
+    pub(crate) id: String,
     pub(crate) csrf: String,
-    /// Whose it is; none until somebody has logged in.
-    pub(crate) role: Option<Arc<Role>>,
+    /// Whose it is.
+    pub(crate) role: Arc<Role>,
     is_logged_in: bool,
     seen: Mutex<Instant>,
     flash: Mutex<Option<String>>,
+    /// One for each page that hears of changes.
+    pub(crate) streams: Arc<Semaphore>,
 }
 
 impl Session {
@@ -51,7 +58,7 @@ impl Session {
 }
 
 /// 256 random bits.
-fn secret() -> String {
+pub(crate) fn secret() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -72,7 +79,7 @@ impl Sessions {
         Some(session)
     }
 
-    pub(crate) fn begin(&self, role: Option<Arc<Role>>, is_logged_in: bool) -> Arc<Session> {
+    pub(crate) fn begin(&self, role: Arc<Role>, is_logged_in: bool) -> Arc<Session> {
         let session = Arc::new(Session {
             id: secret(),
             csrf: secret(),
@@ -80,6 +87,7 @@ impl Sessions {
             is_logged_in,
             seen: Mutex::new(Instant::now()),
             flash: Mutex::default(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
         });
         let mut all = locked(&self.all);
         let anonymous = || all.values().filter(|other| !other.is_logged_in);
@@ -90,6 +98,11 @@ impl Sessions {
         }
         all.insert(session.id.clone(), session.clone());
         session
+    }
+
+    /// Whether a session has not ended.
+    pub(crate) fn has(&self, session: &Session) -> bool {
+        locked(&self.all).contains_key(&session.id)
     }
 
     pub(crate) fn end(&self, session: &Session) {
@@ -107,17 +120,13 @@ impl Sessions {
             role.name == like.name && role.config.get_password() == like.config.get_password()
         };
         let all = locked(&self.all);
-        all.values()
-            .filter_map(|session| session.role.clone())
-            .find(is_it)
+        all.values().map(|session| session.role.clone()).find(is_it)
     }
 
     /// All roles that are logged in.
     pub(crate) fn roles(&self) -> Vec<Arc<Role>> {
         let all = locked(&self.all);
-        all.values()
-            .filter_map(|session| session.role.clone())
-            .collect()
+        all.values().map(|session| session.role.clone()).collect()
     }
 }
 
@@ -128,7 +137,9 @@ pub(crate) async fn attach(
     next: Next,
 ) -> Response {
     let headers = request.headers();
-    let known = cookie(headers, COOKIE).and_then(|id| app.sessions.find(id));
+    let is_https = is_https(headers);
+    let known = cookie(headers, &secret_name(&app, is_https, COOKIE));
+    let known = known.and_then(|id| app.sessions.find(id));
     // A link of another site comes without our cookie, which is SameSite=Strict. So the page asks
     // for itself again, and does not end the session that there may be.
     let is_from_elsewhere = headers
@@ -141,20 +152,17 @@ pub(crate) async fn attach(
             .map_or("/", |path| path.as_str());
         return page::again(&app.url(url));
     }
-    let is_login = request.uri().path() == "/login";
-    let begins = known.is_none() && (!app.has_login || is_login);
-    let is_secure = is_https(headers);
-    let session = match known {
+    let (session, begins) = match (known, &app.process) {
+        (Some(session), _) => (session, false),
+        (None, Some(role)) => (app.sessions.begin(role.clone(), false), true),
         // With a login nobody but who has logged in sees another page.
-        None if !begins => return to_login(&app, &request),
-        Some(session) if session.role.is_none() && !is_login => return to_login(&app, &request),
-        None => app.sessions.begin(app.process.clone(), false),
-        Some(session) => session,
+        (None, None) if request.uri().path() == "/login" => return next.run(request).await,
+        (None, None) => return to_login(&app, &request),
     };
     request.extensions_mut().insert(session.clone());
     let mut response = next.run(request).await;
-    if begins && !response.headers().contains_key(header::SET_COOKIE) {
-        keep(&mut response, &app, &session, is_secure);
+    if begins {
+        set_secret(&mut response, &app, is_https, COOKIE, &session.id, "");
     }
     response
 }
@@ -173,12 +181,6 @@ fn to_login(app: &App, request: &Request) -> Response {
     }
 }
 
-/// Keeps the session in its cookie.
-pub(crate) fn keep(response: &mut Response, app: &App, session: &Session, is_secure: bool) {
-    let more = if is_secure { "; Secure" } else { "" };
-    set_cookie(response, app, COOKIE, &session.id, more);
-}
-
 /// The session of a request.
 pub(crate) fn session_of(request: &Request) -> Arc<Session> {
     let session = request.extensions().get::<Arc<Session>>();
@@ -192,9 +194,10 @@ mod tests {
     #[test]
     fn sessions_without_a_login_are_bounded() {
         let sessions = Sessions::default();
-        let first = sessions.begin(None, false);
+        let role = Arc::new(Role::new(&tokio_postgres::Config::new()));
+        let first = sessions.begin(role.clone(), false);
         for _ in 0..ANONYMOUS {
-            sessions.begin(None, false);
+            sessions.begin(role.clone(), false);
         }
         assert!(sessions.find(&first.id).is_none());
         assert_eq!(locked(&sessions.all).len(), ANONYMOUS);

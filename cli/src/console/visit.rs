@@ -22,6 +22,8 @@ use super::role::{Parameters, Rights, Role, SHARED};
 use super::session::Session;
 use super::theme::Theme;
 
+/// How long a form may take to arrive.
+const FORM: Duration = Duration::from_secs(30);
 /// How long a query of a page may take.
 const PAGE: Duration = Duration::from_secs(5);
 
@@ -32,6 +34,7 @@ pub(crate) struct Visit {
     pub(crate) csrf: String,
     /// Whether htmx asks for a part of the page, to refresh it.
     pub(crate) is_fragment: bool,
+    pub(crate) is_read_only: bool,
     pub(crate) theme: Option<Theme>,
     /// Path and query, without the prefix; none of a page that answers a form.
     pub(crate) path: Option<String>,
@@ -47,7 +50,7 @@ impl Visit {
     /// Whether an action is offered: the role may execute `jobs.FUNCTION`, and the console is not
     /// read-only.
     pub(crate) fn may(&self, function: &str) -> bool {
-        !self.app.is_read_only && self.executes(function)
+        !self.is_read_only && self.executes(function)
     }
 
     /// Whether the role may execute `jobs.FUNCTION`, one that only reads.
@@ -163,7 +166,7 @@ fn parsed<T: DeserializeOwned>(rows: &[String]) -> Result<Vec<T>, Problem> {
 /// Whose request it is.
 fn who(parts: &Parts) -> Option<(Arc<Session>, Arc<Role>)> {
     let session = parts.extensions.get::<Arc<Session>>()?.clone();
-    let role = session.role.clone()?;
+    let role = session.role.clone();
     Some((session, role))
 }
 
@@ -183,6 +186,7 @@ impl Visit {
             csrf: session.csrf.clone(),
             session,
             is_fragment: is_fragment(&parts.headers),
+            is_read_only: app.is_read_only(&parts.headers),
             theme: Theme::of(&parts.headers),
             path: path.map(|path| path.as_str().into()),
             rights,
@@ -278,8 +282,13 @@ pub(crate) async fn form<T: DeserializeOwned>(request: Request, csrf: &str) -> R
     struct Token {
         csrf: String,
     }
-    let body = Bytes::from_request(request, &())
+    let late = || {
+        let message = "The form did not arrive within 30 seconds.";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "That took too long", message)
+    };
+    let body = tokio::time::timeout(FORM, Bytes::from_request(request, &()))
         .await
+        .map_err(|_| late())?
         .map_err(|error| Problem::new(error.status(), "That is too much", error.body_text()))?;
     let has_token = serde_urlencoded::from_bytes::<Token>(&body)
         .is_ok_and(|given| is_same(given.csrf.as_bytes(), csrf.as_bytes()));
@@ -307,7 +316,7 @@ impl<T> Change<T> {
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Option<R>, Problem> {
-        if self.visit.app.is_read_only {
+        if self.visit.is_read_only {
             return Err(Problem::forbidden(
                 "This console is read-only.",
                 "It was started with --read-only, or without --login on an address that others \
