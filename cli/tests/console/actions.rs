@@ -73,7 +73,7 @@ fn a_job_is_changed_where_somebody_has_typed() {
         &mut person,
         &format!("/jobs/{id}/edit"),
         &format!("/jobs/{id}/edit"),
-        &[("priority", "7"), ("tags", "a, b")],
+        &[("priority", "7"), ("tags", "a\nb")],
     );
     let job = sql(&format!(
         "select args::text, priority, tags, queue from jobs.jobs where id = {id}"
