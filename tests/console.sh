@@ -19,15 +19,16 @@ suite_console() {
   cargo build --quiet -p postgres-jobs-cli || { check console "the program is built" false; return 0; }
   if [[ http == "${1%%/*}" || ! $1 ]]; then
     libtest console cargo test --quiet -p postgres-jobs-cli --test console -- "$(console_name "$1")"
-    # What restarts the server.
-    libtest console cargo test --quiet -p postgres-jobs-cli --test console -- --ignored
+    # What disturbs all others.
+    libtest console cargo test --quiet -p postgres-jobs-cli --test console -- --ignored --test-threads 1
   fi
   if [[ browser == "${1%%/*}" || ! $1 ]] && need_browser; then
     browser_tests "$(console_name "$1")"
   fi
   if [[ controls == "$1" || ! $1 ]]; then console_controls; fi
   end_server console 1000 "57P01 .* FATAL: +terminating connection due to administrator command" \
-    1000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000 "28P01 .* FATAL: +password authentication failed"
+    1000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000 "28P01 .* FATAL: +password authentication failed" \
+    1000 "53300 .* FATAL: +too many connections for role"
 }
 
 console_name() { [[ $1 != */* ]] || echo "${1#*/}"; } # FILTER
