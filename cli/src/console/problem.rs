@@ -62,6 +62,30 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "Not allowed", message).hint(hint)
     }
 
+    /// The connection is there, and nothing comes.
+    pub(crate) fn no_answer() -> Self {
+        Self {
+            retry_after: Some(2),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "No connection to the database",
+                "Postgres has not answered in time.",
+            )
+        }
+    }
+
+    /// Others of the same role use all its connections.
+    pub(crate) fn busy() -> Self {
+        Self {
+            retry_after: Some(5),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too much at once",
+                "All connections of this role are in use.",
+            )
+        }
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into());
         self

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error};
+use tokio_postgres::{Client, Config};
 
 use super::problem::Problem;
 
@@ -19,13 +20,24 @@ pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 const CONNECTIONS: usize = 4;
 /// After how long an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
+/// After how long any connection is closed: what a role may do, and whether it may log in, changes.
+const AGE: Duration = Duration::from_secs(300);
+/// How long one waits for a connection, a new one or one that others use.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How much longer than its statement may take a connection is waited for. One that is silent for
+/// longer is lost, though nobody has said so.
+const SILENCE: Duration = Duration::from_secs(3);
 /// How long what a role may do is remembered.
 const RIGHTS_KEPT: Duration = Duration::from_secs(60);
 /// How long live refreshes of several people share a result.
 pub(crate) const SHARED: Duration = Duration::from_secs(2);
 /// Statements of pages are short: to start processes or to compile for them takes longer.
-const READ: &str =
-    "begin read only; set local jit = off; set local max_parallel_workers_per_gather = 0";
+const READ: &str = "begin isolation level read committed, read only, not deferrable; \
+     set local jit = off; set local max_parallel_workers_per_gather = 0";
+const WRITE: &str = "begin isolation level read committed, read write";
+/// What others have set or created, in the role or in a schema of its search_path, changes nothing.
+const SETTINGS: &str = "set local search_path = pg_catalog, pg_temp; set local timezone = 'UTC'; \
+     set local intervalstyle = 'postgres'; set local lock_timeout = '5s'";
 /// How long a call that changes something may take: one of them is about up to 10,000 jobs.
 const CALL: Duration = Duration::from_secs(60);
 
@@ -67,15 +79,29 @@ select current_database() as database, current_user as role, pg_is_in_recovery()
 /// The rows of a query, each a JSON text.
 type Rows = Arc<Vec<String>>;
 /// Results by statement and parameters, with the time until which each is shared.
-type Shared = HashMap<String, (Instant, Arc<OnceCell<Rows>>)>;
+type Shared = HashMap<String, (Instant, Arc<OnceCell<Result<Rows, Problem>>>)>;
 
 pub(crate) struct Role {
     pub(crate) name: String,
     pub(crate) config: Config,
-    turns: Semaphore,
-    idle: Mutex<Vec<(Instant, Client)>>,
+    turns: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
     rights: tokio::sync::Mutex<Option<(Instant, Arc<Rights>)>>,
     shared: Mutex<Shared>,
+}
+
+struct Connection {
+    client: Client,
+    opened: Instant,
+    used: Instant,
+}
+
+/// A transaction on a connection that nobody else uses meanwhile.
+struct Turn {
+    connection: Option<Connection>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permit: Option<OwnedSemaphorePermit>,
+    within: Duration,
 }
 
 impl Role {
@@ -83,8 +109,8 @@ impl Role {
         Self {
             name: config.get_user().unwrap_or_default().into(),
             config: config.clone(),
-            turns: Semaphore::new(CONNECTIONS),
-            idle: Mutex::default(),
+            turns: Arc::new(Semaphore::new(CONNECTIONS)),
+            idle: Arc::default(),
             rights: tokio::sync::Mutex::default(),
             shared: Mutex::default(),
         }
@@ -115,22 +141,19 @@ impl Role {
         sql: &str,
         of: Parameters<'_>,
         within: Duration,
-    ) -> Result<Vec<String>, Error> {
-        let _turn = self.turn().await;
-        let client = self.begin(READ, within).await?;
-        let rows = client.query(&as_json(sql), of).await;
-        self.end(client, rows.is_ok()).await?;
-        rows?.iter().map(|row| row.try_get(0)).collect()
+    ) -> Result<Vec<String>, Problem> {
+        self.run(READ, sql, of, within).await
     }
 
-    /// Rows for live refreshes: who asks for the same meanwhile gets the same result.
+    /// Rows for live refreshes: who asks for the same meanwhile gets the same result, and the same
+    /// failure.
     pub(crate) async fn shared_rows(
         &self,
         sql: &str,
         of: Parameters<'_>,
         within: Duration,
         shared_for: Duration,
-    ) -> Result<Rows, Error> {
+    ) -> Result<Rows, Problem> {
         let mut key = sql.to_owned();
         write!(key, "\0{of:?}").expect("a text can be written to");
         let cell = {
@@ -140,10 +163,14 @@ impl Role {
                 now < *until || !cell.initialized() && Arc::strong_count(cell) > 1
             });
             let fresh = || (now + shared_for, Arc::default());
-            shared.entry(key).or_insert_with(fresh).1.clone()
+            shared.entry(key.clone()).or_insert_with(fresh).1.clone()
         };
         let rows = async || self.rows(sql, of, within).await.map(Arc::new);
-        cell.get_or_try_init(rows).await.cloned()
+        let rows = cell.get_or_init(rows).await.clone();
+        if rows.is_err() && shared_for > SHARED {
+            locked(&self.shared).remove(&key);
+        }
+        rows
     }
 
     /// Runs a call that changes something, in a transaction of its own.
@@ -151,63 +178,126 @@ impl Role {
         &self,
         sql: &str,
         of: Parameters<'_>,
-    ) -> Result<Option<String>, Error> {
-        let _turn = self.turn().await;
-        let client = self
-            .begin("begin isolation level read committed", CALL)
-            .await?;
-        let row = client.query_opt(&as_json(sql), of).await;
-        let ended = self.end(client, row.is_ok()).await;
+    ) -> Result<Option<String>, Problem> {
+        let rows = self.run(WRITE, sql, of, CALL).await;
         locked(&self.shared).clear();
-        let row = row?;
-        ended?;
-        row.map(|row| row.try_get(0)).transpose()
+        Ok(rows?.into_iter().next())
     }
 
-    async fn turn(&self) -> tokio::sync::SemaphorePermit<'_> {
-        self.turns.acquire().await.expect("it is never closed")
+    async fn run(
+        &self,
+        begin: &str,
+        sql: &str,
+        of: Parameters<'_>,
+        within: Duration,
+    ) -> Result<Vec<String>, Problem> {
+        let turn = self.begin(begin, within).await?;
+        let answer = timeout(within + SILENCE, turn.client().query(&as_json(sql), of)).await;
+        let rows = answer.map_err(|_| Problem::no_answer())??;
+        turn.commit().await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
     /// Begins a transaction on an idle connection or on a new one. The server of an idle one may
     /// have gone; then nothing has happened yet, and another one is taken.
-    async fn begin(&self, begin: &str, within: Duration) -> Result<Client, Error> {
+    async fn begin(&self, begin: &str, within: Duration) -> Result<Turn, Problem> {
         let begin = format!(
-            "{begin}; set local statement_timeout = {}; set local lock_timeout = '5s'",
+            "{begin}; {SETTINGS}; set local statement_timeout = {}",
             within.as_millis()
         );
+        let permit = timeout(PATIENCE, self.turns.clone().acquire_owned()).await;
+        let permit = permit.map_err(|_| Problem::busy())?;
+        let mut turn = Turn {
+            connection: None,
+            idle: self.idle.clone(),
+            permit: permit.ok(),
+            within,
+        };
         loop {
-            let idle = locked(&self.idle).pop();
+            let idle = locked(&self.idle).pop().filter(Connection::is_young);
             let is_idle = idle.is_some();
-            let client = match idle {
-                Some((_, client)) => client,
-                None => postgres_jobs::connect(&self.config).await?,
+            let connection = match idle {
+                Some(connection) => connection,
+                None => self.connect().await?,
             };
-            match client.batch_execute(&begin).await {
-                Err(_) if is_idle => {}
-                begun => return begun.map(|()| client),
+            let begun = timeout(SILENCE, connection.client.batch_execute(&begin)).await;
+            match begun.map_err(|_| Problem::no_answer()) {
+                Ok(Ok(())) => {
+                    turn.connection = Some(connection);
+                    return Ok(turn);
+                }
+                _ if is_idle => {}
+                Ok(Err(error)) => return Err(error.into()),
+                Err(problem) => return Err(problem),
             }
         }
     }
 
-    /// Ends the transaction. The connection serves again unless that fails.
-    async fn end(&self, client: Client, is_good: bool) -> Result<(), Error> {
-        let ended = client
-            .batch_execute(if is_good { "commit" } else { "rollback" })
-            .await;
-        if ended.is_ok() {
-            locked(&self.idle).push((Instant::now(), client));
-        }
-        // What was wrong with the statement says more.
-        if is_good { ended } else { Ok(()) }
+    async fn connect(&self) -> Result<Connection, Problem> {
+        let client = timeout(PATIENCE, postgres_jobs::connect(&self.config)).await;
+        let client = client.map_err(|_| Problem::no_answer())??;
+        let now = Instant::now();
+        Ok(Connection {
+            client,
+            opened: now,
+            used: now,
+        })
     }
 
     /// Closes connections that nobody has used for a while.
     pub(crate) fn tidy(&self) {
-        locked(&self.idle).retain(|(since, client)| since.elapsed() < IDLE && !client.is_closed());
+        locked(&self.idle).retain(|connection| {
+            connection.used.elapsed() < IDLE
+                && connection.is_young()
+                && !connection.client.is_closed()
+        });
+    }
+}
+
+impl Connection {
+    fn is_young(&self) -> bool {
+        self.opened.elapsed() < AGE
+    }
+}
+
+impl Turn {
+    fn client(&self) -> &Client {
+        let connection = self.connection.as_ref();
+        &connection.expect("it is there until the end").client
+    }
+
+    /// Ends the transaction. The connection serves again unless that fails.
+    async fn commit(mut self) -> Result<(), Problem> {
+        let ended = timeout(self.within + SILENCE, self.client().batch_execute("commit")).await;
+        let mut connection = self.connection.take().expect("it is there until the end");
+        ended.map_err(|_| Problem::no_answer())??;
+        connection.used = Instant::now();
+        locked(&self.idle).push(connection);
+        Ok(())
+    }
+}
+
+/// A statement that failed, or that nobody waits for any more: somebody has closed the page. The
+/// server may still be at it, and until it is done no other one takes its place.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (Some(mut connection), Some(permit)) = (self.connection.take(), self.permit.take())
+        else {
+            return;
+        };
+        let (idle, within) = (self.idle.clone(), self.within + SILENCE);
+        tokio::spawn(async move {
+            let ended = timeout(within, connection.client.batch_execute("rollback")).await;
+            if let Ok(Ok(())) = ended {
+                connection.used = Instant::now();
+                locked(&idle).push(connection);
+            }
+            drop(permit);
+        });
     }
 }
 
 /// So each row comes as one JSON text, whatever the types of its columns.
 fn as_json(sql: &str) -> String {
-    format!("select to_jsonb(q)::text from ({sql}) q")
+    format!("select pg_catalog.to_jsonb(q)::text from ({sql}) q")
 }

@@ -5,6 +5,7 @@ mod actions;
 mod attacks;
 mod audit;
 mod bulk;
+mod connections;
 mod edit;
 mod login;
 mod roles;
