@@ -17,9 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use postgres_jobs::{
-    Blocking, By, Error, Job, NewJob, Options, State, Unique, Worker, insert, retry_in,
-};
+use postgres_jobs::{Blocking, By, Error, Job, NewJob, Options, State, Unique, Worker, insert};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
@@ -92,7 +90,7 @@ async fn producer(db: Client, queue: String, files: Vec<PathBuf>) -> Result<(u64
 /// second, or the job is discarded if this was its third attempt.
 fn checksum(job: Job<File>) -> Result<Checksum, Error> {
     let digest = sha256(Path::new(&job.args.path));
-    let sha256 = digest.map_err(|error| retry_in(Duration::from_millis(500), error))?;
+    let sha256 = digest.map_err(|error| Error::from(error).retry_in(Duration::from_millis(500)))?;
     Ok(Checksum { sha256 })
 }
 

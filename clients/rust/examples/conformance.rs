@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use postgres_jobs::{
     AfterInsert, Blocking, ClientError, Error, Handling, Inserted, Job, Middleware, NewJob,
-    Options, Producer, Queue, Want, Worker, cancel, discard, retry_in, snooze, testing, wait_for,
+    Options, Producer, Queue, Want, Worker, cancel, snooze, testing, wait_for,
 };
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -141,8 +141,8 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
             "fail_badly" => return Err(bad_error(value.as_str().expect("a name"))),
             "snooze" => return Err(snooze(seconds(value))),
             "cancel" => return Err(cancel(value.as_str().expect("a reason"))),
-            "discard" => return Err(discard(value.as_str().expect("a text"))),
-            "retry_in" => return Err(retry_in(seconds(value), "later")),
+            "discard" => return Err(Error::new(text(value)).discard()),
+            "retry_in" => return Err(Error::new("later").retry_in(seconds(value))),
             "progress" => job.progress(value).await?,
             "sql" => {
                 connect()
@@ -157,7 +157,7 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
                 return in_transaction(&job, value.as_str().expect("a statement"), then).await;
             }
             "exit_process" => exit(value.as_i64().expect("a code") as i32),
-            other => return Err(discard(format!("there is no action {other}"))),
+            other => return Err(Error::new(format!("there is no action {other}")).discard()),
         }
     }
     Ok(Output::raw("null".into()))

@@ -2,72 +2,69 @@
 //! cancels.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tokio_postgres::Error;
-use tokio_postgres::types::Type;
+use crate::Result;
+use crate::engine::{Engine, Stage};
+use crate::executor::query;
+use crate::job::JobInfo;
+use crate::link::Link;
+use crate::worker::names;
 
-use crate::ClientError;
-use crate::attempt::Told;
-use crate::link::{Link, Parameter};
-use crate::run::{Command, Core};
+const BEAT: &str = "
+select to_json(jobs.worker_beat(
+    $1::jsonb->>0, string_to_array($1::jsonb->>1, e'\n'), ($1::jsonb->2)::int,
+    jsonb_build_object('library', 'postgres-jobs for Rust', 'version', $1::jsonb->3)
+        || ($1::jsonb->4)))::text";
+const HEARTBEATS: &str = "
+select coalesce(cancel_requested::text, 'null') from jobs.heartbeat_many(
+    translate($1::jsonb->>0, '[]', '{}')::bigint[], translate($1::jsonb->>1, '[]', '{}')::bigint[])";
+const WAIT: &str = "
+call jobs.wait_any('{}', worker => $1::jsonb->>0,
+    timeout => make_interval(secs => ($1::jsonb->1)::float8))";
 
-const BEAT: &str = "select jobs.worker_beat($1, $2, $3, $4::text::jsonb)";
-const HEARTBEATS: &str = "select cancel_requested from jobs.heartbeat_many($1, $2)";
-const WAIT: &str = "call jobs.wait_any('{}', timeout => make_interval(secs => $1), worker => $2)";
-
-/// Beats until it is ended. Only what the server has against the worker at its start is an error.
-pub(crate) async fn run(core: Arc<Core>) -> Result<(), ClientError> {
-    let mut link = core.worker.link();
-    let options = &core.worker.options;
-    let pace = (options.lease / 3)
-        .min(Duration::from_secs(10))
-        .as_secs_f64();
+/// Beats until it is ended, or the worker's first beat is refused.
+pub(crate) async fn run(engine: Arc<Engine>) {
+    let mut link = engine.worker.link();
+    let options = &engine.worker.options;
+    let pace = (options.lease / 3).min(Duration::from_secs(10));
     loop {
-        match beat(&core, &mut link).await {
-            Ok(()) => {
-                let of: [Parameter<'_>; 2] = [(&pace, Type::FLOAT8), (&options.name, Type::TEXT)];
-                link.wait(WAIT, &of).await;
+        match beat(&engine, &mut link).await {
+            Ok(()) => link.wait(WAIT, (&options.name, pace.as_secs_f64())).await,
+            Err(error) if link.passes(&error) || engine.stage() > Stage::Start => {
+                link.pause(&error).await;
             }
             Err(error) => {
-                let is_known = core.command.borrow().is_some();
-                if !is_known && !link.passes(&error) {
-                    return Err(error.into());
-                }
-                link.pause(&error).await;
+                engine.change(|state| state.refused = Some(error));
+                return engine.enter(Stage::Stop);
             }
         }
     }
 }
 
-async fn beat(core: &Core, link: &mut Link) -> Result<(), Error> {
-    let (queues, options) = (core.worker.queues(), &core.worker.options);
-    let concurrency = i32::try_from(options.concurrency).unwrap_or(i32::MAX);
-    let info = serde_json::Value::from(options.info.clone()).to_string();
-    let of: [Parameter<'_>; 4] = [
-        (&options.name, Type::TEXT),
-        (&queues, Type::TEXT_ARRAY),
-        (&concurrency, Type::INT4),
-        (&info, Type::TEXT),
-    ];
-    for row in link.rows(BEAT, &of).await? {
-        let command = Some(match row.try_get(0)? {
-            "quiet" => Command::Quiet,
-            "stop" => Command::Stop,
-            _ => Command::Run,
-        });
-        let is_new = |known: &mut Option<Command>| std::mem::replace(known, command) != command;
-        core.command.send_if_modified(is_new);
+async fn beat(engine: &Engine, link: &mut Link) -> Result<()> {
+    let options = &engine.worker.options;
+    let concurrency = options.concurrency.min(i32::MAX as usize);
+    let (queues, version) = (names(&options.queues), env!("CARGO_PKG_VERSION"));
+    let of = (&options.name, queues, concurrency, version, &options.info);
+    for stage in query(link, BEAT, of).await? {
+        engine.enter(stage);
     }
-    let attempts = core.attempts(|state| state.result != Told::Over);
-    if attempts.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<i64> = attempts.iter().map(|attempt| attempt.job.id).collect();
-    let tokens: Vec<i64> = attempts.iter().map(|attempt| attempt.job.token).collect();
-    let of: [Parameter<'_>; 2] = [(&ids, Type::INT8_ARRAY), (&tokens, Type::INT8_ARRAY)];
-    for (attempt, row) in attempts.iter().zip(link.rows(HEARTBEATS, &of).await?) {
-        attempt.hear(row.try_get(0)?);
+    let jobs: Vec<Arc<JobInfo>> = {
+        let state = engine.state.borrow();
+        let running = state.running.values();
+        let running = running.filter(|job| !job.is_settled.load(SeqCst));
+        let unsent = state.unsent.values().map(|result| &result.job);
+        running.chain(unsent).cloned().collect()
+    };
+    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
+    let tokens: Vec<i64> = jobs.iter().map(|job| job.token).collect();
+    if !jobs.is_empty() {
+        let heard = query(link, HEARTBEATS, (ids, tokens)).await?;
+        for (job, is_cancelled) in jobs.iter().zip(heard) {
+            job.hear(is_cancelled);
+        }
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::any::{Any, type_name};
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -16,9 +17,9 @@ use crate::handler::Ended;
 /// `?` makes one of every [`std::error::Error`], and keeps its message, those of its causes, the
 /// name of its type, and the SQLSTATE if it is one of the database. [`Error::new`] takes texts,
 /// boxed errors and those of `anyhow`. Such an error fails the attempt: the job is retried by its
-/// policy.
+/// policy, unless [`Error::discard`] or [`Error::retry_in`] say otherwise.
 ///
-/// [`snooze`], [`cancel`], [`discard`] and [`retry_in`] make the other ways to end.
+/// [`snooze`] and [`cancel`] make the other ways to end.
 #[derive(Debug)]
 pub struct Error(pub(crate) Ending);
 
@@ -27,9 +28,11 @@ pub struct Error(pub(crate) Ending);
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Ending {
     Complete {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        output: Option<Box<RawValue>>,
+        output: Box<RawValue>,
     },
+    /// A handler that returns nothing has no output.
+    #[serde(rename = "complete")]
+    CompleteWithout {},
     Fail(Failure),
     Snooze {
         delay: f64,
@@ -43,20 +46,10 @@ pub(crate) enum Ending {
 #[derive(Debug, Serialize)]
 pub(crate) struct Failure {
     error: String,
-    details: Details,
+    /// What is kept besides: `type`, `code`, `trace`.
+    pub(crate) details: BTreeMap<&'static str, String>,
     retryable: bool,
     retry_in: Option<f64>,
-}
-
-/// What the database keeps of an error besides its text.
-#[derive(Debug, Serialize)]
-struct Details {
-    #[serde(rename = "type")]
-    type_name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<String>,
 }
 
 impl Error {
@@ -68,10 +61,10 @@ impl Error {
     /// Names the type of the failure, which policies know as `non_retryable`; the default is the
     /// name of the error's Rust type.
     pub fn typed(self, name: &str) -> Self {
-        self.with(|failure| failure.details.type_name = storable(name))
+        self.with(|failure| drop(failure.details.insert("type", storable(name))))
     }
 
-    /// No further attempt is made.
+    /// The job has failed for good.
     pub fn discard(self) -> Self {
         self.with(|failure| failure.retryable = false)
     }
@@ -79,14 +72,6 @@ impl Error {
     /// The next attempt is made after this delay, whatever the job's policy says.
     pub fn retry_in(self, delay: Duration) -> Self {
         self.with(|failure| failure.retry_in = Some(delay.as_secs_f64()))
-    }
-
-    /// The name of its type, if it is a failure.
-    pub fn type_name(&self) -> Option<&str> {
-        match &self.0 {
-            Ending::Fail(failure) => Some(&failure.details.type_name),
-            _ => None,
-        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Failure)) -> Self {
@@ -97,31 +82,22 @@ impl Error {
     }
 
     fn of(type_name: &str, error: Cause<'_>) -> Self {
-        let text = shown(error);
-        let type_name = storable(type_name);
-        // It is the stack of where `?` or `new` stands, if RUST_BACKTRACE asks for it.
-        let stack = Backtrace::capture();
-        let trace = (stack.status() == BacktraceStatus::Captured).then(|| {
-            let stack = stack.to_string();
-            let beyond = stack.chars().count().saturating_sub(LONGEST);
-            stack.chars().skip(beyond).collect()
-        });
+        let (text, type_name) = (storable(&shown(error)), storable(type_name));
+        let mut details = BTreeMap::from([("type", type_name.clone())]);
+        details.extend(code(error).map(|code| ("code", code)));
+        details.extend(trace().map(|trace| ("trace", trace)));
         Self(Ending::Fail(Failure {
-            error: storable(if text.is_empty() { &type_name } else { &text }),
-            details: Details {
-                type_name,
-                code: code(error),
-                trace,
-            },
+            error: if text.is_empty() { type_name } else { text },
+            details,
             retryable: true,
             retry_in: None,
         }))
     }
 
     /// What a panic leaves, if it is a text.
-    pub(crate) fn panic(payload: Box<dyn Any + Send>) -> Self {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(payload.downcast_ref::<&str>().copied());
+    pub(crate) fn panic(panic: Box<dyn Any + Send>) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
         Self::new(text.unwrap_or("panic")).typed("panic")
     }
 
@@ -135,14 +111,14 @@ impl Ending {
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Fail(failure) if failure.retryable && failure.retry_in.is_none())
     }
+}
 
-    /// The length of its output.
-    pub(crate) fn length(&self) -> usize {
-        match self {
-            Self::Complete {
-                output: Some(output),
-            } => output.get().len(),
-            _ => 0,
+impl From<Ended> for Ending {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ok(output) if output.get() == "null" => Self::CompleteWithout {},
+            Ok(output) => Self::Complete { output },
+            Err(error) => error.0,
         }
     }
 }
@@ -159,7 +135,7 @@ impl fmt::Display for Error {
             Ending::Fail(failure) => f.write_str(&failure.error),
             Ending::Cancel { reason } => f.write_str(reason),
             Ending::Snooze { delay } => write!(f, "snoozed for {delay} s"),
-            Ending::Complete { .. } | Ending::Release {} => Ok(()),
+            _ => f.write_str("released"),
         }
     }
 }
@@ -174,28 +150,6 @@ pub fn snooze(delay: Duration) -> Error {
 pub fn cancel(reason: impl AsRef<str>) -> Error {
     let reason = storable(reason.as_ref());
     Error(Ending::Cancel { reason })
-}
-
-/// The job has failed for good.
-pub fn discard(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-    Error::new(error).discard()
-}
-
-/// The attempt has failed, and the next one is made after this delay.
-pub fn retry_in(delay: Duration, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-    Error::new(error).retry_in(delay)
-}
-
-impl From<Ended> for Ending {
-    fn from(result: Ended) -> Self {
-        match result {
-            // A handler that returns nothing has no output.
-            Ok(value) => Self::Complete {
-                output: Some(value).filter(|value| value.get() != "null"),
-            },
-            Err(error) => error.0,
-        }
-    }
 }
 
 /// What calls of this library return.
@@ -213,7 +167,7 @@ pub enum ClientError {
     #[error("{}", shown(.0))]
     Sqlx(#[from] sqlx::Error),
     /// A value has no JSON, or the JSON is of another type.
-    #[error("{0}")]
+    #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// No worker can have this option.
     #[error("{0}")]
@@ -221,11 +175,8 @@ pub enum ClientError {
     /// So many results were lost. Their jobs run again when their leases have run out.
     #[error("{0} results could not be sent")]
     Unsent(usize),
-    /// The worker has ended before it could do it.
-    #[error("the worker has ended")]
-    Ended,
     /// The system refuses it.
-    #[error("{0}")]
+    #[error(transparent)]
     System(#[from] std::io::Error),
 }
 
@@ -233,6 +184,12 @@ impl ClientError {
     /// The SQLSTATE, if the database refused the call.
     pub fn code(&self) -> Option<String> {
         code(self)
+    }
+
+    /// Whether its SQLSTATE begins with one of these.
+    pub(crate) fn is(&self, codes: &[&str]) -> bool {
+        let has = |code: String| codes.iter().any(|class| code.starts_with(class));
+        self.code().is_some_and(has)
     }
 }
 
@@ -245,14 +202,22 @@ fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-pub(crate) type Cause<'a> = &'a (dyn StdError + 'static);
+/// The stack of where `?` or `new` stands, if RUST_BACKTRACE asks for it. Its end is kept.
+fn trace() -> Option<String> {
+    let stack = Backtrace::capture();
+    let stack = (stack.status() == BacktraceStatus::Captured).then(|| stack.to_string())?;
+    let beyond = stack.chars().count().saturating_sub(LONGEST);
+    Some(stack.chars().skip(beyond).collect())
+}
+
+type Cause<'a> = &'a (dyn StdError + 'static);
 
 fn causes<'a>(error: Cause<'a>) -> impl Iterator<Item = Cause<'a>> {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// The message of an error, and those of its causes that it does not have in it.
-pub(crate) fn shown(error: Cause<'_>) -> String {
+fn shown(error: Cause<'_>) -> String {
     let mut text = error.to_string();
     for cause in causes(error).skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -1,20 +1,22 @@
-//! Handlers, and what becomes of one that runs.
+//! Handlers, and what is around them.
 
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::select;
 use tokio::sync::oneshot;
 
-use crate::attempt::Attempt;
-use crate::job::json;
-use crate::worker::Worker;
+use crate::error::Ending;
+use crate::executor::json;
 use crate::{Error, Job};
+
+/// How long a handler has to end by itself after it was cancelled.
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
 
 /// How a handler ends: with an output, which is JSON, or an error.
 pub(crate) type Ended = Result<Box<RawValue>, Error>;
@@ -28,11 +30,6 @@ pub trait Handler<A>: Send + Sync + 'static {
     /// Nothing runs before the first poll.
     #[doc(hidden)]
     fn handle(self: Arc<Self>, job: Job<()>) -> Handling;
-
-    #[doc(hidden)]
-    fn is_blocking(&self) -> bool {
-        false
-    }
 }
 
 impl<A, F, R, T, E> Handler<A> for F
@@ -44,7 +41,19 @@ where
     E: Into<Error>,
 {
     fn handle(self: Arc<Self>, job: Job<()>) -> Handling {
-        Box::pin(async move { output(self(job.typed()?).await) })
+        Box::pin(async move {
+            let cancellation = job.cancellation().clone();
+            let late = async {
+                cancellation.cancelled().await;
+                tokio::time::sleep(GIVE_UP).await;
+            };
+            let job = job.typed()?;
+            select! {
+                biased;
+                result = self(job) => output(result),
+                () = late => Err(Error(Ending::Release {})),
+            }
+        })
     }
 }
 
@@ -62,60 +71,24 @@ where
     fn handle(self: Arc<Self>, job: Job<()>) -> Handling {
         Box::pin(in_thread(move || output((self.0)(job.typed()?))))
     }
-
-    fn is_blocking(&self) -> bool {
-        true
-    }
 }
 
 fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Ended {
-    let output = result.map_err(Into::into)?;
-    json(&output).map_err(|error| Error::from(error).typed("invalid_output"))
+    let output = json(&result.map_err(Into::into)?);
+    output.map_err(|error| Error::from(error).typed("invalid_output"))
 }
 
 /// A thread of its own does not keep a program from ending, as those of tokio do.
-async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+async fn in_thread(work: impl FnOnce() -> Ended + Send + 'static) -> Ended {
     let (send, receive) = oneshot::channel();
     let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         let _entered = (runtime.enter(), span.enter());
         // Nobody waits for the result where the job was left behind.
-        let _ = send.send(catch_unwind(AssertUnwindSafe(work)));
+        drop(send.send(work()));
     });
-    let result = receive.await.expect("a thread sends a result or a panic");
-    result.unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-/// A handler that a worker has, whatever type its args have.
-pub(crate) struct Registered {
-    start: Box<dyn Fn(Job<()>) -> Handling + Send + Sync>,
-    pub(crate) is_blocking: bool,
-}
-
-impl Registered {
-    pub(crate) fn new<A>(handler: impl Handler<A>) -> Self {
-        let is_blocking = handler.is_blocking();
-        let handler = Arc::new(handler);
-        let start = Box::new(move |job| handler.clone().handle(job));
-        Self { start, is_blocking }
-    }
-
-    /// Runs it, with its middleware around it. A panic is an error.
-    pub(crate) async fn run(&self, worker: &Worker, of: &Arc<Attempt>) -> Ended {
-        let job = Job::new((), of.clone());
-        let mut handling = None;
-        poll_fn(|context| {
-            let poll = || {
-                let handling = handling.get_or_insert_with(|| {
-                    let middleware = worker.middleware.iter().rev();
-                    let handling = (self.start)(job.clone());
-                    middleware.fold(handling, |inner, one| one.work(job.clone(), inner))
-                });
-                handling.as_mut().poll(context)
-            };
-            let ended = catch_unwind(AssertUnwindSafe(poll));
-            ended.unwrap_or_else(|panic| Poll::Ready(Err(Error::panic(panic))))
-        })
-        .await
+    match receive.await {
+        Ok(ended) => ended,
+        Err(_) => resume_unwind(thread.join().expect_err("it has sent nothing")),
     }
 }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::job::json;
+use crate::executor::{json, query};
 use crate::middleware::AfterInsert;
 use crate::unique::seconds;
 use crate::{Executor, Middleware, Result, Unique};
@@ -64,12 +63,9 @@ impl NewJob {
     /// # Errors
     /// The args have no JSON.
     pub fn new(kind: &str, args: impl Serialize) -> serde_json::Result<Self> {
-        let (kind, args) = (kind.into(), json(&args)?);
-        Ok(Self {
-            kind,
-            args,
-            ..Self::default()
-        })
+        let mut job = Self::default();
+        (job.kind, job.args) = (kind.into(), json(&args)?);
+        Ok(job)
     }
 }
 
@@ -147,13 +143,12 @@ impl Producer {
         mut executor: impl Executor,
         mut jobs: Vec<NewJob>,
     ) -> Result<Vec<Inserted>> {
-        let mut after: Vec<Vec<AfterInsert>> = Vec::new();
-        for job in &mut jobs {
+        let before = |job: &mut NewJob| {
             let middleware = self.middleware.iter();
-            after.push(middleware.filter_map(|one| one.insert(job)).collect());
-        }
-        let jobs = serde_json::to_string(&jobs)?;
-        let inserted: Vec<Inserted> = parsed(executor.rows(INSERT, &[&jobs]).await?)?;
+            middleware.filter_map(|one| one.insert(job)).collect()
+        };
+        let after: Vec<Vec<AfterInsert>> = jobs.iter_mut().map(before).collect();
+        let inserted: Vec<Inserted> = query(&mut executor, INSERT, &jobs).await?;
         for (inserted, after) in inserted.iter().zip(after) {
             after.into_iter().rev().for_each(|after| after(inserted));
         }
@@ -161,16 +156,11 @@ impl Producer {
     }
 }
 
-const INSERT: &str =
-    "select to_json(i)::text from jobs.insert_many($1::text::jsonb) i order by ord";
-
-pub(crate) fn parsed<T: DeserializeOwned>(rows: Vec<String>) -> Result<Vec<T>> {
-    let parsed = rows.iter().map(|row| Ok(serde_json::from_str(row)?));
-    parsed.collect()
-}
+const INSERT: &str = "select to_json(i)::text from jobs.insert_many($1::jsonb) i order by ord";
 
 /// What a program waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Want {
     /// All of the jobs are over.
     All,
@@ -205,14 +195,12 @@ pub async fn wait_for(
     timeout: Duration,
     want: Want,
 ) -> Result<Vec<JobResult>> {
-    let ids = serde_json::to_string(ids)?;
-    let timeout = format!("{} s", timeout.as_secs_f64());
-    let want = if want == Want::All { "all" } else { "any" };
-    executor.rows(WAIT_FOR, &[&ids, &timeout, want]).await?;
-    parsed(executor.rows(RESULTS, &[&ids]).await?)
+    query::<()>(&mut executor, WAIT_FOR, (ids, timeout.as_secs_f64(), want)).await?;
+    query(&mut executor, RESULTS, ids).await
 }
 
 const WAIT_FOR: &str = "
-call jobs.wait_for(translate($1, '[]', '{}')::bigint[], timeout => $2::text::interval, want => $3)";
+call jobs.wait_for(translate($1::jsonb->>0, '[]', '{}')::bigint[], want => $1::jsonb->>2,
+    timeout => make_interval(secs => ($1::jsonb->1)::float8))";
 const RESULTS: &str = "
 select to_json(r)::text from jobs.results(translate($1, '[]', '{}')::bigint[]) r order by ord";

@@ -2,18 +2,19 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use chrono::serde::ts_microseconds;
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
-use tokio_postgres::Row;
-use tokio_postgres::types::Json;
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::Attempt;
+use crate::engine::Engine;
+use crate::executor::json;
 use crate::{Error, Executor, Result};
 
 /// A job that is being worked on, with args of the handler's type.
@@ -23,7 +24,9 @@ use crate::{Error, Executor, Result};
 pub struct Job<A> {
     /// The args.
     pub args: A,
-    attempt: Arc<Attempt>,
+    pub(crate) info: Arc<JobInfo>,
+    /// What stores its progress; none in a test.
+    pub(crate) engine: Option<Arc<Engine>>,
 }
 
 /// What the database says of a job that is being worked on.
@@ -42,6 +45,7 @@ pub struct JobInfo {
     pub raw_args: Box<RawValue>,
     /// What the producer and its middleware say of the job beside the args; null if it is too deep,
     /// or has a number that a [`Value`] cannot hold.
+    #[serde(deserialize_with = "value")]
     pub meta: Value,
     /// The tags.
     pub tags: Vec<String>,
@@ -52,38 +56,78 @@ pub struct JobInfo {
     /// How many attempts there can be.
     pub max_attempts: i32,
     /// When it was inserted.
+    #[serde(with = "ts_microseconds")]
     pub created_at: DateTime<Utc>,
     /// When it was to run.
+    #[serde(with = "ts_microseconds")]
     pub scheduled_at: DateTime<Utc>,
     /// When this attempt began.
+    #[serde(with = "ts_microseconds")]
     pub attempted_at: DateTime<Utc>,
     /// When the server takes the job away, by the clock of this machine; none: never.
-    #[serde(skip)]
+    #[serde(deserialize_with = "deadline")]
     pub deadline: Option<Instant>,
+    #[serde(skip)]
+    pub(crate) cancellation: CancellationToken,
+    /// Whether its timeout has passed.
+    #[serde(skip)]
+    pub(crate) is_late: AtomicBool,
+    /// Whether there is nothing more to tell: it was told, or the job is somebody else's.
+    #[serde(skip)]
+    pub(crate) is_settled: AtomicBool,
+    /// Whether the handler has completed it in a transaction, which may not be committed yet.
+    #[serde(skip)]
+    pub(crate) is_completed: AtomicBool,
+}
+
+/// Jobs, in the order of the members of [`JobInfo`]: of queues, each a line; how many; a worker's
+/// name; seconds of lease; of kinds, each a line, or null. An array is much cheaper than an object.
+pub(crate) const FETCH: &str = "
+select json_build_array(
+        id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
+        (date_part('epoch', created_at) * 1e6)::bigint,
+        (date_part('epoch', scheduled_at) * 1e6)::bigint,
+        (date_part('epoch', attempted_at) * 1e6)::bigint,
+        date_part('epoch', deadline_at - clock_timestamp()))::text
+    from jobs.fetch_any(string_to_array($1::jsonb->>0, e'\n'), ($1::jsonb->1)::int,
+        worker => $1::jsonb->>2, lease => make_interval(secs => ($1::jsonb->3)::float8),
+        kinds => string_to_array($1::jsonb->>4, e'\n'))";
+const COMPLETE: &str = "
+select jobs.complete(($1::jsonb->0)::bigint, ($1::jsonb->1)::bigint,
+    nullif($1::jsonb->2, 'null'))::text";
+
+fn value<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Value, D::Error> {
+    let value = Box::<RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(value.get()).unwrap_or_default())
+}
+
+/// The time that is so many seconds from now.
+fn deadline<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Instant>, D::Error> {
+    let left = Option::<f64>::deserialize(from)?;
+    let left = left.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default());
+    Ok(left.and_then(|left| Instant::now().checked_add(left)))
 }
 
 impl JobInfo {
-    /// A row of `jobs.fetch_any`, which has the seconds to the deadline as `left`.
-    pub(crate) fn of(row: &Row) -> std::result::Result<Self, tokio_postgres::Error> {
-        let (Json(raw_args), Json(meta)) = (row.try_get("args")?, row.try_get("meta")?);
-        let (meta, left): (Box<RawValue>, Option<f64>) = (meta, row.try_get("left")?);
-        let left = left.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default());
-        Ok(Self {
-            id: row.try_get("id")?,
-            token: row.try_get("token")?,
-            kind: row.try_get("kind")?,
-            queue: row.try_get("queue")?,
-            raw_args,
-            meta: serde_json::from_str(meta.get()).unwrap_or_default(),
-            tags: row.try_get("tags")?,
-            priority: row.try_get("priority")?,
-            attempt: row.try_get("attempt")?,
-            max_attempts: row.try_get("max_attempts")?,
-            created_at: row.try_get("created_at")?,
-            scheduled_at: row.try_get("scheduled_at")?,
-            attempted_at: row.try_get("attempted_at")?,
-            deadline: left.and_then(|left| Instant::now().checked_add(left)),
-        })
+    pub(crate) fn is_completed(&self) -> bool {
+        self.is_completed.load(SeqCst)
+    }
+
+    /// How long its handler may run, so that it is over before the server ends the attempt.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = self.deadline?.saturating_duration_since(Instant::now());
+        Some(left - (left / 20).min(Duration::from_secs(1)))
+    }
+
+    /// Takes the answer to a heartbeat, whether the job is to be cancelled. None: it is lost,
+    /// unless it was told meanwhile.
+    pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
+        let is_meant = || is_cancelled.unwrap_or_else(|| !self.is_settled.swap(true, SeqCst));
+        if !self.is_completed() && is_meant() {
+            let is_lost = is_cancelled.is_none();
+            tracing::warn!(id = self.id, kind = self.kind, is_lost, "handler cancelled");
+            self.cancellation.cancel();
+        }
     }
 }
 
@@ -91,21 +135,19 @@ impl<A> Deref for Job<A> {
     type Target = JobInfo;
 
     fn deref(&self) -> &JobInfo {
-        &self.attempt.job
+        &self.info
     }
 }
 
 impl<A> Job<A> {
-    pub(crate) fn new(args: A, attempt: Arc<Attempt>) -> Self {
-        Self { args, attempt }
-    }
-
     /// The job with args of the handler's type.
     pub(crate) fn typed<B: DeserializeOwned>(self) -> std::result::Result<Job<B>, Error> {
-        match serde_json::from_str(self.raw_args.get()) {
-            Ok(args) => Ok(Job::new(args, self.attempt)),
-            Err(error) => Err(Error::from(error).typed("invalid_args")),
-        }
+        let args = serde_json::from_str(self.raw_args.get());
+        Ok(Job {
+            args: args.map_err(|error| Error::from(error).typed("invalid_args"))?,
+            info: self.info,
+            engine: self.engine,
+        })
     }
 
     /// Is cancelled when the handler is to stop: at its timeout, when somebody cancels the job,
@@ -113,7 +155,7 @@ impl<A> Job<A> {
     ///
     /// An async handler that has not ended a second later is dropped at its `await`.
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.attempt.cancellation
+        &self.info.cancellation
     }
 
     /// Stores how far the job is, for all to see in `jobs.jobs`, and renews its lease.
@@ -121,10 +163,10 @@ impl<A> Job<A> {
     /// # Errors
     /// The value has no JSON that the database takes, or the job is lost.
     pub async fn progress(&self, value: impl Serialize) -> Result<()> {
-        let value = json(&value)?;
+        let of = json(&(self.id, self.token, value))?;
         // Without a worker, as in a test, nobody looks at progress.
-        if let Some(finisher) = &self.attempt.finisher {
-            finisher.progress(&self.attempt, value.get()).await?;
+        if let Some(engine) = &self.engine {
+            engine.progress(self, &of).await?;
         }
         Ok(())
     }
@@ -135,34 +177,12 @@ impl<A> Job<A> {
     ///
     /// # Errors
     /// The job is lost, or the output has no JSON that the database takes.
-    pub async fn complete(
-        &self,
-        mut transaction: impl Executor,
-        output: impl Serialize,
-    ) -> Result<()> {
-        let output = json(&output)?;
-        let (id, token) = (self.id.to_string(), self.token.to_string());
+    pub async fn complete(&self, mut tx: impl Executor, output: impl Serialize) -> Result<()> {
+        let of = json(&(self.id, self.token, output))?;
         // From now on: no heartbeat may take the job for lost once this is committed.
-        self.attempt.state().is_in_transaction = true;
-        let of = [&*id, &token, output.get()];
-        let completed = transaction.rows(COMPLETE, &of).await;
-        self.attempt.state().is_in_transaction = completed.is_ok();
+        self.is_completed.store(true, SeqCst);
+        let completed = tx.rows(COMPLETE, &[of.get()]).await;
+        self.is_completed.store(completed.is_ok(), SeqCst);
         completed.map(drop)
-    }
-}
-
-const COMPLETE: &str = "
-select jobs.complete($1::text::bigint, $2::text::bigint,
-    nullif($3::text::jsonb, 'null'))::text";
-
-/// A value as JSON. No jsonb holds more than this, and what is longer than a message to the server
-/// can be would cost the connection.
-pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
-    let json = to_raw_value(value)?;
-    match json.get().len() {
-        ..0x1000_0000 => Ok(json),
-        length => Err(serde::ser::Error::custom(format!(
-            "its JSON has {length} bytes"
-        ))),
     }
 }

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod attempt;
 mod control;
+mod engine;
 mod error;
 mod executor;
 mod fetch;
@@ -14,14 +14,14 @@ mod link;
 mod middleware;
 #[cfg(feature = "opentelemetry")]
 mod opentelemetry;
-mod run;
 pub mod testing;
 #[cfg(test)]
 mod tests;
 mod unique;
 mod worker;
 
-pub use error::{ClientError, Error, Result, cancel, discard, retry_in, snooze};
+pub use engine::Handle;
+pub use error::{ClientError, Error, Result, cancel, snooze};
 pub use executor::Executor;
 pub use handler::{Blocking, Handler, Handling};
 pub use insert::{
@@ -32,7 +32,6 @@ pub use link::{connect, connect_hearing};
 pub use middleware::{AfterInsert, Middleware};
 #[cfg(feature = "opentelemetry")]
 pub use opentelemetry::OpenTelemetry;
-pub use run::Handle;
 pub use tokio_util::sync::CancellationToken;
 pub use unique::{By, OnConflict, Unique};
 pub use worker::{Options, Queue, Worker};

@@ -5,15 +5,17 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use serde::Serialize;
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Socket, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Socket, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::error::shown;
+use crate::ClientError;
+use crate::executor::{Executor, Rows, query, texts};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
 /// `sslmode=disable`. The server's certificate must be one that the system trusts, unless it says
@@ -100,110 +102,81 @@ fn tls(_: &Config) -> Tls {
     NoTls
 }
 
-/// A parameter of a statement, with its type.
-pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
-
 /// One of a worker's connections, made anew when it breaks.
 pub(crate) struct Link {
     config: Config,
-    /// Whether statements are prepared.
-    prepares: bool,
     /// A client, and its connection, which is closed when that is dropped.
     opened: Option<(Client, AbortOnDropHandle<()>)>,
-    prepared: HashMap<&'static str, Statement>,
+    /// The statements that the session knows; none: they are not prepared.
+    prepared: Option<HashMap<&'static str, Statement>>,
     /// How many calls have failed since one succeeded.
     pub(crate) failures: u32,
+}
+
+impl Executor for Link {
+    /// If its connection does not serve any more, the next statement has another.
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+        let rows = self.once(sql, of).await;
+        match &rows {
+            Ok(_) => self.failures = 0,
+            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepared) = (None, None),
+            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
+            Err(_) => {}
+        }
+        rows
+    }
 }
 
 impl Link {
     pub(crate) fn new(config: &Config, prepares: bool) -> Self {
         Self {
             config: config.clone(),
-            prepares,
             opened: None,
-            prepared: HashMap::new(),
+            prepared: prepares.then(HashMap::new),
             failures: 0,
         }
     }
 
-    /// Runs a statement. If its connection does not serve any more, the next one has another.
-    pub(crate) async fn rows(
-        &mut self,
-        sql: &'static str,
-        of: &[Parameter<'_>],
-    ) -> Result<Vec<Row>, Error> {
-        let result = self.once(sql, of).await;
-        if result.is_ok() {
-            self.failures = 0;
-        }
-        if let Err(error) = &result {
-            // A pooler gives each statement another session, or the extension is another one now.
-            let is_lost = is(error, &["26000", "42P05", "0A000"]) && self.prepares;
-            self.prepares &= !is_lost;
-            if is_lost || error.code().is_none() || is(error, GONE) {
-                self.opened = None;
-            }
-        }
-        result
-    }
-
-    async fn once(&mut self, sql: &'static str, of: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
-        self.open().await?;
-        let (client, _) = self.opened.as_ref().expect("it is open");
-        if !self.prepares {
-            return client.query_typed(sql, of).await;
-        }
-        if !self.prepared.contains_key(sql) {
-            let types: Vec<_> = of.iter().map(|(_, of)| of.clone()).collect();
-            let prepared = client.prepare_typed(sql, &types).await?;
-            self.prepared.insert(sql, prepared);
-        }
-        let values: Vec<_> = of.iter().map(|(value, _)| *value).collect();
-        client.query(&self.prepared[sql], &values).await
-    }
-
-    /// Connects, unless it has.
-    pub(crate) async fn open(&mut self) -> Result<(), Error> {
-        if self
-            .opened
-            .as_ref()
-            .is_none_or(|(client, _)| client.is_closed())
-        {
-            self.opened = None;
-            self.prepared.clear();
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+        self.opened.take_if(|(client, _)| client.is_closed());
+        if self.opened.is_none() {
+            self.prepared.iter_mut().for_each(HashMap::clear);
             let (client, connection) = open(&self.config).await?;
             self.opened = Some((client, serve(connection, |_| {})));
         }
-        Ok(())
+        let (client, _) = self.opened.as_ref().expect("it is open");
+        let Some(prepared) = &mut self.prepared else {
+            return (&*client).rows(sql, of).await;
+        };
+        if !prepared.contains_key(sql) {
+            let types = vec![Type::TEXT; of.len()];
+            prepared.insert(sql, client.prepare_typed(sql, &types).await?);
+        }
+        let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
+        texts(client.query(&prepared[sql], &of).await?)
     }
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
-    pub(crate) async fn wait(&mut self, sql: &'static str, of: &[Parameter<'_>]) {
-        match self.rows(sql, of).await {
-            Err(error) if !is(&error, &["57014"]) => self.pause(&error).await,
-            _ => {}
+    pub(crate) async fn wait(&mut self, sql: &'static str, of: impl Serialize) {
+        if let Err(error) = query::<()>(self, sql, of).await
+            && !error.is(&["57014"])
+        {
+            self.pause(&error).await;
         }
     }
 
     /// Waits before a call is repeated: the longer the more have failed.
-    pub(crate) async fn pause(&mut self, error: &Error) {
+    pub(crate) async fn pause(&mut self, error: &ClientError) {
         let pause = back_off(self.failures);
         self.failures += 1;
-        let error = shown(error);
-        tracing::warn!(error, ?pause, "a call has failed and is repeated");
+        tracing::warn!(%error, ?pause, "a call has failed and is repeated");
         tokio::time::sleep(pause).await;
     }
 
     /// Whether the statement that has failed so may succeed if it is repeated.
-    pub(crate) fn passes(&self, error: &Error) -> bool {
-        self.opened.is_none() || is(error, RIVALRY)
+    pub(crate) fn passes(&self, error: &ClientError) -> bool {
+        self.opened.is_none() || error.is(RIVALRY)
     }
-}
-
-/// Whether an error has a SQLSTATE that begins with one of these.
-pub(crate) fn is(error: &Error, codes: &[&str]) -> bool {
-    let has = |code: &str| codes.iter().any(|class| code.starts_with(class));
-    error.code().is_some_and(|code| has(code.code()))
 }
 
 /// The server ends the connection, cannot take one more, is short of something, or is a standby.
@@ -212,9 +185,11 @@ const GONE: &[&str] = &[
 ];
 /// Others are at the same rows, for too long for a `statement_timeout`. The connection is good.
 const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
+/// A pooler gives each statement another session, or the extension is another one now.
+const UNPREPARED: &[&str] = &["26000", "42P05", "0A000"];
 
 /// How long to wait after so many failures in a row.
-fn back_off(failures: u32) -> Duration {
+pub(crate) fn back_off(failures: u32) -> Duration {
     let seconds = 0.1 * f64::from(1 << failures.min(7));
     Duration::from_secs_f64(seconds.min(10.0) * (0.75 + 0.5 * (random() as f64 / u64::MAX as f64)))
 }

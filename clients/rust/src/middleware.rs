@@ -1,8 +1,6 @@
 //! What a program puts around every insert and every handler.
 
-use crate::handler::Handling;
-use crate::insert::{Inserted, NewJob};
-use crate::job::Job;
+use crate::{Handling, Inserted, Job, NewJob};
 
 /// Something around every insert, every handler, or both.
 ///
@@ -25,15 +23,13 @@ use crate::job::Job;
 pub trait Middleware: Send + Sync + 'static {
     /// Is called before an insert, and can change the job. What it returns is called after it, or
     /// dropped if the insert fails.
-    fn insert(&self, job: &mut NewJob) -> Option<AfterInsert> {
-        let _ = job;
+    fn insert(&self, _job: &mut NewJob) -> Option<AfterInsert> {
         None
     }
 
-    /// Makes of a handler under way another one. As handlers are, it is dropped at an `await` if it
-    /// does not end after a cancellation.
-    fn work(&self, job: Job<()>, handling: Handling) -> Handling {
-        let _ = job;
+    /// Makes of a handler under way another one. A handler that does not end after a cancellation
+    /// ends with an error here.
+    fn work(&self, _job: Job<()>, handling: Handling) -> Handling {
         handling
     }
 }

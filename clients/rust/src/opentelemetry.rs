@@ -7,8 +7,8 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 
-use crate::middleware::AfterInsert;
-use crate::{Handling, Job, Middleware, NewJob};
+use crate::error::Ending;
+use crate::{AfterInsert, Handling, Job, Middleware, NewJob};
 
 /// Middleware that makes a span of every insert and of every attempt, by the global tracer.
 ///
@@ -77,9 +77,10 @@ impl Middleware for OpenTelemetry {
             let result = handling.with_context(context.clone()).await;
             // A job that is put off or cancelled has not failed.
             if let Err(error) = &result
-                && let Some(name) = error.type_name()
+                && let Ending::Fail(failure) = &error.0
             {
-                span.set_attribute(KeyValue::new("error.type", name.to_owned()));
+                let type_name = failure.details["type"].clone();
+                span.set_attribute(KeyValue::new("error.type", type_name));
                 span.set_status(Status::error(error.to_string()));
             }
             result

@@ -1,17 +1,19 @@
-//! Helpers for tests of programs that insert jobs. All of them work in a transaction of the test,
-//! which it rolls back. They open no connection.
+//! Helpers for tests of programs that insert jobs, or have handlers. All but [`job`] work in a
+//! transaction of the test, which it rolls back. They open no connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::attempt::Attempt;
-use crate::error::{Ending, shown};
+use crate::error::Ending;
+use crate::executor::query;
 use crate::finish::Finish;
-use crate::insert::parsed;
-use crate::job::JobInfo;
-use crate::{ClientError, Error, Executor, Result, State, Worker};
+use crate::job::{FETCH, JobInfo};
+use crate::worker::names;
+use crate::{ClientError, Error, Executor, Job, Result, State, Worker};
 
 /// Why a test fails.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +68,51 @@ pub struct Attempted {
     pub error: Option<String>,
 }
 
+/// A job that is in no database, to call a handler with. The JSON object has those of its members
+/// that matter, by the names of [`JobInfo`]; `args` are of the handler's type.
+///
+/// ```
+/// # use postgres_jobs::{Error, Job, testing};
+/// # use serde_json::json;
+/// async fn double(job: Job<i64>) -> Result<i64, Error> {
+///     Ok(job.args * 2)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let doubled = double(testing::job(json!({ "args": 21, "attempt": 2 }))?).await;
+/// assert_eq!(doubled.ok(), Some(42));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The args are of another type, or so is a member.
+pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
+    let mut all = json!({
+        "id": 0, "token": 0, "kind": "", "queue": "default", "args": {}, "meta": {}, "tags": [],
+        "priority": 1, "attempt": 1, "max_attempts": 25, "created_at": 0, "scheduled_at": 0,
+        "attempted_at": 0, "deadline": null,
+    });
+    if let (Value::Object(all), Value::Object(members)) = (&mut all, members) {
+        all.extend(members);
+    }
+    let info: JobInfo = serde_json::from_str(&all.to_string())?;
+    Ok(Job {
+        args: serde_json::from_str(info.raw_args.get())?,
+        info: Arc::new(info),
+        engine: None,
+    })
+}
+
+/// A connection that the test and its handlers share.
+#[cfg(feature = "sqlx")]
+impl Executor for Arc<tokio::sync::Mutex<sqlx::PgConnection>> {
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
+        (&mut *self.lock().await).rows(sql, of).await
+    }
+}
+
 /// The newest job of this kind that has at least these args.
 ///
 /// # Errors
@@ -76,12 +123,12 @@ pub async fn assert_inserted(
     args: impl Serialize + Send,
 ) -> std::result::Result<InsertedJob, TestError> {
     let args = serde_json::to_value(args)?;
-    let found = executor.rows(INSERTED, &[kind, &args.to_string()]).await?;
-    if let Some(job) = parsed(found)?.pop() {
+    let found: Vec<InsertedJob> = query(&mut executor, INSERTED, (kind, &args)).await?;
+    if let Some(job) = found.into_iter().next() {
         return Ok(job);
     }
-    let others = executor.rows(OTHERS, &[kind]).await?;
-    let others = serde_json::from_str(&others.concat())?;
+    let others = query(&mut executor, OTHERS, [kind]).await?;
+    let others = Value::Array(others);
     let kind = kind.into();
     Err(TestError::NotInserted { kind, args, others })
 }
@@ -98,46 +145,54 @@ pub async fn work_all(
     mut executor: impl Executor,
     worker: &Worker,
 ) -> std::result::Result<Vec<Attempted>, TestError> {
-    let (queues, kinds) = (
-        json!(worker.queues()).to_string(),
-        json!(worker.kinds()).to_string(),
+    let options = &worker.options;
+    let of = (
+        names(&options.queues),
+        1,
+        &options.name,
+        3600,
+        worker.kinds(),
     );
-    let of = [&*queues, &kinds, &worker.options.name];
     let mut attempted = Vec::new();
-    while let Some(job) = parsed::<JobInfo>(executor.rows(FETCH, &of).await?)?.pop() {
+    while let Some(job) = query::<JobInfo>(&mut executor, FETCH, &of).await?.pop() {
         if attempted.len() == 1_000 {
             return Err(TestError::Endless);
         }
-        let (id, kind) = (job.id.to_string(), job.kind.clone());
+        let of = (job.id, job.kind.clone());
         executor.rows("savepoint postgres_jobs", &[]).await?;
         work(&mut executor, worker, job).await?;
         executor
             .rows("release savepoint postgres_jobs", &[])
             .await?;
-        attempted.extend(parsed::<Attempted>(
-            executor.rows(LEFT, &[&id, &kind]).await?,
-        )?);
+        attempted.extend(query::<Attempted>(&mut executor, LEFT, of).await?);
     }
     Ok(attempted)
 }
 
 async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Result<()> {
-    let attempt = Attempt::new(job, None, None);
-    let handler = worker.handler(&attempt.job.kind);
-    let mut ending = match handler.run(worker, &attempt).await {
-        Ok(_) if attempt.state().is_in_transaction => return Ok(()),
-        result => Ending::from(result),
-    };
+    let info = Arc::new(job);
+    let handling = worker.handling(Job {
+        args: (),
+        info: info.clone(),
+        engine: None,
+    });
+    let ended = handling.await;
+    if ended.is_ok() && info.is_completed() {
+        return Ok(());
+    }
+    let mut ending = Ending::from(ended);
     loop {
-        let is_done = matches!(ending, Ending::Complete { .. });
+        let is_done = matches!(ending, Ending::Complete { .. } | Ending::CompleteWithout {});
         if !is_done {
             let undo = "rollback to savepoint postgres_jobs";
             executor.rows(undo, &[]).await?;
         }
-        let result = serde_json::to_string(&[Finish::new(attempt.clone(), ending)])?;
-        match executor.rows(FINISH, &[&result]).await {
+        let results = format!("[{}]", Finish::new(&info, ending).json);
+        match executor.rows(FINISH, &[&results]).await {
             // An output that the database does not take.
-            Err(error) if is_done => ending = Error::new(shown(&error)).typed("invalid_output").0,
+            Err(error) if is_done => {
+                ending = Error::new(error.to_string()).typed("invalid_output").0;
+            }
             finished => return finished.map(drop),
         }
     }
@@ -148,25 +203,21 @@ async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Re
 /// # Errors
 /// The database refuses it.
 pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<()> {
-    let time = format!("{} s", time.as_secs_f64());
+    let time = time.as_secs_f64().to_string();
     executor.rows(ADVANCE, &[&time]).await.map(drop)
 }
 
 const INSERTED: &str = "
 select to_json(j)::text from (
-    select id, kind, queue, state, args from jobs.jobs
-        where kind = $1 and args @> $2::text::jsonb order by id desc limit 1) j";
+    select id, kind, queue, state, j.args from jobs.jobs j, cast($1 as jsonb) a
+        where kind = a->>0 and j.args @> (a->1) order by id desc limit 1) j";
 const OTHERS: &str = "
-select coalesce(jsonb_agg(args), '[]')::text from (
-    select args from jobs.jobs where kind = $1 order by id desc limit 10) j";
-const FETCH: &str = "
-select to_json(f)::text from jobs.fetch_any(
-    array(select jsonb_array_elements_text($1::text::jsonb)), lease => '1 h', worker => $3,
-    kinds => (select array_agg(kind) from jsonb_array_elements_text(nullif($2, 'null')::jsonb) kind)) f";
-const FINISH: &str = "select done::text from jobs.finish_many($1::text::jsonb)";
+select args::text from jobs.jobs where kind = $1::jsonb->>0 order by id desc limit 10";
+const FINISH: &str = "select done::text from jobs.finish_many($1::jsonb)";
 const LEFT: &str = "
 select to_json(r)::text from (
-    select id, $2 as kind, state, output, error from jobs.results(array[$1::text::bigint])) r";
+    select id, a->>1 as kind, state, output, error
+        from cast($1 as jsonb) a, jobs.results(array[(a->0)::bigint])) r";
 const ADVANCE: &str = "
-select jobs.update(id, scheduled_at => scheduled_at - $1::text::interval)::text
+select jobs.update(id, scheduled_at => scheduled_at - make_interval(secs => $1::float8))::text
     from jobs.jobs where state in ('scheduled', 'retryable')";

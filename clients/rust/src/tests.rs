@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::attempt::Attempt;
-use crate::handler::Registered;
-use crate::job::JobInfo;
+use crate::engine::State;
+use crate::error::Ending;
+use crate::finish::Finish;
 use crate::*;
 
 /// Answers every insert, and keeps what it was asked.
@@ -33,15 +33,13 @@ async fn inserted_by(producer: &Producer, job: NewJob) -> Value {
     asked.lock().unwrap()[0][0].take()
 }
 
-fn attempt(number: i32, args: Value, meta: Value) -> Arc<Attempt> {
-    let job: JobInfo = serde_json::from_value(json!({
-        "id": 7, "token": 8, "kind": "k", "queue": "q", "args": args, "meta": meta, "tags": [],
-        "priority": 1, "attempt": number, "max_attempts": 25,
-        "created_at": "1970-01-01T00:00:00Z", "scheduled_at": "1970-01-01T00:00:00Z",
-        "attempted_at": "1970-01-01T00:00:00Z",
-    }))
-    .unwrap();
-    Attempt::new(job, None, None)
+fn job(members: Value) -> Job<()> {
+    let job: Job<Value> = testing::job(members).unwrap();
+    Job {
+        args: (),
+        info: job.info,
+        engine: None,
+    }
 }
 
 /// What is sent of an error, without the stack that RUST_BACKTRACE asks for, and without nulls.
@@ -59,10 +57,9 @@ fn given(mut value: Value) -> Value {
     value
 }
 
-/// A worker of such options that has a handler, or why there is none.
-fn started(options: Options) -> std::result::Result<Worker, String> {
-    let worker = Worker::new("".parse().unwrap(), options).map_err(|error| error.to_string())?;
-    Ok(worker.kind("k", async |_: Job<Value>| Ok::<_, Error>(())))
+/// A worker of such options, or why there is none.
+fn worker(options: Options) -> std::result::Result<Worker, String> {
+    Worker::new("".parse().unwrap(), options).map_err(|error| error.to_string())
 }
 
 #[tokio::test]
@@ -128,8 +125,8 @@ fn endings_are_written() {
         json!({ "do": "cancel", "reason": "a\u{fffd}" })
     );
     let failed = json!({ "do": "fail", "error": "e", "details": { "type": "t" } });
-    assert_eq!(ending(discard("e").typed("t")), failed);
-    assert_eq!(ending(retry_in(second, "e"))["retry_in"], 1.0);
+    assert_eq!(ending(Error::new("e").discard().typed("t")), failed);
+    assert_eq!(ending(Error::new("e").retry_in(second))["retry_in"], 1.0);
     assert_eq!(
         ending(Error::new("")),
         json!({
@@ -151,7 +148,7 @@ fn unique_options_are_written_and_read() {
 
 #[test]
 fn wrong_options_are_named() {
-    let wrong = |options| started(options).err().unwrap();
+    let wrong = |options| worker(options).err().unwrap();
     let queue = |name: &str, weight| Queue {
         name: name.into(),
         weight,
@@ -172,8 +169,9 @@ fn wrong_options_are_named() {
         ..Options::default()
     };
     assert_eq!(wrong(options), "kind_timeouts has k with 0 s");
-    let twice = started(Options::default()).unwrap();
-    let twice = twice
+    let twice = worker(Options::default())
+        .unwrap()
+        .kind("k", async |_: Job<Value>| Ok::<_, Error>(()))
         .kind("k", Blocking(|_: Job<Value>| Ok::<_, Error>(())))
         .start();
     assert_eq!(twice.err().unwrap().to_string(), "kind k has two handlers");
@@ -181,15 +179,35 @@ fn wrong_options_are_named() {
 
 #[tokio::test]
 async fn args_of_another_type_fail_the_attempt() {
-    let worker = started(Options::default()).unwrap();
-    let handler = Registered::new(async |job: Job<u8>| Ok::<_, Error>(job.args));
-    let fits = handler.run(&worker, &attempt(1, json!(7), json!({}))).await;
+    let handler = async |job: Job<u8>| Ok::<_, Error>(job.args);
+    let worker = worker(Options::default()).unwrap().kind("k", handler);
+    let fits = worker
+        .handling(job(json!({ "kind": "k", "args": 7 })))
+        .await;
     assert_eq!(fits.unwrap().get(), "7");
-    let refused = handler
-        .run(&worker, &attempt(1, json!(-7), json!({})))
+    let refused = worker
+        .handling(job(json!({ "kind": "k", "args": -7 })))
         .await;
     let refused = ending(refused.unwrap_err());
     assert_eq!(refused["details"]["type"], "invalid_args");
+}
+
+#[test]
+fn a_result_whose_job_is_locked_is_kept_with_its_place() {
+    let mut state = State::default();
+    for token in [1, 2, 3] {
+        let members = json!({ "id": 10 * token, "token": token });
+        let result = Finish::new(&job(members).info, Ending::Release {});
+        state.unsent.insert(token, result);
+    }
+    let refused = [(1, "locked".into()), (2, "lease_lost".into())];
+    state.take(&[1, 2, 3], refused.into());
+    let places: Vec<i64> = state.places().map(|job| job.id).collect();
+    assert_eq!(places, [10]);
+    assert!(state.unsent[&1].due > std::time::Instant::now());
+    assert_eq!(state.unsent.len(), 1);
+    state.take(&[1], [].into());
+    assert_eq!(state.places().count(), 0);
 }
 
 struct Named(&'static str, Arc<Mutex<Vec<String>>>);
@@ -242,14 +260,17 @@ async fn spans_belong_together() {
     let producer = Producer {
         middleware: vec![Arc::new(OpenTelemetry)],
     };
-    let job = inserted_by(&producer, NewJob::new("k", 1).unwrap()).await;
-    let worker = started(Options::default())
+    let inserted = inserted_by(&producer, NewJob::new("k", 1).unwrap()).await;
+    let worker = worker(Options::default())
         .unwrap()
+        .kind("k", async |_: Job<Value>| {
+            Err::<(), _>(Error::new("no").typed("t"))
+        })
         .middleware(OpenTelemetry);
-    let handler = Registered::new(async |_: Job<Value>| Err::<(), _>(Error::new("no").typed("t")));
+    let meta = &inserted["meta"];
     for number in [1, 2] {
-        let attempt = attempt(number, json!({}), job["meta"].clone());
-        handler.run(&worker, &attempt).await.unwrap_err();
+        let members = json!({ "kind": "k", "queue": "q", "attempt": number, "meta": meta });
+        worker.handling(job(members)).await.unwrap_err();
     }
     let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
         panic!("three spans")

@@ -91,20 +91,15 @@ pub enum OnConflict {
 pub(crate) mod seconds {
     use super::*;
 
-    type Seconds = Option<Duration>;
-
-    pub fn serialize<S: Serializer>(duration: &Seconds, to: S) -> Result<S::Ok, S::Error> {
-        let limit = |one: Duration| {
-            if one == Duration::MAX {
-                -1.0
-            } else {
-                one.as_secs_f64()
-            }
+    pub fn serialize<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        let seconds = |one| match one {
+            Duration::MAX => -1.0,
+            limit => limit.as_secs_f64(),
         };
-        duration.map(limit).serialize(to)
+        duration.map(seconds).serialize(to)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Seconds, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(from)?;
         let duration = seconds.map(Duration::try_from_secs_f64).transpose();
         duration.map_err(serde::de::Error::custom)

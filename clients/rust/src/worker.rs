@@ -1,15 +1,16 @@
 //! A worker before it runs: its options and its handlers.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_postgres::Config;
 
-use crate::handler::{Handler, Registered};
 use crate::link::{Link, random};
-use crate::{ClientError, Handle, Middleware, Result};
+use crate::{ClientError, Error, Handle, Handler, Handling, Job, Middleware, Result};
 
 /// The options of a worker.
 ///
@@ -84,43 +85,41 @@ impl From<&str> for Queue {
 
 impl Options {
     /// What no worker can have.
-    fn check(&self) -> Result<()> {
+    fn fault(&self) -> Option<String> {
         let mut names = HashSet::new();
         let twice = self.queues.iter().find(|queue| !names.insert(&queue.name));
         let weightless = |queue: &&Queue| !queue.weight.is_finite() || queue.weight <= 0.0;
+        let weightless = self.queues.iter().find(weightless);
         let mut timeouts = self.kind_timeouts.iter();
-        let fault = if self.queues.is_empty() {
-            "queues is empty".into()
-        } else if let Some(Queue { name, .. }) = twice {
-            format!("queues has {name} twice")
-        } else if let Some(Queue { name, weight }) = self.queues.iter().find(weightless) {
-            format!("queues has {name} with weight {weight}")
-        } else if self.concurrency == 0 {
-            "concurrency is 0".into()
-        } else if self.lease.is_zero() {
-            "lease is 0 s".into()
-        } else if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            "timeout is 0 s".into()
-        } else if let Some((kind, _)) = timeouts.find(|(_, timeout)| timeout.is_zero()) {
-            format!("kind_timeouts has {kind} with 0 s")
-        } else {
-            return Ok(());
-        };
-        Err(ClientError::Option(fault))
+        let timeless = timeouts.find(|(_, timeout)| timeout.is_zero());
+        let faults = [
+            (self.queues.is_empty()).then(|| "queues is empty".into()),
+            twice.map(|queue| format!("queues has {} twice", queue.name)),
+            weightless
+                .map(|queue| format!("queues has {} with weight {}", queue.name, queue.weight)),
+            (self.concurrency == 0).then(|| "concurrency is 0".into()),
+            (self.lease.is_zero()).then(|| "lease is 0 s".into()),
+            (self.timeout == Some(Duration::ZERO)).then(|| "timeout is 0 s".into()),
+            timeless.map(|(kind, _)| format!("kind_timeouts has {kind} with 0 s")),
+        ];
+        faults.into_iter().flatten().next()
     }
 }
+
+/// Starts a handler, whatever type its args have.
+type Start = Arc<dyn Fn(Job<()>) -> Handling + Send + Sync>;
 
 /// A worker: fetches jobs, runs their handlers, and says what became of them.
 ///
 /// It needs a runtime of tokio, and has three connections, however many jobs it runs.
 pub struct Worker {
-    pub(crate) config: Config,
+    config: Config,
     pub(crate) options: Options,
-    pub(crate) handlers: HashMap<String, Registered>,
-    pub(crate) otherwise: Option<Registered>,
-    pub(crate) middleware: Vec<Arc<dyn Middleware>>,
-    /// A kind that has been given a second handler.
-    twice: Option<String>,
+    /// By kind; none: of every other kind.
+    handlers: HashMap<Option<String>, Start>,
+    middleware: Vec<Arc<dyn Middleware>>,
+    /// Why it cannot start.
+    fault: Option<String>,
 }
 
 impl Worker {
@@ -128,20 +127,16 @@ impl Worker {
     ///
     /// # Errors
     /// An option is one that no worker can have.
-    pub fn new(config: Config, mut options: Options) -> Result<Self> {
-        options.check()?;
-        let info = &mut options.info;
-        info.entry("library")
-            .or_insert("postgres-jobs for Rust".into());
-        info.entry("version")
-            .or_insert(env!("CARGO_PKG_VERSION").into());
+    pub fn new(config: Config, options: Options) -> Result<Self> {
+        if let Some(fault) = options.fault() {
+            return Err(ClientError::Option(fault));
+        }
         Ok(Self {
             config: watchful(config, &options.name),
             options,
             handlers: HashMap::new(),
-            otherwise: None,
             middleware: Vec::new(),
-            twice: None,
+            fault: None,
         })
     }
 
@@ -150,16 +145,21 @@ impl Worker {
     ///
     /// Args that are not of its type fail the attempt, with type `invalid_args`. A kind that has a
     /// handler already is an error at the start.
-    pub fn kind<A>(mut self, kind: &str, handler: impl Handler<A>) -> Self {
-        let other = self.handlers.insert(kind.into(), Registered::new(handler));
-        self.twice = self.twice.or(other.map(|_| kind.into()));
-        self
+    pub fn kind<A>(self, kind: &str, handler: impl Handler<A>) -> Self {
+        self.register(Some(kind.into()), Arc::new(handler))
     }
 
     /// The handler of every other kind. Without one, only kinds that have a handler are fetched.
-    pub fn otherwise<A>(mut self, handler: impl Handler<A>) -> Self {
-        let other = self.otherwise.replace(Registered::new(handler));
-        self.twice = self.twice.or(other.map(|_| "otherwise".into()));
+    pub fn otherwise<A>(self, handler: impl Handler<A>) -> Self {
+        self.register(None, Arc::new(handler))
+    }
+
+    fn register<A>(mut self, kind: Option<String>, handler: Arc<impl Handler<A>>) -> Self {
+        let shown = kind.clone().unwrap_or("otherwise".into());
+        let handle = Arc::new(move |job| handler.clone().handle(job));
+        if self.handlers.insert(kind, handle).is_some() {
+            self.fault = Some(format!("kind {shown} has two handlers"));
+        }
         self
     }
 
@@ -169,26 +169,29 @@ impl Worker {
         self
     }
 
-    /// The handler of a job that was fetched.
-    pub(crate) fn handler(&self, kind: &str) -> &Registered {
-        let handler = self.handlers.get(kind).or(self.otherwise.as_ref());
-        handler.expect("only kinds with a handler are fetched")
+    /// The handler of a job at work, with its middleware around it. A panic is an error.
+    pub(crate) fn handling(&self, job: Job<()>) -> Handling {
+        let handler = self.handlers.get(&Some(job.kind.clone()));
+        let handler = handler.or(self.handlers.get(&None)).cloned();
+        let middleware = self.middleware.clone();
+        let handling = async move {
+            let handler = handler.expect("only kinds with a handler are fetched");
+            let around = |inner, one: &Arc<dyn Middleware>| one.work(job.clone(), inner);
+            let middleware = middleware.iter().rev();
+            middleware.fold(handler(job.clone()), around).await
+        };
+        let safe = AssertUnwindSafe(handling).catch_unwind();
+        Box::pin(safe.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
     }
 
     pub(crate) fn link(&self) -> Link {
         Link::new(&self.config, self.options.prepare)
     }
 
-    /// The names of its queues.
-    pub(crate) fn queues(&self) -> Vec<&str> {
-        let queues = self.options.queues.iter();
-        queues.map(|queue| &*queue.name).collect()
-    }
-
-    /// The kinds that it fetches; none: all of them.
-    pub(crate) fn kinds(&self) -> Option<Vec<&str>> {
-        let kinds = self.handlers.keys().map(|kind| &**kind);
-        self.otherwise.is_none().then(|| kinds.collect())
+    /// The kinds that it fetches, each a line; none: all of them.
+    pub(crate) fn kinds(&self) -> Option<String> {
+        let kinds: Option<Vec<&str>> = self.handlers.keys().map(Option::as_deref).collect();
+        Some(kinds?.join("\n"))
     }
 
     /// Runs until SIGTERM or SIGINT, and stops as [`Handle::stop`] does, at a second signal as
@@ -205,31 +208,32 @@ impl Worker {
     /// # Errors
     /// It has no handler, or two for a kind. A database that cannot be reached is tried again.
     pub fn start(self) -> Result<Handle> {
-        if let Some(kind) = self.twice {
-            return Err(ClientError::Option(format!("kind {kind} has two handlers")));
+        let none = "the worker has no handler";
+        let none = self.handlers.is_empty().then(|| none.into());
+        match self.fault.clone().or(none) {
+            Some(fault) => Err(ClientError::Option(fault)),
+            None => Ok(Handle::start(self)),
         }
-        if self.handlers.is_empty() && self.otherwise.is_none() {
-            return Err(ClientError::Option("the worker has no handler".into()));
-        }
-        Ok(Handle::start(self))
     }
+}
+
+/// The names of queues, each a line.
+pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
+    let names = queues.into_iter().map(|queue| &*queue.name);
+    names.collect::<Vec<_>>().join("\n")
 }
 
 /// Finds out within a minute that nobody is at the other end, and shows the worker's name.
 fn watchful(mut config: Config, name: &str) -> Config {
-    let second = Duration::from_secs(1);
-    if config.get_application_name().is_none() {
-        config.application_name(name);
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(10 * second);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(30 * second);
-    }
-    config
-        .keepalives_idle(30 * second)
-        .keepalives_interval(10 * second)
-        .keepalives_retries(3);
+    let seconds = Duration::from_secs;
+    let name = config.get_application_name().unwrap_or(name).to_owned();
+    let to_connect = config.get_connect_timeout().copied();
+    let to_send = config.get_tcp_user_timeout().copied();
+    config.application_name(name);
+    config.connect_timeout(to_connect.unwrap_or(seconds(10)));
+    config.tcp_user_timeout(to_send.unwrap_or(seconds(30)));
+    config.keepalives_idle(seconds(30));
+    config.keepalives_interval(seconds(10));
+    config.keepalives_retries(3);
     config
 }

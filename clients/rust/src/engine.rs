@@ -1,0 +1,291 @@
+//! A worker that runs: what its parts share, and how it begins and ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::select;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Mutex, watch};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
+
+use crate::error::Ending;
+use crate::finish::Finish;
+use crate::handler::GIVE_UP;
+use crate::job::JobInfo;
+use crate::link::Link;
+use crate::{ClientError, Error, Job, Result, Worker, control, fetch, finish};
+
+/// How long a worker that ends tries to send the last results.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
+
+/// A worker that runs. It goes on if this is dropped.
+pub struct Handle {
+    engine: Arc<Engine>,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Handle {
+    pub(crate) fn start(worker: Worker) -> Self {
+        let engine = Arc::new(Engine {
+            state: watch::Sender::default(),
+            link: Mutex::new(worker.link()),
+            worker,
+        });
+        let task = tokio::spawn(engine.clone().serve());
+        Self { engine, task }
+    }
+
+    /// Waits until the database knows of the worker, or the worker has ended.
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
+        let engine = self.engine.clone();
+        async move { engine.until(|state| state.stage > Stage::Start).await }
+    }
+
+    /// Fetches no more, and gives handlers the grace period. Those that still run are cancelled,
+    /// and their jobs released: another worker gets them, and the attempt does not count.
+    ///
+    /// # Errors
+    /// As of [`Handle::wait`].
+    pub async fn stop(self) -> Result<()> {
+        self.engine.enter(Stage::Leave);
+        self.wait().await
+    }
+
+    /// Cancels all handlers at once, and ends when they have ended.
+    ///
+    /// # Errors
+    /// As of [`Handle::wait`].
+    pub async fn stop_and_cancel(self) -> Result<()> {
+        self.engine.enter(Stage::Cancel);
+        self.wait().await
+    }
+
+    /// Waits until the worker has ended, as an operator's command `stop` makes it.
+    ///
+    /// # Errors
+    /// Results could not be sent: their jobs run again when their leases have run out. Or the
+    /// database refused the worker when it started.
+    pub async fn wait(self) -> Result<()> {
+        self.task.await.map_err(std::io::Error::other)?
+    }
+
+    /// Stops at SIGTERM or SIGINT, as [`Worker::run`] says.
+    ///
+    /// # Errors
+    /// As of [`Handle::wait`].
+    pub async fn until_signal(self) -> Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let engine = self.engine.clone();
+        let signals = async move {
+            for stage in [Stage::Leave, Stage::Cancel] {
+                select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+                engine.enter(stage);
+            }
+        };
+        let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
+        self.wait().await
+    }
+}
+
+/// What the parts of a running worker share.
+pub(crate) struct Engine {
+    pub(crate) worker: Worker,
+    pub(crate) state: watch::Sender<State>,
+    /// The connection that says what became of jobs.
+    pub(crate) link: Mutex<Link>,
+}
+
+/// What a worker does and has at a moment.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) stage: Stage,
+    /// Jobs whose handlers run, by their tokens.
+    pub(crate) running: HashMap<i64, Arc<JobInfo>>,
+    /// Results that the server does not have, by the tokens of their jobs.
+    pub(crate) unsent: HashMap<i64, Finish>,
+    /// The latest call has failed: results that wait hold their places.
+    pub(crate) is_stuck: bool,
+    /// What the server has against the worker.
+    pub(crate) refused: Option<ClientError>,
+}
+
+/// What a worker is to do. `run`, `quiet` and `stop` are what operators can say.
+#[derive(Clone, Copy, Default, PartialEq, PartialOrd, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// The database does not know of it yet.
+    #[default]
+    Start,
+    Run,
+    /// It fetches no more, until it is to run again.
+    Quiet,
+    /// It fetches no more, and ends when its handlers have ended.
+    Stop,
+    /// They have the grace period to do so.
+    Leave,
+    /// They are cancelled.
+    Cancel,
+    /// None is waited for any more; what is left are results.
+    Idle,
+}
+
+impl State {
+    /// Takes what became of a job, unless that has been said.
+    pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ending: Ending) {
+        if !job.is_settled.swap(true, SeqCst) {
+            self.unsent.insert(job.token, Finish::new(job, ending));
+        }
+    }
+
+    /// The jobs that count for the concurrency.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Arc<JobInfo>> {
+        let kept = self.unsent.iter().filter(|(token, result)| {
+            (self.is_stuck || result.locked > 0) && !self.running.contains_key(token)
+        });
+        let kept = kept.map(|(_, result)| &result.job);
+        self.running.values().chain(kept)
+    }
+}
+
+impl Engine {
+    pub(crate) fn stage(&self) -> Stage {
+        self.state.borrow().stage
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
+        self.state.send_modify(change);
+    }
+
+    pub(crate) async fn until(&self, is_so: impl FnMut(&State) -> bool) {
+        // A guard of the state is not to be held.
+        drop(self.state.subscribe().wait_for(is_so).await);
+    }
+
+    /// Does something, unless it is still under way when the worker comes to this stage.
+    pub(crate) async fn before<T>(&self, stage: Stage, work: impl Future<Output = T>) -> Option<T> {
+        select! {
+            biased;
+            () = self.until(|state| state.stage >= stage) => None,
+            done = work => Some(done),
+        }
+    }
+
+    /// Waits for as long as this grows: what handlers do at the same time counts as one.
+    pub(crate) async fn gather(&self, count: impl Fn(&State) -> usize) {
+        let mut known = 0;
+        while count(&self.state.borrow()) > known {
+            known = count(&self.state.borrow());
+            yield_now().await;
+        }
+    }
+
+    /// Goes on to a stage. There is a way back only from quiet to run.
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.change(|state| {
+            if stage > state.stage || (state.stage, stage) == (Stage::Quiet, Stage::Run) {
+                state.stage = stage;
+            }
+        });
+    }
+
+    /// Runs the handler of a job.
+    pub(crate) async fn attend(self: Arc<Self>, job: Arc<JobInfo>) {
+        let _timing = AbortOnDropHandle::new(tokio::spawn(self.clone().time_out(job.clone())));
+        let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
+        let handling = self.worker.handling(Job {
+            args: (),
+            info: job.clone(),
+            engine: Some(self.clone()),
+        });
+        let ended = handling.instrument(span).await;
+        if let Err(error) = &ended {
+            tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
+        }
+        let ending = match ended {
+            // Of one that was dropped the transaction may be in its commit, and has the row.
+            Ok(_) | Err(Error(Ending::Release {})) if job.is_completed() => None,
+            Err(_) if job.is_late.load(SeqCst) => Some(Error::timeout().0),
+            // Where somebody cancelled the job, this cancels it.
+            Err(error) if job.cancellation.is_cancelled() && error.0.is_plain() => {
+                Some(Ending::Release {})
+            }
+            ended => Some(ended.into()),
+        };
+        self.change(|state| {
+            state.running.remove(&job.token);
+            if let Some(ending) = ending {
+                state.settle(&job, ending);
+            }
+        });
+    }
+
+    /// Ends an attempt at its timeout.
+    async fn time_out(self: Arc<Self>, job: Arc<JobInfo>) {
+        let options = &self.worker.options;
+        let own = options.kind_timeouts.get(&job.kind).copied();
+        let own = own.or(options.timeout);
+        let limit = job.time_left().into_iter().chain(own).min();
+        // Not with the handler, which may keep its thread to itself.
+        sleep(limit.unwrap_or(Duration::MAX)).await;
+        job.is_late.store(true, SeqCst);
+        // In its transaction it still has the row, and the call would wait for that.
+        if !job.is_completed() {
+            self.change(|state| state.settle(&job, Error::timeout().0));
+        }
+        job.cancellation.cancel();
+    }
+
+    /// Works until the worker is stopped.
+    pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
+        let options = &self.worker.options;
+        tracing::info!(worker = options.name, "worker starts");
+        let _control = AbortOnDropHandle::new(tokio::spawn(control::run(self.clone())));
+        let _finishing = AbortOnDropHandle::new(tokio::spawn(finish::run(self.clone())));
+        let mut idle = std::pin::pin!(async {
+            fetch::run(&self).await;
+            self.until(|state| state.running.is_empty()).await;
+        });
+        // An operator's command has no grace period. A signal has one, also after a command.
+        let leave = async {
+            self.until(|state| state.stage >= Stage::Leave).await;
+            self.before(Stage::Cancel, sleep(options.grace)).await;
+        };
+        select! {
+            biased;
+            () = &mut idle => {}
+            () = leave => {
+                self.running().iter().for_each(|job| job.cancellation.cancel());
+                let _ = timeout(GIVE_UP + Duration::from_millis(200), idle).await;
+            }
+        }
+        for job in self.running() {
+            tracing::warn!(id = job.id, "handler does not stop, left behind");
+            // What is completed in a transaction of its handler is locked by that.
+            if !job.is_completed() {
+                self.change(|state| state.settle(&job, Ending::Release {}));
+            }
+        }
+        self.enter(Stage::Idle);
+        let all_sent = self.until(|state| state.unsent.is_empty());
+        let _ = timeout(SEND_WITHIN, all_sent).await;
+        tracing::info!(worker = options.name, "worker has ended");
+        let (mut refused, mut unsent) = (None, 0);
+        self.change(|state| (refused, unsent) = (state.refused.take(), state.unsent.len()));
+        match refused {
+            Some(refused) => Err(refused),
+            None if unsent > 0 => Err(ClientError::Unsent(unsent)),
+            None => Ok(()),
+        }
+    }
+
+    fn running(&self) -> Vec<Arc<JobInfo>> {
+        self.state.borrow().running.values().cloned().collect()
+    }
+}
