@@ -2,6 +2,7 @@
 //! nothing to see.
 #![cfg(feature = "sqlx")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postgres_jobs::{
@@ -10,6 +11,7 @@ use postgres_jobs::{
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
+use tokio::sync::Mutex;
 
 async fn connect() -> Option<PgConnection> {
     let url = std::env::var("DATABASE_URL").ok()?;
@@ -112,4 +114,49 @@ async fn a_handler_completes_its_job_in_its_transaction() {
     assert_eq!(results[0].state, Some(State::Completed));
     assert_eq!(results[0].output, Some(json!("in the transaction")));
     running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_uses_the_connection_of_the_test() {
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let queue = format!("sqlx in test {}", std::process::id());
+    let begin = "begin; create temporary table done (n bigint)";
+    sqlx::raw_sql(begin).execute(&mut connection).await.unwrap();
+    let db = Arc::new(Mutex::new(connection));
+    let job = |n: i64| NewJob {
+        queue: Some(queue.clone()),
+        ..NewJob::new(&queue, n).unwrap()
+    };
+    let jobs = vec![job(1), job(2), job(3)];
+    insert_many(db.clone(), jobs).await.unwrap();
+    let in_handler = db.clone();
+    let worker = worker(&queue).kind(&queue, move |job: Job<i64>| {
+        let db = in_handler.clone();
+        async move {
+            let mut db = db.lock().await;
+            let done = sqlx::query("insert into done values ($1)").bind(job.args);
+            done.execute(&mut *db).await?;
+            match job.args {
+                1 => Ok("by the worker"),
+                2 => Err(Error::new("no").discard()),
+                _ => Ok(job
+                    .complete(&mut *db, "in the test")
+                    .await
+                    .map(|()| "unsaid")?),
+            }
+        }
+    });
+    let ran = testing::work_all(db.clone(), &worker).await.unwrap();
+    let outputs: Vec<_> = ran.iter().map(|one| one.output.clone()).collect();
+    let expected = [
+        Some(json!("by the worker")),
+        None,
+        Some(json!("in the test")),
+    ];
+    assert_eq!(outputs, expected);
+    let done = sqlx::query_scalar("select n from done order by n");
+    let done: Vec<i64> = done.fetch_all(&mut *db.lock().await).await.unwrap();
+    assert_eq!(done, [1, 3]);
 }
