@@ -1,5 +1,5 @@
-//! The CSRF token of the login. Nothing is kept of who asks for the form, so many who do keep nobody
-//! out.
+//! The CSRF token of the login. Nothing is kept of who asks for its form, so many of them keep
+//! nobody out.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

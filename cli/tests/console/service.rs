@@ -196,7 +196,8 @@ fn who_has_not_logged_in_costs_the_database_little() {
         assert_eq!(health.status, 503);
         assert_eq!(health.body, r#"{"status":"error"}"#);
     }
-    let most = begun.elapsed().as_secs() / 2 + 1;
+    // Each time with TLS, and then without.
+    let most = 2 * (begun.elapsed().as_secs() / 2 + 1);
     let asked = asked.load(Ordering::SeqCst);
     assert!(asked <= most.min(99), "{asked} connections");
 }
