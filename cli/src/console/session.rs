@@ -70,12 +70,15 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    fn find(&self, id: &str) -> Option<Arc<Session>> {
+    /// An open page that refreshes itself is no use of a session.
+    fn find(&self, id: &str, is_use: bool) -> Option<Arc<Session>> {
         let session = locked(&self.all).get(id).cloned()?;
         if session.idle() > IDLE {
             return None;
         }
-        *locked(&session.seen) = Instant::now();
+        if is_use {
+            *locked(&session.seen) = Instant::now();
+        }
         Some(session)
     }
 
@@ -139,7 +142,7 @@ pub(crate) async fn attach(
     let headers = request.headers();
     let is_https = is_https(headers);
     let known = cookie(headers, &secret_name(&app, is_https, COOKIE));
-    let known = known.and_then(|id| app.sessions.find(id));
+    let known = known.and_then(|id| app.sessions.find(id, !is_fragment(headers)));
     // A link of another site comes without our cookie, which is SameSite=Strict. So the page asks
     // for itself again, and does not end the session that there may be.
     let is_from_elsewhere = headers
@@ -199,7 +202,20 @@ mod tests {
         for _ in 0..ANONYMOUS {
             sessions.begin(role.clone(), false);
         }
-        assert!(sessions.find(&first.id).is_none());
+        assert!(sessions.find(&first.id, true).is_none());
         assert_eq!(locked(&sessions.all).len(), ANONYMOUS);
+    }
+
+    #[test]
+    fn a_page_that_refreshes_itself_keeps_no_session() {
+        let sessions = Sessions::default();
+        let role = Arc::new(Role::new(&tokio_postgres::Config::new()));
+        let session = sessions.begin(role, true);
+        let begun = *locked(&session.seen);
+        assert!(sessions.find(&session.id, false).is_some());
+        assert_eq!(*locked(&session.seen), begun);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(sessions.find(&session.id, true).is_some());
+        assert!(*locked(&session.seen) > begun);
     }
 }
