@@ -10,6 +10,8 @@ PGXN_META_VERSION=0.7.0 # PGXN's own validator
 
 suite_packaging() { # FILTER: a part's name
   local part
+  # What is looked at here is inside of packages, and nobody keeps them.
+  local -x DPKG_DEB_COMPRESSOR_LEVEL=0
   if [[ $PG_MAJOR != "$DEBIAN_MAJOR" ]]; then
     skip packaging "the package for Postgres $PG_MAJOR" "apt-get install postgresql-$PG_MAJOR" "this Debian has $DEBIAN_MAJOR only"
     return
