@@ -105,39 +105,64 @@ case_finish_many() {
 
 # Calls on two servers, of this commit and of another one: what is new since and not used is to cost
 # nothing. On both at once, so that what the machine does meanwhile hits both alike, and each takes
-# from the other what it takes more. Without waiting for the disk and without images of pages, which
-# would hide the rest.
+# from the other what it takes more. Each round has both servers anew, since one start of a server
+# can be some percent faster than the next. Without waiting for the disk and without images of
+# pages, which would hide the rest. What is judged is the processor time of all processes of each
+# server, which tells smaller differences apart than the time that passes.
 case_before() {
   local port PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
+  mkdir -p "$WORK/other"
   for port in "$PGPORT" "$AGAINST_PORT"; do PGPORT=$port PGDATABASE=postgres images_of_pages off; done
-  # Half of the clients each.
-  at_once() {
-    local CLIENTS=$((CLIENTS / 2)) THREADS=1 ours other
-    fill_ours
-    PGPORT=$AGAINST_PORT fill_ours
-    mkdir -p "$WORK/other"
-    (PGPORT=$AGAINST_PORT WORK=$WORK/other load "$WORK/ours.sql" -T "$SECONDS_EACH" >"$WORK/other/tps") &
+  # Half of the clients each. A line "ours other": jobs a second, then jobs a second of processor
+  # time.
+  at_once() { # SECONDS
+    local CLIENTS=$((CLIENTS / 2)) THREADS=1 ours other begun_ours begun_other
+    begun_ours=$(processor_time "$PGPORT") begun_other=$(processor_time "$AGAINST_PORT")
+    (PGPORT=$AGAINST_PORT WORK=$WORK/other load "$WORK/ours.sql" -T "$1" >"$WORK/other/tps") &
     other=$!
-    ours=$(load "$WORK/ours.sql" -T "$SECONDS_EACH")
+    ours=$(load "$WORK/ours.sql" -T "$1")
     wait "$other"
-    awk -v ours="$ours" -v each="$EACH" '{ print ours * each, $1 * each }' "$WORK/other/tps"
+    echo "$ours $(cat "$WORK/other/tps") $(($(processor_time "$PGPORT") - begun_ours)) $(($(processor_time "$AGAINST_PORT") - begun_other))" |
+      awk -v each="$EACH" -v seconds="$1" '{ print $1 * each, $2 * each, $1 * each * seconds * 100 / $3, $2 * each * seconds * 100 / $4 }'
+  }
+  fill_up() { # with what is left of the round before
+    [[ ! $WANTED ]] || FILL=$(sql -c "select $WANTED - count(*) from jobs.ready") fill_ours
+  }
+  round_anew() {
+    restart_server "$PGPORT"
+    restart_server "$AGAINST_PORT"
+    fill_up
+    PGPORT=$AGAINST_PORT fill_up
+    at_once 1 >/dev/null # plans and caches
+    at_once "$SECONDS_EACH"
   }
   before() { # TITLE JOBS-EACH [JOBS-TO-BE-THERE]; the script comes in
-    local round
-    EACH=$2 FILL=${3:+$(scaled "$3")}
+    local round WANTED=${3:+$(scaled "$3")}
+    EACH=$2
     ours
     renew
     PGPORT=$AGAINST_PORT renew
-    at_once >/dev/null
-    for round in $(seq "$TURNS"); do at_once; done | ratio "$1, against commit $AGAINST" ">= 0.98" jobs/s
+    for round in $(seq "$TURNS"); do round_anew; done >"$WORK/rounds"
+    awk '{ print $3, $4 }' "$WORK/rounds" | ratio "$1, against commit $AGAINST" ">= 0.98" "jobs a second of processor time"
+    awk '{ print $1, $2 }' "$WORK/rounds" | ratio "- by the clock" - jobs/s
   }
   before "insert" 1 <<<"select id from jobs.insert('bench', '{\"user_id\": 42, \"template\": \"welcome\"}');"
   before "unique insert, distinct keys" 1 <<<"$ANY_KEY"$'\n'"$UNIQUE_OURS"
   before "insert_batch of 100" 100 <<<"select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[100]));"
-  before "fetch + complete, batches of 100" 100 250000 <<<"$(fetch_and_complete bench 100)"
-  before "fetch + complete, batches of 10" 10 120000 <<<"$(fetch_and_complete bench 10)"
-  before "fetch + complete, batches of 1" 1 25000 <<<"$(fetch_and_complete bench 1)"
+  before "fetch + complete, batches of 100" 100 400000 <<<"$(fetch_and_complete bench 100)"
+  before "fetch + complete, batches of 10" 10 200000 <<<"$(fetch_and_complete bench 10)"
+  before "fetch + complete, batches of 1" 1 45000 <<<"$(fetch_and_complete bench 1)"
   for port in "$PGPORT" "$AGAINST_PORT"; do PGPORT=$port PGDATABASE=postgres images_of_pages on; done
+}
+
+# Of all processes that a server has and has had since it was started, in hundredths of a second.
+processor_time() { # PORT
+  local postmaster children
+  postmaster=$(PGPORT=$1 PGDATABASE=postgres sql -c "select (string_to_array(pg_read_file('postmaster.pid'), e'\\n'))[1]")
+  children=$(cat "/proc/$postmaster/task/$postmaster/children")
+  # shellcheck disable=SC2046,SC2086
+  cat "/proc/$postmaster/stat" $(printf '/proc/%s/stat ' $children) 2>/dev/null |
+    sed 's/.*) //' | awk '{ t += $12 + $13 } NR == 1 { t += $14 + $15 } END { print t }' || true
 }
 
 # The calls of `before` by the instructions that they take, which do not depend on the machine's
@@ -168,6 +193,13 @@ case_instructions() {
   each "fetch + complete, batches of 100" 100 40 <<<"with f as materialized (select id, token from jobs.fetch('many', 100)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
   each "fetch + complete, batches of 10" 10 100 <<<"with f as materialized (select id, token from jobs.fetch('many', 10)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
   each "fetch + complete, batches of 1" 1 400 <<<"select jobs.complete(id, token) from jobs.fetch('many', 1)"
+}
+
+restart_server() { # PORT
+  local bin data
+  bin=$(PGPORT=$1 PGDATABASE=postgres sql -c "select setting from pg_config where name = 'BINDIR'")
+  data=$(PGPORT=$1 PGDATABASE=postgres sql -c "show data_directory")
+  as_owner "$bin/pg_ctl" -D "$data" -l "$data/server.log" -m fast -s -w restart
 }
 
 # A data directory for that, beside which its server's programs are: the directory of both.
