@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 
 use super::bulk_action::Action;
 use super::fields::{given, hidden, reason};
-use super::filter::{Condition, Filter, STATES};
+use super::filter::{Condition, Filter};
 use super::job_change::reset;
 use super::page::Screen;
 use super::parts::{self, Kind};
@@ -82,7 +82,7 @@ impl Asked {
         let by_error = !filter.error.is_empty() || !filter.failed_after.is_empty();
         let states = match filter.state()? {
             Some(state) => vec![state],
-            None => STATES
+            None => parts::STATES
                 .into_iter()
                 .filter(|state| !by_error || *state != "completed")
                 .collect(),

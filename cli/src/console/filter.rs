@@ -7,19 +7,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
-use super::parts;
+use super::parts::{self, STATES};
 use super::problem::Problem;
-
-pub(crate) const STATES: [&str; 8] = [
-    "available",
-    "scheduled",
-    "pending",
-    "running",
-    "retryable",
-    "completed",
-    "cancelled",
-    "discarded",
-];
 
 /// What is empty is not asked for. Texts as they were typed or are in a URL.
 #[derive(Clone, Default, Deserialize)]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::bulk_action;
 use super::fields;
-use super::filter::{Filter, STATES};
+use super::filter::Filter;
 use super::find::{self, Count, Found, From};
 use super::http::see_other;
 use super::page::Screen;
@@ -130,7 +130,7 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
     html! {
         nav.tabs aria-label="State" {
             a href=(url("")) aria-current=[filter.state.is_empty().then_some("page")] { "All" }
-            @for state in STATES {
+            @for state in parts::STATES {
                 a href=(url(state)) aria-current=[(filter.state == state).then_some("page")] {
                     (state)
                     @if let Some(count) = counts.iter().find(|count| is_counted && count.state == state) {

@@ -17,28 +17,26 @@ pub(crate) fn query(of: &[(&str, &str)]) -> String {
     serde_urlencoded::to_string(pairs).unwrap_or_default()
 }
 
+pub(crate) const STATES: [&str; 8] = [
+    "available",
+    "scheduled",
+    "pending",
+    "running",
+    "retryable",
+    "completed",
+    "cancelled",
+    "discarded",
+];
+
 /// A state as word and colour. Also for those of workers: run, quiet, stop, lost.
 pub(crate) fn state(name: &str) -> Markup {
-    let known = [
-        "available",
-        "scheduled",
-        "pending",
-        "running",
-        "retryable",
-        "completed",
-        "cancelled",
-        "discarded",
-        "run",
-        "quiet",
-        "stop",
-        "lost",
-        "paused",
-        "idle",
-        "gone",
-        "skipped",
-        "failed",
+    let others = [
+        "run", "quiet", "stop", "lost", "paused", "idle", "gone", "skipped", "failed",
     ];
-    let class = known.into_iter().find(|known| *known == name);
+    let class = STATES
+        .into_iter()
+        .chain(others)
+        .find(|known| *known == name);
     html! { span class={ "state " (class.unwrap_or("unknown")) } { (name) } }
 }
 

@@ -186,19 +186,9 @@ impl Queue {
     }
 
     fn counts(&self, visit: &Visit) -> Markup {
-        let states = [
-            "available",
-            "scheduled",
-            "pending",
-            "running",
-            "retryable",
-            "completed",
-            "cancelled",
-            "discarded",
-        ];
         html! {
             dl.counts {
-                @for state in states {
+                @for state in parts::STATES {
                     div { dt { (parts::state(state)) } dd { (self.count(visit, state)) } }
                 }
             }
