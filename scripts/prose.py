@@ -70,6 +70,7 @@ def main():
     planted(comments("dev", f"{a}\n# {a}\n{a}# a\n"), [2, 3])
     planted(comments("a.py", f'"""The same.\n\n{a}\n"""\n{a}\nb = """\n{a}\n"""\n{a}\n'), [1, 3])
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("model/*.md"), *root.glob("**/*.in.md")]
+    pages += [*root.glob("clients/*.md"), *root.glob("clients/*/*.md"), *root.glob("cli/*.md")]
     found = [
         (name, *at)
         for page in sorted(pages)
