@@ -205,7 +205,7 @@ fn end_in_time(said: &[Finishing], wait: Wait) -> Each<Found> {
             },
         })
         .collect();
-    let ended = finish::end(&attempts, time::now(), wait);
+    let ended = finish::end(&attempts, wait);
     let mut found: Each<Found> = smallvec::smallvec![Found::Stale; said.len()];
     if !ended.locked.is_empty() {
         let locked: BTreeSet<_> = ended.locked.iter().map(|n| pair(&order[*n])).collect();

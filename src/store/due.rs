@@ -73,9 +73,11 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
             key: None,
             queue: None,
             began_at: None,
+            ended_at: now,
         };
-        history::all_ended(gone.iter().map(discarded).collect(), Event::Discarded, now);
-        retention::keep(gone.into_iter(), State::Discarded, now);
+        history::all_ended(gone.iter().map(discarded).collect(), Event::Discarded);
+        let finalized = gone.into_iter().map(|id| (id, now));
+        retention::keep(finalized, State::Discarded);
         expired + count
     })
 }

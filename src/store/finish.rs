@@ -47,13 +47,13 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Whether to lock what is free only, and to look again.
+    /// Whether to lock only what is free, and to look again for as long as there is time.
     pub(super) fn has_end(self) -> bool {
         matches!(self, Wait::Until(_))
     }
 }
 
-/// Pauses between two looks whether others still have jobs locked.
+/// Pauses between two looks whether others still have a job locked.
 pub(super) struct Pauses {
     wait: Wait,
     next: Duration,
@@ -104,26 +104,22 @@ pub struct Ended {
 
 impl Ended {
     /// The job of an attempt is completed, and held its key by itself until then.
-    pub(super) fn complete(
-        &mut self,
-        n: usize,
-        hold_ends_at: Option<i64>,
-        now: i64,
-        ended: history::Ended,
-    ) {
-        let held = hold_ends_at.filter(|ends_at| *ends_at > now);
+    pub(super) fn complete(&mut self, n: usize, hold_ends_at: Option<i64>, ended: history::Ended) {
+        let held = hold_ends_at.filter(|ends_at| *ends_at > ended.ended_at);
         self.held.extend(held.map(|ends_at| (ended.id, ends_at)));
         self.completed.push(n);
-        let uncounted = history::ended(ended, Event::Completed, now);
+        let uncounted = history::ended(ended, Event::Completed);
         self.uncounted.extend(uncounted);
     }
 }
 
 /// Ends attempts whose tokens are current. They come sorted by id and token, so that every session
 /// locks in that order, and none comes twice.
-pub fn end(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
-    let mut ended = direct::finish::end(attempts, now, wait)
-        .unwrap_or_else(|| end_by_statement(attempts, now, wait));
+///
+/// A job that was waited for is completed after the wait: who had it may have asked to cancel it.
+pub fn end(attempts: &[Attempt], wait: Wait) -> Ended {
+    let mut ended =
+        direct::finish::end(attempts, wait).unwrap_or_else(|| end_by_statement(attempts, wait));
     if !ended.taken.is_empty() {
         let taken = ended.taken.iter().map(|(n, _)| attempts[*n].id);
         place::fail_if_changed(&taken.collect::<Vec<_>>());
@@ -133,11 +129,11 @@ pub fn end(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
     }
     limits::free(&ended.slots);
     notes::release_holds(&ended.held);
-    history::all_ended(std::mem::take(&mut ended.uncounted), Event::Completed, now);
+    history::all_ended(std::mem::take(&mut ended.uncounted), Event::Completed);
     ended
 }
 
-fn end_by_statement(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
+fn end_by_statement(attempts: &[Attempt], wait: Wait) -> Ended {
     let (ours, locked) = match wait.has_end() {
         true => lock(attempts, wait),
         false => ((0..attempts.len()).collect(), Vec::new()),
@@ -145,7 +141,6 @@ fn end_by_statement(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
     let args = [
         column(INT8, &ours, |n| big(attempts[*n].id)),
         column(INT8, &ours, |n| big(attempts[*n].token)),
-        big(now),
         column(JSONB, &ours, |n| match attempts[*n].then {
             Then::Completed(output) => output.map(Jsonb::datum),
             Then::Taken => None,
@@ -154,6 +149,7 @@ fn end_by_statement(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
             Some(Datum::from(matches!(attempts[*n].then, Then::Completed(_))))
         }),
     ];
+    let mut finalized = Vec::new();
     let mut ended = END.run(&args, |rows| {
         let mut ended = Ended::default();
         for row in 0..rows.len() {
@@ -168,43 +164,42 @@ fn end_by_statement(attempts: &[Attempt], now: i64, wait: Wait) -> Ended {
                 key: rows.int(row, 10),
                 queue: rows.text(row, 11),
                 began_at: rows.big(row, 6),
+                ended_at: rows.big(row, 12).expect("a time"),
             };
-            ended.complete(n, rows.big(row, 3), now, one);
+            finalized.push((one.id, one.ended_at));
+            ended.complete(n, rows.big(row, 3), one);
         }
         ended
     });
     ended.locked = locked;
-    let completed = ended.completed.iter().map(|n| attempts[*n].id);
-    retention::keep(completed, State::Completed, now);
+    retention::keep(finalized.into_iter(), State::Completed);
     ended
 }
 
-/// Locks the leases of attempts whose tokens are current: those that were free, by their places
-/// among the attempts, and those that somebody else still has locked.
+/// Locks the leases of attempts whose tokens are current: those that were free in time, by their
+/// places among the attempts, and those that somebody else still has locked. One by one: a
+/// statement for all would lock those after one that is not free.
 fn lock(attempts: &[Attempt], wait: Wait) -> (Vec<usize>, Vec<usize>) {
-    let mut pauses = Pauses::of(wait);
-    let mut ours = Vec::new();
-    let mut others: Vec<usize> = (0..attempts.len()).collect();
-    loop {
-        let of_those = |plan: &Plan, places: &[usize]| {
-            let args = [
-                column(INT8, places, |n| big(attempts[*n].id)),
-                column(INT8, places, |n| big(attempts[*n].token)),
-            ];
-            plan.list(&args, |rows, row| Some(places[place_of(rows, row)]))
-        };
-        let locked: BTreeSet<usize> = of_those(&LOCK, &others).into_iter().collect();
-        others.retain(|n| !locked.contains(n));
-        ours.extend(locked);
-        if !others.is_empty() {
-            // Of the rest some tokens are not current.
-            others = of_those(&HELD, &others);
-        }
-        if others.is_empty() || !pauses.once_more() {
-            ours.sort_unstable();
-            return (ours, others);
+    let (mut ours, mut others) = (Vec::new(), Vec::new());
+    for (n, attempt) in attempts.iter().enumerate() {
+        pgrx::check_for_interrupts!();
+        let args = [big(attempt.id), big(attempt.token)];
+        let mut pauses = Pauses::of(wait);
+        loop {
+            if LOCK.execute(&args) > 0 {
+                ours.push(n);
+                break;
+            }
+            if CURRENT.execute(&args) == 0 {
+                break;
+            }
+            if !pauses.once_more() {
+                others.push(n);
+                break;
+            }
         }
     }
+    (ours, others)
 }
 
 /// The place, from 0, that a row has first.
@@ -300,32 +295,32 @@ fn read_lease(rows: &Tuples, row: usize) -> Option<((i64, i64), Lease)> {
 static END: Plan = Plan::new(
     "WITH done AS (
        DELETE FROM jobs.running r
-        USING unnest($1, $2, $4, $5) WITH ORDINALITY AS p(id, token, output, completes, n)
+        USING unnest($1, $2, $3, $4) WITH ORDINALITY AS p(id, token, output, completes, n)
         WHERE r.job_id = p.id AND r.token = p.token
           AND (p.completes OR EXISTS (SELECT FROM jobs.job j WHERE j.id = p.id))
        RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                 r.hold_ends_at, r.slot, r.history_key, r.queue, p.output, p.completes, p.n),
+                 r.hold_ends_at, r.slot, r.history_key, r.queue, p.output, p.completes, p.n,
+                 clock_timestamp() AS ended_at),
      finished AS (
        INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
                                   attempt, state, is_kept, worker, cancel_reason, output)
-       SELECT job_id, $3, token, attempted_at, scheduled_at, cancel_requested_at,
+       SELECT job_id, ended_at, token, attempted_at, scheduled_at, cancel_requested_at,
               attempt, 'completed', false, worker, cancel_reason, output FROM done WHERE completes)
      SELECT n, slot, hold_ends_at, attempt, scheduled_at, attempted_at, worker, cancel_requested_at, cancel_reason,
-            history_key, queue FROM done",
-    &[INT8S, INT8S, AT, JSONBS, BOOLS],
+            history_key, queue, ended_at FROM done",
+    &[INT8S, INT8S, JSONBS, BOOLS],
 );
 
 macro_rules! current {
     () => {
-        "SELECT p.n FROM unnest($1, $2) WITH ORDINALITY AS p(id, token, n)
-           JOIN jobs.running r ON r.job_id = p.id AND r.token = p.token"
+        "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2"
     };
 }
+static CURRENT: Plan = Plan::new(current!(), &[INT8, INT8]);
 static LOCK: Plan = Plan::new(
-    concat!(current!(), " FOR UPDATE OF r SKIP LOCKED"),
-    &[INT8S, INT8S],
+    concat!(current!(), " FOR UPDATE SKIP LOCKED"),
+    &[INT8, INT8],
 );
-static HELD: Plan = Plan::new(current!(), &[INT8S, INT8S]);
 
 // $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody
 // asked for one it is the timeout, which ends no earlier than the deadline.

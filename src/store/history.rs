@@ -53,6 +53,8 @@ pub struct Ended {
     pub queue: Option<String>,
     /// when the attempt began
     pub began_at: Option<i64>,
+    /// when it was over
+    pub ended_at: i64,
 }
 
 /// An attempt of a job that was taken out of where it was has ended so, if it was running.
@@ -71,22 +73,23 @@ fn note_ended(id: i64, row: &TakenRow, began_at: Option<i64>, event: Event, now:
         key: row.history_key,
         queue: row.queue.clone(),
         began_at,
+        ended_at: now,
     };
-    all_ended(vec![ended], event, now);
+    all_ended(vec![ended], event);
 }
 
 /// Counts one that ended so, if this session knows its queue and kind; else it is given back.
-pub fn ended(ended: Ended, event: Event, now: i64) -> Option<Ended> {
+pub fn ended(ended: Ended, event: Event) -> Option<Ended> {
     match ended.key.and_then(tally::by_key) {
-        Some(pair) => ended.count(pair, event, now),
+        Some(pair) => ended.count(pair, event),
         None => return Some(ended),
     }
     None
 }
 
 /// All of these ended so.
-pub fn all_ended(all: Vec<Ended>, event: Event, now: i64) {
-    let all = all.into_iter().filter_map(|one| ended(one, event, now));
+pub fn all_ended(all: Vec<Ended>, event: Event) {
+    let all = all.into_iter().filter_map(|one| ended(one, event));
     let unknown: HashMap<i64, Ended> = all.map(|one| (one.id, one)).collect();
     if unknown.is_empty() {
         return;
@@ -98,15 +101,15 @@ pub fn all_ended(all: Vec<Ended>, event: Event, now: i64) {
     for (id, queue, kind) in &names {
         if let Some(ended) = unknown.get(id) {
             let queue = ended.queue.as_ref().unwrap_or(queue);
-            ended.count(tally::pair(queue, kind), event, now);
+            ended.count(tally::pair(queue, kind), event);
         }
     }
 }
 
 impl Ended {
-    fn count(&self, pair: Pair, event: Event, now: i64) {
-        let ran = |began_at| (Time::Run, now.saturating_sub(began_at));
-        tally::count(pair, now, event, 1, self.began_at.map(ran));
+    fn count(&self, pair: Pair, event: Event) {
+        let ran = |began_at| (Time::Run, self.ended_at.saturating_sub(began_at));
+        tally::count(pair, self.ended_at, event, 1, self.began_at.map(ran));
     }
 }
 

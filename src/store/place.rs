@@ -94,7 +94,7 @@ impl Place {
             State::Running => {
                 let (id, token, then) = (self.id, self.token?, Then::Taken);
                 let attempt = Attempt { id, token, then };
-                let mut ended = finish::end(&[attempt], time::now(), Wait::ForAll);
+                let mut ended = finish::end(&[attempt], Wait::ForAll);
                 return ended.taken.pop().map(|(_, row)| row);
             }
             State::Available => &TAKE_READY,

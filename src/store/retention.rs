@@ -68,11 +68,11 @@ pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
     Some(time::end_of(finalized_at, Some(own?)))
 }
 
-/// Notes it of jobs that have just become final, by a statement.
-pub fn keep(ids: impl Iterator<Item = i64>, state: State, finalized_at: i64) {
+/// Notes it of jobs that have just become final, by a statement, each with its time.
+pub fn keep(finalized: impl Iterator<Item = (i64, i64)>, state: State) {
     if config_cache::some(Rare::Retention) {
-        let until = |id| Some((id, Some(kept_until(id, state, finalized_at)?)));
-        set(&ids.filter_map(until).collect::<Vec<_>>());
+        let until = |(id, at)| Some((id, Some(kept_until(id, state, at)?)));
+        set(&finalized.filter_map(until).collect::<Vec<_>>());
     }
 }
 

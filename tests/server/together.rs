@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, comes_true, is, number, rng, run, sqlstate, state, with_faults};
+use jobs_tests::{
+    Client, Cluster, blocked, comes_true, is, number, rng, run, sqlstate, state, with_faults,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -218,6 +220,104 @@ async fn a_result_is_stored_whose_job_is_unlocked_in_time() {
                     run(&caller, "commit").await;
                 }
             }
+        }
+    })
+    .await;
+}
+
+/// Locks a job in a transaction that stays open.
+async fn lock(holder: &Client, lease: Lease) {
+    let sql = format!(
+        "begin; select from jobs.running where job_id = {} for update",
+        lease.0
+    );
+    run(holder, &sql).await;
+}
+
+/// A call that cancels many has the first of three jobs locked, and waits for the second, when
+/// results for all of them come. Those do not lock the third one, which that call is yet to lock.
+#[tokio::test]
+async fn results_wait_for_a_job_before_they_lock_the_next_one() {
+    let cluster = patient();
+    let db = cluster.database("order").await;
+    let holder = cluster.connect("order").await;
+    let canceller = cluster.connect("order").await;
+    let caller = cluster.connect("order").await;
+    directly_and_by_statements(&db, async |way| {
+        for (n, level) in LEVELS.into_iter().enumerate() {
+            let queue = format!("{way}, {level}");
+            run(
+                &db,
+                &format!("select jobs.insert_batch('k', '{{1,2,3}}', queue => '{queue}')"),
+            )
+            .await;
+            let held = fetch(&db, &format!("'{queue}', 3")).await;
+            let completes = held.iter().rev();
+            let results: Vec<Value> = completes
+                .map(|lease| result(*lease, json!({"do": "complete"})))
+                .collect();
+            lock(&holder, held[1]).await;
+            run(&caller, &format!("begin isolation level {level}")).await;
+            let cancel = format!("select jobs.cancel_many('{queue}')");
+            let (cancelled, told, ()) = tokio::join!(
+                number(&canceller, &cancel),
+                async {
+                    blocked(&db, 1).await;
+                    finish_many(&caller, &results).await
+                },
+                async {
+                    waits(&db).await;
+                    run(&holder, "rollback").await;
+                    let is_over = "not exists (select from pg_stat_activity where query like '%cancel_many%' and state = 'active' and pid <> pg_backend_pid())";
+                    comes_true(&db, is_over).await;
+                }
+            );
+            assert_eq!(cancelled, 3, "{queue}");
+            if n > 0 {
+                // The jobs have changed since the transaction began.
+                assert_eq!(sqlstate(told), "40001", "{queue}");
+                run(&caller, "rollback").await;
+            } else {
+                let done = held.iter().rev();
+                let done = done.map(|lease| (lease.0, "completed t".to_string()));
+                assert_eq!(told.expect(&queue), done.collect::<Vec<_>>(), "{queue}");
+                run(&caller, "commit").await;
+            }
+        }
+    })
+    .await;
+}
+
+/// A call waits for who has the job locked, and who only then asks to cancel it.
+#[tokio::test]
+async fn a_job_is_final_no_earlier_than_its_cancel_request() {
+    let cluster = patient();
+    let db = cluster.database("clock").await;
+    let holder = cluster.connect("clock").await;
+    let caller = cluster.connect("clock").await;
+    directly_and_by_statements(&db, async |way| {
+        for call in [
+            "complete(id, token)",
+            "complete_many(array[id], array[token])",
+            "finish_many(jsonb_build_array(jsonb_build_object('id', id, 'token', token, 'do', 'complete')))",
+            "fail(id, token, 'e')",
+            "release(id, token)",
+        ] {
+            run(&db, "select jobs.insert('k', '{}')").await;
+            let (id, token) = fetch(&db, "").await[0];
+            lock(&holder, (id, token)).await;
+            let finish = format!("select jobs.{call} from (values ({id}, {token})) v (id, token)");
+            tokio::join!(run(&caller, &finish), async {
+                let waits = format!(
+                    "exists (select from pg_stat_activity where query like '%({id}, {token})%' and wait_event_type in ('Lock', 'Extension'))"
+                );
+                comes_true(&db, &waits).await;
+                run(&holder, &format!("select jobs.cancel({id}); commit")).await;
+            });
+            let is_later = format!(
+                "(select cancel_requested_at <= finalized_at from jobs.jobs where id = {id})"
+            );
+            assert!(is(&db, &is_later).await, "{way}: {call}");
         }
     })
     .await;

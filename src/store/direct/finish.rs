@@ -1,5 +1,7 @@
 //! Ending attempts without statements: out of `running`, those that are completed into `finished`.
 
+use std::cell::Cell;
+
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
@@ -9,6 +11,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::row::{NewRow, Row};
 use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
+use crate::pg::time;
 use crate::pg::transaction;
 use crate::store::finish::{Attempt, Ended, Pauses, Then, Wait};
 use crate::store::history;
@@ -17,39 +20,55 @@ use crate::store::retention;
 use crate::store::spi::big;
 
 /// Ends attempts whose tokens are current; `None`: use a statement.
-pub fn end(attempts: &[Attempt], now: i64, wait: Wait) -> Option<Ended> {
+pub fn end(attempts: &[Attempt], wait: Wait) -> Option<Ended> {
     let completes = |attempt: &Attempt| matches!(attempt.then, Then::Completed(_));
     let running = Table::open(&shapes::RUNNING)?;
     let finished = open_if(attempts.iter().any(completes), &shapes::FINISHED)?;
     let completion = finished.as_ref().map(|table| Completion {
         table,
         state: table.label(finished::STATE, State::Completed.as_str()),
-        now,
     });
     let mut ended = Ended::default();
     let mut rows = Vec::with_capacity(attempts.len());
-    let mut end = |lease: &Row, n: usize| {
-        ended.slots.extend(lease.big(running::SLOT));
-        match (attempts[n].then, &completion) {
-            (Then::Completed(output), Some(completion)) => {
-                rows.push(completion.row(&attempts[n], lease, output));
-                let one = history::Ended {
-                    id: attempts[n].id,
-                    key: lease.int(running::HISTORY_KEY),
-                    queue: lease.text(running::QUEUE),
-                    began_at: lease.big(running::ATTEMPTED_AT),
-                };
-                ended.complete(n, lease.big(running::HOLD_ENDS_AT), now, one);
+    transaction::make_visible();
+    let seen = Seen::now();
+    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
+    let now = Cell::new(time::now());
+    for (n, attempt) in attempts.iter().enumerate() {
+        pgrx::check_for_interrupts!();
+        let mut take = |lease: &Row| {
+            ended.slots.extend(lease.big(running::SLOT));
+            match (attempt.then, &completion) {
+                (Then::Completed(output), Some(completion)) => {
+                    let one = history::Ended {
+                        id: attempt.id,
+                        key: lease.int(running::HISTORY_KEY),
+                        queue: lease.text(running::QUEUE),
+                        began_at: lease.big(running::ATTEMPTED_AT),
+                        ended_at: now.get(),
+                    };
+                    rows.push(completion.row(attempt, lease, output, one.ended_at));
+                    ended.complete(n, lease.big(running::HOLD_ENDS_AT), one);
+                }
+                _ => ended.taken.push((n, taken(lease))),
             }
-            _ => ended.taken.push((n, taken(lease))),
+        };
+        let mut pauses = Pauses::of(wait);
+        let mut deleted = take_lease(&running, &mut scan, attempt, wait, &mut take);
+        // A heartbeat has renewed it meanwhile, or whoever has it locked may be done: look at what
+        // is there now. If that is a cancel request, the job ends after it.
+        while deleted == Deleted::Moved || deleted == Deleted::Locked && pauses.once_more() {
+            now.set(time::now());
+            let seen = Seen::now();
+            let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
+            deleted = take_lease(&running, &mut scan, attempt, wait, &mut take);
         }
-    };
-    let mut pauses = Pauses::of(wait);
-    let mut locked = end_free(&running, attempts, 0..attempts.len(), wait, &mut end);
-    while !locked.is_empty() && pauses.once_more() {
-        locked = end_free(&running, attempts, locked.into_iter(), wait, &mut end);
+        if deleted == Deleted::Locked {
+            ended.locked.push(n);
+        }
     }
-    ended.locked = locked;
+    drop(scan);
+    drop(seen);
     if let Some(finished) = &finished {
         finished.insert(rows);
     }
@@ -57,51 +76,20 @@ pub fn end(attempts: &[Attempt], now: i64, wait: Wait) -> Option<Ended> {
     Some(ended)
 }
 
-/// Ends those of the attempts, by their places, whose leases nobody else has locked, or is waited
-/// for; those that are left.
-fn end_free(
-    running: &Table,
-    attempts: &[Attempt],
-    places: impl Iterator<Item = usize>,
-    wait: Wait,
-    end: &mut impl FnMut(&Row, usize),
-) -> Vec<usize> {
-    transaction::make_visible();
-    let seen = Seen::now();
-    let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-    let mut locked = Vec::new();
-    for n in places {
-        pgrx::check_for_interrupts!();
-        let mut take = |lease: &Row| end(lease, n);
-        let mut taken = take_lease(running, &mut scan, &attempts[n], wait, &mut take);
-        while taken == Deleted::Moved {
-            // A heartbeat has renewed it meanwhile: look at what is there now.
-            let seen = Seen::now();
-            let mut scan = running.scan(&shapes::RUNNING.key, &seen, 1);
-            taken = take_lease(running, &mut scan, &attempts[n], wait, &mut take);
-        }
-        if taken == Deleted::Locked {
-            locked.push(n);
-        }
-    }
-    locked
-}
-
 /// What makes jobs completed.
 struct Completion<'a> {
     table: &'a Table,
     /// as the column has it
     state: Datum,
-    now: i64,
 }
 
 impl Completion<'_> {
     /// The row of a job that had this lease. That is deleted, so the transaction has an id.
-    fn row(&self, attempt: &Attempt, lease: &Row, output: Option<Jsonb>) -> NewRow {
-        let kept_until = retention::kept_until(attempt.id, State::Completed, self.now);
+    fn row(&self, attempt: &Attempt, lease: &Row, output: Option<Jsonb>, now: i64) -> NewRow {
+        let kept_until = retention::kept_until(attempt.id, State::Completed, now);
         self.table.row_of(&[
             (finished::JOB_ID, big(attempt.id)),
-            (finished::FINALIZED_AT, big(self.now)),
+            (finished::FINALIZED_AT, big(now)),
             (finished::TOKEN, big(attempt.token)),
             (finished::ATTEMPTED_AT, lease.datum(running::ATTEMPTED_AT)),
             (finished::SCHEDULED_AT, lease.datum(running::SCHEDULED_AT)),
