@@ -357,7 +357,7 @@ COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: j
 
 -- Counts are places and numbers in turns: the events inserted, started, completed, failed,
 -- discarded and cancelled are 0 to 5, the sums of waits and runs in microseconds 6 and 7, and the
--- buckets of both follow (core/src/history.rs).
+-- buckets of both follow (core/src/counts.rs).
 CREATE TABLE jobs.history_bucket (
   at     timestamptz NOT NULL,
   entry  bigint,
