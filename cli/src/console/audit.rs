@@ -1,10 +1,6 @@
 //! Who has managed what.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -15,19 +11,15 @@ use super::parts::{self, Align, Kind};
 use super::problem::Problem;
 use super::tree::tree;
 use super::visit::{Query, Visit, optional};
-use super::{App, periodic_job, queue, worker};
+use super::{periodic_job, queue, worker};
 
 /// How many rows a page has.
 const ROWS: usize = 50;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/audit", get(audit))
-}
-
 /// What is looked for, and from where on.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct Filter {
+pub(crate) struct Filter {
     action: String,
     role: String,
     target: String,
@@ -58,7 +50,7 @@ struct Suggestions {
     roles: Vec<String>,
 }
 
-async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Problem> {
+pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Problem> {
     let mut rows: Vec<Row> = visit
         .rows(
             "select at, role, application_name, action, target, arguments::text, jobs, reason

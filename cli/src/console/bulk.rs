@@ -1,11 +1,8 @@
 //! Retries, cancels or deletes the jobs of a filter. First it is shown what and how many.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -19,7 +16,7 @@ use super::page::Screen;
 use super::parts::{self, Kind};
 use super::problem::Problem;
 use super::visit::{Change, Query, Visit};
-use super::{App, find, job_rows};
+use super::{find, job_rows};
 
 /// How many jobs a call is about at most: the most that the functions take.
 const MOST: i64 = 10_000;
@@ -29,13 +26,9 @@ const OLDEST: usize = 10;
 /// at once, neither here nor by the call itself.
 const PREVIEW: Duration = Duration::from_secs(20);
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/bulk", get(preview).post(act))
-}
-
 /// Which jobs, and what: the same for the preview and for what is done then.
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct Asked {
     r#do: Action,
     #[serde(flatten)]
     filter: Filter,
@@ -43,7 +36,7 @@ struct Asked {
 
 /// What somebody has seen, and wants done.
 #[derive(Deserialize)]
-struct Confirmed {
+pub(crate) struct Confirmed {
     /// The query of the preview. A browser changes line breaks in a field of a form, and these are
     /// encoded.
     of: String,
@@ -169,7 +162,7 @@ async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<job_rows::Row>, 
     Ok(rows)
 }
 
-async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
     let meant = asked.meant()?;
     let (action, filter) = (meant.action, meant.filter);
     if !visit.may(action.function()) {
@@ -257,7 +250,7 @@ fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
     html! { div.card { (visit.form("/bulk", fields)) } }
 }
 
-async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
+pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
     #[derive(Deserialize)]
     struct Done {
         n: i64,

@@ -1,21 +1,17 @@
 //! What fails: the failed attempts of the last hour or day, by kind and error.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Duration, SecondsFormat, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
+use std::collections::HashMap;
 
 use super::filter::Filter;
+use super::job;
 use super::page::Screen;
 use super::parts::{self, Align, Kind};
 use super::problem::Problem;
 use super::visit::{Query, Visit};
-use super::{App, job};
 
 /// How many failed attempts are looked at, the latest ones.
 const ATTEMPTS: i64 = 10_000;
@@ -33,12 +29,8 @@ const SPANS: [(&str, &str, i64); 3] = [
     ("7d", "Last 7 days", 604_800),
 ];
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/failures", get(failures))
-}
-
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct Asked {
     #[serde(default)]
     since: String,
 }
@@ -70,7 +62,10 @@ const LINES: &str = "
               from jobs.errors where at > $1 order by at desc limit $2) e
      group by kind, line order by last_at desc";
 
-async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn failures(
+    visit: Visit,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Problem> {
     let span = SPANS.iter().find(|(name, ..)| *name == asked.since);
     let (span, in_words, seconds) = *span.unwrap_or(&SPANS[0]);
     // To the minute, so that live refreshes of several people ask for the same.

@@ -1,10 +1,6 @@
 //! One job: why it is where it is, what happened to it, what it carries.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -17,14 +13,7 @@ use super::parts;
 use super::problem::Problem;
 use super::tree::LARGEST;
 use super::visit::{Path, Query, Visit, optional};
-use super::{App, job_carried, job_change, job_errors, job_unique, timeline};
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/jobs/{id}", get(page))
-        .route("/jobs/{id}/raw", get(job_carried::raw))
-        .merge(job_change::routes())
-}
+use super::{job_change, job_errors, job_unique, timeline};
 
 #[derive(Deserialize)]
 pub(crate) struct Job {
@@ -82,13 +71,13 @@ pub(crate) async fn look(visit: &Visit, id: i64) -> Result<Job, Problem> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct Asked {
     /// Which page of errors, from 1 on.
     #[serde(default, deserialize_with = "optional")]
     errors: Option<i64>,
 }
 
-async fn page(
+pub(crate) async fn page(
     visit: Visit,
     Path(id): Path<i64>,
     Query(asked): Query<Asked>,

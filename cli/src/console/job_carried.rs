@@ -82,12 +82,12 @@ fn titled(name: &str) -> &'static str {
 }
 
 #[derive(Deserialize)]
-pub(super) struct What {
+pub(crate) struct What {
     what: String,
 }
 
 /// What a job carries, as the text that Postgres has.
-pub(super) async fn raw(
+pub(crate) async fn raw(
     visit: Visit,
     Path(id): Path<i64>,
     Query(asked): Query<What>,

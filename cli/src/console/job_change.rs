@@ -1,10 +1,6 @@
 //! What can be done to one job: retry, cancel, activate, delete.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -14,19 +10,6 @@ use super::parts::{self, Kind};
 use super::problem::Problem;
 use super::role::Parameters;
 use super::visit::{Change, Path, Visit};
-use super::{App, job_edit};
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/jobs/{id}/retry", post(retry))
-        .route("/jobs/{id}/cancel", post(cancel))
-        .route("/jobs/{id}/activate", post(activate))
-        .route("/jobs/{id}/delete", post(delete))
-        .route(
-            "/jobs/{id}/edit",
-            get(job_edit::page).post(job_edit::update),
-        )
-}
 
 /// What the role may do, and the state allows.
 pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
@@ -86,7 +69,7 @@ fn force() -> Markup {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     #[serde(default)]
     reason: String,
     #[serde(default)]
@@ -101,7 +84,7 @@ pub(super) struct Now {
     pub(super) state: String,
 }
 
-async fn retry(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn retry(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, Problem> {
     let form = &change.form;
     let sql = "select jobs.retry($1, $2, $3) as state";
     let of: Parameters = &[&id, &!form.reset.is_empty(), &given(&form.reason)];
@@ -116,7 +99,10 @@ async fn retry(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, P
     )
 }
 
-async fn cancel(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn cancel(
+    Path(id): Path<i64>,
+    change: Change<Asked>,
+) -> Result<Response, Problem> {
     let form = &change.form;
     let sql = "select jobs.cancel($1, $2, $3) as state";
     let of: Parameters = &[&id, &given(&form.reason), &!form.force.is_empty()];
@@ -132,7 +118,10 @@ async fn cancel(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, 
     )
 }
 
-async fn activate(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn activate(
+    Path(id): Path<i64>,
+    change: Change<Asked>,
+) -> Result<Response, Problem> {
     let sql = "select jobs.activate($1, $2) as state";
     let of: Parameters = &[&id, &given(&change.form.reason)];
     answer(&change, id, change.call(sql, of).await, |state| {
@@ -140,7 +129,10 @@ async fn activate(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response
     })
 }
 
-async fn delete(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn delete(
+    Path(id): Path<i64>,
+    change: Change<Asked>,
+) -> Result<Response, Problem> {
     let sql = "select jobs.delete($1, $2) as state";
     let of: Parameters = &[&id, &given(&change.form.reason)];
     match change.call::<Now>(sql, of).await {

@@ -155,7 +155,7 @@ impl Values {
     }
 }
 
-pub(super) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
+pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
     let job = job::look(&visit, id).await?;
     if !visit.may("update") {
         return Err(Problem::forbidden(
@@ -224,7 +224,7 @@ fn fields(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) ->
     }
 }
 
-pub(super) async fn update(
+pub(crate) async fn update(
     Path(id): Path<i64>,
     change: Change<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {

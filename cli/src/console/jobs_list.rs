@@ -1,10 +1,6 @@
 //! The list of jobs.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -17,19 +13,13 @@ use super::page::Screen;
 use super::parts;
 use super::problem::Problem;
 use super::visit::{Query, Visit, optional};
-use super::{App, job, job_rows};
+use super::{job, job_rows};
 
 /// How many ids, the latest ones, are read for suggestions.
 const LATEST: i64 = 2_000;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/jobs", get(list))
-        .route("/jobs/suggestions", get(suggestions))
-}
-
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct Asked {
     #[serde(flatten)]
     filter: Filter,
     /// A job that is gone to.
@@ -43,7 +33,7 @@ struct Asked {
     to: Option<i64>,
 }
 
-async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
     if let Some(id) = fields::given(&asked.id) {
         return to_job(&visit, id);
     }
@@ -190,7 +180,7 @@ fn suggesting(visit: &Visit, name: &str, label: &str, value: &str) -> Markup {
 
 /// What may be meant by what somebody types.
 #[derive(Deserialize)]
-struct Typed {
+pub(crate) struct Typed {
     of: String,
     #[serde(default)]
     kind: String,
@@ -202,7 +192,10 @@ struct Typed {
     worker: String,
 }
 
-async fn suggestions(visit: Visit, Query(typed): Query<Typed>) -> Result<Response, Problem> {
+pub(crate) async fn suggestions(
+    visit: Visit,
+    Query(typed): Query<Typed>,
+) -> Result<Response, Problem> {
     // Kinds and tags are those of the latest jobs, and kinds also those that have defaults.
     let (text, source) = match &*typed.of {
         "queue" => (typed.queue, "select queue as name from jobs.queues"),

@@ -16,7 +16,7 @@ use super::visit::{Change, Visit};
 
 /// What the fields of the form say. An empty one sets no limit.
 #[derive(Deserialize)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     name: String,
     concurrency: String,
     rate: String,
@@ -182,7 +182,7 @@ pub(super) fn form(
     }
 }
 
-pub(super) async fn set(mut change: Change<Limits>) -> Result<Response, Problem> {
+pub(crate) async fn set(mut change: Change<Limits>) -> Result<Response, Problem> {
     let queue = queue::look(&change.visit, &change.form.name).await?;
     let Err(wrong) = configure(&change, &queue).await else {
         let name = &change.form.name;
@@ -254,7 +254,7 @@ async fn at_fault(change: &Change<Limits>, wrong: Problem) -> Problem {
     wrong
 }
 
-pub(super) async fn reset(change: Change<Reset>) -> Result<Response, Problem> {
+pub(crate) async fn reset(change: Change<Reset>) -> Result<Response, Problem> {
     let Reset { name, reason } = &change.form;
     let sql = "select from jobs.reset_queue($1, $2)";
     change.run(sql, &[name, &given(reason)]).await?;
@@ -265,7 +265,7 @@ pub(super) async fn reset(change: Change<Reset>) -> Result<Response, Problem> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Reset {
+pub(crate) struct Reset {
     name: String,
     reason: String,
 }

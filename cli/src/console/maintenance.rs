@@ -1,18 +1,14 @@
 //! What maintenance does, what is set of the server, and whether everything holds.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
-use super::App;
 use super::fields::{given, reason};
 use super::page::Screen;
 use super::parts::{self, Align, Kind};
@@ -21,15 +17,6 @@ use super::visit::{Change, Visit};
 
 /// How long jobs.check() may take.
 const LONGEST_CHECK: Duration = Duration::from_secs(15 * 60);
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/maintenance", get(maintenance))
-        .route("/maintenance/pause", post(pause))
-        .route("/maintenance/resume", post(resume))
-        .route("/maintenance/run", post(run))
-        .route("/maintenance/check", post(check))
-}
 
 #[derive(Deserialize)]
 struct Task {
@@ -68,11 +55,11 @@ struct Violation {
 }
 
 #[derive(Deserialize)]
-struct Reason {
+pub(crate) struct Reason {
     reason: String,
 }
 
-async fn maintenance(visit: Visit) -> Result<Response, Problem> {
+pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
     let tasks: Vec<Task> = visit
         .rows(
             "select task, last_run_at, rows, extract(epoch from duration)::float8 as seconds,
@@ -120,7 +107,7 @@ async fn maintenance(visit: Visit) -> Result<Response, Problem> {
     Ok(visit.still(Screen::Maintenance, "Maintenance", main))
 }
 
-async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
+pub(crate) async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
     change
         .run("select from jobs.pause_maintenance($1)", &[&reason])
@@ -128,7 +115,7 @@ async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
     Ok(change.done("/maintenance", "Maintenance is paused."))
 }
 
-async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
+pub(crate) async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
     change
         .run("select from jobs.resume_maintenance($1)", &[&reason])
@@ -143,7 +130,7 @@ struct Maintained {
     errors: Option<String>,
 }
 
-async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
+pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
     let done: Option<Maintained> = change
         .call(
             "select coalesce(sum(rows), 0)::bigint as rows,
@@ -168,7 +155,7 @@ async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
 /// One at a time: each reads everything.
 static CHECKING: Mutex<()> = Mutex::const_new(());
 
-async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
+pub(crate) async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
     // It goes on when nobody waits for it any more, so that there is never a second one.
     let checked = tokio::spawn(checked(change.visit)).await;
     checked.unwrap_or_else(|_| {

@@ -56,6 +56,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::Args;
 use hyper::server::conn::http1;
@@ -258,26 +259,66 @@ async fn tidy(app: Arc<App>) {
     }
 }
 
+/// The screens, and what is done on them.
+fn screens() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(overview::show))
+        .route("/jobs", get(jobs_list::list))
+        .route("/jobs/suggestions", get(jobs_list::suggestions))
+        .route("/jobs/{id}", get(job::page))
+        .route("/jobs/{id}/raw", get(job_carried::raw))
+        .route(
+            "/jobs/{id}/edit",
+            get(job_edit::page).post(job_edit::update),
+        )
+        .route("/jobs/{id}/retry", post(job_change::retry))
+        .route("/jobs/{id}/cancel", post(job_change::cancel))
+        .route("/jobs/{id}/activate", post(job_change::activate))
+        .route("/jobs/{id}/delete", post(job_change::delete))
+        .route("/bulk", get(bulk::preview).post(bulk::act))
+        .route("/failures", get(failures::failures))
+        .route("/queues", get(queues::queues))
+        .route("/queue", get(queue::queue))
+        .route("/queue/pause", post(queue::pause))
+        .route("/queue/resume", post(queue::resume))
+        .route("/queue/limits", post(limits::set))
+        .route("/queue/reset", post(limits::reset))
+        .route("/workers", get(workers::workers))
+        .route("/worker", get(worker::worker))
+        .route("/worker/quiet", post(worker::quiet))
+        .route("/worker/stop", post(worker::stop))
+        .route("/worker/resume", post(worker::resume))
+        .route("/periodic", get(periodic::periodic))
+        .route("/periodic/job", get(periodic_job::periodic_job))
+        .route("/periodic/pause", post(periodic_job::pause))
+        .route("/periodic/resume", post(periodic_job::resume))
+        .route("/periodic/run", post(periodic_job::run))
+        .route("/unique", get(unique::unique))
+        .route("/unique/explain", post(unique_try::explain))
+        .route("/audit", get(audit::audit))
+        .route("/maintenance", get(maintenance::maintenance))
+        .route("/maintenance/pause", post(maintenance::pause))
+        .route("/maintenance/resume", post(maintenance::resume))
+        .route("/maintenance/run", post(maintenance::run))
+        .route("/maintenance/check", post(maintenance::check))
+}
+
+/// Every address of the console.
 fn router(app: Arc<App>) -> Router {
-    let screens = Router::new()
-        .merge(overview::routes())
-        .merge(jobs_list::routes())
-        .merge(job::routes())
-        .merge(bulk::routes())
-        .merge(failures::routes())
-        .merge(queues::routes())
-        .merge(workers::routes())
-        .merge(periodic::routes())
-        .merge(unique::routes())
-        .merge(audit::routes())
-        .merge(maintenance::routes())
-        .merge(login::routes())
-        .merge(theme::routes())
-        .merge(live::routes())
+    // Who has not logged in may send little.
+    let login = post(login::login).layer(DefaultBodyLimit::max(login::LARGEST));
+    let framed = screens()
+        .route("/login", get(login::ask).merge(login))
+        .route("/logout", post(login::logout))
+        .route("/theme", post(theme::keep))
+        .route("/live", get(live::stream))
         .fallback(no_page)
         .layer(middleware::from_fn_with_state(app.clone(), page::framed))
         .layer(middleware::from_fn_with_state(app.clone(), session::attach));
-    let all = screens.merge(assets::routes()).merge(monitor::routes());
+    let all = framed
+        .route("/assets/{tag}/{name}", get(assets::serve))
+        .route("/healthz", get(monitor::health))
+        .route("/metrics", get(monitor::metrics));
     let all = match &*app.prefix {
         "" => all,
         prefix => {

@@ -1,16 +1,12 @@
 //! The overview: what needs attention, how much happens, and how fast.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
 use super::history::{self, Range};
 use super::page::Screen;
 use super::parts::{self, Align};
@@ -22,12 +18,8 @@ const HEALTH_KEPT: Duration = Duration::from_secs(30);
 /// How many queues and workers are shown here.
 const SHORT: i64 = 8;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/", get(show))
-}
-
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct Asked {
     #[serde(default)]
     since: Range,
 }
@@ -106,7 +98,7 @@ select count(*) filter (where status is distinct from 'lost') as all,
         select * from w order by status = 'lost', running desc, worker limit $1) b) as busiest
 from w";
 
-async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
     let findings = visit.rows_kept::<Finding>(HEALTH_KEPT, "select * from jobs.health()", &[]);
     let queues = visit.row::<Queues>(QUEUES, &[&SHORT]);
     let workers = visit.row::<Workers>(WORKERS, &[&SHORT]);

@@ -1,14 +1,9 @@
 //! Periodic jobs: when they run, and what became of the latest ticks.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
 use super::fields::{self, given};
 use super::page::Screen;
 use super::paging;
@@ -18,19 +13,10 @@ use super::problem::Problem;
 use super::queue;
 use super::visit::{Query, Visit};
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/periodic", get(periodic))
-        .route("/periodic/job", get(periodic_job::periodic_job))
-        .route("/periodic/pause", post(periodic_job::pause))
-        .route("/periodic/resume", post(periodic_job::resume))
-        .route("/periodic/run", post(periodic_job::run))
-}
-
 /// Which definitions are shown.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct List {
+pub(crate) struct List {
     filter: String,
     show: String,
     page: i64,
@@ -52,7 +38,7 @@ struct Found {
     definitions: Vec<Periodic>,
 }
 
-async fn periodic(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
+pub(crate) async fn periodic(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
     let found = look(&visit, &list).await?;
     let main = html! {
         p.lead {

@@ -64,11 +64,11 @@ pub(super) fn path(name: &str) -> String {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Name {
+pub(crate) struct Name {
     name: String,
 }
 
-pub(super) async fn periodic_job(
+pub(crate) async fn periodic_job(
     visit: Visit,
     Query(at): Query<Name>,
 ) -> Result<Response, Problem> {
@@ -289,7 +289,7 @@ pub(super) fn actions(visit: &Visit, one: &Periodic, back: &str) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Action {
+pub(crate) struct Action {
     name: String,
     back: String,
     reason: String,
@@ -306,7 +306,7 @@ impl Action {
     }
 }
 
-pub(super) async fn pause(change: Change<Action>) -> Result<Response, Problem> {
+pub(crate) async fn pause(change: Change<Action>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
     change
@@ -321,7 +321,7 @@ pub(super) async fn pause(change: Change<Action>) -> Result<Response, Problem> {
     ))
 }
 
-pub(super) async fn resume(change: Change<Action>) -> Result<Response, Problem> {
+pub(crate) async fn resume(change: Change<Action>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
     change
@@ -345,7 +345,7 @@ struct Age {
     is_new: bool,
 }
 
-pub(super) async fn run(change: Change<Action>) -> Result<Response, Problem> {
+pub(crate) async fn run(change: Change<Action>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
     let run: Option<Run> = change

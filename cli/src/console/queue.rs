@@ -59,13 +59,13 @@ fn path_since(name: &str, since: &str) -> String {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     name: String,
     #[serde(default)]
     since: Range,
 }
 
-pub(super) async fn queue(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn queue(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
     if asked.name.is_empty() {
         return Err(Problem::not_found("queue without a name"));
     }
@@ -265,7 +265,7 @@ pub(super) fn actions(visit: &Visit, queue: &Queue, back: &str) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Pausing {
+pub(crate) struct Pausing {
     name: String,
     back: String,
     reason: String,
@@ -282,7 +282,7 @@ impl Pausing {
     }
 }
 
-pub(super) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> {
+pub(crate) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> {
     let form = &change.form;
     let of = (&form.name, given(&form.reason));
     change
@@ -291,7 +291,7 @@ pub(super) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> 
     Ok(change.done(form.back(), format!("Queue {} is paused.", form.name)))
 }
 
-pub(super) async fn resume(change: Change<Pausing>) -> Result<Response, Problem> {
+pub(crate) async fn resume(change: Change<Pausing>) -> Result<Response, Problem> {
     let form = &change.form;
     let of = (&form.name, given(&form.reason));
     change

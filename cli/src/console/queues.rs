@@ -1,10 +1,6 @@
 //! Queues: how many jobs each has, and what is set of it.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -15,22 +11,11 @@ use super::parts::{self, Align, Kind};
 use super::problem::Problem;
 use super::queue::{self, Queue};
 use super::visit::{Query, Visit};
-use super::{App, limits};
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/queues", get(queues))
-        .route("/queue", get(queue::queue))
-        .route("/queue/pause", post(queue::pause))
-        .route("/queue/resume", post(queue::resume))
-        .route("/queue/limits", post(limits::set))
-        .route("/queue/reset", post(limits::reset))
-}
 
 /// Which queues are shown, and in which order.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct List {
+pub(crate) struct List {
     filter: String,
     show: String,
     sort: String,
@@ -62,7 +47,7 @@ struct Found {
     queues: Vec<Queue>,
 }
 
-async fn queues(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
+pub(crate) async fn queues(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
     let found = look(&visit, &list).await?;
     let main = html! {
         p.lead {

@@ -1,15 +1,10 @@
 //! Uniqueness: who holds a key.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
 use super::fields;
 use super::job_rows::readable;
 use super::page::Screen;
@@ -19,19 +14,13 @@ use super::queue;
 use super::unique_try::{self, Try};
 use super::visit::{Query, Visit};
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/unique", get(unique))
-        .route("/unique/explain", post(unique_try::explain))
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Search {
+pub(crate) struct Search {
     search: String,
 }
 
-async fn unique(
+pub(crate) async fn unique(
     visit: Visit,
     Query(Search { search }): Query<Search>,
 ) -> Result<Response, Problem> {

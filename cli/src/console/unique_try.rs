@@ -15,7 +15,7 @@ use super::visit::{Change, Visit};
 
 /// An insert that is tried.
 #[derive(Default, Deserialize)]
-pub(super) struct Try {
+pub(crate) struct Try {
     pub(super) kind: String,
     pub(super) queue: String,
     pub(super) args: String,
@@ -36,7 +36,7 @@ struct Explained {
 }
 
 /// Only reads, but args can be long, and do not belong into an address.
-pub(super) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
+pub(crate) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
     let Change { visit, form: tried } = change;
     let explained = ask(&visit, &tried).await;
     let main = html! {

@@ -58,11 +58,11 @@ pub(super) fn path(name: &str) -> String {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Name {
+pub(crate) struct Name {
     name: String,
 }
 
-pub(super) async fn worker(visit: Visit, Query(at): Query<Name>) -> Result<Response, Problem> {
+pub(crate) async fn worker(visit: Visit, Query(at): Query<Name>) -> Result<Response, Problem> {
     let sql = format!("select {COLUMNS} from jobs.workers where worker = $1");
     let found: Option<Worker> = visit.row(&sql, &[&at.name]).await?;
     let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {}", at.name)))?;
@@ -257,13 +257,13 @@ pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Command {
+pub(crate) struct Command {
     name: String,
     back: String,
     reason: String,
 }
 
-pub(super) async fn quiet(change: Change<Command>) -> Result<Response, Problem> {
+pub(crate) async fn quiet(change: Change<Command>) -> Result<Response, Problem> {
     command(
         change,
         "select from jobs.quiet_worker($1, $2)",
@@ -272,11 +272,11 @@ pub(super) async fn quiet(change: Change<Command>) -> Result<Response, Problem> 
     .await
 }
 
-pub(super) async fn stop(change: Change<Command>) -> Result<Response, Problem> {
+pub(crate) async fn stop(change: Change<Command>) -> Result<Response, Problem> {
     command(change, "select from jobs.stop_worker($1, $2)", "is to stop").await
 }
 
-pub(super) async fn resume(change: Change<Command>) -> Result<Response, Problem> {
+pub(crate) async fn resume(change: Change<Command>) -> Result<Response, Problem> {
     command(
         change,
         "select from jobs.resume_worker($1, $2)",

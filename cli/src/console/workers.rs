@@ -1,14 +1,9 @@
 //! Workers: those that work, those that are idle, and those that are lost.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
 use super::fields::{self, given};
 use super::page::Screen;
 use super::paging;
@@ -17,19 +12,10 @@ use super::problem::Problem;
 use super::visit::{Query, Visit};
 use super::worker::{self, Worker};
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/workers", get(workers))
-        .route("/worker", get(worker::worker))
-        .route("/worker/quiet", post(worker::quiet))
-        .route("/worker/stop", post(worker::stop))
-        .route("/worker/resume", post(worker::resume))
-}
-
 /// Which workers are shown.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct List {
+pub(crate) struct List {
     filter: String,
     queue: String,
     show: String,
@@ -54,7 +40,7 @@ struct Found {
     workers: Vec<Worker>,
 }
 
-async fn workers(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
+pub(crate) async fn workers(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
     let found = look(&visit, &list).await?;
     let main = html! {
         p.lead {
