@@ -1,50 +1,25 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
 
 mod assets;
-mod attempts;
-mod audit;
-mod bulk;
-mod bulk_action;
-mod failures;
 mod fields;
 mod filter;
-mod find;
-mod history;
 mod http;
 mod interval;
-mod job;
-mod job_carried;
-mod job_change;
-mod job_edit;
-mod job_errors;
-mod job_rows;
-mod job_unique;
-mod jobs_list;
-mod limits;
+mod json;
 mod live;
 mod login;
+mod login_attempts;
 mod login_token;
-mod maintenance;
 mod monitor;
-mod overview;
 mod page;
 mod paging;
 mod parts;
-mod periodic;
-mod periodic_job;
 mod problem;
-mod queue;
-mod queues;
 mod role;
+mod screens;
 mod session;
 mod theme;
-mod timeline;
-mod tree;
-mod unique;
-mod unique_try;
 mod visit;
-mod worker;
-mod workers;
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -68,12 +43,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_postgres::Config;
 
-use self::attempts::Attempts;
 use self::live::Live;
+use self::login_attempts::Attempts;
 use self::login_token::Tokens;
 use self::monitor::Health;
 use self::problem::Problem;
 use self::role::Role;
+use self::screens::{
+    audit, bulk, failures, job, job_actions, job_carried, job_edit, jobs_list, maintenance,
+    overview, periodic, periodic_job, queue, queue_limits, queues, unique, unique_try, worker,
+    workers,
+};
 use self::session::Sessions;
 use crate::database::Database;
 use crate::{Failed, REFUSED, print};
@@ -271,18 +251,18 @@ fn screens() -> Router<Arc<App>> {
             "/jobs/{id}/edit",
             get(job_edit::page).post(job_edit::update),
         )
-        .route("/jobs/{id}/retry", post(job_change::retry))
-        .route("/jobs/{id}/cancel", post(job_change::cancel))
-        .route("/jobs/{id}/activate", post(job_change::activate))
-        .route("/jobs/{id}/delete", post(job_change::delete))
+        .route("/jobs/{id}/retry", post(job_actions::retry))
+        .route("/jobs/{id}/cancel", post(job_actions::cancel))
+        .route("/jobs/{id}/activate", post(job_actions::activate))
+        .route("/jobs/{id}/delete", post(job_actions::delete))
         .route("/bulk", get(bulk::preview).post(bulk::act))
         .route("/failures", get(failures::failures))
         .route("/queues", get(queues::queues))
         .route("/queue", get(queue::queue))
         .route("/queue/pause", post(queue::pause))
         .route("/queue/resume", post(queue::resume))
-        .route("/queue/limits", post(limits::set))
-        .route("/queue/reset", post(limits::reset))
+        .route("/queue/limits", post(queue_limits::set))
+        .route("/queue/reset", post(queue_limits::reset))
         .route("/workers", get(workers::workers))
         .route("/worker", get(worker::worker))
         .route("/worker/quiet", post(worker::quiet))

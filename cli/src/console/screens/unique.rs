@@ -5,14 +5,14 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields;
-use super::job_rows::readable;
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
+use super::jobs_table::readable;
 use super::queue;
 use super::unique_try::{self, Try};
-use super::visit::{Query, Visit};
+use crate::console::fields;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::path;
-use super::parts::{self, Align};
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts::{self, Align};
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 #[derive(Deserialize)]
 pub(crate) struct Row {

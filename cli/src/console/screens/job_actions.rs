@@ -4,12 +4,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{given, reason};
 use super::job::{Job, path};
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::role::Parameters;
-use super::visit::{Change, Path, Visit};
+use crate::console::fields::{given, reason};
+use crate::console::parts::{self, Kind};
+use crate::console::problem::Problem;
+use crate::console::role::Parameters;
+use crate::console::visit::{Change, Path, Visit};
 
 /// What the role may do, and the state allows.
 pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {

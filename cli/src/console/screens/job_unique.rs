@@ -4,9 +4,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::Job;
-use super::parts;
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How many jobs are under a key, and whether this one is.
 #[derive(Deserialize)]

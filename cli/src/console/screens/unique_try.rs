@@ -5,13 +5,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::fields::{area, given, line, time};
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::tree::tree;
 use super::unique;
-use super::visit::{Change, Visit};
+use crate::console::fields::{area, given, line, time};
+use crate::console::json::tree;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Visit};
 
 /// An insert that is tried.
 #[derive(Default, Deserialize)]

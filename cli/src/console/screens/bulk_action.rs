@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::filter::Filter;
-use super::parts::{self, Kind};
-use super::visit::Visit;
+use crate::console::filter::Filter;
+use crate::console::parts::{self, Kind};
+use crate::console::visit::Visit;
 
 /// What is done to many jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]

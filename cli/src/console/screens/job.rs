@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
-use super::job_rows::readable;
-use super::page::Screen;
-use super::parts;
-use super::problem::Problem;
-use super::tree::LARGEST;
-use super::visit::{Path, Query, Visit, optional};
-use super::{job_change, job_errors, job_unique, timeline};
+use super::jobs_table::readable;
+use super::{job_actions, job_errors, job_timeline, job_unique};
+use crate::console::json::LARGEST;
+use crate::console::page::Screen;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::{Path, Query, Visit, optional};
 
 #[derive(Deserialize)]
 pub(crate) struct Job {
@@ -85,7 +85,7 @@ pub(crate) async fn page(
     let job = look(&visit, id).await?;
     let reasons = reasons(&visit, id).await?;
     let errors = job_errors::page(&visit, id, asked.errors.unwrap_or(1)).await?;
-    let timeline = timeline::of(&visit, &job, errors.count).await?;
+    let timeline = job_timeline::of(&visit, &job, errors.count).await?;
     let claim = match &job.unique_key {
         Some(key) => job_unique::claim(&visit, id, key).await?,
         None => None,
@@ -99,7 +99,7 @@ pub(crate) async fn page(
             (job.head(&visit))
             (job.why(&visit, &reasons))
         }))
-        (job_change::actions(&visit, &job))
+        (job_actions::actions(&visit, &job))
         (region(&visit, &job, "what-happened", &path, html! {
             (timeline)
             (job.carried(&visit))

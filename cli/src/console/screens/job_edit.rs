@@ -4,14 +4,14 @@ use axum::response::Response;
 use maud::{Markup, html};
 use tokio_postgres::types::ToSql;
 
-use super::fields::{area, given, hidden, line, reason};
 use super::job::{self, Job};
-use super::job_change::{Now, lost};
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::tree::LARGEST;
-use super::visit::{Change, Path, Visit};
+use super::job_actions::{Now, lost};
+use crate::console::fields::{area, given, hidden, line, reason};
+use crate::console::json::LARGEST;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Path, Visit};
 
 /// What can be changed: the name of its parameter of jobs.update, how its text becomes a value
 /// there, its label, and what is said about it.

@@ -11,9 +11,9 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
-use super::filter::Filter;
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::filter::Filter;
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How many jobs a page has.
 pub(crate) const ROWS: usize = 50;
@@ -187,7 +187,7 @@ fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
 /// A statement that finds ids, and its values.
 struct Search<'a> {
     visit: &'a Visit,
-    condition: super::filter::Condition,
+    condition: crate::console::filter::Condition,
 }
 
 #[derive(Deserialize)]

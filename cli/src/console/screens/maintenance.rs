@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
-use super::fields::{given, reason};
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
-use super::visit::{Change, Visit};
+use crate::console::fields::{given, reason};
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Visit};
 
 /// How long jobs.check() may take.
 const LONGEST_CHECK: Duration = Duration::from_secs(15 * 60);

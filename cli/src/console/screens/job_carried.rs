@@ -6,10 +6,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::{Job, path};
-use super::parts;
-use super::problem::Problem;
-use super::tree::tree;
-use super::visit::{Path, Query, Visit};
+use crate::console::json::tree;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::{Path, Query, Visit};
 
 /// What a job carries. Null for a role that may not see it.
 const CARRIED: [&str; 4] = ["args", "meta", "progress", "output"];

@@ -4,14 +4,14 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{self, given};
-use super::page::Screen;
-use super::paging;
-use super::parts::{self, Align, Kind};
 use super::periodic_job::{self, Periodic};
-use super::problem::Problem;
 use super::queue;
-use super::visit::{Query, Visit};
+use crate::console::fields::{self, given};
+use crate::console::page::Screen;
+use crate::console::paging;
+use crate::console::parts::{self, Align, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit};
 
 /// Which definitions are shown.
 #[derive(Clone, Default, Deserialize)]

@@ -5,13 +5,13 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{given, suggesting, time};
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
-use super::tree::tree;
-use super::visit::{Query, Visit, optional};
 use super::{periodic_job, queue, worker};
+use crate::console::fields::{given, suggesting, time};
+use crate::console::json::tree;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit, optional};
 
 /// How many rows a page has.
 const ROWS: usize = 50;

@@ -8,10 +8,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::history::{self, Range};
-use super::page::Screen;
-use super::parts::{self, Align};
-use super::problem::Problem;
-use super::visit::{Query, Visit};
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit};
 
 /// jobs.health() looks at much, and finds nothing that could not wait for so long.
 const HEALTH_KEPT: Duration = Duration::from_secs(30);

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::parts::{self, Align};
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts::{self, Align};
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How far back, and in steps of how long.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]

@@ -5,14 +5,14 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{given, hidden, reason};
 use super::history::{self, Range};
-use super::interval::words;
-use super::limits::{self, Limits};
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::visit::{Change, Query, Visit};
+use super::queue_limits::{self, Limits};
+use crate::console::fields::{given, hidden, reason};
+use crate::console::interval::words;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Query, Visit};
 
 /// What a `Queue` is read from.
 pub(super) const COLUMNS: &str =
@@ -112,9 +112,9 @@ pub(super) async fn page(
         section aria-labelledby="limits" {
             h2 #limits { "Limits" }
             @if visit.may("configure_queue") {
-                (limits::form(visit, queue, limits, wrong))
+                (queue_limits::form(visit, queue, limits, wrong))
             } @else {
-                (limits::shown(queue))
+                (queue_limits::shown(queue))
             }
         }
         section aria-labelledby="history" {

@@ -9,14 +9,14 @@ use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
 use super::bulk_action::Action;
-use super::fields::{given, hidden, reason};
-use super::filter::{Condition, Filter};
-use super::job_change::reset;
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::visit::{Change, Query, Visit};
-use super::{find, job_rows};
+use super::job_actions::reset;
+use super::{jobs_find, jobs_table};
+use crate::console::fields::{given, hidden, reason};
+use crate::console::filter::{Condition, Filter};
+use crate::console::page::Screen;
+use crate::console::parts::{self, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Query, Visit};
 
 /// How many jobs a call is about at most: the most that the functions take.
 const MOST: i64 = 10_000;
@@ -136,7 +136,7 @@ impl Meant<'_> {
     /// The jobs that are taken, and one more if there are more, by state. It reads what the call
     /// itself reads.
     async fn look(&self, visit: &Visit) -> Result<Vec<InState>, Problem> {
-        let condition = self.condition(find::failed(visit, self.filter).await?)?;
+        let condition = self.condition(jobs_find::failed(visit, self.filter).await?)?;
         let sql = format!(
             "select state, count(*) as n, (array_agg(id order by id))[1:{OLDEST}] as oldest
                from (select id, state from jobs.jobs where {} order by id limit {}) j
@@ -149,7 +149,7 @@ impl Meant<'_> {
 }
 
 /// The oldest jobs of all states.
-async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<job_rows::Row>, Problem> {
+async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<jobs_table::Row>, Problem> {
     let mut ids: Vec<i64> = found
         .iter()
         .flat_map(|state| &state.oldest)
@@ -157,7 +157,7 @@ async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<job_rows::Row>, 
         .collect();
     ids.sort_unstable();
     ids.truncate(OLDEST);
-    let mut rows = job_rows::rows(visit, &ids).await?;
+    let mut rows = jobs_table::rows(visit, &ids).await?;
     rows.reverse();
     Ok(rows)
 }
@@ -188,7 +188,7 @@ pub(crate) async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<
             p { (action.means()) }
             (confirmation(&visit, &asked, count))
             h2 { "The oldest " (oldest.len()) }
-            (job_rows::table(&visit, "The oldest of them", &oldest))
+            (jobs_table::table(&visit, "The oldest of them", &oldest))
         }
     };
     Ok(visit.still(Screen::Jobs, &title, main))

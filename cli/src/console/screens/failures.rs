@@ -6,12 +6,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::HashMap;
 
-use super::filter::Filter;
 use super::job;
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
-use super::visit::{Query, Visit};
+use crate::console::filter::Filter;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit};
 
 /// How many failed attempts are looked at, the latest ones.
 const ATTEMPTS: i64 = 10_000;

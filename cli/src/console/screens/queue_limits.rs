@@ -6,13 +6,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::fields::{given, hidden, line, reason};
 use super::history::Range;
-use super::interval::{self, words};
-use super::parts::{self, Kind};
-use super::problem::Problem;
 use super::queue::{self, Queue};
-use super::visit::{Change, Visit};
+use crate::console::fields::{given, hidden, line, reason};
+use crate::console::interval::{self, words};
+use crate::console::parts::{self, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Visit};
 
 /// What the fields of the form say. An empty one sets no limit.
 #[derive(Deserialize)]

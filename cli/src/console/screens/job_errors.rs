@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::job::path;
-use super::parts;
-use super::problem::Problem;
-use super::tree::{LARGEST, tree};
-use super::visit::Visit;
+use crate::console::json::{LARGEST, tree};
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How many errors a page has.
 const ROWS: i64 = 20;

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::Job;
-use super::parts;
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How many attempts that failed are shown here; the others are among the errors.
 const ATTEMPTS: i64 = 10;

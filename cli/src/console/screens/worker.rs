@@ -5,13 +5,13 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{given, hidden, reason};
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
 use super::queue;
-use super::tree::tree;
-use super::visit::{Change, Query, Visit};
+use crate::console::fields::{given, hidden, reason};
+use crate::console::json::tree;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Kind};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Query, Visit};
 
 /// What a `Worker` is read from.
 pub(super) const COLUMNS: &str =

@@ -5,15 +5,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::bulk_action;
-use super::fields;
-use super::filter::Filter;
-use super::find::{self, Count, Found, From};
-use super::http::see_other;
-use super::page::Screen;
-use super::parts;
-use super::problem::Problem;
-use super::visit::{Query, Visit, optional};
-use super::{job, job_rows};
+use super::jobs_find::{self, Count, Found, From};
+use super::{job, jobs_table};
+use crate::console::fields;
+use crate::console::filter::Filter;
+use crate::console::http::see_other;
+use crate::console::page::Screen;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit, optional};
 
 /// How many ids, the latest ones, are read for suggestions.
 const LATEST: i64 = 2_000;
@@ -38,25 +38,25 @@ pub(crate) async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
         return to_job(&visit, id);
     }
     let filter = &asked.filter;
-    let counts = find::counts(&visit, &filter.queue).await?;
+    let counts = jobs_find::counts(&visit, &filter.queue).await?;
     let mut from = match (asked.from, asked.to) {
         (Some(id), _) => From::Below(id),
         (None, Some(id)) => From::Above(id),
         (None, None) => From::Top,
     };
-    let mut found = find::jobs(&visit, filter, &counts, from).await?;
+    let mut found = jobs_find::jobs(&visit, filter, &counts, from).await?;
     // The first page is always full, if there are so many.
     if matches!(from, From::Above(_)) && !found.has_more && found.looked_to.is_none() {
         from = From::Top;
-        found = find::jobs(&visit, filter, &counts, from).await?;
+        found = jobs_find::jobs(&visit, filter, &counts, from).await?;
     }
-    let rows = job_rows::rows(&visit, &found.ids).await?;
+    let rows = jobs_table::rows(&visit, &found.ids).await?;
     let (newer, older) = pages(&visit, filter, &found, from);
     let main = html! {
         (states(&visit, filter, &counts))
         (form(&visit, filter))
         (bulk_action::offers(&visit, filter))
-        @if !rows.is_empty() { (job_rows::table(&visit, "Jobs, the newest first", &rows)) }
+        @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, the newest first", &rows)) }
         @match found.looked_to {
             Some(id) => (looked_to(&visit, filter, from, id).await?),
             None if rows.is_empty() => (nothing(&visit, filter)),
@@ -214,7 +214,7 @@ pub(crate) async fn suggestions(
     struct Name {
         name: String,
     }
-    let latest = find::last_id(&visit).await? - LATEST;
+    let latest = jobs_find::last_id(&visit).await? - LATEST;
     let sql = format!(
         "select distinct name from ({source}) s
           where position(lower($1) in lower(name)) > 0 and $2::bigint is not null
@@ -232,7 +232,7 @@ async fn looked_to(visit: &Visit, filter: &Filter, from: From, id: i64) -> Resul
         _ => ("from", id),
     };
     let url = visit.url(&filter.path("/jobs", &[(name, &at.to_string())]));
-    let inserted = find::inserted_about(visit, id).await?;
+    let inserted = jobs_find::inserted_about(visit, id).await?;
     Ok(html! {
         p.further role="status" {
             "All jobs " (if name == "to" { "up to" } else { "down to" }) " number " (parts::number(id))
