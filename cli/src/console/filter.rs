@@ -84,7 +84,7 @@ impl Filter {
 
     /// A path with this filter, and what else its query has.
     pub(crate) fn path(&self, path: &str, more: &[(&str, &str)]) -> String {
-        parts::link(path, &[&self.pairs(), more].concat())
+        parts::link(path, [&self.pairs(), more].concat())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -2,19 +2,18 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, html};
+use serde::Serialize;
 
-/// A path with a query; pairs without a value are left out.
-pub(crate) fn link(path: &str, of: &[(&str, &str)]) -> String {
-    match query(of) {
-        query if query.is_empty() => path.into(),
-        query => format!("{path}?{query}"),
-    }
-}
-
-/// The query of a URL; pairs without a value are left out.
-pub(crate) fn query(of: &[(&str, &str)]) -> String {
-    let pairs: Vec<_> = of.iter().filter(|(_, value)| !value.is_empty()).collect();
-    serde_urlencoded::to_string(pairs).unwrap_or_default()
+/// A path with these pairs in its query, besides those that it has. What is empty is left out.
+pub(crate) fn link(path: &str, of: impl Serialize) -> String {
+    let all = serde_urlencoded::to_string(of).unwrap_or_default();
+    let pairs = all
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.ends_with('='));
+    pairs.fold(path.into(), |link, pair| {
+        let mark = if link.contains('?') { '&' } else { '?' };
+        format!("{link}{mark}{pair}")
+    })
 }
 
 pub(crate) const STATES: [&str; 8] = [
@@ -191,18 +190,6 @@ pub(crate) fn empty(title: &str, what_to_do: Markup) -> Markup {
     html! { div.empty { p.empty-title { (title) } p { (what_to_do) } } }
 }
 
-/// Links to the pages before and after this one.
-pub(crate) fn pager(previous: Option<String>, next: Option<String>) -> Markup {
-    html! {
-        @if previous.is_some() || next.is_some() {
-            nav.pager aria-label="Pages" {
-                @if let Some(url) = previous { a.button rel="prev" href=(url) { "← Newer" } }
-                @if let Some(url) = next { a.button rel="next" href=(url) { "Older →" } }
-            }
-        }
-    }
-}
-
 /// Labels and what they say.
 pub(crate) fn key_values(pairs: &[(&str, Markup)]) -> Markup {
     html! {
@@ -372,8 +359,9 @@ mod tests {
     #[test]
     fn links_are_encoded() {
         let of = [("queue", "a&b=c/d"), ("kind", ""), ("tag", "ü")];
-        assert_eq!(link("/jobs", &of), "/jobs?queue=a%26b%3Dc%2Fd&tag=%C3%BC");
-        assert_eq!(link("/jobs", &[]), "/jobs");
+        assert_eq!(link("/jobs", of), "/jobs?queue=a%26b%3Dc%2Fd&tag=%C3%BC");
+        assert_eq!(link("/jobs?page=2", [("tag", "=")]), "/jobs?page=2&tag=%3D");
+        assert_eq!(link("/jobs", [("tag", "")]), "/jobs");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{periodic_job, queue, worker};
 use crate::console::fields::{given, suggesting, time};
 use crate::console::json::tree;
 use crate::console::page::Screen;
+use crate::console::paging;
 use crate::console::parts::{self, Align, Kind};
 use crate::console::problem::Problem;
 use crate::console::visit::{Query, Visit, optional};
@@ -106,7 +107,7 @@ pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<
             }))
         } @else {
             (table(&visit, &rows))
-            (parts::pager(newest, next))
+            (paging::by_time(newest, next))
         }
     };
     Ok(visit.page(Screen::Audit, "Audit", main))
@@ -140,7 +141,7 @@ fn url(visit: &Visit, filter: &Filter) -> String {
         ("before", before.as_deref().unwrap_or_default()),
         ("shown", shown.as_deref().unwrap_or_default()),
     ];
-    visit.url(&parts::link("/audit", &of))
+    visit.url(&parts::link("/audit", of))
 }
 
 fn form(visit: &Visit, filter: &Filter, suggestions: &Suggestions) -> Markup {
@@ -195,7 +196,7 @@ fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
         "schedule" | "unschedule" | "pause_periodic" | "resume_periodic" | "run_periodic" => {
             periodic_job::path(target)
         }
-        "define_kind" | "undefine_kind" => parts::link("/jobs", &[("kind", target)]),
+        "define_kind" | "undefine_kind" => parts::link("/jobs", [("kind", target)]),
         _ => return html! { (target) },
     };
     html! { a href=(visit.url(&path)) { (target) } }

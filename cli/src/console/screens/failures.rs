@@ -77,7 +77,7 @@ pub(crate) async fn failures(
     let hidden = groups.len().saturating_sub(GROUPS);
     groups.truncate(GROUPS);
     let tabs = SPANS.map(|(name, title, _)| {
-        let url = visit.url(&parts::link("/failures", &[("since", name)]));
+        let url = visit.url(&parts::link("/failures", [("since", name)]));
         (title, url, name == span)
     });
     let main = html! {
@@ -85,7 +85,7 @@ pub(crate) async fn failures(
         @if groups.is_empty() {
             (parts::empty("No attempt has failed", html! {
                 "Nothing is to be done for the " (in_words.to_lowercase()) ". "
-                a href=(visit.url(&parts::link("/jobs", &[("state", "discarded")]))) { "Jobs that were given up before" }
+                a href=(visit.url(&parts::link("/jobs", [("state", "discarded")]))) { "Jobs that were given up before" }
             }))
         } @else {
             p.lead {

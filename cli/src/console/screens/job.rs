@@ -160,7 +160,7 @@ impl Job {
     }
 
     fn head(&self, visit: &Visit) -> Markup {
-        let jobs = |of: (&str, &str)| visit.url(&parts::link("/jobs", &[of]));
+        let jobs = |of: (&str, &str)| visit.url(&parts::link("/jobs", [of]));
         html! {
             p.lead {
                 (parts::state(&self.state)) " "
@@ -168,7 +168,7 @@ impl Job {
                 " in queue " a href=(jobs(("queue", &self.queue))) { bdi { (self.queue) } }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
                 @if let Some(worker) = &self.worker {
-                    ", worker " a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { bdi { (worker) } }
+                    ", worker " a href=(visit.url(&parts::link("/worker", [("name", worker)]))) { bdi { (worker) } }
                 }
                 @for tag in &self.tags { " " a.tag href=(jobs(("tag", tag))) { bdi { (tag) } } }
             }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::job::path;
 use crate::console::json::{LARGEST, tree};
+use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::Visit;
@@ -63,7 +64,7 @@ impl Errors {
                 @for (n, row) in self.rows.iter().enumerate() {
                     (row.shown(visit, self.page == 1 && n == 0))
                 }
-                (parts::pager(
+                (paging::by_time(
                     (self.page > 1).then(|| url(self.page - 1)),
                     (self.page < last).then(|| url(self.page + 1)),
                 ))
@@ -81,7 +82,7 @@ impl Row {
             "Attempt " (self.attempt) ", " (parts::ago(self.at))
             @if let Some(worker) = &self.worker {
                 ", worker "
-                a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { bdi { (worker) } }
+                a href=(visit.url(&parts::link("/worker", [("name", worker)]))) { bdi { (worker) } }
             }
         };
         html! {

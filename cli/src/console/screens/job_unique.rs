@@ -28,7 +28,7 @@ impl Job {
         let Some(key) = &self.unique_key else {
             return html! {};
         };
-        let url = visit.url(&parts::link("/unique", &[("search", key)]));
+        let url = visit.url(&parts::link("/unique", [("search", key)]));
         html! {
             section.card aria-labelledby="unique" {
                 h2 #unique { "Unique key" }

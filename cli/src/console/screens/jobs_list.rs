@@ -11,6 +11,7 @@ use crate::console::fields;
 use crate::console::filter::Filter;
 use crate::console::http::see_other;
 use crate::console::page::Screen;
+use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::{Query, Visit, optional};
@@ -62,7 +63,7 @@ pub(crate) async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Res
             None if rows.is_empty() => (nothing(&visit, filter)),
             None => {}
         }
-        (parts::pager(newer, older))
+        (paging::by_time(newer, older))
     };
     // A page further down stays as it is, unless somebody asks for it again.
     Ok(match from {

@@ -70,7 +70,7 @@ pub(crate) fn table(visit: &Visit, caption: &str, rows: &[Row]) -> Markup {
 impl Row {
     fn shown(&self, visit: &Visit) -> Markup {
         let url = visit.url(&path(self.id));
-        let of_queue = parts::link("/jobs", &[("queue", &self.queue)]);
+        let of_queue = parts::link("/jobs", [("queue", &self.queue)]);
         html! {
             tr {
                 td.number { a href=(url) { (self.id) } }

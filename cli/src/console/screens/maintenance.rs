@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
+use super::named;
 use crate::console::fields::{given, reason};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Kind};
@@ -204,8 +205,7 @@ fn standing(tasks: &[Task]) -> Markup {
     html! {
         @if let Some((at, by)) = paused {
             p.bad {
-                "Paused " (parts::ago(at))
-                @if let Some(by) = by { " by " bdi { (by) } }
+                "Paused" (named::since(Some(at), by.as_deref(), None))
                 ": no job becomes available when it is due, none is rescued, none is pruned."
             }
         } @else if tasks.iter().any(|task| task.failures > 0) {

@@ -206,7 +206,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
         @for queue in &queues.busiest {
             tr {
                 td.wide {
-                    a href=(visit.url(&parts::link("/queue", &[("name", &queue.queue)]))) { (queue.queue) }
+                    a href=(visit.url(&parts::link("/queue", [("name", &queue.queue)]))) { (queue.queue) }
                     @if queue.paused { " " (parts::state("paused")) }
                 }
                 td.number { (parts::count(queue.available, queue.is_estimated)) }
@@ -253,7 +253,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
             @let queues = worker.queues.as_deref().unwrap_or_default().join(", ");
             tr {
                 td.wide title={ "Queues: " (queues) } {
-                    a href=(visit.url(&parts::link("/worker", &[("name", &worker.worker)]))) { (worker.worker) }
+                    a href=(visit.url(&parts::link("/worker", [("name", &worker.worker)]))) { (worker.worker) }
                 }
                 td { (parts::state(worker.status.as_deref().unwrap_or("run"))) }
                 td.number {

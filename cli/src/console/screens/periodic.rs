@@ -4,23 +4,32 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::list::{self, Found, List, Selection};
 use super::periodic_job::{self, Periodic};
 use super::queue;
 use crate::console::fields::{self, given};
 use crate::console::page::Screen;
-use crate::console::paging;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
+use crate::console::role::Parameters;
 use crate::console::visit::{Query, Visit};
 
-/// Which definitions are shown.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct List {
-    filter: String,
-    show: String,
-    page: i64,
-}
+/// The list.
+const PERIODIC: List = List {
+    screen: Screen::Periodic,
+    title: "Periodic jobs",
+    path: "/periodic",
+    of: "periodic job",
+    columns: &[
+        ("Name", Align::Wide),
+        ("Kind", Align::Text),
+        ("Queue", Align::Text),
+        ("Next", Align::Number),
+        ("Last", Align::Number),
+        ("Latest ticks", Align::Text),
+        ("Actions", Align::Actions),
+    ],
+};
 
 const SHOWS: [(&str, &str); 4] = [
     ("", "all of them"),
@@ -29,8 +38,8 @@ const SHOWS: [(&str, &str); 4] = [
     ("running", "those that are not paused"),
 ];
 
-#[derive(Default, Deserialize)]
-struct Found {
+#[derive(Deserialize)]
+struct Looked {
     total: i64,
     paused: i64,
     failing: i64,
@@ -38,32 +47,36 @@ struct Found {
     definitions: Vec<Periodic>,
 }
 
-pub(crate) async fn periodic(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
-    let found = look(&visit, &list).await?;
-    let main = html! {
-        p.lead {
-            (parts::number(found.total))
-            @if found.total == 1 { " definition" } @else { " definitions" }
-            @if found.paused > 0 { ", " (parts::number(found.paused)) " paused" }
-            @if found.failing > 0 { ", " (parts::number(found.failing)) " with an error" }
-            @if found.found != found.total { "; the filter finds " (parts::number(found.found)) }
-        }
-        form.filter method="get" action=(visit.url("/periodic")) role="search" {
-            (fields::suggesting("filter", "Name or kind has", &list.filter, &[]))
-            (fields::choice("show", "Show", &SHOWS, &list.show))
-            (parts::button("Filter", Kind::Plain))
-        }
-        @if found.definitions.is_empty() {
-            (nothing(&visit, &list))
-        } @else {
-            (table(&visit, &list, &found.definitions))
-            (paging::pager(list.page, found.found, |page| visit.url(&list.at(page).path())))
-        }
+pub(crate) async fn periodic(
+    visit: Visit,
+    Query(selection): Query<Selection>,
+) -> Result<Response, Problem> {
+    let looked = look(&visit, &selection).await?;
+    let back = PERIODIC.path(&selection);
+    let found = Found {
+        total: looked.total,
+        found: looked.found,
+        lead: html! {
+            (parts::number(looked.total))
+            @if looked.total == 1 { " definition" } @else { " definitions" }
+            @if looked.paused > 0 { ", " (parts::number(looked.paused)) " paused" }
+            @if looked.failing > 0 { ", " (parts::number(looked.failing)) " with an error" }
+        },
+        fields: html! {
+            (fields::suggesting("filter", "Name or kind has", &selection.filter, &[]))
+            (fields::choice("show", "Show", &SHOWS, &selection.show))
+        },
+        rows: looked
+            .definitions
+            .iter()
+            .map(|one| row(&visit, one, &back))
+            .collect(),
+        nothing: selection.is_all().then(nothing),
     };
-    Ok(visit.page(Screen::Periodic, "Periodic jobs", main))
+    Ok(PERIODIC.page(&visit, &selection, found))
 }
 
-async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
+async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
     // The ticks, with the states of their jobs, only of what is shown.
     let sql = format!(
         "with d as materialized (
@@ -82,43 +95,13 @@ async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
                    order by name) p) as definitions",
         columns = periodic_job::COLUMNS
     );
-    let offset = paging::offset(list.page);
-    let of = given(&list.filter);
-    let found = visit
-        .row(&sql, &[&of, &list.show, &paging::ROWS, &offset])
-        .await?;
-    Ok(found.unwrap_or_default())
+    let Selection { filter, show, .. } = selection;
+    let of: Parameters = &[&given(filter), show, &list::ROWS, &selection.offset()];
+    let looked = visit.row(&sql, of).await?;
+    Ok(looked.expect("one row"))
 }
 
-impl List {
-    /// This list at another page.
-    fn at(&self, page: i64) -> List {
-        List {
-            page,
-            ..self.clone()
-        }
-    }
-
-    fn path(&self) -> String {
-        parts::link(
-            "/periodic",
-            &[
-                ("filter", &self.filter),
-                ("show", &self.show),
-                ("page", &paging::number(self.page)),
-            ],
-        )
-    }
-}
-
-fn nothing(visit: &Visit, list: &List) -> Markup {
-    if [&list.filter, &list.show]
-        .iter()
-        .any(|filter| !filter.is_empty())
-    {
-        let all = html! { a href=(visit.url("/periodic")) { "Show all of them" } };
-        return parts::empty("No periodic job is like that", all);
-    }
+fn nothing() -> Markup {
     parts::empty(
         "There is no periodic job yet",
         html! {
@@ -128,31 +111,16 @@ fn nothing(visit: &Visit, list: &List) -> Markup {
     )
 }
 
-fn table(visit: &Visit, list: &List, definitions: &[Periodic]) -> Markup {
-    let columns = [
-        ("Name", Align::Wide),
-        ("Kind", Align::Text),
-        ("Queue", Align::Text),
-        ("Next", Align::Number),
-        ("Last", Align::Number),
-        ("Latest ticks", Align::Text),
-        ("Actions", Align::Actions),
-    ];
-    let back = list.path();
-    let rows = html! { @for one in definitions { (row(visit, one, &back)) } };
-    parts::table("Periodic jobs", &columns, rows)
-}
-
 fn row(visit: &Visit, one: &Periodic, back: &str) -> Markup {
     html! {
-        tr #(paging::row_id(&one.name)) {
+        tr #(list::row_id(&one.name)) {
             th.wide scope="row" {
                 a href=(visit.url(&periodic_job::path(&one.name))) { (one.name) }
                 div.quiet { (one.runs()) }
                 @if let Some(paused) = one.paused() { div.quiet { (paused) } }
                 @if let Some(error) = &one.last_error { div.bad { (error) } }
             }
-            td { a href=(visit.url(&parts::link("/jobs", &[("kind", &one.kind)]))) { (one.kind) } }
+            td { a href=(visit.url(&parts::link("/jobs", [("kind", &one.kind)]))) { (one.kind) } }
             td { a href=(visit.url(&queue::path(&one.queue))) { (one.queue) } }
             td.number { (one.next()) }
             td.number { @match one.last_run_at { Some(at) => (parts::ago(at)), None => "never" } }

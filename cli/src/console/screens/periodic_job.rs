@@ -5,8 +5,9 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::named::{self, Call, Form, Name};
 use super::queue;
-use crate::console::fields::{given, hidden, reason};
+use crate::console::fields::given;
 use crate::console::interval::words;
 use crate::console::json::tree;
 use crate::console::page::Screen;
@@ -58,30 +59,25 @@ struct Inserted {
     retry: Option<String>,
 }
 
-/// Where a periodic job is shown. The name may have any character, so it is not part of the path.
+/// Where a periodic job is shown.
 pub(super) fn path(name: &str) -> String {
-    parts::link("/periodic/job", &[("name", name)])
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Name {
-    name: String,
+    named::path("/periodic/job", name)
 }
 
 pub(crate) async fn periodic_job(
     visit: Visit,
-    Query(at): Query<Name>,
+    Query(Name { name }): Query<Name>,
 ) -> Result<Response, Problem> {
-    let not_found = || Problem::not_found(&format!("periodic job {}", at.name));
+    let not_found = || Problem::not_found(&format!("periodic job {name}"));
     let sql = format!("select {COLUMNS} from jobs.periodic where name = $1");
-    let found: Option<Periodic> = visit.row(&sql, &[&at.name]).await?;
+    let found: Option<Periodic> = visit.row(&sql, &[&name]).await?;
     let one = found.ok_or_else(not_found)?;
     let inserted: Option<Inserted> = visit
         .row(
             "select args::text, unique_opts::text, priority, max_attempts, tags, meta::text,
                     timeout, retry::text
                from jobs.periodic where name = $1",
-            &[&at.name],
+            &[&name],
         )
         .await?;
     let inserted = inserted.ok_or_else(not_found)?;
@@ -104,7 +100,7 @@ pub(crate) async fn periodic_job(
             (parts::key_values(&inserted.says(&visit)))
         }
         p {
-            a href=(visit.url(&parts::link("/audit", &[("target", &one.name)]))) {
+            a href=(visit.url(&parts::link("/audit", [("target", &one.name)]))) {
                 "Who has changed it"
             }
         }
@@ -122,11 +118,8 @@ impl Periodic {
     /// Since when it is paused, by whom and why.
     pub(super) fn paused(&self) -> Option<Markup> {
         self.paused_at.map(|at| {
-            html! {
-                (parts::state("paused")) " " (parts::ago(at))
-                @if let Some(by) = &self.paused_by { " by " bdi { (by) } }
-                @if let Some(reason) = &self.pause_reason { ": " bdi { (reason) } }
-            }
+            let (by, reason) = (self.paused_by.as_deref(), self.pause_reason.as_deref());
+            html! { (parts::state("paused")) (named::since(Some(at), by, reason)) }
         })
     }
 
@@ -139,7 +132,7 @@ impl Periodic {
     }
 
     fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
-        let kind = parts::link("/jobs", &[("kind", &self.kind)]);
+        let kind = parts::link("/jobs", [("kind", &self.kind)]);
         vec![
             ("Runs", self.runs()),
             ("Next", self.next()),
@@ -247,90 +240,54 @@ impl Inserted {
     }
 }
 
-/// The forms that pause, resume and run it, and come back to the path.
+const RUN: Call = Call {
+    path: "/periodic/run",
+    function: "run_periodic",
+    label: "Run now",
+    question: |name| {
+        format!("Inserts the job of {name} now, beside its ticks, which come as ever.")
+    },
+    button: "Run it now",
+    kind: Kind::Primary,
+};
+
+const PAUSE: Call = Call {
+    path: "/periodic/pause",
+    function: "pause_periodic",
+    label: "Pause",
+    question: |name| {
+        format!("{name} has no ticks until it is resumed. Its jobs that are there stay.")
+    },
+    button: "Pause it",
+    kind: Kind::Danger,
+};
+
+const RESUME: Call = Call {
+    path: "/periodic/resume",
+    function: "resume_periodic",
+    label: "Resume",
+    question: |name| {
+        format!("{name} goes on with the next tick. Those of the pause are not made up for.")
+    },
+    button: "Resume it",
+    kind: Kind::Primary,
+};
+
 pub(super) fn actions(visit: &Visit, one: &Periodic, back: &str) -> Markup {
-    let form = |path: &str, label: &str, kind| {
-        visit.form(
-            path,
-            html! {
-                (hidden("name", &one.name))
-                (hidden("back", back))
-                (reason())
-                (parts::button(label, kind))
-            },
-        )
+    let other = if one.paused_at.is_some() {
+        RESUME
+    } else {
+        PAUSE
     };
-    let (name, is_paused) = (&one.name, one.paused_at.is_some());
-    html! {
-        @if visit.may("run_periodic") {
-            (parts::confirm(
-                "Run now",
-                &format!("Inserts the job of {name} now, beside its ticks, which come as ever."),
-                form("/periodic/run", "Run it now", Kind::Primary),
-            ))
-        }
-        @if is_paused && visit.may("resume_periodic") {
-            (parts::confirm(
-                "Resume",
-                &format!(
-                    "{name} goes on with the next tick. Those of the pause are not made up for."
-                ),
-                form("/periodic/resume", "Resume it", Kind::Primary),
-            ))
-        }
-        @if !is_paused && visit.may("pause_periodic") {
-            (parts::confirm(
-                "Pause",
-                &format!("{name} has no ticks until it is resumed. Its jobs that are there stay."),
-                form("/periodic/pause", "Pause it", Kind::Danger),
-            ))
-        }
-    }
+    html! { (RUN.offer(visit, &one.name, back)) (other.offer(visit, &one.name, back)) }
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Action {
-    name: String,
-    back: String,
-    reason: String,
+pub(crate) async fn pause(change: Change<Form>) -> Result<Response, Problem> {
+    PAUSE.run(change, "Periodic job", "is paused.").await
 }
 
-impl Action {
-    /// The page that the form was on: a list of periodic jobs, or the one.
-    fn back(&self) -> &str {
-        if self.back.starts_with("/periodic") {
-            &self.back
-        } else {
-            "/periodic"
-        }
-    }
-}
-
-pub(crate) async fn pause(change: Change<Action>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let reason = given(&form.reason);
-    change
-        .run(
-            "select from jobs.pause_periodic($1, $2)",
-            &[&form.name, &reason],
-        )
-        .await?;
-    Ok(change.done(
-        form.back(),
-        format!("Periodic job {} is paused.", form.name),
-    ))
-}
-
-pub(crate) async fn resume(change: Change<Action>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let reason = given(&form.reason);
-    change
-        .run(
-            "select from jobs.resume_periodic($1, $2)",
-            &[&form.name, &reason],
-        )
-        .await?;
-    Ok(change.done(form.back(), format!("Periodic job {} goes on.", form.name)))
+pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
+    RESUME.run(change, "Periodic job", "goes on.").await
 }
 
 /// A job that was asked for.
@@ -345,7 +302,7 @@ struct Age {
     is_new: bool,
 }
 
-pub(crate) async fn run(change: Change<Action>) -> Result<Response, Problem> {
+pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
     let run: Option<Run> = change

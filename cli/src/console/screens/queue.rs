@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::history::{self, Range};
+use super::named::{self, Call, Form};
 use super::queue_limits::{self, Limits};
-use crate::console::fields::{given, hidden, reason};
 use crate::console::interval::words;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Kind};
@@ -49,13 +49,9 @@ pub(super) struct Queue {
     pub(super) retention_discarded: Option<String>,
 }
 
-/// Where a queue is shown. The name may have any character, so it is not part of the path.
+/// Where a queue is shown.
 pub(super) fn path(name: &str) -> String {
-    parts::link("/queue", &[("name", name)])
-}
-
-fn path_since(name: &str, since: &str) -> String {
-    parts::link("/queue", &[("name", name), ("since", since)])
+    named::path("/queue", name)
 }
 
 #[derive(Deserialize)]
@@ -120,7 +116,7 @@ pub(super) async fn page(
         section aria-labelledby="history" {
             div.section-head {
                 h2 #history { "History" }
-                (since.tabs(|since| visit.url(&path_since(name, since))))
+                (since.tabs(|since| visit.url(&parts::link(&path(name), [("since", since)]))))
             }
             (history::charts(since, &history))
         }
@@ -133,7 +129,7 @@ pub(super) async fn page(
             }
         }
         p {
-            a href=(visit.url(&parts::link("/audit", &[("target", name)]))) {
+            a href=(visit.url(&parts::link("/audit", [("target", name)]))) {
                 "Who has changed this queue"
             }
         }
@@ -181,7 +177,7 @@ impl Queue {
         if count == 0 {
             return count_shown;
         }
-        let path = parts::link("/jobs", &[("queue", &self.queue), ("state", state)]);
+        let path = parts::link("/jobs", [("queue", &*self.queue), ("state", state)]);
         html! { a href=(visit.url(&path)) { (count_shown) } }
     }
 
@@ -208,14 +204,10 @@ impl Queue {
 
     /// Since when it is paused, by whom and why.
     pub(super) fn paused(&self) -> Option<Markup> {
-        self.paused.then(|| {
-            html! {
-                (parts::state("paused"))
-                @if let Some(at) = self.paused_at { " " (parts::ago(at)) }
-                @if let Some(by) = &self.paused_by { " by " bdi { (by) } }
-                @if let Some(reason) = &self.pause_reason { ": " bdi { (reason) } }
-            }
-        })
+        let (by, reason) = (self.paused_by.as_deref(), self.pause_reason.as_deref());
+        let paused =
+            || html! { (parts::state("paused")) (named::since(self.paused_at, by, reason)) };
+        self.paused.then(paused)
     }
 
     pub(super) fn limits_in_short(&self) -> Option<String> {
@@ -233,69 +225,35 @@ impl Queue {
     }
 }
 
-/// The form that pauses or resumes a queue, and comes back to the path.
+const PAUSE: Call = Call {
+    path: "/queue/pause",
+    function: "pause_queue",
+    label: "Pause",
+    question: |name| {
+        format!("Nobody fetches from {name} until it is resumed. Jobs that run go on.")
+    },
+    button: "Pause it",
+    kind: Kind::Danger,
+};
+
+const RESUME: Call = Call {
+    path: "/queue/resume",
+    function: "resume_queue",
+    label: "Resume",
+    question: |name| format!("Jobs of {name} can be fetched again."),
+    button: "Resume it",
+    kind: Kind::Primary,
+};
+
 pub(super) fn actions(visit: &Visit, queue: &Queue, back: &str) -> Markup {
-    let form = |path: &str, label: &str, kind| {
-        visit.form(
-            path,
-            html! {
-                (hidden("name", &queue.queue))
-                (hidden("back", back))
-                (reason())
-                (parts::button(label, kind))
-            },
-        )
-    };
-    let name = &queue.queue;
-    html! {
-        @if queue.paused && visit.may("resume_queue") {
-            (parts::confirm(
-                "Resume",
-                &format!("Jobs of {name} can be fetched again."),
-                form("/queue/resume", "Resume it", Kind::Primary),
-            ))
-        } @else if !queue.paused && visit.may("pause_queue") {
-            (parts::confirm(
-                "Pause",
-                &format!("Nobody fetches from {name} until it is resumed. Jobs that run go on."),
-                form("/queue/pause", "Pause it", Kind::Danger),
-            ))
-        }
-    }
+    let call = if queue.paused { RESUME } else { PAUSE };
+    call.offer(visit, &queue.queue, back)
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Pausing {
-    name: String,
-    back: String,
-    reason: String,
+pub(crate) async fn pause(change: Change<Form>) -> Result<Response, Problem> {
+    PAUSE.run(change, "Queue", "is paused.").await
 }
 
-impl Pausing {
-    /// The page that the form was on: a list of queues, or the queue.
-    fn back(&self) -> &str {
-        if self.back.starts_with("/queue") {
-            &self.back
-        } else {
-            "/queues"
-        }
-    }
-}
-
-pub(crate) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let of = (&form.name, given(&form.reason));
-    change
-        .run("select from jobs.pause_queue($1, $2)", &[of.0, &of.1])
-        .await?;
-    Ok(change.done(form.back(), format!("Queue {} is paused.", form.name)))
-}
-
-pub(crate) async fn resume(change: Change<Pausing>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let of = (&form.name, given(&form.reason));
-    change
-        .run("select from jobs.resume_queue($1, $2)", &[of.0, &of.1])
-        .await?;
-    Ok(change.done(form.back(), format!("Queue {} goes on.", form.name)))
+pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
+    RESUME.run(change, "Queue", "goes on.").await
 }

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::history::Range;
+use super::named::{Call, Form};
 use super::queue::{self, Queue};
-use crate::console::fields::{given, hidden, line, reason};
+use crate::console::fields::{given, hidden, line};
 use crate::console::interval::{self, words};
 use crate::console::parts::{self, Kind};
 use crate::console::problem::Problem;
@@ -165,19 +166,8 @@ pub(super) fn form(
             (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
             div.actions { (parts::button("Set these limits", Kind::Primary)) }
         }))
-        @if visit.may("reset_queue") && !Limits::of(queue).was.is_empty() {
-            (parts::confirm(
-                "Take all limits back",
-                &format!(
-                    "{} has no limits then, and keeps jobs as the server's settings say.",
-                    limits.name
-                ),
-                visit.form("/queue/reset", html! {
-                    (hidden("name", &limits.name))
-                    (reason())
-                    (parts::button("Take them back", Kind::Danger))
-                }),
-            ))
+        @if !Limits::of(queue).was.is_empty() {
+            (RESET.offer(visit, &limits.name, &queue::path(&limits.name)))
         }
     }
 }
@@ -254,20 +244,19 @@ async fn at_fault(change: &Change<Limits>, wrong: Problem) -> Problem {
     wrong
 }
 
-pub(crate) async fn reset(change: Change<Reset>) -> Result<Response, Problem> {
-    let Reset { name, reason } = &change.form;
-    let sql = "select from jobs.reset_queue($1, $2)";
-    change.run(sql, &[name, &given(reason)]).await?;
-    Ok(change.done(
-        &queue::path(name),
-        format!("Queue {name} has no limits any more."),
-    ))
-}
+const RESET: Call = Call {
+    path: "/queue/reset",
+    function: "reset_queue",
+    label: "Take all limits back",
+    question: |name| {
+        format!("{name} has no limits then, and keeps jobs as the server's settings say.")
+    },
+    button: "Take them back",
+    kind: Kind::Danger,
+};
 
-#[derive(Deserialize)]
-pub(crate) struct Reset {
-    name: String,
-    reason: String,
+pub(crate) async fn reset(change: Change<Form>) -> Result<Response, Problem> {
+    RESET.run(change, "Queue", "has no limits any more.").await
 }
 
 fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {

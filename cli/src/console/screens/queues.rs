@@ -4,23 +4,31 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::list::{self, Found, List, Selection};
 use super::queue::{self, Queue};
 use crate::console::fields::{self, given};
 use crate::console::page::Screen;
-use crate::console::paging;
 use crate::console::parts::{self, Align, Kind};
 use crate::console::problem::Problem;
+use crate::console::role::Parameters;
 use crate::console::visit::{Query, Visit};
 
-/// Which queues are shown, and in which order.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct List {
-    filter: String,
-    show: String,
-    sort: String,
-    page: i64,
-}
+/// The list.
+const QUEUES: List = List {
+    screen: Screen::Queues,
+    title: "Queues",
+    path: "/queues",
+    of: "queue",
+    columns: &[
+        ("Queue", Align::Wide),
+        ("Available", Align::Number),
+        ("Running", Align::Number),
+        ("Scheduled", Align::Number),
+        ("Retryable", Align::Number),
+        ("Discarded", Align::Number),
+        ("Actions", Align::Actions),
+    ],
+};
 
 const SHOWS: [(&str, &str); 4] = [
     ("", "all queues"),
@@ -38,8 +46,8 @@ const SORTS: [(&str, &str); 6] = [
     ("discarded", "most discarded first"),
 ];
 
-#[derive(Default, Deserialize)]
-struct Found {
+#[derive(Deserialize)]
+struct Looked {
     /// How many queues there are, how many of them are paused, and how many the filter finds.
     total: i64,
     paused: i64,
@@ -47,33 +55,37 @@ struct Found {
     queues: Vec<Queue>,
 }
 
-pub(crate) async fn queues(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
-    let found = look(&visit, &list).await?;
-    let main = html! {
-        p.lead {
-            (parts::number(found.total)) @if found.total == 1 { " queue" } @else { " queues" }
-            @if found.paused > 0 { ", " (parts::number(found.paused)) " paused" }
-            @if found.found != found.total { "; the filter finds " (parts::number(found.found)) }
-        }
-        form.filter method="get" action=(visit.url("/queues")) role="search" {
-            (fields::suggesting("filter", "Name has", &list.filter, &[]))
-            (fields::choice("show", "Show", &SHOWS, &list.show))
-            (fields::choice("sort", "Order", &SORTS, &list.sort))
-            (parts::button("Filter", Kind::Plain))
-        }
-        @if found.queues.is_empty() {
-            (nothing(&visit, &list))
-        } @else {
-            (table(&visit, &list, &found.queues))
-            (paging::pager(list.page, found.found, |page| visit.url(&list.at(page).path())))
-        }
+pub(crate) async fn queues(
+    visit: Visit,
+    Query(selection): Query<Selection>,
+) -> Result<Response, Problem> {
+    let looked = look(&visit, &selection).await?;
+    let back = QUEUES.path(&selection);
+    let found = Found {
+        total: looked.total,
+        found: looked.found,
+        lead: html! {
+            (parts::number(looked.total)) @if looked.total == 1 { " queue" } @else { " queues" }
+            @if looked.paused > 0 { ", " (parts::number(looked.paused)) " paused" }
+        },
+        fields: html! {
+            (fields::suggesting("filter", "Name has", &selection.filter, &[]))
+            (fields::choice("show", "Show", &SHOWS, &selection.show))
+            (fields::choice("sort", "Order", &SORTS, &selection.sort))
+        },
+        rows: looked
+            .queues
+            .iter()
+            .map(|queue| row(&visit, queue, &back))
+            .collect(),
+        nothing: nothing(&visit, &selection),
     };
-    Ok(visit.page(Screen::Queues, "Queues", main))
+    Ok(QUEUES.page(&visit, &selection, found))
 }
 
 /// All of it by one look, as every count of the view is made anew.
-async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
-    let order = match list.sort.as_str() {
+async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
+    let order = match selection.sort.as_str() {
         "available" => "available desc,",
         "oldest" => "oldest_available_at nulls last,",
         "running" => "running desc,",
@@ -97,86 +109,37 @@ async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
                 ) p) as queues",
         columns = queue::COLUMNS
     );
-    let offset = paging::offset(list.page);
-    let of = given(&list.filter);
-    let found = visit
-        .row(&sql, &[&of, &list.show, &paging::ROWS, &offset])
-        .await?;
-    Ok(found.unwrap_or_default())
+    let Selection { filter, show, .. } = selection;
+    let of: Parameters = &[&given(filter), show, &list::ROWS, &selection.offset()];
+    let looked = visit.row(&sql, of).await?;
+    Ok(looked.expect("one row"))
 }
 
-impl List {
-    /// This list at another page.
-    fn at(&self, page: i64) -> List {
-        List {
-            page,
-            ..self.clone()
-        }
-    }
-
-    /// Whether it has all queues, but for a part of their names.
-    fn is_by_name(&self) -> bool {
-        self.show.is_empty() && self.page <= 0
-    }
-
-    fn path(&self) -> String {
-        parts::link(
-            "/queues",
-            &[
-                ("filter", &self.filter),
-                ("show", &self.show),
-                ("sort", &self.sort),
-                ("page", &paging::number(self.page)),
-            ],
-        )
-    }
-}
-
-fn nothing(visit: &Visit, list: &List) -> Markup {
-    match given(&list.filter) {
-        Some(name) if list.is_by_name() => parts::empty(
-            "No queue has that in its name",
-            html! {
-                @if visit.may("configure_queue") || visit.may("pause_queue") {
-                    "What is set of it counts once it has jobs: "
-                    a href=(visit.url(&queue::path(name))) { (name) } ". "
-                }
-                a href=(visit.url("/queues")) { "Show all queues" }
-            },
-        ),
-        None if list.is_by_name() => parts::empty(
+fn nothing(visit: &Visit, selection: &Selection) -> Option<Markup> {
+    if selection.is_all() {
+        return Some(parts::empty(
             "There is no queue yet",
             html! {
                 "A queue begins with its first job: "
                 code { "SELECT jobs.insert('mail.send', queue => 'mail');" }
             },
-        ),
-        _ => parts::empty(
-            "No queue is like that",
-            html! { a href=(visit.url("/queues")) { "Show all queues" } },
-        ),
+        ));
     }
-}
-
-fn table(visit: &Visit, list: &List, queues: &[Queue]) -> Markup {
-    let columns = [
-        ("Queue", Align::Wide),
-        ("Available", Align::Number),
-        ("Running", Align::Number),
-        ("Scheduled", Align::Number),
-        ("Retryable", Align::Number),
-        ("Discarded", Align::Number),
-        ("Actions", Align::Actions),
-    ];
-    let back = list.path();
-    let rows = html! { @for queue in queues { (row(visit, queue, &back)) } };
-    parts::table("Queues", &columns, rows)
+    // It may be the name of a queue that has no jobs yet.
+    let name = given(&selection.filter).filter(|_| selection.is_by_name())?;
+    let more = html! {
+        @if visit.may("configure_queue") || visit.may("pause_queue") {
+            "What is set of it counts once it has jobs: "
+            a href=(visit.url(&queue::path(name))) { (name) } ". "
+        }
+    };
+    Some(QUEUES.unlike(visit, "No queue has that in its name", more))
 }
 
 fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
     let count = |state| html! { td.number { (queue.count(visit, state)) } };
     html! {
-        tr #(paging::row_id(&queue.queue)) {
+        tr #(list::row_id(&queue.queue)) {
             th.wide scope="row" {
                 a href=(visit.url(&queue::path(&queue.queue))) { (queue.queue) }
                 @if let Some(paused) = queue.paused() { div.quiet { (paused) } }

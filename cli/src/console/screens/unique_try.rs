@@ -151,7 +151,7 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
         html! { strong { (would(visit, explained)) } },
     )];
     if let Some(key) = &explained.unique_key {
-        let holders = visit.url(&parts::link("/unique", &[("search", key)]));
+        let holders = visit.url(&parts::link("/unique", [("search", key)]));
         said.extend([
             (
                 "Key",

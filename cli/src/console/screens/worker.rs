@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::named::{self, Call, Form, Name};
 use super::queue;
-use crate::console::fields::{given, hidden, reason};
 use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Kind};
@@ -52,20 +52,18 @@ struct Held {
     cancel_requested_at: Option<DateTime<Utc>>,
 }
 
-/// Where a worker is shown. The name may have any character, so it is not part of the path.
+/// Where a worker is shown.
 pub(super) fn path(name: &str) -> String {
-    parts::link("/worker", &[("name", name)])
+    named::path("/worker", name)
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Name {
-    name: String,
-}
-
-pub(crate) async fn worker(visit: Visit, Query(at): Query<Name>) -> Result<Response, Problem> {
+pub(crate) async fn worker(
+    visit: Visit,
+    Query(Name { name }): Query<Name>,
+) -> Result<Response, Problem> {
     let sql = format!("select {COLUMNS} from jobs.workers where worker = $1");
-    let found: Option<Worker> = visit.row(&sql, &[&at.name]).await?;
-    let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {}", at.name)))?;
+    let found: Option<Worker> = visit.row(&sql, &[&name]).await?;
+    let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {name}")))?;
     let jobs: Vec<Held> = visit
         .rows(
             "select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
@@ -146,9 +144,11 @@ impl Worker {
             html! {
                 "told to "
                 @match command.as_str() { "quiet" => "fetch no more", command => (command) }
-                @if let Some(at) = self.commanded_at { " " (parts::ago(at)) }
-                @if let Some(by) = &self.commanded_by { " by " bdi { (by) } }
-                @if let Some(reason) = &self.command_reason { ": " bdi { (reason) } }
+                (named::since(
+                    self.commanded_at,
+                    self.commanded_by.as_deref(),
+                    self.command_reason.as_deref(),
+                ))
             }
         })
     }
@@ -178,7 +178,7 @@ impl Worker {
     }
 
     pub(super) fn kinds(&self, visit: &Visit) -> Markup {
-        let path = |kind: &str| parts::link("/jobs", &[("state", "running"), ("kind", kind)]);
+        let path = |kind: &str| parts::link("/jobs", [("state", "running"), ("kind", kind)]);
         few(
             &self.kinds,
             |kind| html! { a href=(visit.url(&path(kind))) { bdi { (kind) } } },
@@ -214,84 +214,56 @@ fn few(names: &[String], shown: impl Fn(&str) -> Markup) -> Markup {
     }
 }
 
-/// The forms that command a worker, and come back to the path.
-pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
-    let form = |path: &str, label: &str, kind| {
-        visit.form(
-            path,
-            html! {
-                (hidden("name", &worker.worker))
-                (hidden("back", back))
-                (reason())
-                (parts::button(label, kind))
-            },
+const QUIET: Call = Call {
+    path: "/worker/quiet",
+    function: "quiet_worker",
+    label: "Quiet",
+    question: |name| format!("{name} fetches no more until it is resumed. What it runs goes on."),
+    button: "Quiet it",
+    kind: Kind::Danger,
+};
+
+const STOP: Call = Call {
+    path: "/worker/stop",
+    function: "stop_worker",
+    label: "Stop",
+    question: |name| {
+        format!(
+            "{name} fetches no more, and its program ends once what it runs is done. One that \
+             starts again under this name has the same command."
         )
-    };
+    },
+    button: "Stop it",
+    kind: Kind::Danger,
+};
+
+const RESUME: Call = Call {
+    path: "/worker/resume",
+    function: "resume_worker",
+    label: "Resume",
+    question: |name| format!("{name} can fetch again."),
+    button: "Resume it",
+    kind: Kind::Primary,
+};
+
+/// What a worker can be commanded, but for what it is.
+pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     let (name, command) = (&worker.worker, worker.command.as_deref());
     html! {
-        @if command.is_some() && visit.may("resume_worker") {
-            (parts::confirm(
-                "Resume",
-                &format!("{name} can fetch again."),
-                form("/worker/resume", "Resume it", Kind::Primary),
-            ))
-        }
-        @if command != Some("quiet") && visit.may("quiet_worker") {
-            (parts::confirm(
-                "Quiet",
-                &format!("{name} fetches no more until it is resumed. What it runs goes on."),
-                form("/worker/quiet", "Quiet it", Kind::Danger),
-            ))
-        }
-        @if command != Some("stop") && visit.may("stop_worker") {
-            (parts::confirm(
-                "Stop",
-                &format!(
-                    "{name} fetches no more, and its program ends once what it runs is done. One \
-                     that starts again under this name has the same command."
-                ),
-                form("/worker/stop", "Stop it", Kind::Danger),
-            ))
-        }
+        @if command.is_some() { (RESUME.offer(visit, name, back)) }
+        @if command != Some("quiet") { (QUIET.offer(visit, name, back)) }
+        @if command != Some("stop") { (STOP.offer(visit, name, back)) }
     }
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Command {
-    name: String,
-    back: String,
-    reason: String,
+pub(crate) async fn quiet(change: Change<Form>) -> Result<Response, Problem> {
+    QUIET.run(change, "Worker", "is to fetch no more.").await
 }
 
-pub(crate) async fn quiet(change: Change<Command>) -> Result<Response, Problem> {
-    command(
-        change,
-        "select from jobs.quiet_worker($1, $2)",
-        "is to fetch no more",
-    )
-    .await
+pub(crate) async fn stop(change: Change<Form>) -> Result<Response, Problem> {
+    STOP.run(change, "Worker", "is to stop.").await
 }
 
-pub(crate) async fn stop(change: Change<Command>) -> Result<Response, Problem> {
-    command(change, "select from jobs.stop_worker($1, $2)", "is to stop").await
-}
-
-pub(crate) async fn resume(change: Change<Command>) -> Result<Response, Problem> {
-    command(
-        change,
-        "select from jobs.resume_worker($1, $2)",
-        "can fetch again",
-    )
-    .await
-}
-
-async fn command(change: Change<Command>, sql: &str, what: &str) -> Result<Response, Problem> {
-    let Command { name, back, reason } = &change.form;
-    change.run(sql, &[name, &given(reason)]).await?;
-    let back = if back.starts_with("/worker") {
-        back
-    } else {
-        "/workers"
-    };
-    Ok(change.done(back, format!("Worker {name} {what}.")))
+pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
+    RESUME.run(change, "Worker", "can fetch again.").await
 }

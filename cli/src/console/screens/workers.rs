@@ -4,23 +4,30 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::list::{self, Found, List, Selection};
 use super::worker::{self, Worker};
 use crate::console::fields::{self, given};
 use crate::console::page::Screen;
-use crate::console::paging;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
+use crate::console::role::Parameters;
 use crate::console::visit::{Query, Visit};
 
-/// Which workers are shown.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct List {
-    filter: String,
-    queue: String,
-    show: String,
-    page: i64,
-}
+/// The list.
+const WORKERS: List = List {
+    screen: Screen::Workers,
+    title: "Workers",
+    path: "/workers",
+    of: "worker",
+    columns: &[
+        ("Worker", Align::Wide),
+        ("Status", Align::Text),
+        ("Jobs", Align::Number),
+        ("Queues", Align::Text),
+        ("Kinds", Align::Text),
+        ("Actions", Align::Actions),
+    ],
+};
 
 const SHOWS: [(&str, &str); 5] = [
     ("", "all workers"),
@@ -30,8 +37,8 @@ const SHOWS: [(&str, &str); 5] = [
     ("lost", "lost ones"),
 ];
 
-#[derive(Default, Deserialize)]
-struct Found {
+#[derive(Deserialize)]
+struct Looked {
     total: i64,
     busy: i64,
     lost: i64,
@@ -40,33 +47,37 @@ struct Found {
     workers: Vec<Worker>,
 }
 
-pub(crate) async fn workers(visit: Visit, Query(list): Query<List>) -> Result<Response, Problem> {
-    let found = look(&visit, &list).await?;
-    let main = html! {
-        p.lead {
-            (parts::number(found.total)) @if found.total == 1 { " worker" } @else { " workers" }
-            ", " (parts::number(found.busy)) " with jobs, "
-            (parts::number(found.running)) " jobs run"
-            @if found.lost > 0 { ", " (parts::number(found.lost)) " lost" }
-            @if found.found != found.total { "; the filter finds " (parts::number(found.found)) }
-        }
-        form.filter method="get" action=(visit.url("/workers")) role="search" {
-            (fields::suggesting("filter", "Name has", &list.filter, &[]))
-            (fields::suggesting("queue", "Of queue", &list.queue, &[]))
-            (fields::choice("show", "Show", &SHOWS, &list.show))
-            (parts::button("Filter", Kind::Plain))
-        }
-        @if found.workers.is_empty() {
-            (nothing(&visit, &list))
-        } @else {
-            (table(&visit, &list, &found.workers))
-            (paging::pager(list.page, found.found, |page| visit.url(&list.at(page).path())))
-        }
+pub(crate) async fn workers(
+    visit: Visit,
+    Query(selection): Query<Selection>,
+) -> Result<Response, Problem> {
+    let looked = look(&visit, &selection).await?;
+    let back = WORKERS.path(&selection);
+    let found = Found {
+        total: looked.total,
+        found: looked.found,
+        lead: html! {
+            (parts::number(looked.total)) @if looked.total == 1 { " worker" } @else { " workers" }
+            ", " (parts::number(looked.busy)) " with jobs, "
+            (parts::number(looked.running)) " jobs run"
+            @if looked.lost > 0 { ", " (parts::number(looked.lost)) " lost" }
+        },
+        fields: html! {
+            (fields::suggesting("filter", "Name has", &selection.filter, &[]))
+            (fields::suggesting("queue", "Of queue", &selection.queue, &[]))
+            (fields::choice("show", "Show", &SHOWS, &selection.show))
+        },
+        rows: looked
+            .workers
+            .iter()
+            .map(|worker| row(&visit, worker, &back))
+            .collect(),
+        nothing: selection.is_all().then(nothing),
     };
-    Ok(visit.page(Screen::Workers, "Workers", main))
+    Ok(WORKERS.page(&visit, &selection, found))
 }
 
-async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
+async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
     let sql = format!(
         "with w as materialized (select {columns} from jobs.workers), f as (
            select * from w
@@ -88,44 +99,24 @@ async fn look(visit: &Visit, list: &List) -> Result<Found, Problem> {
                    limit $4::bigint offset $5::bigint) p) as workers",
         columns = worker::COLUMNS
     );
-    let offset = paging::offset(list.page);
-    let (name, queue) = (given(&list.filter), given(&list.queue));
-    let found = visit
-        .row(&sql, &[&name, &queue, &list.show, &paging::ROWS, &offset])
-        .await?;
-    Ok(found.unwrap_or_default())
+    let Selection {
+        filter,
+        queue,
+        show,
+        ..
+    } = selection;
+    let of: Parameters = &[
+        &given(filter),
+        &given(queue),
+        show,
+        &list::ROWS,
+        &selection.offset(),
+    ];
+    let looked = visit.row(&sql, of).await?;
+    Ok(looked.expect("one row"))
 }
 
-impl List {
-    /// This list at another page.
-    fn at(&self, page: i64) -> List {
-        List {
-            page,
-            ..self.clone()
-        }
-    }
-
-    fn path(&self) -> String {
-        parts::link(
-            "/workers",
-            &[
-                ("filter", &self.filter),
-                ("queue", &self.queue),
-                ("show", &self.show),
-                ("page", &paging::number(self.page)),
-            ],
-        )
-    }
-}
-
-fn nothing(visit: &Visit, list: &List) -> Markup {
-    if [&list.filter, &list.queue, &list.show]
-        .iter()
-        .any(|filter| !filter.is_empty())
-    {
-        let all = html! { a href=(visit.url("/workers")) { "Show all workers" } };
-        return parts::empty("No worker is like that", all);
-    }
+fn nothing() -> Markup {
     parts::empty(
         "No worker is here",
         html! {
@@ -135,23 +126,9 @@ fn nothing(visit: &Visit, list: &List) -> Markup {
     )
 }
 
-fn table(visit: &Visit, list: &List, workers: &[Worker]) -> Markup {
-    let columns = [
-        ("Worker", Align::Wide),
-        ("Status", Align::Text),
-        ("Jobs", Align::Number),
-        ("Queues", Align::Text),
-        ("Kinds", Align::Text),
-        ("Actions", Align::Actions),
-    ];
-    let back = list.path();
-    let rows = html! { @for worker in workers { (row(visit, worker, &back)) } };
-    parts::table("Workers", &columns, rows)
-}
-
 fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     html! {
-        tr #(paging::row_id(&worker.worker)) {
+        tr #(list::row_id(&worker.worker)) {
             th.wide scope="row" {
                 a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) }
                 div.quiet { (worker.seen()) }
