@@ -91,6 +91,16 @@ pub(crate) fn reason() -> Markup {
     }
 }
 
+/// What is wrong, unless it is said beside one of these fields.
+pub(crate) fn wrong(wrong: Option<&Problem>, fields: &[&str]) -> Markup {
+    let is_beside = |wrong: &Problem| wrong.field().is_some_and(|field| fields.contains(&field));
+    html! {
+        @if let Some(wrong) = wrong.filter(|wrong| !is_beside(wrong)) {
+            div.wrong role="alert" { (wrong.said()) }
+        }
+    }
+}
+
 /// What is not shown, and comes back with the form.
 pub(crate) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }

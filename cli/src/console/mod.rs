@@ -19,6 +19,7 @@ mod role;
 mod screens;
 mod session;
 mod theme;
+mod times;
 mod visit;
 
 use std::net::IpAddr;

@@ -117,6 +117,21 @@ impl Visit {
         page::page(self, screen, title, &main, false)
     }
 
+    /// A page that is not refreshed, with a form and what is wrong with that.
+    pub(crate) fn with_form(
+        &self,
+        screen: Screen,
+        title: &str,
+        main: Markup,
+        wrong: Option<&Problem>,
+    ) -> Response {
+        let mut response = self.still(screen, title, main);
+        if let Some(wrong) = wrong {
+            *response.status_mut() = wrong.status;
+        }
+        response
+    }
+
     /// A part of a page that alone is refreshed, from the page at this path.
     pub(crate) fn live(&self, id: &str, path: &str, part: Markup) -> Markup {
         html! {

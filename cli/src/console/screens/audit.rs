@@ -1,9 +1,9 @@
 //! Who has managed what.
 
 use axum::response::Response;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{periodic_job, queue, worker};
 use crate::console::fields::{given, suggesting, time};
@@ -12,13 +12,14 @@ use crate::console::page::Screen;
 use crate::console::paging;
 use crate::console::parts::{self, Align, Kind};
 use crate::console::problem::Problem;
+use crate::console::times;
 use crate::console::visit::{Query, Visit, optional};
 
 /// How many rows a page has.
 const ROWS: usize = 50;
 
 /// What is looked for, and from where on.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Filter {
     action: String,
@@ -30,7 +31,7 @@ pub(crate) struct Filter {
     #[serde(deserialize_with = "optional")]
     before: Option<DateTime<Utc>>,
     /// How many rows of that time were shown.
-    shown: i64,
+    shown: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -58,8 +59,8 @@ pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<
                from jobs.audit
               where ($1::text is null or action = $1) and ($2::text is null or role = $2)
                 and ($3::text is null or target = $3)
-                and ($4::text is null or at >= ($4 || ' UTC')::timestamptz)
-                and ($5::text is null or at < ($5 || ' UTC')::timestamptz)
+                and ($4::timestamptz is null or at >= $4)
+                and ($5::timestamptz is null or at < $5)
                 and ($6::timestamptz is null or at <= $6)
               order by at desc, action, role, target, reason, audit.arguments
              offset $7::bigint limit $8::bigint",
@@ -67,10 +68,10 @@ pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<
                 &given(&filter.action),
                 &given(&filter.role),
                 &given(&filter.target),
-                &given(&filter.from),
-                &given(&filter.to),
+                &times::typed("from", &filter.from)?,
+                &times::typed("until", &filter.to)?,
                 &filter.before,
-                &filter.shown,
+                &filter.shown.unwrap_or(0),
                 &(ROWS as i64 + 1),
             ],
         )
@@ -85,14 +86,14 @@ pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<
             &[],
         )
         .await?;
-    let next = has_more.then(|| url(&visit, &filter.after(&rows)));
-    let newest = (filter.before.is_some()).then(|| {
-        let from_the_top = Filter {
+    let url = |filter: Filter| visit.url(&parts::link("/audit", filter));
+    let next = has_more.then(|| url(filter.after(&rows)));
+    let newest = filter.before.map(|_| {
+        url(Filter {
             before: None,
-            shown: 0,
+            shown: None,
             ..filter.clone()
-        };
-        url(&visit, &from_the_top)
+        })
     });
     let main = html! {
         p.lead {
@@ -118,30 +119,13 @@ impl Filter {
     fn after(&self, rows: &[Row]) -> Filter {
         let last = rows.last().map(|row| row.at);
         let now_shown = rows.iter().filter(|row| Some(row.at) == last).count() as i64;
-        let shown_before = if self.before == last { self.shown } else { 0 };
+        let shown_before = self.shown.filter(|_| self.before == last);
         Filter {
             before: last,
-            shown: now_shown + shown_before,
+            shown: Some(now_shown + shown_before.unwrap_or(0)),
             ..self.clone()
         }
     }
-}
-
-fn url(visit: &Visit, filter: &Filter) -> String {
-    let before = filter
-        .before
-        .map(|at| at.to_rfc3339_opts(SecondsFormat::Micros, true));
-    let shown = before.as_ref().map(|_| filter.shown.to_string());
-    let of = [
-        ("action", filter.action.as_str()),
-        ("role", &filter.role),
-        ("target", &filter.target),
-        ("from", &filter.from),
-        ("to", &filter.to),
-        ("before", before.as_deref().unwrap_or_default()),
-        ("shown", shown.as_deref().unwrap_or_default()),
-    ];
-    visit.url(&parts::link("/audit", of))
 }
 
 fn form(visit: &Visit, filter: &Filter, suggestions: &Suggestions) -> Markup {

@@ -211,7 +211,7 @@ impl Group {
                 td {
                     @for (n, id) in self.ids.iter().enumerate() {
                         @if n > 0 { " " }
-                        a href=(visit.url(&job::path(*id))) { (id) }
+                        (job::link(visit, *id))
                     }
                 }
                 td.actions {

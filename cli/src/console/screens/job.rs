@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
-use super::jobs_table::readable;
 use super::{job_actions, job_errors, job_timeline, job_unique};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts;
 use crate::console::problem::Problem;
+use crate::console::times;
 use crate::console::visit::{Path, Query, Visit, optional};
 
 #[derive(Deserialize)]
@@ -26,9 +26,11 @@ pub(crate) struct Job {
     pub(crate) max_attempts: i32,
     pub(crate) tags: Vec<String>,
     pub(crate) created_at: DateTime<Utc>,
+    #[serde(deserialize_with = "times::bounded")]
     pub(crate) scheduled_at: DateTime<Utc>,
     pub(crate) attempted_at: Option<DateTime<Utc>>,
     pub(crate) finalized_at: Option<DateTime<Utc>>,
+    #[serde(deserialize_with = "times::bounded_option")]
     pub(crate) expires_at: Option<DateTime<Utc>>,
     /// In seconds; negative: none.
     timeout: f64,
@@ -46,12 +48,10 @@ pub(crate) struct Job {
 }
 
 const JOB: &str = concat!(
-    "select id, state, queue, kind, priority, attempt, max_attempts, tags, created_at, ",
-    readable!("scheduled_at"),
-    " as scheduled_at, attempted_at, finalized_at, ",
-    readable!("expires_at"),
-    " as expires_at, extract(epoch from timeout)::float8 as timeout, lease_expires_at, deadline_at,
-      cancel_requested_at, cancel_reason, worker, retry::text, unique_key",
+    "select id, state, queue, kind, priority, attempt, max_attempts, tags, created_at, scheduled_at,
+      attempted_at, finalized_at, expires_at, extract(epoch from timeout)::float8 as timeout,
+      lease_expires_at, deadline_at, cancel_requested_at, cancel_reason, worker, retry::text,
+      unique_key",
     carried!("args"),
     carried!("meta"),
     carried!("progress"),
@@ -62,6 +62,11 @@ const JOB: &str = concat!(
 /// Where a job is shown.
 pub(crate) fn path(id: i64) -> String {
     format!("/jobs/{id}")
+}
+
+/// A link to a job that says its id.
+pub(crate) fn link(visit: &Visit, id: i64) -> Markup {
+    html! { a href=(visit.url(&path(id))) { (id) } }
 }
 
 /// The job as it is now.
@@ -130,16 +135,13 @@ fn errors_shown(visit: &Visit, job: &Job, errors: &Errors) -> Markup {
 struct Reason {
     reason: String,
     detail: Option<String>,
+    #[serde(deserialize_with = "times::bounded_option")]
     until: Option<DateTime<Utc>>,
     by_ids: Option<Vec<i64>>,
 }
 
 async fn reasons(visit: &Visit, id: i64) -> Result<Vec<Reason>, Problem> {
-    let sql = concat!(
-        "select reason, detail, ",
-        readable!("until"),
-        " as until, by_ids from jobs.explain($1)"
-    );
+    let sql = "select reason, detail, until, by_ids from jobs.explain($1)";
     match visit.rows(sql, &[&id]).await {
         // It was deleted a moment ago.
         Err(gone) if gone.sqlstate() == Some("P0002") => {

@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 
 use super::job::{self, Job};
 use super::job_actions::{Now, lost};
-use crate::console::fields::{area, given, hidden, line, reason};
+use crate::console::fields::{self, area, given, hidden, line, reason};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Kind};
@@ -175,26 +175,16 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
 }
 
 fn form(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Response {
-    let is_of_a_field = |wrong: &&Problem| {
-        let is = |field: &str| FIELDS.iter().any(|(name, ..)| *name == field);
-        wrong.field().is_some_and(is)
-    };
     let main = html! {
         p.lead { (parts::state(&job.state)) " " strong { bdi { (job.kind) } } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
-        @if let Some(wrong) = wrong.filter(|wrong| !is_of_a_field(wrong)) {
-            div.wrong role="alert" { (wrong.said()) }
-        }
-        (visit.form(&(job::path(job.id) + "/edit"), fields(visit, job, values, wrong)))
+        (fields::wrong(wrong, &FIELDS.map(|(name, ..)| name)))
+        (visit.form(&(job::path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))
     };
-    let mut response = visit.still(Screen::Jobs, &format!("Edit job {}", job.id), main);
-    if let Some(wrong) = wrong {
-        *response.status_mut() = wrong.status;
-    }
-    response
+    visit.with_form(Screen::Jobs, &format!("Edit job {}", job.id), main, wrong)
 }
 
-fn fields(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Markup {
+fn fields_of(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Markup {
     let (long, short): (Vec<_>, Vec<_>) = FIELDS
         .into_iter()
         .partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
@@ -241,6 +231,7 @@ pub(crate) async fn update(
         Some(code) if !code.starts_with("22") => lost(&change, id, wrong),
         _ => {
             let job = job::look(&change.visit, id).await?;
+            let wrong = wrong.about_quoted(FIELDS.map(|(name, ..)| (name, values.get(name))));
             Ok(form(&change.visit, &job, &values, Some(&wrong)))
         }
     }

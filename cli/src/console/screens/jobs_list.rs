@@ -110,7 +110,7 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
         queue: filter.queue.clone(),
         ..Filter::default()
     };
-    let is_counted = of_queue.pairs() == filter.pairs();
+    let is_counted = of_queue == *filter;
     let url = |state: &str| {
         let filter = Filter {
             state: state.into(),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
+use super::job;
 use super::named;
 use crate::console::fields::{given, reason};
 use crate::console::page::Screen;
@@ -340,7 +341,7 @@ fn violations_table(visit: &Visit, violations: &[Violation]) -> Markup {
                 td.number { (parts::number(one.violations)) }
                 td {
                     @for id in one.job_ids.iter().flatten() {
-                        a href=(visit.url(&format!("/jobs/{id}"))) { (id) } " "
+                        (job::link(visit, *id)) " "
                     }
                 }
             }

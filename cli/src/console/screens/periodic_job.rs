@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::job;
 use super::named::{self, Call, Form, Name};
 use super::queue;
 use crate::console::fields::given;
@@ -156,7 +157,7 @@ impl Periodic {
                 @for tick in self.last_ticks.iter().rev() {
                     @let at = tick.at.format("%Y-%m-%d %H:%M:%S UTC");
                     @let said = format!("{}, {at}", tick.became());
-                    @let job = tick.job_id.map(|id| visit.url(&format!("/jobs/{id}")));
+                    @let job = tick.job_id.map(|id| visit.url(&job::path(id)));
                     li {
                         // Without a job it is no link.
                         a.tick.(tick.became()) href=[job] title=(said) {
@@ -183,7 +184,7 @@ impl Periodic {
                     td.number {
                         @if let Some(id) = tick.job_id {
                             @if tick.skipped == Some(true) { "duplicate of " }
-                            a href=(visit.url(&format!("/jobs/{id}"))) { (id) }
+                            (job::link(visit, id))
                         }
                     }
                     td.wide { (tick.error.as_deref().unwrap_or_default()) }
@@ -329,5 +330,5 @@ pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
         }
         _ => format!("Job {id} of {} is inserted.", form.name),
     };
-    Ok(change.done(&format!("/jobs/{id}"), message))
+    Ok(change.done(&job::path(id), message))
 }

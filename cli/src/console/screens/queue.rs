@@ -1,6 +1,6 @@
 //! One queue: its jobs, its limits, who works on it.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub(super) struct Queue {
     cancelled: i64,
     discarded: i64,
     pub(super) oldest_available_at: Option<DateTime<Utc>>,
-    paused: bool,
+    pub(super) paused: bool,
     paused_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,
     pause_reason: Option<String>,
@@ -134,11 +134,7 @@ pub(super) async fn page(
             }
         }
     };
-    let mut response = visit.still(Screen::Queues, name, main).into_response();
-    if let Some(wrong) = wrong {
-        *response.status_mut() = wrong.status;
-    }
-    Ok(response)
+    Ok(visit.with_form(Screen::Queues, name, main, wrong))
 }
 
 #[derive(Deserialize)]
@@ -161,9 +157,16 @@ impl Worker {
 }
 
 impl Queue {
-    /// How many of its jobs are in a state, with a link to them.
-    pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
-        let count = match state {
+    /// How many of its jobs are in a state.
+    pub(super) fn counted(&self, state: &str) -> Markup {
+        parts::count(
+            self.in_state(state),
+            self.estimated.iter().any(|one| one == state),
+        )
+    }
+
+    fn in_state(&self, state: &str) -> i64 {
+        match state {
             "available" => self.available,
             "scheduled" => self.scheduled,
             "pending" => self.pending,
@@ -172,13 +175,16 @@ impl Queue {
             "completed" => self.completed,
             "cancelled" => self.cancelled,
             _ => self.discarded,
-        };
-        let count_shown = parts::count(count, self.estimated.iter().any(|one| one == state));
-        if count == 0 {
-            return count_shown;
+        }
+    }
+
+    /// How many they are, with a link to them.
+    pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
+        if self.in_state(state) == 0 {
+            return self.counted(state);
         }
         let path = parts::link("/jobs", [("queue", &*self.queue), ("state", state)]);
-        html! { a href=(visit.url(&path)) { (count_shown) } }
+        html! { a href=(visit.url(&path)) { (self.counted(state)) } }
     }
 
     fn counts(&self, visit: &Visit) -> Markup {

@@ -4,12 +4,11 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::history::Range;
 use super::named::{Call, Form};
 use super::queue::{self, Queue};
-use crate::console::fields::{given, hidden, line};
+use crate::console::fields::{self, given, hidden, line};
 use crate::console::interval::{self, words};
 use crate::console::parts::{self, Kind};
 use crate::console::problem::Problem;
@@ -148,18 +147,15 @@ pub(super) fn form(
     limits: &Limits,
     wrong: Option<&Problem>,
 ) -> Markup {
-    let fields = limits.fields();
-    let is_beside_a_field =
-        |wrong: &Problem| fields.iter().any(|field| wrong.field() == Some(field.name));
+    let all = limits.fields();
+    let names = all.each_ref().map(|field| field.name);
     html! {
-        @if let Some(wrong) = wrong.filter(|wrong| !is_beside_a_field(wrong)) {
-            div.wrong role="alert" { (wrong.said()) }
-        }
+        (fields::wrong(wrong, &names))
         (visit.form("/queue/limits#limits", html! {
             (hidden("name", &limits.name))
             (hidden("was", &limits.was))
             div.fields {
-                @for field in &fields {
+                @for field in &all {
                     (line(field.name, field.label, field.help, field.value, wrong))
                 }
             }
@@ -201,7 +197,7 @@ async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem
             "Set yours again to replace that.",
         ));
     }
-    let called = change
+    let configured = change
         .run(
             "select from jobs.configure_queue($1, $2, $3, $4::text::interval, $5::text::interval,
                     $6::text::interval, $7::text::interval, $8, $9)",
@@ -218,30 +214,8 @@ async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem
             ],
         )
         .await;
-    match called {
-        Err(wrong) if wrong.field().is_none() => Err(at_fault(change, wrong).await),
-        called => called.map(|_| ()),
-    }
-}
-
-/// What is no interval Postgres refuses before the call, without saying which one it is.
-async fn at_fault(change: &Change<Limits>, wrong: Problem) -> Problem {
-    let form = &change.form;
-    for (name, text) in [
-        ("rate_period", &form.rate_period),
-        ("retention_completed", &form.retention_completed),
-        ("retention_cancelled", &form.retention_cancelled),
-        ("retention_discarded", &form.retention_discarded),
-    ] {
-        let sql = "select $1::text::interval as read";
-        let read = change.visit.row::<IgnoredAny>(sql, &[&time(text)]).await;
-        if let Err(wrong) = read
-            && wrong.sqlstate().is_some_and(|code| code.starts_with("22"))
-        {
-            return wrong.about(name);
-        }
-    }
-    wrong
+    configured
+        .map_err(|wrong| wrong.about_quoted(form.fields().map(|field| (field.name, field.value))))
 }
 
 const RESET: Call = Call {

@@ -5,13 +5,14 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::jobs_table::readable;
+use super::job;
 use super::queue;
 use super::unique_try::{self, Try};
 use crate::console::fields;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Kind};
 use crate::console::problem::Problem;
+use crate::console::times;
 use crate::console::visit::{Query, Visit};
 
 #[derive(Default, Deserialize)]
@@ -37,6 +38,7 @@ pub(crate) async fn unique(
 #[derive(Deserialize)]
 struct Claim {
     holders: Vec<i64>,
+    #[serde(deserialize_with = "times::bounded_option")]
     until: Option<DateTime<Utc>>,
 }
 
@@ -115,11 +117,7 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
 async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
     let claim: Option<Claim> = visit
         .row(
-            concat!(
-                "select holders, ",
-                readable!("until"),
-                " as until from jobs.unique_claims where key_bytes = decode($1, 'hex')"
-            ),
+            "select holders, until from jobs.unique_claims where key_bytes = decode($1, 'hex')",
             &[&key],
         )
         .await?;
@@ -185,9 +183,7 @@ fn holders(visit: &Visit, jobs: &[Holder], gone: &[i64]) -> Markup {
     let rows = html! {
         @for job in jobs {
             tr {
-                th.number scope="row" {
-                    a href=(visit.url(&format!("/jobs/{}", job.id))) { (job.id) }
-                }
+                th.number scope="row" { (job::link(visit, job.id)) }
                 td { (parts::state(&job.state)) }
                 td { (job.kind) }
                 td { a href=(visit.url(&queue::path(&job.queue))) { (job.queue) } }

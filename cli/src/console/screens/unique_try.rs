@@ -5,12 +5,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::job;
 use super::unique;
-use crate::console::fields::{area, given, line, time};
+use crate::console::fields::{self, area, given, line, time};
 use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Kind};
 use crate::console::problem::Problem;
+use crate::console::times;
 use crate::console::visit::{Change, Visit};
 
 /// An insert that is tried.
@@ -44,11 +46,8 @@ pub(crate) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
         @if let Ok(explained) = &explained { (answer(&visit, explained)) }
         (form(&visit, &tried, explained.as_ref().err()))
     };
-    let mut response = visit.still(Screen::Unique, "Uniqueness", main);
-    if let Err(wrong) = &explained {
-        *response.status_mut() = wrong.status;
-    }
-    Ok(response)
+    let wrong = explained.as_ref().err();
+    Ok(visit.with_form(Screen::Unique, "Uniqueness", main, wrong))
 }
 
 async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
@@ -61,14 +60,14 @@ async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
         .row(
             "select canonical, unique_key, lock_id, policy::text, holder, holder_state, would
                from jobs.explain_unique($1, $2::text::jsonb, $3::text::jsonb, $4, $5::text::jsonb,
-                                        ($6::text || ' UTC')::timestamptz)",
+                                        $6)",
             &[
                 &tried.kind.trim(),
                 &args,
                 &of.0,
                 &given(&tried.queue),
                 &of.1,
-                &given(&tried.scheduled_at),
+                &times::typed("scheduled at", &tried.scheduled_at)?,
             ],
         )
         .await?;
@@ -90,16 +89,7 @@ fn json<'a>(field: &str, text: &'a str) -> Result<Option<&'a str>, Problem> {
 }
 
 pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Markup {
-    const FIELDS: [&str; 6] = [
-        "kind",
-        "queue",
-        "args",
-        "meta",
-        "unique_opts",
-        "scheduled_at",
-    ];
-    let is_beside_a_field =
-        |wrong: &Problem| wrong.field().is_some_and(|field| FIELDS.contains(&field));
+    let beside_a_field = ["kind", "queue", "args", "meta", "unique_opts"];
     html! {
         section aria-labelledby="try" {
             h2 #try { "Try an insert" }
@@ -108,10 +98,8 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
                     "What a job would be unique by, and what would become of it now. "
                     "Nothing is inserted."
                 }
-                @if let Some(wrong) = wrong.filter(|wrong| !is_beside_a_field(wrong)) {
-                    div.wrong role="alert" { (wrong.said()) }
-                }
-                (visit.form("/unique/explain#answer", fields(tried, wrong)))
+                (fields::wrong(wrong, &beside_a_field))
+                (visit.form("/unique/explain#answer", fields_of(tried, wrong)))
             } @else {
                 p {
                     "Your role may not call " code { "jobs.explain_unique()" }
@@ -122,7 +110,7 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
     }
 }
 
-fn fields(tried: &Try, wrong: Option<&Problem>) -> Markup {
+fn fields_of(tried: &Try, wrong: Option<&Problem>) -> Markup {
     const ARGS: &str = r#"JSON, such as {"account": 7}."#;
     const OPTIONS: &str = r#"JSON, such as {"by_args": ["account"], "by_period": "1 day"}.
         Empty: as the kind says. {}: not unique."#;
@@ -183,7 +171,7 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
 fn would(visit: &Visit, explained: &Explained) -> Markup {
     let job = html! {
         @if let Some(id) = explained.holder {
-            a href=(visit.url(&format!("/jobs/{id}"))) { "job " (id) }
+            a href=(visit.url(&job::path(id))) { "job " (id) }
             @match &explained.holder_state {
                 Some(state) => { " (" (state) ")" }
                 None => " (gone, and its hold goes on)",

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::job;
 use super::named::{self, Call, Form, Name};
 use super::queue;
 use crate::console::json::tree;
@@ -23,15 +24,15 @@ pub(super) const COLUMNS: &str =
 pub(super) struct Worker {
     pub(super) worker: String,
     running: i64,
-    queues: Vec<String>,
+    pub(super) queues: Vec<String>,
     kinds: Vec<String>,
     pub(super) oldest_attempted_at: Option<DateTime<Utc>>,
     next_lease_expires_at: Option<DateTime<Utc>>,
     expired: i64,
     cancel_requested: i64,
-    status: String,
+    pub(super) status: String,
     first_seen_at: Option<DateTime<Utc>>,
-    last_seen_at: Option<DateTime<Utc>>,
+    pub(super) last_seen_at: Option<DateTime<Utc>>,
     concurrency: Option<i32>,
     version: Option<String>,
     info: Option<String>,
@@ -109,9 +110,7 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
     let rows = html! {
         @for job in jobs {
             tr {
-                th.number scope="row" {
-                    a href=(visit.url(&format!("/jobs/{}", job.id))) { (job.id) }
-                }
+                th.number scope="row" { (job::link(visit, job.id)) }
                 td { (job.kind) }
                 td { (job.queue) }
                 td.number { (time(job.attempted_at)) }
