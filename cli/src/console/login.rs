@@ -14,7 +14,7 @@ use super::App;
 use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
 use super::login_token::Tokens;
 use super::page;
-use super::parts::{self, Kind};
+use super::parts::{self, Look};
 use super::problem::Problem;
 use super::role::Role;
 use super::session::{COOKIE, Session, secret, session_of};
@@ -92,7 +92,7 @@ fn form(
                 input #password type="password" name="password" required
                     autocomplete="current-password" autofocus[!asked.role.is_empty()];
             }
-            (parts::button("Log in", Kind::Primary))
+            (parts::button("Log in", Look::Primary))
         }
     };
     (status, page::bare(app, theme, "Log in", &main)).into_response()

@@ -54,7 +54,7 @@ fn exact(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
-fn time(at: DateTime<Utc>, text: &str) -> Markup {
+fn time_tag(at: DateTime<Utc>, text: &str) -> Markup {
     let machine = at.to_rfc3339_opts(SecondsFormat::Millis, true);
     html! { time datetime=(machine) title=(exact(at)) { (text) } }
 }
@@ -67,14 +67,14 @@ pub(crate) fn ago(at: DateTime<Utc>) -> Markup {
         s if s > -1.0 => "now".into(),
         s => format!("in {}", roughly(-s)),
     };
-    time(at, &text)
+    time_tag(at, &text)
 }
 
 /// When something will be; what is past is due.
 pub(crate) fn until(at: DateTime<Utc>) -> Markup {
     match at > Utc::now() {
         true => ago(at),
-        false => time(at, &format!("due, {}", plain_ago(at))),
+        false => time_tag(at, &format!("due, {}", plain_ago(at))),
     }
 }
 
@@ -88,7 +88,7 @@ fn plain_ago(at: DateTime<Utc>) -> String {
 
 /// A time that is to be read as it is; its title has it to the millisecond.
 pub(crate) fn exactly(at: DateTime<Utc>) -> Markup {
-    time(at, &at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+    time_tag(at, &at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 /// A duration in its largest unit, as relative times have it.
@@ -239,7 +239,7 @@ fn head(name: &str, align: Align) -> Markup {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Look {
     /// What the page is for.
     Primary,
     Plain,
@@ -247,7 +247,7 @@ pub(crate) enum Kind {
     Danger,
 }
 
-impl Kind {
+impl Look {
     fn class(self) -> &'static str {
         match self {
             Self::Primary => "button primary",
@@ -258,13 +258,13 @@ impl Kind {
 }
 
 /// A button that submits its form.
-pub(crate) fn button(label: &str, kind: Kind) -> Markup {
-    html! { button type="submit" class=(kind.class()) { (label) } }
+pub(crate) fn button(label: &str, look: Look) -> Markup {
+    html! { button type="submit" class=(look.class()) { (label) } }
 }
 
 /// A link that looks like a button.
-pub(crate) fn link_button(label: &str, url: &str, kind: Kind) -> Markup {
-    html! { a class=(kind.class()) href=(url) { (label) } }
+pub(crate) fn link_button(label: &str, url: &str, look: Look) -> Markup {
+    html! { a class=(look.class()) href=(url) { (label) } }
 }
 
 /// A button that opens a question with a form; works without JavaScript.

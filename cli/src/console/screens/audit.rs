@@ -6,11 +6,11 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::{periodic_job, queue, worker};
-use crate::console::fields::{given, suggesting, time};
+use crate::console::fields::{date_time, given, suggesting};
 use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::paging;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Query, Visit, optional};
@@ -21,7 +21,7 @@ const ROWS: usize = 50;
 /// What is looked for, and from where on.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(crate) struct Filter {
+pub(crate) struct AuditQuery {
     action: String,
     role: String,
     target: String,
@@ -52,7 +52,10 @@ struct Suggestions {
     roles: Vec<String>,
 }
 
-pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Problem> {
+pub(crate) async fn audit(
+    visit: Visit,
+    Query(filter): Query<AuditQuery>,
+) -> Result<Response, Problem> {
     let mut rows: Vec<Row> = visit
         .rows(
             "select at, role, application_name, action, target, arguments::text, jobs, reason
@@ -86,10 +89,10 @@ pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<
             &[],
         )
         .await?;
-    let url = |filter: Filter| visit.url(&parts::link("/audit", filter));
+    let url = |filter: AuditQuery| visit.url(&parts::link("/audit", filter));
     let next = has_more.then(|| url(filter.after(&rows)));
     let newest = filter.before.map(|_| {
-        url(Filter {
+        url(AuditQuery {
             before: None,
             shown: None,
             ..filter.clone()
@@ -114,13 +117,13 @@ pub(crate) async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<
     Ok(visit.page(Screen::Audit, "Audit", main))
 }
 
-impl Filter {
+impl AuditQuery {
     /// This filter, from after these rows on.
-    fn after(&self, rows: &[Row]) -> Filter {
+    fn after(&self, rows: &[Row]) -> AuditQuery {
         let last = rows.last().map(|row| row.at);
         let now_shown = rows.iter().filter(|row| Some(row.at) == last).count() as i64;
         let shown_before = self.shown.filter(|_| self.before == last);
-        Filter {
+        AuditQuery {
             before: last,
             shown: Some(now_shown + shown_before.unwrap_or(0)),
             ..self.clone()
@@ -128,15 +131,15 @@ impl Filter {
     }
 }
 
-fn form(visit: &Visit, filter: &Filter, suggestions: &Suggestions) -> Markup {
+fn form(visit: &Visit, filter: &AuditQuery, suggestions: &Suggestions) -> Markup {
     html! {
         form.filter method="get" action=(visit.url("/audit")) role="search" {
             (suggesting("action", "Action", &filter.action, &suggestions.actions))
             (suggesting("role", "Role", &filter.role, &suggestions.roles))
             (suggesting("target", "Target", &filter.target, &[]))
-            (time("from", "From", &filter.from))
-            (time("to", "Until", &filter.to))
-            (parts::button("Filter", Kind::Plain))
+            (date_time("from", "From", &filter.from))
+            (date_time("to", "Until", &filter.to))
+            (parts::button("Filter", Look::Plain))
         }
     }
 }

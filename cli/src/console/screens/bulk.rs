@@ -14,7 +14,7 @@ use super::{jobs_find, jobs_table};
 use crate::console::fields::{given, hidden, reason};
 use crate::console::filter::{Condition, Filter};
 use crate::console::page::Screen;
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
 
@@ -28,7 +28,7 @@ const PREVIEW: Duration = Duration::from_secs(20);
 
 /// Which jobs, and what: the same for the preview and for what is done then.
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct Bulk {
     r#do: Action,
     #[serde(flatten)]
     filter: Filter,
@@ -58,7 +58,7 @@ struct Meant<'a> {
     failed_after: Option<DateTime<Utc>>,
 }
 
-impl Asked {
+impl Bulk {
     fn meant(&self) -> Result<Meant<'_>, Problem> {
         let (action, filter) = (self.r#do, &self.filter);
         if filter.is_empty() {
@@ -162,7 +162,7 @@ async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<jobs_table::Row>
     Ok(rows)
 }
 
-pub(crate) async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<Response, Problem> {
     let meant = asked.meant()?;
     let (action, filter) = (meant.action, meant.filter);
     if !visit.may(action.function()) {
@@ -194,7 +194,7 @@ pub(crate) async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<
     Ok(visit.still(Screen::Jobs, &title, main))
 }
 
-fn how_many(visit: &Visit, asked: &Asked, counts: &[InState], count: i64) -> Markup {
+fn how_many(visit: &Visit, asked: &Bulk, counts: &[InState], count: i64) -> Markup {
     let only = |state: &str| {
         let filter = Filter {
             state: state.into(),
@@ -225,16 +225,17 @@ fn how_many(visit: &Visit, asked: &Asked, counts: &[InState], count: i64) -> Mar
     }
 }
 
-fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
+fn confirmation(visit: &Visit, asked: &Bulk, count: i64) -> Markup {
     let action = asked.r#do;
-    let (label, kind) = match count {
-        1 => (format!("{} this job", action.title()), action),
-        n if n > MOST => (format!("{} the oldest 10,000", action.title()), action),
-        _ => (format!("{} these {count} jobs", action.title()), action),
+    let title = action.title();
+    let label = match count {
+        1 => format!("{title} this job"),
+        n if n > MOST => format!("{title} the oldest 10,000"),
+        n => format!("{title} these {n} jobs"),
     };
-    let kind = match kind {
-        Action::Retry => Kind::Primary,
-        Action::Cancel | Action::Delete => Kind::Danger,
+    let look = match action {
+        Action::Retry => Look::Primary,
+        Action::Cancel | Action::Delete => Look::Danger,
     };
     let of = asked.filter.path("", &[("do", action.name())]);
     let fields = html! {
@@ -243,8 +244,8 @@ fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
         @if action == Action::Retry { (reset()) }
         (reason())
         div.actions {
-            (parts::button(&label, kind))
-            (parts::link_button("Back", &visit.url(&asked.filter.path("/jobs", &[])), Kind::Plain))
+            (parts::button(&label, look))
+            (parts::link_button("Back", &visit.url(&asked.filter.path("/jobs", &[])), Look::Plain))
         }
     };
     html! { div.card { (visit.form("/bulk", fields)) } }
@@ -256,7 +257,7 @@ pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> 
         n: i64,
     }
     let form = &change.form;
-    let asked: Asked = serde_urlencoded::from_str(&form.of).map_err(|_| {
+    let asked: Bulk = serde_urlencoded::from_str(&form.of).map_err(|_| {
         Problem::bad_input(
             "This form is not whole.",
             "Look at the jobs again, and repeat it.",
@@ -297,7 +298,7 @@ pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> 
 mod tests {
     use super::*;
 
-    fn asked(query: &str) -> Asked {
+    fn asked(query: &str) -> Bulk {
         serde_urlencoded::from_str(query).expect("a query")
     }
 
@@ -326,7 +327,7 @@ mod tests {
         );
         // What the form brings back is the same.
         let of = asked.filter.path("", &[("do", "retry")]);
-        let back: Asked = serde_urlencoded::from_str(of.trim_start_matches('?')).expect("a query");
+        let back: Bulk = serde_urlencoded::from_str(of.trim_start_matches('?')).expect("a query");
         assert!(back.filter == asked.filter);
         assert!(!of.contains(['\n', ' ']), "{of}");
     }

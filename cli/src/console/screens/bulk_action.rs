@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::console::filter::Filter;
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::visit::Visit;
 
 /// What is done to many jobs.
@@ -123,7 +123,7 @@ pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
         div.actions {
             @for action in can {
                 @let url = visit.url(&filter.path("/bulk", &[("do", action.name())]));
-                (parts::link_button(&format!("{} all …", action.title()), &url, Kind::Plain))
+                (parts::link_button(&format!("{} all …", action.title()), &url, Look::Plain))
             }
             @if let Some(action) = cannot {
                 p.quiet {

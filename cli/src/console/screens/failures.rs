@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::job;
 use crate::console::filter::Filter;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Query, Visit};
 
@@ -30,7 +30,7 @@ const SPANS: [(&str, &str, i64); 3] = [
 ];
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct FailuresQuery {
     #[serde(default)]
     since: String,
 }
@@ -64,7 +64,7 @@ const LINES: &str = "
 
 pub(crate) async fn failures(
     visit: Visit,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<FailuresQuery>,
 ) -> Result<Response, Problem> {
     let span = SPANS.iter().find(|(name, ..)| *name == asked.since);
     let (span, in_words, seconds) = *span.unwrap_or(&SPANS[0]);
@@ -215,7 +215,7 @@ impl Group {
                     }
                 }
                 td.actions {
-                    @if visit.may("retry_many") { (parts::link_button("Retry …", &retry, Kind::Plain)) }
+                    @if visit.may("retry_many") { (parts::link_button("Retry …", &retry, Look::Plain)) }
                 }
             }
         }

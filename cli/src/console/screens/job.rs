@@ -76,7 +76,7 @@ pub(crate) async fn look(visit: &Visit, id: i64) -> Result<Job, Problem> {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct JobQuery {
     /// Which page of errors, from 1 on.
     #[serde(default, deserialize_with = "optional")]
     errors: Option<i64>,
@@ -85,7 +85,7 @@ pub(crate) struct Asked {
 pub(crate) async fn page(
     visit: Visit,
     Path(id): Path<i64>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<JobQuery>,
 ) -> Result<Response, Problem> {
     let job = look(&visit, id).await?;
     let reasons = reasons(&visit, id).await?;

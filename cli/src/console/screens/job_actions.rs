@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::job::{Job, path};
 use crate::console::fields::{given, reason};
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::role::Parameters;
 use crate::console::visit::{Change, Path, Visit};
@@ -22,28 +22,28 @@ pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
         div.actions {
             @if job.state == "pending" && visit.may("activate") {
                 (parts::confirm("Activate", "It ends its wait: it becomes available, or scheduled if its time is yet to come.",
-                    form("activate", html! {}, parts::button("Activate it", Kind::Primary))))
+                    form("activate", html! {}, parts::button("Activate it", Look::Primary))))
             }
             @if !is_running && job.state != "available" && visit.may("retry") {
                 @let label = if job.is_final() { "Retry" } else { "Run now" };
                 (parts::confirm(label, "It becomes available now. It is granted an attempt more if none is left.",
-                    form("retry", reset(), parts::button("Make it available", Kind::Primary))))
+                    form("retry", reset(), parts::button("Make it available", Look::Primary))))
             }
             @if job.waits() && visit.may("update") {
-                (parts::link_button("Edit", &visit.url(&(path(job.id) + "/edit")), Kind::Plain))
+                (parts::link_button("Edit", &visit.url(&(path(job.id) + "/edit")), Look::Plain))
             }
             @if !job.is_final() && visit.may("cancel") {
                 @if is_running {
                     (parts::confirm("Cancel", "Its worker is asked to stop, and told so with its next heartbeat.",
-                        form("cancel", force(), parts::button("Cancel it", Kind::Danger))))
+                        form("cancel", force(), parts::button("Cancel it", Look::Danger))))
                 } @else {
                     (parts::confirm("Cancel", "It will not run, unless somebody retries it.",
-                        form("cancel", html! {}, parts::button("Cancel it", Kind::Danger))))
+                        form("cancel", html! {}, parts::button("Cancel it", Look::Danger))))
                 }
             }
             @if !is_running && visit.may("delete") {
                 (parts::confirm("Delete", "The job, its output and its errors are gone for good.",
-                    form("delete", html! {}, parts::button("Delete it", Kind::Danger))))
+                    form("delete", html! {}, parts::button("Delete it", Look::Danger))))
             }
         }
     }
@@ -69,7 +69,7 @@ fn force() -> Markup {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct Call {
     #[serde(default)]
     reason: String,
     #[serde(default)]
@@ -84,7 +84,7 @@ pub(super) struct Now {
     pub(super) state: String,
 }
 
-pub(crate) async fn retry(Path(id): Path<i64>, change: Change<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn retry(Path(id): Path<i64>, change: Change<Call>) -> Result<Response, Problem> {
     let form = &change.form;
     let sql = "select jobs.retry($1, $2, $3) as state";
     let of: Parameters = &[&id, &!form.reset.is_empty(), &given(&form.reason)];
@@ -99,10 +99,7 @@ pub(crate) async fn retry(Path(id): Path<i64>, change: Change<Asked>) -> Result<
     )
 }
 
-pub(crate) async fn cancel(
-    Path(id): Path<i64>,
-    change: Change<Asked>,
-) -> Result<Response, Problem> {
+pub(crate) async fn cancel(Path(id): Path<i64>, change: Change<Call>) -> Result<Response, Problem> {
     let form = &change.form;
     let sql = "select jobs.cancel($1, $2, $3) as state";
     let of: Parameters = &[&id, &given(&form.reason), &!form.force.is_empty()];
@@ -120,7 +117,7 @@ pub(crate) async fn cancel(
 
 pub(crate) async fn activate(
     Path(id): Path<i64>,
-    change: Change<Asked>,
+    change: Change<Call>,
 ) -> Result<Response, Problem> {
     let sql = "select jobs.activate($1, $2) as state";
     let of: Parameters = &[&id, &given(&change.form.reason)];
@@ -129,10 +126,7 @@ pub(crate) async fn activate(
     })
 }
 
-pub(crate) async fn delete(
-    Path(id): Path<i64>,
-    change: Change<Asked>,
-) -> Result<Response, Problem> {
+pub(crate) async fn delete(Path(id): Path<i64>, change: Change<Call>) -> Result<Response, Problem> {
     let sql = "select jobs.delete($1, $2) as state";
     let of: Parameters = &[&id, &given(&change.form.reason)];
     match change.call::<Now>(sql, of).await {
@@ -142,7 +136,7 @@ pub(crate) async fn delete(
 }
 
 fn answer(
-    change: &Change<Asked>,
+    change: &Change<Call>,
     id: i64,
     answer: Result<Option<Now>, Problem>,
     say: impl FnOnce(&str) -> String,

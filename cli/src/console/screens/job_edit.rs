@@ -9,7 +9,7 @@ use super::job_actions::{Now, lost};
 use crate::console::fields::{self, area, given, hidden, line, reason};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Path, Visit};
 
@@ -208,8 +208,8 @@ fn fields_of(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>)
         }
         (reason())
         div.actions {
-            (parts::button("Change the job", Kind::Primary))
-            (parts::link_button("Back", &visit.url(&job::path(job.id)), Kind::Plain))
+            (parts::button("Change the job", Look::Primary))
+            (parts::link_button("Back", &visit.url(&job::path(job.id)), Look::Plain))
         }
     }
 }

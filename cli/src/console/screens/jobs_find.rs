@@ -37,13 +37,20 @@ const OVERLAP: i64 = 10_000;
 
 /// Where a page of the list begins.
 #[derive(Clone, Copy)]
-pub(crate) enum From {
+pub(crate) enum Cursor {
     /// The newest jobs.
     Top,
     /// Jobs below this id.
     Below(i64),
     /// Jobs above this id.
     Above(i64),
+}
+
+impl Cursor {
+    /// Whether jobs are looked for from it upwards.
+    pub(crate) fn is_up(self) -> bool {
+        matches!(self, Self::Above(_))
+    }
 }
 
 /// A page of the list.
@@ -95,20 +102,20 @@ pub(crate) async fn jobs(
     visit: &Visit,
     filter: &Filter,
     counts: &[Count],
-    from: From,
+    cursor: Cursor,
 ) -> Result<Found, Problem> {
     let last = last_id(visit).await?;
     let failed = failed(visit, filter).await?;
     let search = Search::of(visit, filter, failed.as_deref())?;
     let mut low = 1;
     let mut high = last + 1;
-    match from {
-        From::Top => {}
-        From::Below(id) => high = high.min(id),
-        From::Above(id) => low = low.max(id.saturating_add(1)),
+    match cursor {
+        Cursor::Top => {}
+        Cursor::Below(id) => high = high.min(id),
+        Cursor::Above(id) => low = low.max(id.saturating_add(1)),
     }
     if failed.is_some() || is_few(filter, counts, last) {
-        match search.whole(low, high, from).await {
+        match search.whole(low, high, cursor).await {
             Err(late) if late.sqlstate() == Some("57014") => {}
             found => return found,
         }
@@ -125,9 +132,9 @@ pub(crate) async fn jobs(
         high = high.min(about);
     }
     // Where a time is the end, jobs that are meant begin only after the overlap.
-    let is_cut = match from {
-        From::Above(_) => is_cut_below,
-        From::Top | From::Below(_) => is_cut_above,
+    let is_cut = match cursor {
+        Cursor::Above(_) => is_cut_below,
+        Cursor::Top | Cursor::Below(_) => is_cut_above,
     };
     let size = if is_cut {
         OVERLAP + CLOSE
@@ -137,7 +144,7 @@ pub(crate) async fn jobs(
     let windows = Windows {
         left: low..high,
         size,
-        is_up: matches!(from, From::Above(_)),
+        is_up: cursor.is_up(),
     };
     search.windows(windows).await
 }
@@ -228,8 +235,8 @@ impl<'a> Search<'a> {
         Ok(ids.into_iter().map(|id| id.id).collect())
     }
 
-    async fn whole(&self, low: i64, high: i64, from: From) -> Result<Found, Problem> {
-        let is_up = matches!(from, From::Above(_));
+    async fn whole(&self, low: i64, high: i64, cursor: Cursor) -> Result<Found, Problem> {
+        let is_up = cursor.is_up();
         let ids = self
             .window(low..high, is_up, ROWS as i64 + 1, WHOLE)
             .await?;

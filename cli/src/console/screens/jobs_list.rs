@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::bulk_action;
-use super::jobs_find::{self, Count, Found, From};
+use super::jobs_find::{self, Count, Cursor, Found};
 use super::{job, jobs_table};
 use crate::console::fields;
 use crate::console::filter::Filter;
@@ -20,7 +20,7 @@ use crate::console::visit::{Query, Visit, optional};
 const LATEST: i64 = 2_000;
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct JobsQuery {
     #[serde(flatten)]
     filter: Filter,
     /// A job that is gone to.
@@ -34,40 +34,43 @@ pub(crate) struct Asked {
     to: Option<i64>,
 }
 
-pub(crate) async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn list(
+    visit: Visit,
+    Query(asked): Query<JobsQuery>,
+) -> Result<Response, Problem> {
     if let Some(id) = fields::given(&asked.id) {
         return to_job(&visit, id);
     }
     let filter = &asked.filter;
     let counts = jobs_find::counts(&visit, &filter.queue).await?;
-    let mut from = match (asked.from, asked.to) {
-        (Some(id), _) => From::Below(id),
-        (None, Some(id)) => From::Above(id),
-        (None, None) => From::Top,
+    let mut cursor = match (asked.from, asked.to) {
+        (Some(id), _) => Cursor::Below(id),
+        (None, Some(id)) => Cursor::Above(id),
+        (None, None) => Cursor::Top,
     };
-    let mut found = jobs_find::jobs(&visit, filter, &counts, from).await?;
+    let mut found = jobs_find::jobs(&visit, filter, &counts, cursor).await?;
     // The first page is always full, if there are so many.
-    if matches!(from, From::Above(_)) && !found.has_more && found.looked_to.is_none() {
-        from = From::Top;
-        found = jobs_find::jobs(&visit, filter, &counts, from).await?;
+    if cursor.is_up() && !found.has_more && found.looked_to.is_none() {
+        cursor = Cursor::Top;
+        found = jobs_find::jobs(&visit, filter, &counts, cursor).await?;
     }
     let rows = jobs_table::rows(&visit, &found.ids).await?;
-    let (newer, older) = pages(&visit, filter, &found, from);
+    let (newer, older) = pages(&visit, filter, &found, cursor);
     let main = html! {
         (states(&visit, filter, &counts))
         (form(&visit, filter))
         (bulk_action::offers(&visit, filter))
         @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, the newest first", &rows)) }
         @match found.looked_to {
-            Some(id) => (looked_to(&visit, filter, from, id).await?),
+            Some(id) => (looked_to(&visit, filter, cursor, id).await?),
             None if rows.is_empty() => (nothing(&visit, filter)),
             None => {}
         }
         (paging::by_time(newer, older))
     };
     // A page further down stays as it is, unless somebody asks for it again.
-    Ok(match from {
-        From::Top => visit.page(Screen::Jobs, "Jobs", main),
+    Ok(match cursor {
+        Cursor::Top => visit.page(Screen::Jobs, "Jobs", main),
         _ => visit.still(Screen::Jobs, "Jobs", main),
     })
 }
@@ -88,15 +91,15 @@ fn pages(
     visit: &Visit,
     filter: &Filter,
     found: &Found,
-    from: From,
+    cursor: Cursor,
 ) -> (Option<String>, Option<String>) {
     let link = |name, id: i64| visit.url(&filter.path("/jobs", &[(name, &id.to_string())]));
     let (Some(first), Some(last)) = (found.ids.first(), found.ids.last()) else {
         let to_the_top = || visit.url(&filter.path("/jobs", &[]));
-        return (matches!(from, From::Below(_)).then(to_the_top), None);
+        return (matches!(cursor, Cursor::Below(_)).then(to_the_top), None);
     };
-    let has_newer = !matches!(from, From::Top);
-    let has_older = found.has_more || matches!(from, From::Above(_));
+    let has_newer = !matches!(cursor, Cursor::Top);
+    let has_older = found.has_more || cursor.is_up();
     (
         has_newer.then(|| link("to", *first)),
         has_older.then(|| link("from", *last)),
@@ -152,11 +155,11 @@ fn form(visit: &Visit, filter: &Filter) -> Markup {
                 div.fields {
                     (fields::suggesting("error", "Latest error has", &filter.error, &[]))
                     (suggesting(visit, "worker", "Worker", &filter.worker))
-                    (fields::time("after", "Inserted from", &filter.after))
-                    (fields::time("before", "Inserted before", &filter.before))
+                    (fields::date_time("after", "Inserted from", &filter.after))
+                    (fields::date_time("before", "Inserted before", &filter.before))
                 }
             }
-            (parts::button("Filter", parts::Kind::Primary))
+            (parts::button("Filter", parts::Look::Primary))
             @if !filter.is_empty() {
                 a.button href=(visit.url("/jobs")) { "Clear" }
             }
@@ -227,9 +230,14 @@ pub(crate) async fn suggestions(
 }
 
 /// Where the time was over before there were enough jobs.
-async fn looked_to(visit: &Visit, filter: &Filter, from: From, id: i64) -> Result<Markup, Problem> {
-    let (name, at) = match from {
-        From::Above(_) => ("to", id),
+async fn looked_to(
+    visit: &Visit,
+    filter: &Filter,
+    cursor: Cursor,
+    id: i64,
+) -> Result<Markup, Problem> {
+    let (name, at) = match cursor {
+        Cursor::Above(_) => ("to", id),
         _ => ("from", id),
     };
     let url = visit.url(&filter.path("/jobs", &[(name, &at.to_string())]));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::console::fields::given;
 use crate::console::page::Screen;
 use crate::console::paging;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::visit::Visit;
 
 /// How many rows a page has.
@@ -86,7 +86,7 @@ impl List {
             }
             form.filter method="get" action=(visit.url(self.path)) role="search" {
                 (found.fields)
-                (parts::button("Filter", Kind::Plain))
+                (parts::button("Filter", Look::Plain))
             }
             @if !found.rows.is_empty() {
                 (parts::table(self.title, self.columns, html! { @for row in &found.rows { (row) } }))

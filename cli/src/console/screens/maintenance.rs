@@ -13,7 +13,7 @@ use super::job;
 use super::named;
 use crate::console::fields::{given, reason};
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Visit};
 
@@ -92,7 +92,7 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
                     strong { "It reads all jobs" }
                     ": on millions of them it takes seconds to minutes. Work goes on meanwhile."
                 }
-                (visit.form("/maintenance/check", parts::button("Check all jobs", Kind::Plain)))
+                (visit.form("/maintenance/check", parts::button("Check all jobs", Look::Plain)))
             } @else {
                 p {
                     "Your role may not call " code { "jobs.check()" }
@@ -273,12 +273,12 @@ fn what_it_does(task: &str) -> &'static str {
 fn actions(visit: &Visit, is_paused: bool) -> Markup {
     html! {
         @if visit.may("maintain") && !is_paused {
-            (visit.form("/maintenance/run", parts::button("Run all tasks now", Kind::Plain)))
+            (visit.form("/maintenance/run", parts::button("Run all tasks now", Look::Plain)))
         }
         @if is_paused && visit.may("resume_maintenance") {
             (visit.form("/maintenance/resume", html! {
                 (reason())
-                (parts::button("Resume maintenance", Kind::Primary))
+                (parts::button("Resume maintenance", Look::Primary))
             }))
         }
         @if !is_paused && visit.may("pause_maintenance") {
@@ -288,7 +288,7 @@ fn actions(visit: &Visit, is_paused: bool) -> Markup {
                  no periodic job is inserted and nothing is pruned until somebody resumes it.",
                 visit.form("/maintenance/pause", html! {
                     (reason())
-                    (parts::button("Pause it", Kind::Danger))
+                    (parts::button("Pause it", Look::Danger))
                 }),
             ))
         }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::console::fields::{given, hidden, reason};
 use crate::console::http::is_path;
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Visit};
 
@@ -30,7 +30,7 @@ pub(super) struct Call {
     pub(super) label: &'static str,
     pub(super) question: fn(&str) -> String,
     pub(super) button: &'static str,
-    pub(super) kind: Kind,
+    pub(super) look: Look,
 }
 
 /// What the form of a call says.
@@ -49,7 +49,7 @@ impl Call {
             (hidden("name", name))
             (hidden("back", back))
             (reason())
-            (parts::button(self.button, self.kind))
+            (parts::button(self.button, self.look))
         };
         html! {
             @if visit.may(self.function) {

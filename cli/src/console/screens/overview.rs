@@ -6,7 +6,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::history::{self, Range};
+use super::history::{self, Span};
 use super::queue::{self, Queue};
 use super::worker::{self, Worker};
 use crate::console::page::Screen;
@@ -20,9 +20,9 @@ const HEALTH_KEPT: Duration = Duration::from_secs(30);
 const SHORT: i64 = 8;
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct OverviewQuery {
     #[serde(default)]
-    since: Range,
+    since: Span,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +74,10 @@ select count(*) filter (where status <> 'lost') as all,
         select * from w order by status = 'lost', running desc, worker limit $1) b) as busiest
 from w";
 
-pub(crate) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn show(
+    visit: Visit,
+    Query(asked): Query<OverviewQuery>,
+) -> Result<Response, Problem> {
     let findings = visit.rows_kept::<Finding>(HEALTH_KEPT, "select * from jobs.health()", &[]);
     let sql = [
         format!(

@@ -12,7 +12,7 @@ use crate::console::fields::given;
 use crate::console::interval::words;
 use crate::console::json::tree;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
 
@@ -249,7 +249,7 @@ const RUN: Call = Call {
         format!("Inserts the job of {name} now, beside its ticks, which come as ever.")
     },
     button: "Run it now",
-    kind: Kind::Primary,
+    look: Look::Primary,
 };
 
 const PAUSE: Call = Call {
@@ -260,7 +260,7 @@ const PAUSE: Call = Call {
         format!("{name} has no ticks until it is resumed. Its jobs that are there stay.")
     },
     button: "Pause it",
-    kind: Kind::Danger,
+    look: Look::Danger,
 };
 
 const RESUME: Call = Call {
@@ -271,7 +271,7 @@ const RESUME: Call = Call {
         format!("{name} goes on with the next tick. Those of the pause are not made up for.")
     },
     button: "Resume it",
-    kind: Kind::Primary,
+    look: Look::Primary,
 };
 
 pub(super) fn actions(visit: &Visit, one: &Periodic, back: &str) -> Markup {

@@ -5,12 +5,12 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::history::{self, Range};
+use super::history::{self, Span};
 use super::named::{self, Call, Form};
 use super::queue_limits::{self, Limits};
 use crate::console::interval::words;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
 
@@ -55,13 +55,16 @@ pub(super) fn path(name: &str) -> String {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct QueueQuery {
     name: String,
     #[serde(default)]
-    since: Range,
+    since: Span,
 }
 
-pub(crate) async fn queue(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn queue(
+    visit: Visit,
+    Query(asked): Query<QueueQuery>,
+) -> Result<Response, Problem> {
     if asked.name.is_empty() {
         return Err(Problem::not_found("queue without a name"));
     }
@@ -85,7 +88,7 @@ pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
 pub(super) async fn page(
     visit: &Visit,
     queue: &Queue,
-    since: Range,
+    since: Span,
     limits: &Limits,
     wrong: Option<&Problem>,
 ) -> Result<Response, Problem> {
@@ -239,7 +242,7 @@ const PAUSE: Call = Call {
         format!("Nobody fetches from {name} until it is resumed. Jobs that run go on.")
     },
     button: "Pause it",
-    kind: Kind::Danger,
+    look: Look::Danger,
 };
 
 const RESUME: Call = Call {
@@ -248,7 +251,7 @@ const RESUME: Call = Call {
     label: "Resume",
     question: |name| format!("Jobs of {name} can be fetched again."),
     button: "Resume it",
-    kind: Kind::Primary,
+    look: Look::Primary,
 };
 
 pub(super) fn actions(visit: &Visit, queue: &Queue, back: &str) -> Markup {

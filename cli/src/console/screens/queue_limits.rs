@@ -5,12 +5,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::history::Range;
+use super::history::Span;
 use super::named::{Call, Form};
 use super::queue::{self, Queue};
 use crate::console::fields::{self, given, hidden, line};
 use crate::console::interval::{self, words};
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Visit};
 
@@ -160,7 +160,7 @@ pub(super) fn form(
                 }
             }
             (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
-            div.actions { (parts::button("Set these limits", Kind::Primary)) }
+            div.actions { (parts::button("Set these limits", Look::Primary)) }
         }))
         @if !Limits::of(queue).was.is_empty() {
             (RESET.offer(visit, &limits.name, &queue::path(&limits.name)))
@@ -179,7 +179,7 @@ pub(crate) async fn set(mut change: Change<Limits>) -> Result<Response, Problem>
     };
     // Whoever has read what is set now can set the same again.
     change.form.was = Limits::of(&queue).was;
-    let since = Range::default();
+    let since = Span::default();
     queue::page(&change.visit, &queue, since, &change.form, Some(&wrong)).await
 }
 
@@ -205,10 +205,10 @@ async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem
                 &form.name,
                 &number("concurrency", &form.concurrency)?,
                 &number("rate", &form.rate)?,
-                &time(&form.rate_period),
-                &time(&form.retention_completed),
-                &time(&form.retention_cancelled),
-                &time(&form.retention_discarded),
+                &interval_of(&form.rate_period),
+                &interval_of(&form.retention_completed),
+                &interval_of(&form.retention_cancelled),
+                &interval_of(&form.retention_discarded),
                 &number("max_waiting", &form.max_waiting)?,
                 &given(&form.reason),
             ],
@@ -226,7 +226,7 @@ const RESET: Call = Call {
         format!("{name} has no limits then, and keeps jobs as the server's settings say.")
     },
     button: "Take them back",
-    kind: Kind::Danger,
+    look: Look::Danger,
 };
 
 pub(crate) async fn reset(change: Change<Form>) -> Result<Response, Problem> {
@@ -243,6 +243,6 @@ fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {
     })
 }
 
-fn time(text: &str) -> Option<&str> {
+fn interval_of(text: &str) -> Option<&str> {
     given(text).map(interval::typed)
 }

@@ -8,7 +8,7 @@ use super::list::{self, Found, List, Selection};
 use super::queue::{self, Queue};
 use crate::console::fields::{self, given};
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::role::Parameters;
 use crate::console::visit::{Query, Visit};
@@ -162,7 +162,7 @@ fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
                 (queue::actions(visit, queue, back))
                 @if visit.may("configure_queue") {
                     @let form = visit.url(&format!("{}#limits", queue::path(&queue.queue)));
-                    " " (parts::link_button("Limits", &form, Kind::Plain))
+                    " " (parts::link_button("Limits", &form, Look::Plain))
                 }
             }
         }

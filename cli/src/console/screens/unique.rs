@@ -10,7 +10,7 @@ use super::queue;
 use super::unique_try::{self, Try};
 use crate::console::fields;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Query, Visit};
@@ -205,7 +205,7 @@ pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
     html! {
         form.filter method="get" action=(visit.url("/unique")) role="search" {
             (fields::suggesting("search", "Key or id of a job", search, &[]))
-            (parts::button("Who holds it?", Kind::Primary))
+            (parts::button("Who holds it?", Look::Primary))
         }
     }
 }

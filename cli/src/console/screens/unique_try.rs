@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::job;
 use super::unique;
-use crate::console::fields::{self, area, given, line, time};
+use crate::console::fields::{self, area, date_time, given, line};
 use crate::console::json::tree;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Kind};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Change, Visit};
@@ -124,8 +124,8 @@ fn fields_of(tried: &Try, wrong: Option<&Problem>) -> Markup {
         (area("args", "Args", ARGS, &tried.args, wrong))
         (area("unique_opts", "Unique options", OPTIONS, &tried.unique_opts, wrong))
         (area("meta", "Meta", META, &tried.meta, wrong))
-        (time("scheduled_at", "Scheduled at", &tried.scheduled_at))
-        div.actions { (parts::button("Explain", Kind::Primary)) }
+        (date_time("scheduled_at", "Scheduled at", &tried.scheduled_at))
+        div.actions { (parts::button("Explain", Look::Primary)) }
     }
 }
 

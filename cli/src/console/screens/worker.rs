@@ -10,7 +10,7 @@ use super::named::{self, Call, Form, Name};
 use super::queue;
 use crate::console::json::tree;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Kind};
+use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
 
@@ -219,7 +219,7 @@ const QUIET: Call = Call {
     label: "Quiet",
     question: |name| format!("{name} fetches no more until it is resumed. What it runs goes on."),
     button: "Quiet it",
-    kind: Kind::Danger,
+    look: Look::Danger,
 };
 
 const STOP: Call = Call {
@@ -233,7 +233,7 @@ const STOP: Call = Call {
         )
     },
     button: "Stop it",
-    kind: Kind::Danger,
+    look: Look::Danger,
 };
 
 const RESUME: Call = Call {
@@ -242,7 +242,7 @@ const RESUME: Call = Call {
     label: "Resume",
     question: |name| format!("{name} can fetch again."),
     button: "Resume it",
-    kind: Kind::Primary,
+    look: Look::Primary,
 };
 
 /// What a worker can be commanded, but for what it is.
