@@ -359,8 +359,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// Without a login a page of another site could let its own name mean this machine, and so act as
-/// the role of this console. So only names that it was given are served, besides addresses.
+/// A page of another site could let its own name mean this machine. Without a login it would then
+/// act as the role of this console. So only names that it was given are served, besides addresses.
 fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
     if app.has_login {
         return true;

@@ -46,7 +46,7 @@ struct Row {
     reason: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Suggestions {
     actions: Vec<String>,
     roles: Vec<String>,
@@ -81,8 +81,8 @@ pub(crate) async fn audit(
         .await?;
     let has_more = rows.len() > ROWS;
     rows.truncate(ROWS);
-    let suggestions: Option<Suggestions> = visit
-        .row(
+    let suggestions: Suggestions = visit
+        .one(
             "select coalesce(array_agg(distinct action), '{}') as actions,
                     coalesce(array_agg(distinct role), '{}') as roles
                from (select action, role from jobs.audit order by at desc limit 1000) a",
@@ -103,7 +103,7 @@ pub(crate) async fn audit(
             "Every call that changed something, by whatever role: kept for "
             a href=(visit.url("/maintenance#jobs.retention_audit")) { "jobs.retention_audit" } "."
         }
-        (form(&visit, &filter, &suggestions.unwrap_or_default()))
+        (form(&visit, &filter, &suggestions))
         @if rows.is_empty() {
             (parts::empty("No call was found", html! {
                 "Calls are here that changed something, such as pausing a queue. "
@@ -129,6 +129,12 @@ impl AuditQuery {
             ..self.clone()
         }
     }
+}
+
+/// A link to the calls about something.
+pub(super) fn link(visit: &Visit, target: &str, said: &str) -> Markup {
+    let url = visit.url(&parts::link("/audit", [("target", target)]));
+    html! { p { a href=(url) { (said) } } }
 }
 
 fn form(visit: &Visit, filter: &AuditQuery, suggestions: &Suggestions) -> Markup {

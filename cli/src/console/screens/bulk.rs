@@ -16,7 +16,7 @@ use crate::console::filter::{Condition, Filter};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
-use crate::console::visit::{Change, Query, Visit};
+use crate::console::visit::{Change, Only, Query, Visit};
 
 /// How many jobs a call is about at most: the most that the functions take.
 const MOST: i64 = 10_000;
@@ -165,7 +165,7 @@ async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<jobs_table::Row>
 pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<Response, Problem> {
     let meant = asked.meant()?;
     let (action, filter) = (meant.action, meant.filter);
-    if !visit.may(action.function()) {
+    if !visit.may(&action.function()) {
         return Err(Problem::forbidden(
             format!("This role may not call jobs.{}.", action.function()),
             "jobs.grant_operator and jobs.grant_admin let a role manage many jobs at once.",
@@ -252,10 +252,6 @@ fn confirmation(visit: &Visit, asked: &Bulk, count: i64) -> Markup {
 }
 
 pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
-    #[derive(Deserialize)]
-    struct Done {
-        n: i64,
-    }
     let form = &change.form;
     let asked: Bulk = serde_urlencoded::from_str(&form.of).map_err(|_| {
         Problem::bad_input(
@@ -282,10 +278,9 @@ pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> 
             &meant.failed_after,
         ]);
     }
-    let sql = format!("select jobs.{}({arguments}) as n", action.function());
-    let done: Option<Done> = change.call(&sql, &of).await?;
-    let n = done.map_or(0, |done| done.n);
-    let message = match n {
+    let sql = format!("select jobs.{}({arguments})", action.function());
+    let Only(done) = change.call(&sql, &of).await?;
+    let message = match done {
         0 => "No job was changed: they have moved meanwhile.".into(),
         1 => format!("1 job: {}.", action.done()),
         MOST => format!("{MOST} jobs: {}. There may be more of them.", action.done()),

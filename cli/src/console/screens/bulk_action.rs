@@ -35,12 +35,8 @@ impl Action {
         }
     }
 
-    pub(super) fn function(self) -> &'static str {
-        match self {
-            Self::Retry => "retry_many",
-            Self::Cancel => "cancel_many",
-            Self::Delete => "delete_many",
-        }
+    pub(super) fn function(self) -> String {
+        format!("{}_many", self.name())
     }
 
     /// The states that it changes.
@@ -108,7 +104,7 @@ impl Action {
 pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
     let may: Vec<_> = Action::ALL
         .into_iter()
-        .filter(|action| visit.may(action.function()))
+        .filter(|action| visit.may(&action.function()))
         .filter(|action| filter.state.is_empty() || action.changes(&filter.state))
         .collect();
     if may.is_empty() || filter.is_empty() {

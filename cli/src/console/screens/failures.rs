@@ -99,8 +99,8 @@ pub(crate) async fn failures(
     Ok(visit.page(Screen::Failures, "Failures", main))
 }
 
-/// The latest failed attempts since then. They are looked for in times that get longer, since to
-/// sort all of a week can take long where the latest hour has enough of them.
+/// The latest failed attempts since then. The latest hour may have enough of them, and to sort all
+/// of a week takes long. So they are looked for in times that get longer.
 async fn lines(
     visit: &Visit,
     since: DateTime<Utc>,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
-use super::{job_actions, job_errors, job_timeline, job_unique};
+use super::{audit, job_actions, job_errors, job_timeline, job_unique};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts;
@@ -112,7 +112,7 @@ pub(crate) async fn page(
             (job.unique(&visit, claim.as_ref()))
             (job.settings())
         }))
-        p { a href=(visit.url(&format!("/audit?target={id}"))) { "Who has managed this job" } }
+        (audit::link(&visit, &id.to_string(), "Who has managed this job"))
     };
     Ok(visit.still(Screen::Jobs, &format!("Job {id}"), main))
 }

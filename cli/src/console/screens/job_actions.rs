@@ -9,7 +9,7 @@ use crate::console::fields::{given, reason};
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::role::Parameters;
-use crate::console::visit::{Change, Path, Visit};
+use crate::console::visit::{Change, Only, Path, Visit};
 
 /// What the role may do, and the state allows.
 pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
@@ -78,74 +78,56 @@ pub(crate) struct Call {
     force: String,
 }
 
-/// The state that a call answers with.
-#[derive(Deserialize)]
-pub(super) struct Now {
-    pub(super) state: String,
-}
-
 pub(crate) async fn retry(Path(id): Path<i64>, change: Change<Call>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let sql = "select jobs.retry($1, $2, $3) as state";
-    let of: Parameters = &[&id, &!form.reset.is_empty(), &given(&form.reason)];
-    answer(
-        &change,
-        id,
-        change.call(sql, of).await,
-        |state| match state {
-            "available" => format!("Job {id} is available."),
-            state => format!("Job {id} is {state} already: nothing was changed."),
-        },
-    )
+    let Call { reset, reason, .. } = &change.form;
+    let of: Parameters = &[&id, &!reset.is_empty(), &given(reason)];
+    let sql = "select jobs.retry($1, $2, $3)";
+    call(&change, id, sql, of, |state| match state {
+        "available" => format!("Job {id} is available."),
+        state => format!("Job {id} is {state} already: nothing was changed."),
+    })
+    .await
 }
 
 pub(crate) async fn cancel(Path(id): Path<i64>, change: Change<Call>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let sql = "select jobs.cancel($1, $2, $3) as state";
-    let of: Parameters = &[&id, &given(&form.reason), &!form.force.is_empty()];
-    answer(
-        &change,
-        id,
-        change.call(sql, of).await,
-        |state| match state {
-            "cancelled" => format!("Job {id} is cancelled."),
-            "running" => format!("The worker of job {id} is asked to stop."),
-            state => format!("Job {id} is {state} already: nothing was changed."),
-        },
-    )
+    let Call { force, reason, .. } = &change.form;
+    let of: Parameters = &[&id, &given(reason), &!force.is_empty()];
+    let sql = "select jobs.cancel($1, $2, $3)";
+    call(&change, id, sql, of, |state| match state {
+        "cancelled" => format!("Job {id} is cancelled."),
+        "running" => format!("The worker of job {id} is asked to stop."),
+        state => format!("Job {id} is {state} already: nothing was changed."),
+    })
+    .await
 }
 
 pub(crate) async fn activate(
     Path(id): Path<i64>,
     change: Change<Call>,
 ) -> Result<Response, Problem> {
-    let sql = "select jobs.activate($1, $2) as state";
     let of: Parameters = &[&id, &given(&change.form.reason)];
-    answer(&change, id, change.call(sql, of).await, |state| {
-        format!("Job {id} is {state}.")
-    })
+    let said = |state: &str| format!("Job {id} is {state}.");
+    call(&change, id, "select jobs.activate($1, $2)", of, said).await
 }
 
 pub(crate) async fn delete(Path(id): Path<i64>, change: Change<Call>) -> Result<Response, Problem> {
-    let sql = "select jobs.delete($1, $2) as state";
     let of: Parameters = &[&id, &given(&change.form.reason)];
-    match change.call::<Now>(sql, of).await {
-        Ok(_) => Ok(change.done("/jobs", format!("Job {id} is deleted."))),
+    match change.run("select jobs.delete($1, $2)", of).await {
+        Ok(()) => Ok(change.done("/jobs", format!("Job {id} is deleted."))),
         Err(refused) => lost(&change, id, refused),
     }
 }
 
-fn answer(
+/// Makes a call that answers with the state of the job, and goes back to that.
+async fn call(
     change: &Change<Call>,
     id: i64,
-    answer: Result<Option<Now>, Problem>,
+    sql: &str,
+    of: Parameters<'_>,
     say: impl FnOnce(&str) -> String,
 ) -> Result<Response, Problem> {
-    match answer {
-        Ok(now) => {
-            let state = now.map(|now| now.state).unwrap_or_default();
-            Ok(change.done(&path(id), say(&state)))
-        }
+    match change.call::<Only<String>>(sql, of).await {
+        Ok(Only(state)) => Ok(change.done(&path(id), say(&state))),
         Err(refused) => lost(change, id, refused),
     }
 }

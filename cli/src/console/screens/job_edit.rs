@@ -5,16 +5,16 @@ use maud::{Markup, html};
 use tokio_postgres::types::ToSql;
 
 use super::job::{self, Job};
-use super::job_actions::{Now, lost};
+use super::job_actions::lost;
 use crate::console::fields::{self, area, given, hidden, line, reason};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
-use crate::console::visit::{Change, Path, Visit};
+use crate::console::visit::{Change, Only, Path, Visit};
 
-/// What can be changed: the name of its parameter of jobs.update, how its text becomes a value
-/// there, its label, and what is said about it.
+/// What can be changed. Each has the name of its parameter of jobs.update, and how its text becomes
+/// a value there. Then come its label and what is said about it.
 const FIELDS: [(&str, &str, &str, &str); 10] = [
     ("args", JSON, "Args", "JSON."),
     ("meta", JSON, "Meta", "A JSON object."),
@@ -72,8 +72,8 @@ const VALUES: &str = "
            jsonb_pretty(retry) as retry
       from jobs.jobs where id = $1";
 
-/// Texts by the names of fields. In the form each value is there twice, the second time as it was,
-/// so that only what somebody has changed is given to jobs.update: a queue or priority moves an
+/// Texts by the names of fields. In the form each value is there twice, the second time as it was.
+/// So only what somebody has changed is given to jobs.update. A queue or priority moves an
 /// available job, even one that it has already.
 struct Values(Vec<(String, String)>);
 
@@ -267,9 +267,9 @@ async fn give(
         let value = sql.replace('?', &format!("${}", of.len()));
         arguments += &format!(", {name} => {value}");
     }
-    let sql = format!("select jobs.update($1, reason => $2{arguments}) as state");
-    let now: Option<Now> = change.call(&sql, &of).await?;
-    Ok(now.map(|now| now.state).unwrap_or_default())
+    let sql = format!("select jobs.update($1, reason => $2{arguments})");
+    let Only(state) = change.call(&sql, &of).await?;
+    Ok(state)
 }
 
 /// What Postgres would refuse without saying which field it is.

@@ -10,7 +10,7 @@ use crate::console::json::{LARGEST, tree};
 use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
-use crate::console::visit::Visit;
+use crate::console::visit::{Only, Visit};
 
 /// How many errors a page has.
 const ROWS: i64 = 20;
@@ -35,13 +35,8 @@ struct Row {
 
 /// The newest errors are on page 1.
 pub(crate) async fn page(visit: &Visit, id: i64, page: i64) -> Result<Errors, Problem> {
-    #[derive(Deserialize)]
-    struct Count {
-        n: i64,
-    }
-    let count = "select count(*) as n from jobs.errors where job_id = $1";
-    let count: Option<Count> = visit.row(count, &[&id]).await?;
-    let count = count.map_or(0, |count| count.n);
+    let count = "select count(*) from jobs.errors where job_id = $1";
+    let Only(count) = visit.one::<Only<i64>>(count, &[&id]).await?;
     let page = page.clamp(1, (count.max(1) - 1) / ROWS + 1);
     let sql = "
         select attempt, at, left(error, 20000) as error, length(error) as length, worker,

@@ -1,8 +1,8 @@
 //! Finds jobs among millions, the newest first, without reading all of them.
 //!
 //! `jobs.jobs` is a union by state: to sort it by id would read it whole. A window of ids is found
-//! by primary keys, so windows are read, each larger than the one before, until there are enough
-//! jobs or the time is over. A cursor is an id, so new jobs shift nothing.
+//! by primary keys. So windows are read until there are enough jobs or the time is over, each
+//! larger than the one before. A cursor is an id, so new jobs shift nothing.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::console::filter::Filter;
 use crate::console::problem::Problem;
-use crate::console::visit::Visit;
+use crate::console::visit::{Only, Visit};
 
 /// How many jobs a page has.
 pub(crate) const ROWS: usize = 50;
@@ -89,12 +89,8 @@ pub(crate) async fn counts(visit: &Visit, queue: &str) -> Result<Vec<Count>, Pro
 
 /// The largest id that there can be.
 pub(crate) async fn last_id(visit: &Visit) -> Result<i64, Problem> {
-    #[derive(Deserialize)]
-    struct Last {
-        id: i64,
-    }
-    let last: Option<Last> = visit.row("select jobs.last_id() as id", &[]).await?;
-    Ok(last.map_or(0, |last| last.id))
+    let Only(id) = visit.one("select jobs.last_id()", &[]).await?;
+    Ok(id)
 }
 
 /// The jobs of a page.
@@ -149,7 +145,7 @@ pub(crate) async fn jobs(
     search.windows(windows).await
 }
 
-/// The jobs that failed after the time of the filter, where it has one and they are few: a job
+/// The jobs that failed after the time of the filter, where it has one and they are few. A job
 /// whose latest error is after it is among them.
 pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<i64>>, Problem> {
     let Some(after) = filter.failed_after()? else {
@@ -161,13 +157,13 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
          where at > $1 and ($2::text is null or error like $2)
            and ($3::text is null or job_kind = $3)
          limit $4";
-    let ids: Vec<Id> = visit
+    let ids: Vec<Only<i64>> = visit
         .rows(sql, &[&after, &filter.error_like(), &kind, &(MANY + 1)])
         .await?;
     if ids.len() as i64 > MANY {
         return Ok(None);
     }
-    let mut ids: Vec<_> = ids.into_iter().map(|id| id.id).collect();
+    let mut ids: Vec<_> = ids.into_iter().map(|Only(id)| id).collect();
     ids.sort_unstable();
     ids.dedup();
     Ok(Some(ids))
@@ -195,11 +191,6 @@ fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
 struct Search<'a> {
     visit: &'a Visit,
     condition: crate::console::filter::Condition,
-}
-
-#[derive(Deserialize)]
-struct Id {
-    id: i64,
 }
 
 impl<'a> Search<'a> {
@@ -231,8 +222,8 @@ impl<'a> Search<'a> {
             self.condition.sql,
             if is_up { "asc" } else { "desc" },
         );
-        let ids: Vec<Id> = self.visit.rows_within(within, &sql, &values).await?;
-        Ok(ids.into_iter().map(|id| id.id).collect())
+        let ids = self.visit.rows_within(within, &sql, &values).await?;
+        Ok(ids.into_iter().map(|Only(id)| id).collect())
     }
 
     async fn whole(&self, low: i64, high: i64, cursor: Cursor) -> Result<Found, Problem> {

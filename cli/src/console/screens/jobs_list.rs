@@ -14,7 +14,7 @@ use crate::console::page::Screen;
 use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
-use crate::console::visit::{Query, Visit, optional};
+use crate::console::visit::{Only, Query, Visit, optional};
 
 /// How many ids, the latest ones, are read for suggestions.
 const LATEST: i64 = 2_000;
@@ -214,18 +214,14 @@ pub(crate) async fn suggestions(
              union all select kind from jobs.jobs where id > $2",
         ),
     };
-    #[derive(Deserialize)]
-    struct Name {
-        name: String,
-    }
     let latest = jobs_find::last_id(&visit).await? - LATEST;
     let sql = format!(
         "select distinct name from ({source}) s
           where position(lower($1) in lower(name)) > 0 and $2::bigint is not null
           order by name limit 50"
     );
-    let names: Vec<Name> = visit.rows(&sql, &[&text, &latest]).await?;
-    let options = html! { @for one in &names { option value=(one.name) {} } };
+    let names: Vec<Only<String>> = visit.rows(&sql, &[&text, &latest]).await?;
+    let options = html! { @for Only(name) in &names { option value=(name) {} } };
     Ok(Html(options.into_string()).into_response())
 }
 

@@ -133,7 +133,7 @@ struct Maintained {
 }
 
 pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
-    let done: Option<Maintained> = change
+    let Maintained { rows, errors } = change
         .call(
             "select coalesce(sum(rows), 0)::bigint as rows,
                     string_agg(distinct task || ': ' || error, '; ') as errors
@@ -141,15 +141,11 @@ pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem>
             &[],
         )
         .await?;
-    let message = match done {
-        Some(Maintained {
-            rows,
-            errors: Some(errors),
-        }) => {
+    let message = match errors {
+        Some(errors) => {
             format!("Maintenance has handled {rows} rows, but not everything. {errors}")
         }
-        Some(Maintained { rows, .. }) => format!("Maintenance has handled {rows} rows."),
-        None => "Maintenance has run.".into(),
+        None => format!("Maintenance has handled {rows} rows."),
     };
     Ok(change.done("/maintenance", message))
 }

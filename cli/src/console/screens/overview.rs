@@ -89,12 +89,11 @@ pub(crate) async fn show(
             worker::COLUMNS
         ),
     ];
-    let queues = visit.row::<Queues>(&sql[0], &[&SHORT]);
-    let workers = visit.row::<Workers>(&sql[1], &[&SHORT]);
+    let queues = visit.one::<Queues>(&sql[0], &[&SHORT]);
+    let workers = visit.one::<Workers>(&sql[1], &[&SHORT]);
     let history = history::read(&visit, asked.since, None);
     let (findings, queues, workers, history) =
         tokio::try_join!(findings, queues, workers, history)?;
-    let (queues, workers) = (queues.expect("one row"), workers.expect("one row"));
     let main = html! {
         (findings_of(&visit, &findings))
         (tiles(&visit, &queues, &workers))

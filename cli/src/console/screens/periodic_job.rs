@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::audit;
 use super::job;
 use super::named::{self, Call, Form, Name};
 use super::queue;
@@ -14,7 +15,7 @@ use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
-use crate::console::visit::{Change, Query, Visit};
+use crate::console::visit::{Change, Only, Query, Visit};
 
 /// What a `Periodic` is read from.
 pub(super) const COLUMNS: &str =
@@ -100,11 +101,7 @@ pub(crate) async fn periodic_job(
             h2 #inserted { "What is inserted" }
             (parts::key_values(&inserted.says(&visit)))
         }
-        p {
-            a href=(visit.url(&parts::link("/audit", [("target", &one.name)]))) {
-                "Who has changed it"
-            }
-        }
+        (audit::link(&visit, &one.name, "Who has changed it"))
     };
     Ok(visit.page(Screen::Periodic, &one.name, main))
 }
@@ -298,31 +295,25 @@ struct Run {
     began: DateTime<Utc>,
 }
 
-#[derive(Deserialize)]
-struct Age {
-    is_new: bool,
-}
-
 pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
-    let run: Option<Run> = change
+    let Run { id, began } = change
         .call(
             "select jobs.run_periodic($1, $2) as id, now() as began",
             &[&form.name, &reason],
         )
         .await?;
-    let Run { id, began } = run.ok_or_else(|| Problem::not_found("such job"))?;
     // A duplicate was there before the call.
-    let age: Option<Age> = change
+    let is_new = change
         .visit
         .row(
-            "select created_at >= $2 as is_new from jobs.jobs where id = $1",
+            "select created_at >= $2 from jobs.jobs where id = $1",
             &[&id, &began],
         )
         .await?;
-    let message = match age {
-        Some(Age { is_new: false }) => {
+    let message = match is_new {
+        Some(Only(false)) => {
             format!(
                 "Nothing was inserted: the job of {} would be a duplicate of this one.",
                 form.name

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::audit;
 use super::history::{self, Span};
 use super::named::{self, Call, Form};
 use super::queue_limits::{self, Limits};
@@ -131,11 +132,7 @@ pub(super) async fn page(
                 ul { @for worker in &workers { (worker.item(visit)) } }
             }
         }
-        p {
-            a href=(visit.url(&parts::link("/audit", [("target", name)]))) {
-                "Who has changed this queue"
-            }
-        }
+        (audit::link(visit, name, "Who has changed this queue"))
     };
     Ok(visit.with_form(Screen::Queues, name, main, wrong))
 }

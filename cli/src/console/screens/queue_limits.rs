@@ -1,5 +1,5 @@
-//! The limits of a queue, and for how long it keeps its jobs: as they are set, and a form that sets
-//! all of them.
+//! The limits of a queue, and for how long it keeps its jobs. They are shown as they are set, or in
+//! a form that sets all of them.
 
 use axum::response::Response;
 use maud::{Markup, html};

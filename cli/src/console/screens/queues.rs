@@ -111,8 +111,7 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
     );
     let Selection { filter, show, .. } = selection;
     let of: Parameters = &[&given(filter), show, &list::ROWS, &selection.offset()];
-    let looked = visit.row(&sql, of).await?;
-    Ok(looked.expect("one row"))
+    visit.one(&sql, of).await
 }
 
 fn nothing(visit: &Visit, selection: &Selection) -> Option<Markup> {

@@ -56,8 +56,8 @@ async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
         json("unique_opts", &tried.unique_opts)?,
         json("meta", &tried.meta)?,
     );
-    let explained = visit
-        .row(
+    visit
+        .one(
             "select canonical, unique_key, lock_id, policy::text, holder, holder_state, would
                from jobs.explain_unique($1, $2::text::jsonb, $3::text::jsonb, $4, $5::text::jsonb,
                                         $6)",
@@ -70,8 +70,7 @@ async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
                 &times::typed("scheduled at", &tried.scheduled_at)?,
             ],
         )
-        .await?;
-    explained.ok_or_else(|| Problem::not_found("answer"))
+        .await
 }
 
 /// Postgres says what is no JSON, but not in which field.

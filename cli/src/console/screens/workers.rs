@@ -112,8 +112,7 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
         &list::ROWS,
         &selection.offset(),
     ];
-    let looked = visit.row(&sql, of).await?;
-    Ok(looked.expect("one row"))
+    visit.one(&sql, of).await
 }
 
 fn nothing() -> Markup {
