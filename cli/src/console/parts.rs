@@ -190,13 +190,19 @@ pub(crate) fn empty(title: &str, what_to_do: Markup) -> Markup {
     html! { div.empty { p.empty-title { (title) } p { (what_to_do) } } }
 }
 
-/// Labels and what they say.
-pub(crate) fn key_values(pairs: &[(&str, Markup)]) -> Markup {
-    html! {
-        dl.key-values {
-            @for (label, value) in pairs { div { dt { (label) } dd { (value) } } }
-        }
-    }
+/// A list of pairs.
+pub(crate) fn key_values(pairs: Markup) -> Markup {
+    html! { dl.key-values { (pairs) } }
+}
+
+/// A label, and what it is about.
+pub(crate) fn pair(label: &str, value: Markup) -> Markup {
+    html! { div { dt { (label) } dd { (value) } } }
+}
+
+/// How long ago, where there is a time.
+pub(crate) fn ago_or_none(at: Option<DateTime<Utc>>) -> Markup {
+    at.map_or_else(none, ago)
 }
 
 /// How a column is set.

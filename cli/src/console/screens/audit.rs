@@ -56,17 +56,19 @@ pub(crate) async fn audit(
     visit: Visit,
     Query(filter): Query<AuditQuery>,
 ) -> Result<Response, Problem> {
+    let sql = "
+        select at, role, application_name, action, target, arguments::text, jobs, reason
+          from jobs.audit
+         where ($1::text is null or action = $1) and ($2::text is null or role = $2)
+           and ($3::text is null or target = $3)
+           and ($4::timestamptz is null or at >= $4)
+           and ($5::timestamptz is null or at < $5)
+           and ($6::timestamptz is null or at <= $6)
+         order by at desc, action, role, target, reason, audit.arguments
+        offset $7::bigint limit $8::bigint";
     let mut rows: Vec<Row> = visit
         .rows(
-            "select at, role, application_name, action, target, arguments::text, jobs, reason
-               from jobs.audit
-              where ($1::text is null or action = $1) and ($2::text is null or role = $2)
-                and ($3::text is null or target = $3)
-                and ($4::timestamptz is null or at >= $4)
-                and ($5::timestamptz is null or at < $5)
-                and ($6::timestamptz is null or at <= $6)
-              order by at desc, action, role, target, reason, audit.arguments
-             offset $7::bigint limit $8::bigint",
+            sql,
             &[
                 &given(&filter.action),
                 &given(&filter.role),
@@ -81,14 +83,11 @@ pub(crate) async fn audit(
         .await?;
     let has_more = rows.len() > ROWS;
     rows.truncate(ROWS);
-    let suggestions: Suggestions = visit
-        .one(
-            "select coalesce(array_agg(distinct action), '{}') as actions,
-                    coalesce(array_agg(distinct role), '{}') as roles
-               from (select action, role from jobs.audit order by at desc limit 1000) a",
-            &[],
-        )
-        .await?;
+    let sql = "
+        select coalesce(array_agg(distinct action), '{}') as actions,
+               coalesce(array_agg(distinct role), '{}') as roles
+          from (select action, role from jobs.audit order by at desc limit 1000) a";
+    let suggestions: Suggestions = visit.one(sql, &[]).await?;
     let url = |filter: AuditQuery| visit.url(&parts::link("/audit", filter));
     let next = has_more.then(|| url(filter.after(&rows)));
     let newest = filter.before.map(|_| {

@@ -10,7 +10,7 @@ use super::job_errors::Errors;
 use super::{audit, job_actions, job_errors, job_timeline, job_unique};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
-use crate::console::parts;
+use crate::console::parts::{self, pair};
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Path, Query, Visit, optional};
@@ -206,24 +206,20 @@ impl Job {
     }
 
     fn settings(&self) -> Markup {
-        let time = |at: Option<DateTime<Utc>>| match at {
-            Some(at) => parts::exactly(at),
-            None => parts::none(),
-        };
+        let expires = self.expires_at.map_or_else(parts::none, parts::exactly);
         let timeout = match self.timeout < 0.0 {
             true => html! { "no limit" },
             false => parts::duration(self.timeout),
         };
-        let pairs = [
-            ("Priority", html! { (self.priority) }),
-            ("Timeout of an attempt", timeout),
-            ("Retry policy", html! { code { (self.retry) } }),
-            ("Expires", time(self.expires_at)),
-        ];
         html! {
             section.card aria-labelledby="settings" {
                 h2 #settings { "Options" }
-                (parts::key_values(&pairs))
+                (parts::key_values(html! {
+                    (pair("Priority", html! { (self.priority) }))
+                    (pair("Timeout of an attempt", timeout))
+                    (pair("Retry policy", html! { code { (self.retry) } }))
+                    (pair("Expires", expires))
+                }))
             }
         }
     }

@@ -13,54 +13,40 @@ use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Only, Path, Visit};
 
-/// What can be changed. Each has the name of its parameter of jobs.update, and how its text becomes
-/// a value there. Then come its label and what is said about it.
-const FIELDS: [(&str, &str, &str, &str); 10] = [
-    ("args", JSON, "Args", "JSON."),
-    ("meta", JSON, "Meta", "A JSON object."),
-    (
-        "queue",
-        "?::text",
-        "Queue",
-        "An available job goes to the end of its lane there.",
-    ),
-    (
-        "priority",
-        NUMBER,
-        "Priority",
-        "The lower number is fetched first.",
-    ),
-    (
-        "scheduled_at",
-        TIME,
-        "Due",
-        "In UTC, such as 2026-01-31 18:30.",
-    ),
-    ("expires_at", TIME, "Expires", "In UTC; infinity: never."),
-    (
-        "max_attempts",
-        NUMBER,
-        "Attempts at most",
-        "The first one counts.",
-    ),
-    (
-        "timeout",
-        "?::text::interval",
-        "Timeout of an attempt",
-        "Such as 5 minutes; -1 second: no limit.",
-    ),
-    ("tags", LINES, "Tags", "One a line."),
-    (
-        "retry",
-        JSON,
-        "Retry policy",
-        "JSON: a name in quotes, or an object.",
-    ),
+/// What can be changed: the names of parameters of jobs.update, how their texts become values
+/// there, and labels.
+const FIELDS: [(&str, &str, &str); 10] = [
+    ("args", JSON, "Args"),
+    ("meta", JSON, "Meta"),
+    ("queue", "?::text", "Queue"),
+    ("priority", NUMBER, "Priority"),
+    ("scheduled_at", TIME, "Due"),
+    ("expires_at", TIME, "Expires"),
+    ("max_attempts", NUMBER, "Attempts at most"),
+    ("timeout", INTERVAL, "Timeout of an attempt"),
+    ("tags", LINES, "Tags"),
+    ("retry", JSON, "Retry policy"),
 ];
 const JSON: &str = "?::text::jsonb";
 const NUMBER: &str = "?::text::integer";
 const TIME: &str = "(?::text || case when ? ~ 'infinity' then '' else ' UTC' end)::timestamptz";
+const INTERVAL: &str = "?::text::interval";
 const LINES: &str = "array_remove(regexp_split_to_array(trim(?::text), E'\\s*\\n\\s*'), '')";
+
+fn help(field: &str) -> &'static str {
+    match field {
+        "args" => "JSON.",
+        "meta" => "A JSON object.",
+        "queue" => "An available job goes to the end of its lane there.",
+        "priority" => "The lower number is fetched first.",
+        "scheduled_at" => "In UTC, such as 2026-01-31 18:30.",
+        "expires_at" => "In UTC; infinity: never.",
+        "max_attempts" => "The first one counts.",
+        "timeout" => "Such as 5 minutes; -1 second: no limit.",
+        "tags" => "One a line.",
+        _ => "JSON: a name in quotes, or an object.",
+    }
+}
 
 const VALUES: &str = "
     select case args when '{}' then '{}' else jsonb_pretty(args) end as args,
@@ -196,15 +182,17 @@ fn fields_of(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>)
         @if !visit.sees_payload() {
             p.quiet { "Args and meta are hidden from your role, and stay as they are." }
         }
-        @for (name, _, label, help) in long {
+        @for (name, _, label) in long {
             @if values.has(name) {
-                (area(name, label, help, values.get(name), wrong))
+                (area(name, label, help(name), values.get(name), wrong))
             } @else if visit.sees_payload() {
                 p.quiet { (label) " is too large to be edited here: jobs.update changes it." }
             }
         }
         div.fields {
-            @for (name, _, label, help) in short { (line(name, label, help, values.get(name), wrong)) }
+            @for (name, _, label) in short {
+                (line(name, label, help(name), values.get(name), wrong))
+            }
         }
         (reason())
         div.actions {

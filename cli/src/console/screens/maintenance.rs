@@ -62,22 +62,16 @@ pub(crate) struct Reason {
 }
 
 pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
-    let tasks: Vec<Task> = visit
-        .rows(
-            "select task, last_run_at, rows, extract(epoch from duration)::float8 as seconds,
-                    last_error, last_error_at, failures, rows_total, failures_total,
-                    paused_at, paused_by
-               from jobs.maintenance",
-            &[],
-        )
-        .await?;
-    let settings: Vec<Setting> = visit
-        .rows(
-            "select name, value, default_value, unit, source, source_file, source_line, description
-               from jobs.settings order by name",
-            &[],
-        )
-        .await?;
+    let sql = "
+        select task, last_run_at, rows, extract(epoch from duration)::float8 as seconds,
+               last_error, last_error_at, failures, rows_total, failures_total,
+               paused_at, paused_by
+          from jobs.maintenance";
+    let tasks: Vec<Task> = visit.rows(sql, &[]).await?;
+    let sql = "
+        select name, value, default_value, unit, source, source_file, source_line, description
+          from jobs.settings order by name";
+    let settings: Vec<Setting> = visit.rows(sql, &[]).await?;
     let main = html! {
         (visit.live("tasks", "/maintenance", html! {
             (standing(&tasks))
@@ -133,14 +127,11 @@ struct Maintained {
 }
 
 pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
-    let Maintained { rows, errors } = change
-        .call(
-            "select coalesce(sum(rows), 0)::bigint as rows,
-                    string_agg(distinct task || ': ' || error, '; ') as errors
-               from jobs.maintain()",
-            &[],
-        )
-        .await?;
+    let sql = "
+        select coalesce(sum(rows), 0)::bigint as rows,
+               string_agg(distinct task || ': ' || error, '; ') as errors
+          from jobs.maintain()";
+    let Maintained { rows, errors } = change.call(sql, &[]).await?;
     let message = match errors {
         Some(errors) => {
             format!("Maintenance has handled {rows} rows, but not everything. {errors}")

@@ -26,9 +26,9 @@ pub(super) fn path(page: &str, name: &str) -> String {
 pub(super) struct Call {
     pub(super) path: &'static str,
     pub(super) function: &'static str,
-    /// The button that asks, what it asks about a name, and the button that does it.
+    /// The button that asks, what it asks about `{name}`, and the button that does it.
     pub(super) label: &'static str,
-    pub(super) question: fn(&str) -> String,
+    pub(super) question: &'static str,
     pub(super) button: &'static str,
     pub(super) look: Look,
 }
@@ -51,9 +51,10 @@ impl Call {
             (reason())
             (parts::button(self.button, self.look))
         };
+        let question = self.question.replace("{name}", name);
         html! {
             @if visit.may(self.function) {
-                (parts::confirm(self.label, &(self.question)(name), visit.form(self.path, fields)))
+                (parts::confirm(self.label, &question, visit.form(self.path, fields)))
             }
         }
     }

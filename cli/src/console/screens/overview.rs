@@ -202,7 +202,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
                     (queue.counted("running"))
                     @if let Some(most) = queue.concurrency { " of " (parts::number(most.into())) }
                 }
-                td.number { (queue.oldest_available_at.map_or_else(parts::none, parts::ago)) }
+                td.number { (parts::ago_or_none(queue.oldest_available_at)) }
             }
         }
     };
@@ -239,7 +239,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
                 }
                 td { (parts::state(&worker.status)) }
                 td.number { (worker.places()) }
-                td.number { (worker.last_seen_at.map_or_else(parts::none, parts::ago)) }
+                td.number { (parts::ago_or_none(worker.last_seen_at)) }
             }
         }
     };

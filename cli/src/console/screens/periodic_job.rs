@@ -13,7 +13,7 @@ use crate::console::fields::given;
 use crate::console::interval::words;
 use crate::console::json::tree;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Look};
+use crate::console::parts::{self, Align, Look, pair};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Only, Query, Visit};
 
@@ -74,21 +74,18 @@ pub(crate) async fn periodic_job(
     let sql = format!("select {COLUMNS} from jobs.periodic where name = $1");
     let found: Option<Periodic> = visit.row(&sql, &[&name]).await?;
     let one = found.ok_or_else(not_found)?;
-    let inserted: Option<Inserted> = visit
-        .row(
-            "select args::text, unique_opts::text, priority, max_attempts, tags, meta::text,
-                    timeout, retry::text
-               from jobs.periodic where name = $1",
-            &[&name],
-        )
-        .await?;
+    let sql = "
+        select args::text, unique_opts::text, priority, max_attempts, tags, meta::text,
+               timeout, retry::text
+          from jobs.periodic where name = $1";
+    let inserted: Option<Inserted> = visit.row(sql, &[&name]).await?;
     let inserted = inserted.ok_or_else(not_found)?;
     let main = html! {
         p.path { a href=(visit.url("/periodic")) { "Periodic jobs" } }
         @if let Some(paused) = one.paused() { p { (paused) } }
         @if let Some(error) = &one.last_error { p.bad { (error) } }
         div.actions { (actions(&visit, &one, &path(&one.name))) }
-        (parts::key_values(&one.says(&visit)))
+        (one.says(&visit))
         section aria-labelledby="ticks" {
             h2 #ticks { "Latest ticks" }
             @if one.last_ticks.is_empty() {
@@ -99,7 +96,7 @@ pub(crate) async fn periodic_job(
         }
         section aria-labelledby="inserted" {
             h2 #inserted { "What is inserted" }
-            (parts::key_values(&inserted.says(&visit)))
+            (inserted.says(&visit))
         }
         (audit::link(&visit, &one.name, "Who has changed it"))
     };
@@ -129,22 +126,17 @@ impl Periodic {
         }
     }
 
-    fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
+    fn says(&self, visit: &Visit) -> Markup {
         let kind = parts::link("/jobs", [("kind", &self.kind)]);
-        vec![
-            ("Runs", self.runs()),
-            ("Next", self.next()),
-            (
-                "Last",
-                self.last_run_at.map_or_else(parts::none, parts::ago),
-            ),
-            ("Kind", html! { a href=(visit.url(&kind)) { (self.kind) } }),
-            (
-                "Queue",
-                html! { a href=(visit.url(&queue::path(&self.queue))) { (self.queue) } },
-            ),
-            ("Defined", parts::ago(self.defined_at)),
-        ]
+        let queue = queue::path(&self.queue);
+        parts::key_values(html! {
+            (pair("Runs", self.runs()))
+            (pair("Next", self.next()))
+            (pair("Last", parts::ago_or_none(self.last_run_at)))
+            (pair("Kind", html! { a href=(visit.url(&kind)) { (self.kind) } }))
+            (pair("Queue", html! { a href=(visit.url(&queue)) { (self.queue) } }))
+            (pair("Defined", parts::ago(self.defined_at)))
+        })
     }
 
     /// The latest ticks, the newest last, as a row of dots.
@@ -205,7 +197,7 @@ impl Tick {
 }
 
 impl Inserted {
-    fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
+    fn says(&self, visit: &Visit) -> Markup {
         let json = |text: &Option<String>| match text {
             Some(text) => tree(text, 1, None),
             None => parts::none(),
@@ -218,23 +210,18 @@ impl Inserted {
             true => json(text),
             false => html! { "Your role may not see what jobs carry." },
         };
-        let timeout = self
-            .timeout
-            .as_deref()
-            .map_or("as the kind says".into(), words);
-        vec![
-            ("Args", payload(&self.args)),
-            ("Meta", payload(&self.meta)),
-            ("Unique options", json(&self.unique_opts)),
-            ("Priority", number(self.priority)),
-            ("Attempts", number(self.max_attempts)),
-            ("Timeout", html! { (timeout) }),
-            ("Retry", json(&self.retry)),
-            (
-                "Tags",
-                html! { (self.tags.as_deref().unwrap_or_default().join(", ")) },
-            ),
-        ]
+        let timeout = self.timeout.as_deref().map(words);
+        let tags = self.tags.as_deref().unwrap_or_default().join(", ");
+        parts::key_values(html! {
+            (pair("Args", payload(&self.args)))
+            (pair("Meta", payload(&self.meta)))
+            (pair("Unique options", json(&self.unique_opts)))
+            (pair("Priority", number(self.priority)))
+            (pair("Attempts", number(self.max_attempts)))
+            (pair("Timeout", html! { (timeout.as_deref().unwrap_or("as the kind says")) }))
+            (pair("Retry", json(&self.retry)))
+            (pair("Tags", html! { (tags) }))
+        })
     }
 }
 
@@ -242,9 +229,7 @@ const RUN: Call = Call {
     path: "/periodic/run",
     function: "run_periodic",
     label: "Run now",
-    question: |name| {
-        format!("Inserts the job of {name} now, beside its ticks, which come as ever.")
-    },
+    question: "Inserts the job of {name} now, beside its ticks, which come as ever.",
     button: "Run it now",
     look: Look::Primary,
 };
@@ -253,9 +238,7 @@ const PAUSE: Call = Call {
     path: "/periodic/pause",
     function: "pause_periodic",
     label: "Pause",
-    question: |name| {
-        format!("{name} has no ticks until it is resumed. Its jobs that are there stay.")
-    },
+    question: "{name} has no ticks until it is resumed. Its jobs that are there stay.",
     button: "Pause it",
     look: Look::Danger,
 };
@@ -264,9 +247,7 @@ const RESUME: Call = Call {
     path: "/periodic/resume",
     function: "resume_periodic",
     label: "Resume",
-    question: |name| {
-        format!("{name} goes on with the next tick. Those of the pause are not made up for.")
-    },
+    question: "{name} goes on with the next tick. Those of the pause are not made up for.",
     button: "Resume it",
     look: Look::Primary,
 };
@@ -298,20 +279,11 @@ struct Run {
 pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
     let form = &change.form;
     let reason = given(&form.reason);
-    let Run { id, began } = change
-        .call(
-            "select jobs.run_periodic($1, $2) as id, now() as began",
-            &[&form.name, &reason],
-        )
-        .await?;
+    let sql = "select jobs.run_periodic($1, $2) as id, now() as began";
+    let Run { id, began } = change.call(sql, &[&form.name, &reason]).await?;
     // A duplicate was there before the call.
-    let is_new = change
-        .visit
-        .row(
-            "select created_at >= $2 from jobs.jobs where id = $1",
-            &[&id, &began],
-        )
-        .await?;
+    let sql = "select created_at >= $2 from jobs.jobs where id = $1";
+    let is_new = change.visit.row(sql, &[&id, &began]).await?;
     let message = match is_new {
         Some(Only(false)) => {
             format!(

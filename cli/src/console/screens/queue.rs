@@ -95,13 +95,10 @@ pub(super) async fn page(
 ) -> Result<Response, Problem> {
     let name = &queue.queue;
     let history = history::read(visit, since, Some(name)).await?;
-    let workers: Vec<Worker> = visit
-        .rows(
-            "select worker, status, running from jobs.workers where $1 = any(queues)
-              order by status = 'lost', worker limit 20",
-            &[name],
-        )
-        .await?;
+    let sql = "
+        select worker, status, running from jobs.workers where $1 = any(queues)
+         order by status = 'lost', worker limit 20";
+    let workers: Vec<Worker> = visit.rows(sql, &[name]).await?;
     let main = html! {
         p.path { a href=(visit.url("/queues")) { "Queues" } }
         (visit.live("jobs-of-queue", &path(name), html! {
@@ -235,9 +232,7 @@ const PAUSE: Call = Call {
     path: "/queue/pause",
     function: "pause_queue",
     label: "Pause",
-    question: |name| {
-        format!("Nobody fetches from {name} until it is resumed. Jobs that run go on.")
-    },
+    question: "Nobody fetches from {name} until it is resumed. Jobs that run go on.",
     button: "Pause it",
     look: Look::Danger,
 };
@@ -246,7 +241,7 @@ const RESUME: Call = Call {
     path: "/queue/resume",
     function: "resume_queue",
     label: "Resume",
-    question: |name| format!("Jobs of {name} can be fetched again."),
+    question: "Jobs of {name} can be fetched again.",
     button: "Resume it",
     look: Look::Primary,
 };

@@ -30,11 +30,25 @@ pub(crate) struct Limits {
     reason: String,
 }
 
-struct Field<'a> {
-    name: &'static str,
-    label: &'static str,
-    help: &'static str,
-    value: &'a str,
+/// The names of the fields, and their labels.
+const FIELDS: [(&str, &str); 7] = [
+    ("concurrency", "Run at a time"),
+    ("rate", "Start within a period"),
+    ("rate_period", "Period"),
+    ("max_waiting", "Wait at most"),
+    ("retention_completed", "Keep completed jobs for"),
+    ("retention_cancelled", "Keep cancelled jobs for"),
+    ("retention_discarded", "Keep discarded jobs for"),
+];
+
+fn help(field: &str) -> &'static str {
+    match field {
+        "concurrency" => "Jobs, on all workers: 1 to 10,000. Empty: no limit.",
+        "rate" => "Jobs: 1 to 100,000. Empty: no limit.",
+        "rate_period" => "Such as 1 minute. It goes with the field before.",
+        "max_waiting" => "Jobs: an insert beyond that is refused. Empty: no bound.",
+        _ => "Such as 7 days, or for ever. Empty: as the server's settings say.",
+    }
 }
 
 impl Limits {
@@ -58,71 +72,29 @@ impl Limits {
         set
     }
 
-    fn fields(&self) -> [Field<'_>; 7] {
-        const KEPT: &str = "Such as 7 days, or for ever. Empty: as the server's settings say.";
-        let field = |name, label, help, value| Field {
-            name,
-            label,
-            help,
-            value,
-        };
-        [
-            field(
-                "concurrency",
-                "Run at a time",
-                "Jobs, on all workers: 1 to 10,000. Empty: no limit.",
-                &self.concurrency,
-            ),
-            field(
-                "rate",
-                "Start within a period",
-                "Jobs: 1 to 100,000. Empty: no limit.",
-                &self.rate,
-            ),
-            field(
-                "rate_period",
-                "Period",
-                "Such as 1 minute. It goes with the field before.",
-                &self.rate_period,
-            ),
-            field(
-                "max_waiting",
-                "Wait at most",
-                "Jobs: an insert beyond that is refused. Empty: no bound.",
-                &self.max_waiting,
-            ),
-            field(
-                "retention_completed",
-                "Keep completed jobs for",
-                KEPT,
-                &self.retention_completed,
-            ),
-            field(
-                "retention_cancelled",
-                "Keep cancelled jobs for",
-                KEPT,
-                &self.retention_cancelled,
-            ),
-            field(
-                "retention_discarded",
-                "Keep discarded jobs for",
-                KEPT,
-                &self.retention_discarded,
-            ),
-        ]
+    /// Name, label and value of each field.
+    fn fields(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
+        let values = [
+            &self.concurrency,
+            &self.rate,
+            &self.rate_period,
+            &self.max_waiting,
+            &self.retention_completed,
+            &self.retention_cancelled,
+            &self.retention_discarded,
+        ];
+        let all = FIELDS.into_iter().zip(values);
+        all.map(|((name, label), value)| (name, label, &**value))
     }
 
     /// Every limit that is set.
-    fn set(&self) -> Vec<Field<'_>> {
-        let is_set = |field: &Field| !field.value.is_empty();
-        self.fields().into_iter().filter(is_set).collect()
+    fn set(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = self.fields().map(|(_, label, value)| (label, value));
+        all.filter(|(_, value)| !value.is_empty())
     }
 
     fn line(&self) -> String {
-        let set = self.set();
-        let said = set
-            .iter()
-            .map(|field| format!("{}: {}", field.label, field.value));
+        let said = self.set().map(|(label, value)| format!("{label}: {value}"));
         said.collect::<Vec<_>>().join(", ")
     }
 }
@@ -130,14 +102,14 @@ impl Limits {
 /// Shown to who may not change them.
 pub(super) fn shown(queue: &Queue) -> Markup {
     let limits = Limits::of(queue);
-    let set: Vec<_> = limits
-        .set()
-        .iter()
-        .map(|field| (field.label, html! { (field.value) }))
-        .collect();
-    match set.is_empty() {
-        true => html! { p { "None. The server's settings say how long jobs are kept." } },
-        false => parts::key_values(&set),
+    html! {
+        @if limits.was.is_empty() {
+            p { "None. The server's settings say how long jobs are kept." }
+        } @else {
+            (parts::key_values(html! {
+                @for (label, value) in limits.set() { (parts::pair(label, html! { (value) })) }
+            }))
+        }
     }
 }
 
@@ -147,16 +119,14 @@ pub(super) fn form(
     limits: &Limits,
     wrong: Option<&Problem>,
 ) -> Markup {
-    let all = limits.fields();
-    let names = all.each_ref().map(|field| field.name);
     html! {
-        (fields::wrong(wrong, &names))
+        (fields::wrong(wrong, &FIELDS.map(|(name, _)| name)))
         (visit.form("/queue/limits#limits", html! {
             (hidden("name", &limits.name))
             (hidden("was", &limits.was))
             div.fields {
-                @for field in &all {
-                    (line(field.name, field.label, field.help, field.value, wrong))
+                @for (name, label, value) in limits.fields() {
+                    (line(name, label, help(name), value, wrong))
                 }
             }
             (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
@@ -215,16 +185,14 @@ async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem
         )
         .await;
     configured
-        .map_err(|wrong| wrong.about_quoted(form.fields().map(|field| (field.name, field.value))))
+        .map_err(|wrong| wrong.about_quoted(form.fields().map(|(name, _, value)| (name, value))))
 }
 
 const RESET: Call = Call {
     path: "/queue/reset",
     function: "reset_queue",
     label: "Take all limits back",
-    question: |name| {
-        format!("{name} has no limits then, and keeps jobs as the server's settings say.")
-    },
+    question: "{name} has no limits then, and keeps jobs as the server's settings say.",
     button: "Take them back",
     look: Look::Danger,
 };

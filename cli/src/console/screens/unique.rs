@@ -77,15 +77,12 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
             Try::default(),
         ));
     };
-    let job: Option<Job> = visit
-        .row(
-            "select unique_key, kind, queue,
-                    case when length(args::text) <= 10000 then args::text end as args,
-                    case when length(meta::text) <= 10000 then nullif(meta, '{}')::text end as meta
-               from jobs.jobs where id = $1",
-            &[&id],
-        )
-        .await?;
+    let sql = "
+        select unique_key, kind, queue,
+               case when length(args::text) <= 10000 then args::text end as args,
+               case when length(meta::text) <= 10000 then nullif(meta, '{}')::text end as meta
+          from jobs.jobs where id = $1";
+    let job: Option<Job> = visit.row(sql, &[&id]).await?;
     let Some(job) = job else {
         let what = html! {
             "It was deleted or pruned, or never inserted. A deleted job can go on to hold its key: "
@@ -115,25 +112,18 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
 
 /// The jobs under a key.
 async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
-    let claim: Option<Claim> = visit
-        .row(
-            "select holders, until from jobs.unique_claims where key_bytes = decode($1, 'hex')",
-            &[&key],
-        )
-        .await?;
+    let sql = "select holders, until from jobs.unique_claims where key_bytes = decode($1, 'hex')";
+    let claim: Option<Claim> = visit.row(sql, &[&key]).await?;
     let Some(claim) = claim.filter(|claim| !claim.holders.is_empty()) else {
         let what = html! {
             "No job was inserted under it, or those that were are gone. The next insert gets it."
         };
         return Ok(parts::empty("Nobody holds this key", what));
     };
-    let jobs: Vec<Holder> = visit
-        .rows(
-            "select id, state, kind, queue, created_at, finalized_at
-               from jobs.jobs where id = any($1) order by id desc limit 50",
-            &[&claim.holders],
-        )
-        .await?;
+    let sql = "
+        select id, state, kind, queue, created_at, finalized_at
+          from jobs.jobs where id = any($1) order by id desc limit 50";
+    let jobs: Vec<Holder> = visit.rows(sql, &[&claim.holders]).await?;
     let gone: Vec<i64> = match jobs.len() < 50 {
         true => claim
             .holders

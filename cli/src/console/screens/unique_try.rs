@@ -10,7 +10,7 @@ use super::unique;
 use crate::console::fields::{self, area, date_time, given, line};
 use crate::console::json::tree;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Look};
+use crate::console::parts::{self, Look, pair};
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Change, Visit};
@@ -129,39 +129,24 @@ fn fields_of(tried: &Try, wrong: Option<&Problem>) -> Markup {
 }
 
 fn answer(visit: &Visit, explained: &Explained) -> Markup {
-    let code = |text: &Option<String>| match text {
-        Some(text) => html! { code.key { (text) } },
-        None => parts::none(),
-    };
-    let mut said = vec![(
-        "An insert now",
-        html! { strong { (would(visit, explained)) } },
-    )];
-    if let Some(key) = &explained.unique_key {
-        let holders = visit.url(&parts::link("/unique", [("search", key)]));
-        said.extend([
-            (
-                "Key",
-                html! { (code(&explained.unique_key)) " " a href=(holders) { "who is under it" } },
-            ),
-            ("Made from", code(&explained.canonical)),
-            (
-                "Policy, with all defaults",
-                match &explained.policy {
-                    Some(policy) => tree(policy, 2, None),
-                    None => parts::none(),
-                },
-            ),
-            (
-                "Advisory lock",
-                html! { @if let Some(id) = explained.lock_id { code { (id) } } },
-            ),
-        ]);
-    }
+    let policy = explained.policy.as_deref();
     html! {
         section aria-labelledby="answer" {
             h2 #answer { "What would happen" }
-            (parts::key_values(&said))
+            (parts::key_values(html! {
+                (pair("An insert now", html! { strong { (would(visit, explained)) } }))
+                @if let Some(key) = &explained.unique_key {
+                    @let holders = visit.url(&parts::link("/unique", [("search", key)]));
+                    (pair("Key", html! { code.key { (key) } " " a href=(holders) { "who is under it" } }))
+                    (pair("Made from", html! {
+                        @if let Some(text) = &explained.canonical { code.key { (text) } }
+                    }))
+                    (pair("Policy, with all defaults", policy.map_or_else(parts::none, |policy| tree(policy, 2, None))))
+                    (pair("Advisory lock", html! {
+                        @if let Some(id) = explained.lock_id { code { (id) } }
+                    }))
+                }
+            }))
         }
     }
 }

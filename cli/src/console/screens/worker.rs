@@ -10,7 +10,7 @@ use super::named::{self, Call, Form, Name};
 use super::queue;
 use crate::console::json::tree;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Look};
+use crate::console::parts::{self, Align, Look, pair};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
 
@@ -65,19 +65,16 @@ pub(crate) async fn worker(
     let sql = format!("select {COLUMNS} from jobs.workers where worker = $1");
     let found: Option<Worker> = visit.row(&sql, &[&name]).await?;
     let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {name}")))?;
-    let jobs: Vec<Held> = visit
-        .rows(
-            "select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
-               from jobs.jobs where state = 'running' and worker = $1
-              order by attempted_at limit 100",
-            &[&worker.worker],
-        )
-        .await?;
+    let sql = "
+        select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
+          from jobs.jobs where state = 'running' and worker = $1
+         order by attempted_at limit 100";
+    let jobs: Vec<Held> = visit.rows(sql, &[&worker.worker]).await?;
     let main = html! {
         p.path { a href=(visit.url("/workers")) { "Workers" } }
         p { (worker.status()) @if let Some(command) = worker.commanded() { ", " (command) } }
         div.actions { (commands(&visit, &worker, &path(&worker.worker))) }
-        (parts::key_values(&worker.says(&visit)))
+        (worker.says(&visit))
         section aria-labelledby="held" {
             h2 #held { "Jobs that it holds" }
             @if jobs.is_empty() { p { "None." } } @else { (held(&visit, &jobs)) }
@@ -184,17 +181,16 @@ impl Worker {
         )
     }
 
-    fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
-        let time = |at: Option<DateTime<Utc>>| at.map_or_else(parts::none, parts::ago);
-        vec![
-            ("Jobs", self.places()),
-            ("Queues", self.queues(visit)),
-            ("Kinds", self.kinds(visit)),
-            ("Version", parts::optional_text(self.version.as_deref())),
-            ("First seen", time(self.first_seen_at)),
-            ("Last seen", time(self.last_seen_at)),
-            ("First lease to run out", time(self.next_lease_expires_at)),
-        ]
+    fn says(&self, visit: &Visit) -> Markup {
+        parts::key_values(html! {
+            (pair("Jobs", self.places()))
+            (pair("Queues", self.queues(visit)))
+            (pair("Kinds", self.kinds(visit)))
+            (pair("Version", parts::optional_text(self.version.as_deref())))
+            (pair("First seen", parts::ago_or_none(self.first_seen_at)))
+            (pair("Last seen", parts::ago_or_none(self.last_seen_at)))
+            (pair("First lease to run out", parts::ago_or_none(self.next_lease_expires_at)))
+        })
     }
 }
 
@@ -217,7 +213,7 @@ const QUIET: Call = Call {
     path: "/worker/quiet",
     function: "quiet_worker",
     label: "Quiet",
-    question: |name| format!("{name} fetches no more until it is resumed. What it runs goes on."),
+    question: "{name} fetches no more until it is resumed. What it runs goes on.",
     button: "Quiet it",
     look: Look::Danger,
 };
@@ -226,12 +222,8 @@ const STOP: Call = Call {
     path: "/worker/stop",
     function: "stop_worker",
     label: "Stop",
-    question: |name| {
-        format!(
-            "{name} fetches no more, and its program ends once what it runs is done. One that \
-             starts again under this name has the same command."
-        )
-    },
+    question: "{name} fetches no more, and its program ends once what it runs is done. One that \
+             starts again under this name has the same command.",
     button: "Stop it",
     look: Look::Danger,
 };
@@ -240,7 +232,7 @@ const RESUME: Call = Call {
     path: "/worker/resume",
     function: "resume_worker",
     label: "Resume",
-    question: |name| format!("{name} can fetch again."),
+    question: "{name} can fetch again.",
     button: "Resume it",
     look: Look::Primary,
 };
