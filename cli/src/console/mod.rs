@@ -1,4 +1,8 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
+//!
+//! A request comes by `guarded` and `session::attach` to a handler of a screen. The handler takes a
+//! `Visit`, which says who asks, or a `Change`, which has a form as well. It reads and calls as the
+//! `Role` of that visit. What it cannot do is a `Problem`, of which `page::framed` makes a page.
 
 mod assets;
 mod fields;

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::{periodic_job, queue, worker};
+use super::{job, periodic_job, queue, worker};
 use crate::console::fields::{date_time, given, suggesting};
 use crate::console::json::tree;
 use crate::console::page::Screen;
@@ -182,7 +182,7 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
 /// What a call was for, with a link to where that is shown.
 fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
     let path = match action {
-        "cancel" | "retry" | "activate" | "update" | "delete" => format!("/jobs/{target}"),
+        "cancel" | "retry" | "activate" | "update" | "delete" => job::path(target),
         "pause_queue" | "resume_queue" | "configure_queue" | "reset_queue" => queue::path(target),
         "quiet_worker" | "stop_worker" | "resume_worker" => worker::path(target),
         "schedule" | "unschedule" | "pause_periodic" | "resume_periodic" | "run_periodic" => {

@@ -1,5 +1,7 @@
 //! One job: why it is where it is, what happened to it, what it carries.
 
+use std::fmt::Display;
+
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -60,7 +62,7 @@ const JOB: &str = concat!(
 );
 
 /// Where a job is shown.
-pub(crate) fn path(id: i64) -> String {
+pub(crate) fn path(id: impl Display) -> String {
     format!("/jobs/{id}")
 }
 
