@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
-use super::{audit, job_actions, job_errors, job_timeline, job_unique};
+use super::{audit, job_actions, job_errors, job_timeline, job_unique, worker};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts::{self, pair};
@@ -172,7 +172,7 @@ impl Job {
                 " in queue " a href=(jobs(("queue", &self.queue))) { bdi { (self.queue) } }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
                 @if let Some(worker) = &self.worker {
-                    ", worker " a href=(visit.url(&parts::link("/worker", [("name", worker)]))) { bdi { (worker) } }
+                    ", worker " (worker::link(visit, worker))
                 }
                 @for tag in &self.tags { " " a.tag href=(jobs(("tag", tag))) { bdi { (tag) } } }
             }

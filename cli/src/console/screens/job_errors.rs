@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::job::path;
+use super::worker;
 use crate::console::json::{LARGEST, tree};
 use crate::console::paging;
 use crate::console::parts;
@@ -76,8 +77,7 @@ impl Row {
         let title = html! {
             "Attempt " (self.attempt) ", " (parts::ago(self.at))
             @if let Some(worker) = &self.worker {
-                ", worker "
-                a href=(visit.url(&parts::link("/worker", [("name", worker)]))) { bdi { (worker) } }
+                ", worker " (worker::link(visit, worker))
             }
         };
         html! {

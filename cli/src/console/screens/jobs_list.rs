@@ -186,14 +186,8 @@ fn suggesting(visit: &Visit, name: &str, label: &str, value: &str) -> Markup {
 #[derive(Deserialize)]
 pub(crate) struct Typed {
     of: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    queue: String,
-    #[serde(default)]
-    tag: String,
-    #[serde(default)]
-    worker: String,
+    #[serde(flatten)]
+    filter: Filter,
 }
 
 pub(crate) async fn suggestions(
@@ -201,15 +195,16 @@ pub(crate) async fn suggestions(
     Query(typed): Query<Typed>,
 ) -> Result<Response, Problem> {
     // Kinds and tags are those of the latest jobs, and kinds also those that have defaults.
+    let filter = typed.filter;
     let (text, source) = match &*typed.of {
-        "queue" => (typed.queue, "select queue as name from jobs.queues"),
-        "worker" => (typed.worker, "select worker as name from jobs.workers"),
+        "queue" => (filter.queue, "select queue as name from jobs.queues"),
+        "worker" => (filter.worker, "select worker as name from jobs.workers"),
         "tag" => (
-            typed.tag,
+            filter.tag,
             "select unnest(tags) as name from jobs.jobs where id > $2",
         ),
         _ => (
-            typed.kind,
+            filter.kind,
             "select kind as name from jobs.kinds
              union all select kind from jobs.jobs where id > $2",
         ),

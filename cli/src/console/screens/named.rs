@@ -22,6 +22,11 @@ pub(super) fn path(page: &str, name: &str) -> String {
     parts::link(page, [("name", name)])
 }
 
+/// A link to it.
+pub(super) fn link(visit: &Visit, page: &str, name: &str) -> Markup {
+    html! { a href=(visit.url(&path(page, name))) { bdi { (name) } } }
+}
+
 /// A managing call that takes a name and a reason.
 pub(super) struct Call {
     pub(super) path: &'static str,

@@ -194,7 +194,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
         @for queue in &queues.busiest {
             tr {
                 td.wide {
-                    a href=(visit.url(&queue::path(&queue.queue))) { (queue.queue) }
+                    (queue::link(visit, &queue.queue))
                     @if queue.paused { " " (parts::state("paused")) }
                 }
                 td.number { (queue.counted("available")) }
@@ -235,7 +235,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
         @for worker in &workers.busiest {
             tr {
                 td.wide title={ "Queues: " (worker.queues.join(", ")) } {
-                    a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) }
+                    (worker::link(visit, &worker.worker))
                 }
                 td { (parts::state(&worker.status)) }
                 td.number { (worker.places()) }

@@ -120,7 +120,7 @@ fn row(visit: &Visit, one: &Periodic, back: &str) -> Markup {
                 @if let Some(error) = &one.last_error { div.bad { (error) } }
             }
             td { a href=(visit.url(&parts::link("/jobs", [("kind", &one.kind)]))) { (one.kind) } }
-            td { a href=(visit.url(&queue::path(&one.queue))) { (one.queue) } }
+            td { (queue::link(visit, &one.queue)) }
             td.number { (one.next()) }
             td.number { @match one.last_run_at { Some(at) => (parts::ago(at)), None => "never" } }
             td { (one.ticks_in_short(visit)) }

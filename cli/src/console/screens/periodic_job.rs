@@ -128,13 +128,12 @@ impl Periodic {
 
     fn says(&self, visit: &Visit) -> Markup {
         let kind = parts::link("/jobs", [("kind", &self.kind)]);
-        let queue = queue::path(&self.queue);
         parts::key_values(html! {
             (pair("Runs", self.runs()))
             (pair("Next", self.next()))
             (pair("Last", parts::ago_or_none(self.last_run_at)))
             (pair("Kind", html! { a href=(visit.url(&kind)) { (self.kind) } }))
-            (pair("Queue", html! { a href=(visit.url(&queue)) { (self.queue) } }))
+            (pair("Queue", queue::link(visit, &self.queue)))
             (pair("Defined", parts::ago(self.defined_at)))
         })
     }

@@ -9,6 +9,7 @@ use super::audit;
 use super::history::{self, Span};
 use super::named::{self, Call, Form};
 use super::queue_limits::{self, Limits};
+use super::worker::{self, Worker};
 use crate::console::interval::words;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
@@ -55,6 +56,11 @@ pub(super) fn path(name: &str) -> String {
     named::path("/queue", name)
 }
 
+/// A link to it.
+pub(super) fn link(visit: &Visit, name: &str) -> Markup {
+    named::link(visit, "/queue", name)
+}
+
 #[derive(Deserialize)]
 pub(crate) struct QueueQuery {
     name: String,
@@ -95,10 +101,12 @@ pub(super) async fn page(
 ) -> Result<Response, Problem> {
     let name = &queue.queue;
     let history = history::read(visit, since, Some(name)).await?;
-    let sql = "
-        select worker, status, running from jobs.workers where $1 = any(queues)
-         order by status = 'lost', worker limit 20";
-    let workers: Vec<Worker> = visit.rows(sql, &[name]).await?;
+    let sql = format!(
+        "select {} from jobs.workers where $1 = any(queues)
+          order by status = 'lost', worker limit 20",
+        worker::COLUMNS
+    );
+    let workers: Vec<Worker> = visit.rows(&sql, &[name]).await?;
     let main = html! {
         p.path { a href=(visit.url("/queues")) { "Queues" } }
         (visit.live("jobs-of-queue", &path(name), html! {
@@ -126,31 +134,19 @@ pub(super) async fn page(
             @if workers.is_empty() {
                 p { "No worker says that it fetches from this queue." }
             } @else {
-                ul { @for worker in &workers { (worker.item(visit)) } }
+                ul {
+                    @for worker in &workers {
+                        li {
+                            (worker::link(visit, &worker.worker)) " " (parts::state(&worker.status))
+                            ", runs " (parts::number(worker.running))
+                        }
+                    }
+                }
             }
         }
         (audit::link(visit, name, "Who has changed this queue"))
     };
     Ok(visit.with_form(Screen::Queues, name, main, wrong))
-}
-
-#[derive(Deserialize)]
-struct Worker {
-    worker: String,
-    status: String,
-    running: i64,
-}
-
-impl Worker {
-    fn item(&self, visit: &Visit) -> Markup {
-        let path = super::worker::path(&self.worker);
-        html! {
-            li {
-                a href=(visit.url(&path)) { (self.worker) } " "
-                (parts::state(&self.status)) ", runs " (parts::number(self.running))
-            }
-        }
-    }
 }
 
 impl Queue {

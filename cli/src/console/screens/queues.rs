@@ -129,7 +129,7 @@ fn nothing(visit: &Visit, selection: &Selection) -> Option<Markup> {
     let more = html! {
         @if visit.may("configure_queue") || visit.may("pause_queue") {
             "What is set of it counts once it has jobs: "
-            a href=(visit.url(&queue::path(name))) { (name) } ". "
+            (queue::link(visit, name)) ". "
         }
     };
     Some(QUEUES.unlike(visit, "No queue has that in its name", more))
@@ -140,7 +140,7 @@ fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
     html! {
         tr #(list::row_id(&queue.queue)) {
             th.wide scope="row" {
-                a href=(visit.url(&queue::path(&queue.queue))) { (queue.queue) }
+                (queue::link(visit, &queue.queue))
                 @if let Some(paused) = queue.paused() { div.quiet { (paused) } }
                 @if let Some(limits) = queue.limits_in_short() { div.quiet { (limits) } }
             }

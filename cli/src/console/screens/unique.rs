@@ -176,7 +176,7 @@ fn holders(visit: &Visit, jobs: &[Holder], gone: &[i64]) -> Markup {
                 th.number scope="row" { (job::link(visit, job.id)) }
                 td { (parts::state(&job.state)) }
                 td { (job.kind) }
-                td { a href=(visit.url(&queue::path(&job.queue))) { (job.queue) } }
+                td { (queue::link(visit, &job.queue)) }
                 td.number { (parts::ago(job.created_at)) }
                 td.number { @if let Some(at) = job.finalized_at { (parts::ago(at)) } }
             }

@@ -23,7 +23,7 @@ pub(super) const COLUMNS: &str =
 #[derive(Deserialize)]
 pub(super) struct Worker {
     pub(super) worker: String,
-    running: i64,
+    pub(super) running: i64,
     pub(super) queues: Vec<String>,
     kinds: Vec<String>,
     pub(super) oldest_attempted_at: Option<DateTime<Utc>>,
@@ -56,6 +56,11 @@ struct Held {
 /// Where a worker is shown.
 pub(super) fn path(name: &str) -> String {
     named::path("/worker", name)
+}
+
+/// A link to it.
+pub(super) fn link(visit: &Visit, name: &str) -> Markup {
+    named::link(visit, "/worker", name)
 }
 
 pub(crate) async fn worker(
@@ -167,10 +172,7 @@ impl Worker {
     }
 
     pub(super) fn queues(&self, visit: &Visit) -> Markup {
-        few(
-            &self.queues,
-            |name| html! { a href=(visit.url(&queue::path(name))) { bdi { (name) } } },
-        )
+        few(&self.queues, |name| queue::link(visit, name))
     }
 
     pub(super) fn kinds(&self, visit: &Visit) -> Markup {

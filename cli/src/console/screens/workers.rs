@@ -129,7 +129,7 @@ fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     html! {
         tr #(list::row_id(&worker.worker)) {
             th.wide scope="row" {
-                a href=(visit.url(&worker::path(&worker.worker))) { (worker.worker) }
+                (worker::link(visit, &worker.worker))
                 div.quiet { (worker.seen()) }
                 @if let Some(command) = worker.commanded() { div.quiet { (command) } }
             }
