@@ -1,5 +1,6 @@
 """Fails where a module of src/ imports one above it, or is unsafe or reads and writes tables
-without statements outside the rooms for that. Run by ./dev lint.
+without statements outside the rooms for that. Also where a file that all screens of the console
+share names a screen. Run by ./dev lint.
 
 The layers, from the top down. Modules on one line may import each other, which only errors and what
 raises them do.
@@ -82,9 +83,23 @@ def access(files):
                     yield name, code.count("\n", 0, found.start()) + 1, module
 
 
+def screens(files):
+    """Yields (file, line) of each screen of the console that a file names which all share."""
+    for name, text in files:
+        if name != "mod.rs" and not name.startswith("screens/"):
+            for number, line in enumerate(text.splitlines(), 1):
+                if re.search(r"\bscreens\b", line.split("//")[0]):
+                    yield name, number
+
+
+def sources(directory):
+    """The files of a directory, each with its text."""
+    root = pathlib.Path(__file__).resolve().parent.parent / directory
+    return [(str(path.relative_to(root)), path.read_text()) for path in sorted(root.rglob("*.rs"))]
+
+
 def main():
-    source = pathlib.Path(__file__).resolve().parent.parent / "src"
-    files = [(str(path.relative_to(source)), path.read_text()) for path in sorted(source.rglob("*.rs"))]
+    files = sources("src")
     # Its negative controls: an import that points up is found, and so is what is unsafe or direct
     # access, but in its rooms.
     for name, text, expected in [
@@ -109,6 +124,9 @@ def main():
         for text in planted:
             if [line for _, line, _ in access([(f"{room}planted.rs", text)])] != expected:
                 sys.exit("layers: planted direct access was not found, or one that may be")
+    rooms = ("parts.rs", "mod.rs", "screens/job.rs")
+    if list(screens([(room, "use super::screens::job;") for room in rooms])) != [("parts.rs", 1)]:
+        sys.exit("layers: a planted screen was not found, or one that may be")
     found = list(violations(files))
     for name, number, module, imported in found:
         print(f"src/{name}:{number}: {module} imports {imported}, which is above it")
@@ -118,7 +136,10 @@ def main():
     accesses = list(access(files))
     for name, number, module in accesses:
         print(f"src/{name}:{number}: imports pg::{module}; only {', '.join(DIRECT)} may: give it a function there")
-    sys.exit(1 if found or blocks or accesses else 0)
+    named = list(screens(sources("cli/src/console")))
+    for name, number in named:
+        print(f"cli/src/console/{name}:{number}: names a screen; only mod.rs and screens/ may")
+    sys.exit(1 if found or blocks or accesses or named else 0)
 
 
 main()

@@ -1,15 +1,11 @@
 //! Files that are part of the program.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-
-use super::App;
 
 struct Asset {
     name: &'static str,
@@ -56,11 +52,10 @@ pub(crate) fn path(name: &str) -> String {
     format!("/assets/{tag}/{name}")
 }
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/assets/{tag}/{name}", get(serve))
-}
-
-async fn serve(Path((tag, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
+pub(super) async fn serve(
+    Path((tag, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };

@@ -12,15 +12,12 @@ pub(crate) fn line(
     value: &str,
     wrong: Option<&Problem>,
 ) -> Markup {
-    let notes = Notes::of(name, help, wrong);
-    html! {
-        div.field {
-            label for=(name) { (label) }
+    with_notes(name, label, help, wrong, |notes| {
+        html! {
             input #(name) type="text" name=(name) value=(value) autocomplete="off"
                 aria-describedby=[notes.ids()] aria-invalid=[notes.is_invalid()];
-            (notes)
         }
-    }
+    })
 }
 
 /// A field of several lines, for JSON.
@@ -31,16 +28,25 @@ pub(crate) fn area(
     value: &str,
     wrong: Option<&Problem>,
 ) -> Markup {
-    let notes = Notes::of(name, help, wrong);
-    html! {
-        div.field {
-            label for=(name) { (label) }
+    with_notes(name, label, help, wrong, |notes| {
+        html! {
             // A browser drops a line break that comes first.
             textarea #(name) name=(name) rows="4" spellcheck="false" autocomplete="off"
                 aria-describedby=[notes.ids()] aria-invalid=[notes.is_invalid()] { "\n" (value) }
-            (notes)
         }
-    }
+    })
+}
+
+fn with_notes(
+    name: &str,
+    label: &str,
+    help: &str,
+    wrong: Option<&Problem>,
+    element: impl FnOnce(&Notes<'_>) -> Markup,
+) -> Markup {
+    let wrong = wrong.filter(|wrong| wrong.field() == Some(name));
+    let notes = Notes { name, help, wrong };
+    html! { div.field { label for=(name) { (label) } (element(&notes)) (notes) } }
 }
 
 /// A field of a filter, with what it can be found by.
@@ -58,7 +64,7 @@ pub(crate) fn suggesting(name: &str, label: &str, value: &str, suggestions: &[St
 }
 
 /// A time of a filter.
-pub(crate) fn time(name: &str, label: &str, value: &str) -> Markup {
+pub(crate) fn date_time(name: &str, label: &str, value: &str) -> Markup {
     html! {
         div.field {
             label for=(name) { (label) " (UTC)" }
@@ -91,6 +97,16 @@ pub(crate) fn reason() -> Markup {
     }
 }
 
+/// What is wrong, unless it is said beside one of these fields.
+pub(crate) fn wrong(wrong: Option<&Problem>, fields: &[&str]) -> Markup {
+    let is_beside = |wrong: &Problem| wrong.field().is_some_and(|field| fields.contains(&field));
+    html! {
+        @if let Some(wrong) = wrong.filter(|wrong| !is_beside(wrong)) {
+            div.wrong role="alert" { (wrong.said()) }
+        }
+    }
+}
+
 /// What is not shown, and comes back with the form.
 pub(crate) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
@@ -109,11 +125,6 @@ struct Notes<'a> {
 }
 
 impl<'a> Notes<'a> {
-    fn of(name: &'a str, help: &'a str, wrong: Option<&'a Problem>) -> Self {
-        let wrong = wrong.filter(|wrong| wrong.field() == Some(name));
-        Self { name, help, wrong }
-    }
-
     fn is_invalid(&self) -> Option<&'static str> {
         self.wrong.map(|_| "true")
     }

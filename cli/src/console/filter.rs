@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio_postgres::types::ToSql;
 
 use super::parts::{self, STATES};
 use super::problem::Problem;
+use super::times;
 
 /// What is empty is not asked for. Texts as they were typed or are in a URL.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Filter {
     pub(crate) state: String,
@@ -64,31 +65,13 @@ impl Condition {
 }
 
 impl Filter {
-    /// As the query of a URL has it.
-    pub(crate) fn pairs(&self) -> Vec<(&'static str, &str)> {
-        let all = [
-            ("state", self.state.as_str()),
-            ("queue", &self.queue),
-            ("kind", &self.kind),
-            ("tag", &self.tag),
-            ("worker", &self.worker),
-            ("error", &self.error),
-            ("failed_after", &self.failed_after),
-            ("after", &self.after),
-            ("before", &self.before),
-        ];
-        all.into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .collect()
-    }
-
     /// A path with this filter, and what else its query has.
     pub(crate) fn path(&self, path: &str, more: &[(&str, &str)]) -> String {
-        parts::link(path, &[&self.pairs(), more].concat())
+        parts::link(&parts::link(path, self), more)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pairs().is_empty()
+        *self == Self::default()
     }
 
     /// One of the eight, as a constant: the planner leaves out what is in another state only where
@@ -112,15 +95,15 @@ impl Filter {
     }
 
     pub(crate) fn failed_after(&self) -> Result<Option<DateTime<Utc>>, Problem> {
-        time("failed after", &self.failed_after)
+        times::typed("failed after", &self.failed_after)
     }
 
     pub(crate) fn after(&self) -> Result<Option<DateTime<Utc>>, Problem> {
-        time("inserted from", &self.after)
+        times::typed("inserted from", &self.after)
     }
 
     pub(crate) fn before(&self) -> Result<Option<DateTime<Utc>>, Problem> {
-        time("inserted before", &self.before)
+        times::typed("inserted before", &self.before)
     }
 
     /// The condition on rows of jobs.jobs, but for the state.
@@ -172,32 +155,6 @@ impl Filter {
     }
 }
 
-/// A time in UTC, as a browser's field or a link has it.
-fn time(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Problem> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let forms = [
-        "%Y-%m-%dT%H:%M",
-        "%Y-%m-%dT%H:%M:%S%.f",
-        "%Y-%m-%d %H:%M:%S%.f",
-        "%Y-%m-%d %H:%M",
-    ];
-    let with_zone = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
-    let time = with_zone.ok().or_else(|| {
-        let parse = |form| NaiveDateTime::parse_from_str(text, form).ok();
-        forms.into_iter().find_map(parse).map(|time| time.and_utc())
-    });
-    // Postgres has fewer years than there are here.
-    match time.filter(|time| (1..=9999).contains(&time.year())) {
-        Some(time) => Ok(Some(time)),
-        None => Err(Problem::bad_input(
-            format!("{text:?} is no time ({what})."),
-            "Write it as 2026-01-31 18:30, in UTC.",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,27 +189,6 @@ mod tests {
         assert!(of("running' or true").state().is_err());
         assert!(matches!(of("running").state(), Ok(Some("running"))));
         assert!(matches!(of("").state(), Ok(None)));
-    }
-
-    #[test]
-    fn times_are_those_of_browsers_and_links() {
-        let at = |text| time("", text).map(|time| time.map(|time| time.to_rfc3339()));
-        let same = Some("2026-01-31T18:30:00+00:00".to_owned());
-        for text in [
-            "2026-01-31T18:30",
-            "2026-01-31 18:30",
-            "2026-01-31T19:30:00+01:00",
-        ] {
-            assert!(at(text).is_ok_and(|time| time == same), "{text}");
-        }
-        for text in [
-            "yesterday",
-            "+262142-12-31T23:59",
-            "-4713-01-01T00:00",
-            "0000-01-01T00:00",
-        ] {
-            assert!(at(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -8,25 +8,21 @@ pub(super) fn words(interval: &str) -> String {
     if interval.starts_with('-') {
         return FOR_EVER.into();
     }
-    let Some(mut seconds) = clock_seconds(interval) else {
+    let Some(seconds) = clock_seconds(interval) else {
         return interval.into();
     };
-    let mut said = Vec::new();
-    for (unit, length) in [
-        ("day", 86_400),
-        ("hour", 3_600),
-        ("minute", 60),
-        ("second", 1),
-    ] {
-        let many = seconds / length;
-        seconds %= length;
-        if many > 0 {
-            said.push(format!("{many} {unit}{}", if many == 1 { "" } else { "s" }));
-        }
-    }
-    match said.is_empty() {
-        true => "0".into(),
-        false => said.join(" "),
+    let units = [
+        (seconds / 86_400, "day"),
+        (seconds / 3_600 % 24, "hour"),
+        (seconds / 60 % 60, "minute"),
+        (seconds % 60, "second"),
+    ];
+    let plural = |many| if many == 1 { "" } else { "s" };
+    let said = units.into_iter().filter(|(many, _)| *many > 0);
+    let said = said.map(|(many, unit)| format!("{many} {unit}{}", plural(many)));
+    match said.collect::<Vec<_>>() {
+        none if none.is_empty() => "0".into(),
+        said => said.join(" "),
     }
 }
 

@@ -4,12 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio_postgres::Error;
 use tokio_stream::StreamExt;
@@ -111,11 +109,7 @@ async fn hear(live: &Live, role: &Role) -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/live", get(stream))
-}
-
-async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Result<Response, Problem> {
+pub(super) async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Result<Response, Problem> {
     let session = visit.session;
     let Ok(turn) = session.streams.clone().try_acquire_owned() else {
         return Err(Problem::new(

@@ -3,11 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -16,7 +14,7 @@ use super::App;
 use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
 use super::login_token::Tokens;
 use super::page;
-use super::parts::{self, Kind};
+use super::parts::{self, Look};
 use super::problem::Problem;
 use super::role::Role;
 use super::session::{COOKIE, Session, secret, session_of};
@@ -25,25 +23,18 @@ use super::visit::{self, Query, Visit};
 
 /// The cookie that the token of the form belongs to.
 const FORM: &str = "jobs_login";
-/// The largest form of a login: who has not logged in may send little.
-const LARGEST_LOGIN: usize = 16 << 10;
+/// The largest form of a login.
+pub(super) const LARGEST: usize = 16 << 10;
 /// The longest name that a role can have.
 const LONGEST_NAME: usize = 63;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/login", get(ask).post(login))
-        .layer(DefaultBodyLimit::max(LARGEST_LOGIN))
-        .route("/logout", post(logout))
-}
-
 #[derive(Deserialize)]
-struct Wanted {
+pub(super) struct Wanted {
     #[serde(default)]
     next: String,
 }
 
-async fn ask(
+pub(super) async fn ask(
     State(app): State<Arc<App>>,
     Query(wanted): Query<Wanted>,
     request: Request,
@@ -101,7 +92,7 @@ fn form(
                 input #password type="password" name="password" required
                     autocomplete="current-password" autofocus[!asked.role.is_empty()];
             }
-            (parts::button("Log in", Kind::Primary))
+            (parts::button("Log in", Look::Primary))
         }
     };
     (status, page::bare(app, theme, "Log in", &main)).into_response()
@@ -115,7 +106,7 @@ struct Login {
     next: String,
 }
 
-async fn login(
+pub(super) async fn login(
     State(app): State<Arc<App>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
@@ -188,7 +179,10 @@ async fn login(
     }
 }
 
-async fn logout(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn logout(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Problem> {
     let session = session_of(&request);
     let is_https = is_https(request.headers());
     let _: IgnoredAny = visit::form(request, &session.csrf).await?;

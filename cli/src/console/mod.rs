@@ -1,50 +1,30 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
+//!
+//! A request comes by `guarded` and `session::attach` to a handler of a screen. The handler takes a
+//! `Visit`, which says who asks, or a `Change`, which has a form as well. It reads and calls as the
+//! `Role` of that visit. What it cannot do is a `Problem`, of which `page::framed` makes a page.
 
 mod assets;
-mod attempts;
-mod audit;
-mod bulk;
-mod bulk_action;
-mod failures;
 mod fields;
 mod filter;
-mod find;
-mod history;
 mod http;
 mod interval;
-mod job;
-mod job_carried;
-mod job_change;
-mod job_edit;
-mod job_errors;
-mod job_rows;
-mod job_unique;
-mod jobs_list;
-mod limits;
+mod json;
 mod live;
 mod login;
+mod login_attempts;
 mod login_token;
-mod maintenance;
 mod monitor;
-mod overview;
 mod page;
 mod paging;
 mod parts;
-mod periodic;
-mod periodic_job;
 mod problem;
-mod queue;
-mod queues;
 mod role;
+mod screens;
 mod session;
 mod theme;
-mod timeline;
-mod tree;
-mod unique;
-mod unique_try;
+mod times;
 mod visit;
-mod worker;
-mod workers;
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -56,6 +36,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::Args;
 use hyper::server::conn::http1;
@@ -67,12 +48,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_postgres::Config;
 
-use self::attempts::Attempts;
 use self::live::Live;
+use self::login_attempts::Attempts;
 use self::login_token::Tokens;
 use self::monitor::Health;
 use self::problem::Problem;
 use self::role::Role;
+use self::screens::{
+    audit, bulk, failures, job, job_actions, job_carried, job_edit, jobs_list, maintenance,
+    overview, periodic, periodic_job, queue, queue_limits, queues, unique, unique_try, worker,
+    workers,
+};
 use self::session::Sessions;
 use crate::database::Database;
 use crate::{Failed, REFUSED, print};
@@ -258,26 +244,66 @@ async fn tidy(app: Arc<App>) {
     }
 }
 
+/// The screens, and what is done on them.
+fn screens() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(overview::show))
+        .route("/jobs", get(jobs_list::list))
+        .route("/jobs/suggestions", get(jobs_list::suggestions))
+        .route("/jobs/{id}", get(job::page))
+        .route("/jobs/{id}/raw", get(job_carried::raw))
+        .route(
+            "/jobs/{id}/edit",
+            get(job_edit::page).post(job_edit::update),
+        )
+        .route("/jobs/{id}/retry", post(job_actions::retry))
+        .route("/jobs/{id}/cancel", post(job_actions::cancel))
+        .route("/jobs/{id}/activate", post(job_actions::activate))
+        .route("/jobs/{id}/delete", post(job_actions::delete))
+        .route("/bulk", get(bulk::preview).post(bulk::act))
+        .route("/failures", get(failures::failures))
+        .route("/queues", get(queues::queues))
+        .route("/queue", get(queue::queue))
+        .route("/queue/pause", post(queue::pause))
+        .route("/queue/resume", post(queue::resume))
+        .route("/queue/limits", post(queue_limits::set))
+        .route("/queue/reset", post(queue_limits::reset))
+        .route("/workers", get(workers::workers))
+        .route("/worker", get(worker::worker))
+        .route("/worker/quiet", post(worker::quiet))
+        .route("/worker/stop", post(worker::stop))
+        .route("/worker/resume", post(worker::resume))
+        .route("/periodic", get(periodic::periodic))
+        .route("/periodic/job", get(periodic_job::periodic_job))
+        .route("/periodic/pause", post(periodic_job::pause))
+        .route("/periodic/resume", post(periodic_job::resume))
+        .route("/periodic/run", post(periodic_job::run))
+        .route("/unique", get(unique::unique))
+        .route("/unique/explain", post(unique_try::explain))
+        .route("/audit", get(audit::audit))
+        .route("/maintenance", get(maintenance::maintenance))
+        .route("/maintenance/pause", post(maintenance::pause))
+        .route("/maintenance/resume", post(maintenance::resume))
+        .route("/maintenance/run", post(maintenance::run))
+        .route("/maintenance/check", post(maintenance::check))
+}
+
+/// Every address of the console.
 fn router(app: Arc<App>) -> Router {
-    let screens = Router::new()
-        .merge(overview::routes())
-        .merge(jobs_list::routes())
-        .merge(job::routes())
-        .merge(bulk::routes())
-        .merge(failures::routes())
-        .merge(queues::routes())
-        .merge(workers::routes())
-        .merge(periodic::routes())
-        .merge(unique::routes())
-        .merge(audit::routes())
-        .merge(maintenance::routes())
-        .merge(login::routes())
-        .merge(theme::routes())
-        .merge(live::routes())
+    // Who has not logged in may send little.
+    let login = post(login::login).layer(DefaultBodyLimit::max(login::LARGEST));
+    let framed = screens()
+        .route("/login", get(login::ask).merge(login))
+        .route("/logout", post(login::logout))
+        .route("/theme", post(theme::keep))
+        .route("/live", get(live::stream))
         .fallback(no_page)
         .layer(middleware::from_fn_with_state(app.clone(), page::framed))
         .layer(middleware::from_fn_with_state(app.clone(), session::attach));
-    let all = screens.merge(assets::routes()).merge(monitor::routes());
+    let all = framed
+        .route("/assets/{tag}/{name}", get(assets::serve))
+        .route("/healthz", get(monitor::health))
+        .route("/metrics", get(monitor::metrics));
     let all = match &*app.prefix {
         "" => all,
         prefix => {
@@ -337,8 +363,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// Without a login a page of another site could let its own name mean this machine, and so act as
-/// the role of this console. So only names that it was given are served, besides addresses.
+/// A page of another site could let its own name mean this machine. Without a login it would then
+/// act as the role of this console. So only names that it was given are served, besides addresses.
 fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
     if app.has_login {
         return true;

@@ -6,11 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -24,19 +22,13 @@ use super::role::{Role, SHARED};
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/healthz", get(health))
-        .route("/metrics", get(metrics))
-}
-
 /// What was found last, and when. One request at a time asks the database.
 #[derive(Default)]
 pub(crate) struct Health(Mutex<Option<(Instant, Result<(), Problem>)>>);
 
 /// Whether the console reaches the queue or, with a login, the server. Then it says no more: nobody
 /// has logged in.
-async fn health(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let says_why = !app.has_login;
     // It goes on when nobody waits for it any more, so that there is never a second one.
     let reached = tokio::spawn(reached(app)).await;
@@ -104,7 +96,7 @@ struct Metric {
 }
 
 /// jobs.metrics() as Prometheus reads it. With a login there is no role to ask as.
-async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let Some(role) = &app.process else {
         return Err(Problem::no_page().hint("With --login there is no role to read metrics as."));
     };

@@ -2,19 +2,18 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, html};
+use serde::Serialize;
 
-/// A path with a query; pairs without a value are left out.
-pub(crate) fn link(path: &str, of: &[(&str, &str)]) -> String {
-    match query(of) {
-        query if query.is_empty() => path.into(),
-        query => format!("{path}?{query}"),
-    }
-}
-
-/// The query of a URL; pairs without a value are left out.
-pub(crate) fn query(of: &[(&str, &str)]) -> String {
-    let pairs: Vec<_> = of.iter().filter(|(_, value)| !value.is_empty()).collect();
-    serde_urlencoded::to_string(pairs).unwrap_or_default()
+/// A path with these pairs in its query, besides those that it has. What is empty is left out.
+pub(crate) fn link(path: &str, of: impl Serialize) -> String {
+    let all = serde_urlencoded::to_string(of).unwrap_or_default();
+    let pairs = all
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.ends_with('='));
+    pairs.fold(path.into(), |link, pair| {
+        let mark = if link.contains('?') { '&' } else { '?' };
+        format!("{link}{mark}{pair}")
+    })
 }
 
 pub(crate) const STATES: [&str; 8] = [
@@ -55,7 +54,7 @@ fn exact(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S%.3f UTC").to_string()
 }
 
-fn time(at: DateTime<Utc>, text: &str) -> Markup {
+fn time_tag(at: DateTime<Utc>, text: &str) -> Markup {
     let machine = at.to_rfc3339_opts(SecondsFormat::Millis, true);
     html! { time datetime=(machine) title=(exact(at)) { (text) } }
 }
@@ -68,14 +67,14 @@ pub(crate) fn ago(at: DateTime<Utc>) -> Markup {
         s if s > -1.0 => "now".into(),
         s => format!("in {}", roughly(-s)),
     };
-    time(at, &text)
+    time_tag(at, &text)
 }
 
 /// When something will be; what is past is due.
 pub(crate) fn until(at: DateTime<Utc>) -> Markup {
     match at > Utc::now() {
         true => ago(at),
-        false => time(at, &format!("due, {}", plain_ago(at))),
+        false => time_tag(at, &format!("due, {}", plain_ago(at))),
     }
 }
 
@@ -89,7 +88,7 @@ fn plain_ago(at: DateTime<Utc>) -> String {
 
 /// A time that is to be read as it is; its title has it to the millisecond.
 pub(crate) fn exactly(at: DateTime<Utc>) -> Markup {
-    time(at, &at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+    time_tag(at, &at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 /// A duration in its largest unit, as relative times have it.
@@ -191,25 +190,19 @@ pub(crate) fn empty(title: &str, what_to_do: Markup) -> Markup {
     html! { div.empty { p.empty-title { (title) } p { (what_to_do) } } }
 }
 
-/// Links to the pages before and after this one.
-pub(crate) fn pager(previous: Option<String>, next: Option<String>) -> Markup {
-    html! {
-        @if previous.is_some() || next.is_some() {
-            nav.pager aria-label="Pages" {
-                @if let Some(url) = previous { a.button rel="prev" href=(url) { "← Newer" } }
-                @if let Some(url) = next { a.button rel="next" href=(url) { "Older →" } }
-            }
-        }
-    }
+/// A list of pairs.
+pub(crate) fn key_values(pairs: Markup) -> Markup {
+    html! { dl.key-values { (pairs) } }
 }
 
-/// Labels and what they say.
-pub(crate) fn key_values(pairs: &[(&str, Markup)]) -> Markup {
-    html! {
-        dl.key-values {
-            @for (label, value) in pairs { div { dt { (label) } dd { (value) } } }
-        }
-    }
+/// A label, and what it is about.
+pub(crate) fn pair(label: &str, value: Markup) -> Markup {
+    html! { div { dt { (label) } dd { (value) } } }
+}
+
+/// How long ago, where there is a time.
+pub(crate) fn ago_or_none(at: Option<DateTime<Utc>>) -> Markup {
+    at.map_or_else(none, ago)
 }
 
 /// How a column is set.
@@ -252,7 +245,7 @@ fn head(name: &str, align: Align) -> Markup {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Look {
     /// What the page is for.
     Primary,
     Plain,
@@ -260,7 +253,7 @@ pub(crate) enum Kind {
     Danger,
 }
 
-impl Kind {
+impl Look {
     fn class(self) -> &'static str {
         match self {
             Self::Primary => "button primary",
@@ -271,13 +264,13 @@ impl Kind {
 }
 
 /// A button that submits its form.
-pub(crate) fn button(label: &str, kind: Kind) -> Markup {
-    html! { button type="submit" class=(kind.class()) { (label) } }
+pub(crate) fn button(label: &str, look: Look) -> Markup {
+    html! { button type="submit" class=(look.class()) { (label) } }
 }
 
 /// A link that looks like a button.
-pub(crate) fn link_button(label: &str, url: &str, kind: Kind) -> Markup {
-    html! { a class=(kind.class()) href=(url) { (label) } }
+pub(crate) fn link_button(label: &str, url: &str, look: Look) -> Markup {
+    html! { a class=(look.class()) href=(url) { (label) } }
 }
 
 /// A button that opens a question with a form; works without JavaScript.
@@ -372,8 +365,9 @@ mod tests {
     #[test]
     fn links_are_encoded() {
         let of = [("queue", "a&b=c/d"), ("kind", ""), ("tag", "ü")];
-        assert_eq!(link("/jobs", &of), "/jobs?queue=a%26b%3Dc%2Fd&tag=%C3%BC");
-        assert_eq!(link("/jobs", &[]), "/jobs");
+        assert_eq!(link("/jobs", of), "/jobs?queue=a%26b%3Dc%2Fd&tag=%C3%BC");
+        assert_eq!(link("/jobs?page=2", [("tag", "=")]), "/jobs?page=2&tag=%3D");
+        assert_eq!(link("/jobs", [("tag", "")]), "/jobs");
     }
 
     #[test]

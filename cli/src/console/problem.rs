@@ -97,6 +97,19 @@ impl Problem {
         self
     }
 
+    /// Of which field it is, where Postgres cannot read a value. It quotes that, not its name.
+    pub(crate) fn about_quoted<'a>(
+        self,
+        fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let is_quoted = |value: &str| self.message.contains(&format!("\"{value}\""));
+        let mut fields = fields.into_iter();
+        match fields.find(|(_, value)| !value.is_empty() && is_quoted(value)) {
+            Some((name, _)) if self.field.is_none() => self.about(name),
+            _ => self,
+        }
+    }
+
     pub(crate) fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }

@@ -177,7 +177,7 @@ fn to_login(app: &App, request: &Request) -> Response {
         .path_and_query()
         .filter(|_| request.method() == Method::GET);
     let next = path.map_or("", |path| path.as_str());
-    let login = app.url(&parts::link("/login", &[("next", next)]));
+    let login = app.url(&parts::link("/login", [("next", next)]));
     match is_fragment(request.headers()) {
         true => htmx_redirect(&login),
         false => see_other(&login),

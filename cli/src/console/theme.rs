@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::post;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -56,10 +54,6 @@ pub(crate) fn switch(visit: &Visit, screen: &str) -> Markup {
     visit.form("/theme", fields)
 }
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/theme", post(keep))
-}
-
 #[derive(Deserialize)]
 struct Chosen {
     theme: String,
@@ -67,7 +61,10 @@ struct Chosen {
 }
 
 /// Keeps a theme in a cookie, so that pages come in it.
-async fn keep(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn keep(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Problem> {
     let session = session_of(&request);
     let chosen: Chosen = visit::form(request, &session.csrf).await?;
     let back = if is_path(&chosen.back) {

@@ -1,5 +1,6 @@
 //! What every handler takes: who asks, and what the role may.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -106,6 +107,18 @@ impl Visit {
         Ok(self.rows(sql, of).await?.into_iter().next())
     }
 
+    /// The row of a query that always has one.
+    pub(crate) async fn one<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        of: Parameters<'_>,
+    ) -> Result<T, Problem> {
+        Ok(self
+            .row(sql, of)
+            .await?
+            .expect("a query without a condition"))
+    }
+
     /// A page that is refreshed as a whole when something has changed. What somebody types or has
     /// opened stays as it is.
     pub(crate) fn page(&self, screen: Screen, title: &str, main: Markup) -> Response {
@@ -115,6 +128,21 @@ impl Visit {
     /// A page that is not refreshed, but for its `live` parts.
     pub(crate) fn still(&self, screen: Screen, title: &str, main: Markup) -> Response {
         page::page(self, screen, title, &main, false)
+    }
+
+    /// A page that is not refreshed, with a form and what is wrong with that.
+    pub(crate) fn with_form(
+        &self,
+        screen: Screen,
+        title: &str,
+        main: Markup,
+        wrong: Option<&Problem>,
+    ) -> Response {
+        let mut response = self.still(screen, title, main);
+        if let Some(wrong) = wrong {
+            *response.status_mut() = wrong.status;
+        }
+        response
     }
 
     /// A part of a page that alone is refreshed, from the page at this path.
@@ -155,6 +183,17 @@ impl FromRequestParts<Arc<App>> for Visit {
             return Err(needs_a_grant(&rights.role));
         }
         Ok(Self::new(parts, app, session, role, rights))
+    }
+}
+
+/// A row of one column.
+pub(crate) struct Only<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Only<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let columns = HashMap::<String, T>::deserialize(deserializer)?;
+        let value = columns.into_values().next().map(Self);
+        value.ok_or_else(|| D::Error::custom("a row without a column"))
     }
 }
 
@@ -310,12 +349,12 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl<T> Change<T> {
-    /// Runs a call as the role, in a transaction of its own.
+    /// Runs a call as the role, in a transaction of its own, and says what it answers.
     pub(crate) async fn call<R: DeserializeOwned>(
         &self,
         sql: &str,
         of: Parameters<'_>,
-    ) -> Result<Option<R>, Problem> {
+    ) -> Result<R, Problem> {
         if self.visit.is_read_only {
             return Err(Problem::forbidden(
                 "This console is read-only.",
@@ -325,7 +364,7 @@ impl<T> Change<T> {
         }
         let row = self.visit.role.call(sql, of).await?;
         self.visit.app.live.changed();
-        Ok(row.map(|row| serde_json::from_str(&row)).transpose()?)
+        Ok(serde_json::from_str(&row.expect("a call has an answer"))?)
     }
 
     /// Runs a call whose answer says nothing.

@@ -170,6 +170,14 @@ fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
     let wrong = person.send(&page, "/queue/limits", &[("concurrency", "none at all")]);
     assert_eq!(wrong.status, 422);
     assert!(wrong.body.contains("none at all"), "what was typed is kept");
+    // Postgres quotes what is no interval, and names no field.
+    let wrong = person.send(&page, "/queue/limits", &[("retention_cancelled", "soon")]);
+    assert_eq!(wrong.status, 422);
+    assert!(
+        wrong.body.contains("id=\"retention_cancelled-wrong\""),
+        "{}",
+        wrong.body
+    );
     let wrong = person.send(&page, "/queue/limits", &[("concurrency", "0")]);
     assert_eq!(wrong.status, 422, "{}", wrong.text());
     assert_eq!(sql(limits)[0], set);

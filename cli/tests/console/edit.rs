@@ -60,6 +60,7 @@ fn what_is_wrong_stands_beside_its_field() {
         ("args", "{not json"),
         ("max_attempts", "many"),
         ("queue", ""),
+        ("timeout", "soon"),
     ] {
         let wrong = person.send(&page, &path, &[(name, text)]);
         assert_eq!(wrong.status, 422, "{name}");

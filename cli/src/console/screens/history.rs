@@ -5,55 +5,46 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::parts::{self, Align};
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts::{self, Align};
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How far back, and in steps of how long.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
-pub(crate) enum Range {
+pub(crate) enum Span {
     #[default]
     #[serde(rename = "1h")]
     Hour,
     #[serde(rename = "6h")]
-    Morning,
+    SixHours,
     #[serde(rename = "24h")]
     Day,
     #[serde(rename = "7d")]
     Week,
 }
 
-impl Range {
-    const ALL: [Self; 4] = [Self::Hour, Self::Morning, Self::Day, Self::Week];
+impl Span {
+    const ALL: [Self; 4] = [Self::Hour, Self::SixHours, Self::Day, Self::Week];
 
-    fn name(self) -> &'static str {
+    /// In a URL and in words; how many minutes it has, and one of its steps.
+    fn facts(self) -> (&'static str, &'static str, i64, i64) {
         match self {
-            Self::Hour => "1h",
-            Self::Morning => "6h",
-            Self::Day => "24h",
-            Self::Week => "7d",
+            Self::Hour => ("1h", "1 hour", 60, 1),
+            Self::SixHours => ("6h", "6 hours", 360, 5),
+            Self::Day => ("24h", "24 hours", 1440, 15),
+            Self::Week => ("7d", "7 days", 10_080, 120),
         }
     }
 
-    /// How far back, and how long a step is, in minutes.
     fn minutes(self) -> (i64, i64) {
-        match self {
-            Self::Hour => (60, 1),
-            Self::Morning => (360, 5),
-            Self::Day => (1440, 15),
-            Self::Week => (10_080, 120),
-        }
+        let (.., since, step) = self.facts();
+        (since, step)
     }
 
     pub(crate) fn tabs(self, url: impl Fn(&str) -> String) -> Markup {
-        let tab = |range: Self| {
-            let label = match range {
-                Self::Hour => "1 hour",
-                Self::Morning => "6 hours",
-                Self::Day => "24 hours",
-                Self::Week => "7 days",
-            };
-            (label, url(range.name()), range == self)
+        let tab = |span: Self| {
+            let (name, title, ..) = span.facts();
+            (title, url(name), span == self)
         };
         parts::tabs("How far back", &Self::ALL.map(tab))
     }
@@ -88,23 +79,23 @@ group by 1 order by 1";
 /// The steps of which something is known, of one queue or of all.
 pub(crate) async fn read(
     visit: &Visit,
-    range: Range,
+    span: Span,
     queue: Option<&str>,
 ) -> Result<Vec<Step>, Problem> {
-    let (since, step) = range.minutes();
+    let (since, step) = span.minutes();
     visit
         .rows(HISTORY, &[&queue, &(since as i32), &(step as i32)])
         .await
 }
 
 /// Throughput and latency, each with a table that says the same.
-pub(crate) fn charts(range: Range, steps: &[Step]) -> Markup {
+pub(crate) fn charts(span: Span, steps: &[Step]) -> Markup {
     let now = Utc::now().timestamp();
-    let grid = grid(range, now);
+    let grid = grid(span, now);
     let find = |at: i64| steps.iter().find(|step| step.at == at);
     let rate = |of: fn(&Step) -> i64| {
         let rate =
-            |&at: &i64| find(at).map_or(0.0, |step| of(step) as f64 / minutes_of(range, at, now));
+            |&at: &i64| find(at).map_or(0.0, |step| of(step) as f64 / minutes_of(span, at, now));
         grid.iter().map(rate).collect::<Vec<_>>()
     };
     let seconds = |of: fn(&Step) -> Option<f64>| {
@@ -139,8 +130,8 @@ pub(crate) fn charts(range: Range, steps: &[Step]) -> Markup {
 }
 
 /// The beginnings of all steps, the one that is under way included once it says something.
-fn grid(range: Range, now: i64) -> Vec<i64> {
-    let (since, step) = range.minutes();
+fn grid(span: Span, now: i64) -> Vec<i64> {
+    let (since, step) = span.minutes();
     let (since, step) = (since * 60, step * 60);
     let last = match now.rem_euclid(step) {
         passed if passed < 30 => now - passed - step,
@@ -153,8 +144,8 @@ fn grid(range: Range, now: i64) -> Vec<i64> {
 }
 
 /// How many minutes of a step have passed.
-fn minutes_of(range: Range, at: i64, now: i64) -> f64 {
-    let (_, step) = range.minutes();
+fn minutes_of(span: Span, at: i64, now: i64) -> f64 {
+    let (_, step) = span.minutes();
     (now - at).clamp(1, step * 60) as f64 / 60.0
 }
 
@@ -198,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_grid_ends_with_the_step_that_says_something() {
-        let grid_at = |now| grid(Range::Hour, now);
+        let grid_at = |now| grid(Span::Hour, now);
         assert_eq!(grid_at(6000).len(), 60);
         assert_eq!(grid_at(6029).last(), Some(&5940));
         assert_eq!(grid_at(6030).last(), Some(&6000));
@@ -207,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_step_that_is_under_way_is_shorter() {
-        assert_eq!(minutes_of(Range::Hour, 6000, 6030), 0.5);
-        assert_eq!(minutes_of(Range::Hour, 6000, 9000), 1.0);
+        assert_eq!(minutes_of(Span::Hour, 6000, 6030), 0.5);
+        assert_eq!(minutes_of(Span::Hour, 6000, 9000), 1.0);
     }
 }

@@ -1,35 +1,24 @@
 //! What maintenance does, what is set of the server, and whether everything holds.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
-use super::App;
-use super::fields::{given, reason};
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
-use super::visit::{Change, Visit};
+use super::job;
+use super::named;
+use crate::console::fields::{given, reason};
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Look};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Visit};
 
 /// How long jobs.check() may take.
 const LONGEST_CHECK: Duration = Duration::from_secs(15 * 60);
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/maintenance", get(maintenance))
-        .route("/maintenance/pause", post(pause))
-        .route("/maintenance/resume", post(resume))
-        .route("/maintenance/run", post(run))
-        .route("/maintenance/check", post(check))
-}
 
 #[derive(Deserialize)]
 struct Task {
@@ -68,27 +57,21 @@ struct Violation {
 }
 
 #[derive(Deserialize)]
-struct Reason {
+pub(crate) struct Reason {
     reason: String,
 }
 
-async fn maintenance(visit: Visit) -> Result<Response, Problem> {
-    let tasks: Vec<Task> = visit
-        .rows(
-            "select task, last_run_at, rows, extract(epoch from duration)::float8 as seconds,
-                    last_error, last_error_at, failures, rows_total, failures_total,
-                    paused_at, paused_by
-               from jobs.maintenance",
-            &[],
-        )
-        .await?;
-    let settings: Vec<Setting> = visit
-        .rows(
-            "select name, value, default_value, unit, source, source_file, source_line, description
-               from jobs.settings order by name",
-            &[],
-        )
-        .await?;
+pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
+    let sql = "
+        select task, last_run_at, rows, extract(epoch from duration)::float8 as seconds,
+               last_error, last_error_at, failures, rows_total, failures_total,
+               paused_at, paused_by
+          from jobs.maintenance";
+    let tasks: Vec<Task> = visit.rows(sql, &[]).await?;
+    let sql = "
+        select name, value, default_value, unit, source, source_file, source_line, description
+          from jobs.settings order by name";
+    let settings: Vec<Setting> = visit.rows(sql, &[]).await?;
     let main = html! {
         (visit.live("tasks", "/maintenance", html! {
             (standing(&tasks))
@@ -103,7 +86,7 @@ async fn maintenance(visit: Visit) -> Result<Response, Problem> {
                     strong { "It reads all jobs" }
                     ": on millions of them it takes seconds to minutes. Work goes on meanwhile."
                 }
-                (visit.form("/maintenance/check", parts::button("Check all jobs", Kind::Plain)))
+                (visit.form("/maintenance/check", parts::button("Check all jobs", Look::Plain)))
             } @else {
                 p {
                     "Your role may not call " code { "jobs.check()" }
@@ -120,7 +103,7 @@ async fn maintenance(visit: Visit) -> Result<Response, Problem> {
     Ok(visit.still(Screen::Maintenance, "Maintenance", main))
 }
 
-async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
+pub(crate) async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
     change
         .run("select from jobs.pause_maintenance($1)", &[&reason])
@@ -128,7 +111,7 @@ async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
     Ok(change.done("/maintenance", "Maintenance is paused."))
 }
 
-async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
+pub(crate) async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
     change
         .run("select from jobs.resume_maintenance($1)", &[&reason])
@@ -143,24 +126,17 @@ struct Maintained {
     errors: Option<String>,
 }
 
-async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
-    let done: Option<Maintained> = change
-        .call(
-            "select coalesce(sum(rows), 0)::bigint as rows,
-                    string_agg(distinct task || ': ' || error, '; ') as errors
-               from jobs.maintain()",
-            &[],
-        )
-        .await?;
-    let message = match done {
-        Some(Maintained {
-            rows,
-            errors: Some(errors),
-        }) => {
+pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
+    let sql = "
+        select coalesce(sum(rows), 0)::bigint as rows,
+               string_agg(distinct task || ': ' || error, '; ') as errors
+          from jobs.maintain()";
+    let Maintained { rows, errors } = change.call(sql, &[]).await?;
+    let message = match errors {
+        Some(errors) => {
             format!("Maintenance has handled {rows} rows, but not everything. {errors}")
         }
-        Some(Maintained { rows, .. }) => format!("Maintenance has handled {rows} rows."),
-        None => "Maintenance has run.".into(),
+        None => format!("Maintenance has handled {rows} rows."),
     };
     Ok(change.done("/maintenance", message))
 }
@@ -168,7 +144,7 @@ async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem> {
 /// One at a time: each reads everything.
 static CHECKING: Mutex<()> = Mutex::const_new(());
 
-async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
+pub(crate) async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
     // It goes on when nobody waits for it any more, so that there is never a second one.
     let checked = tokio::spawn(checked(change.visit)).await;
     checked.unwrap_or_else(|_| {
@@ -217,8 +193,7 @@ fn standing(tasks: &[Task]) -> Markup {
     html! {
         @if let Some((at, by)) = paused {
             p.bad {
-                "Paused " (parts::ago(at))
-                @if let Some(by) = by { " by " bdi { (by) } }
+                "Paused" (named::since(Some(at), by.as_deref(), None))
                 ": no job becomes available when it is due, none is rescued, none is pruned."
             }
         } @else if tasks.iter().any(|task| task.failures > 0) {
@@ -285,12 +260,12 @@ fn what_it_does(task: &str) -> &'static str {
 fn actions(visit: &Visit, is_paused: bool) -> Markup {
     html! {
         @if visit.may("maintain") && !is_paused {
-            (visit.form("/maintenance/run", parts::button("Run all tasks now", Kind::Plain)))
+            (visit.form("/maintenance/run", parts::button("Run all tasks now", Look::Plain)))
         }
         @if is_paused && visit.may("resume_maintenance") {
             (visit.form("/maintenance/resume", html! {
                 (reason())
-                (parts::button("Resume maintenance", Kind::Primary))
+                (parts::button("Resume maintenance", Look::Primary))
             }))
         }
         @if !is_paused && visit.may("pause_maintenance") {
@@ -300,7 +275,7 @@ fn actions(visit: &Visit, is_paused: bool) -> Markup {
                  no periodic job is inserted and nothing is pruned until somebody resumes it.",
                 visit.form("/maintenance/pause", html! {
                     (reason())
-                    (parts::button("Pause it", Kind::Danger))
+                    (parts::button("Pause it", Look::Danger))
                 }),
             ))
         }
@@ -353,7 +328,7 @@ fn violations_table(visit: &Visit, violations: &[Violation]) -> Markup {
                 td.number { (parts::number(one.violations)) }
                 td {
                     @for id in one.job_ids.iter().flatten() {
-                        a href=(visit.url(&format!("/jobs/{id}"))) { (id) } " "
+                        (job::link(visit, *id)) " "
                     }
                 }
             }

@@ -1,37 +1,27 @@
 //! Uniqueness: who holds a key.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
-use super::fields;
-use super::job_rows::readable;
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
+use super::job;
 use super::queue;
 use super::unique_try::{self, Try};
-use super::visit::{Query, Visit};
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/unique", get(unique))
-        .route("/unique/explain", post(unique_try::explain))
-}
+use crate::console::fields;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Look};
+use crate::console::problem::Problem;
+use crate::console::times;
+use crate::console::visit::{Query, Visit};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Search {
+pub(crate) struct Search {
     search: String,
 }
 
-async fn unique(
+pub(crate) async fn unique(
     visit: Visit,
     Query(Search { search }): Query<Search>,
 ) -> Result<Response, Problem> {
@@ -48,6 +38,7 @@ async fn unique(
 #[derive(Deserialize)]
 struct Claim {
     holders: Vec<i64>,
+    #[serde(deserialize_with = "times::bounded_option")]
     until: Option<DateTime<Utc>>,
 }
 
@@ -86,15 +77,12 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
             Try::default(),
         ));
     };
-    let job: Option<Job> = visit
-        .row(
-            "select unique_key, kind, queue,
-                    case when length(args::text) <= 10000 then args::text end as args,
-                    case when length(meta::text) <= 10000 then nullif(meta, '{}')::text end as meta
-               from jobs.jobs where id = $1",
-            &[&id],
-        )
-        .await?;
+    let sql = "
+        select unique_key, kind, queue,
+               case when length(args::text) <= 10000 then args::text end as args,
+               case when length(meta::text) <= 10000 then nullif(meta, '{}')::text end as meta
+          from jobs.jobs where id = $1";
+    let job: Option<Job> = visit.row(sql, &[&id]).await?;
     let Some(job) = job else {
         let what = html! {
             "It was deleted or pruned, or never inserted. A deleted job can go on to hold its key: "
@@ -124,29 +112,18 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
 
 /// The jobs under a key.
 async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
-    let claim: Option<Claim> = visit
-        .row(
-            concat!(
-                "select holders, ",
-                readable!("until"),
-                " as until from jobs.unique_claims where key_bytes = decode($1, 'hex')"
-            ),
-            &[&key],
-        )
-        .await?;
+    let sql = "select holders, until from jobs.unique_claims where key_bytes = decode($1, 'hex')";
+    let claim: Option<Claim> = visit.row(sql, &[&key]).await?;
     let Some(claim) = claim.filter(|claim| !claim.holders.is_empty()) else {
         let what = html! {
             "No job was inserted under it, or those that were are gone. The next insert gets it."
         };
         return Ok(parts::empty("Nobody holds this key", what));
     };
-    let jobs: Vec<Holder> = visit
-        .rows(
-            "select id, state, kind, queue, created_at, finalized_at
-               from jobs.jobs where id = any($1) order by id desc limit 50",
-            &[&claim.holders],
-        )
-        .await?;
+    let sql = "
+        select id, state, kind, queue, created_at, finalized_at
+          from jobs.jobs where id = any($1) order by id desc limit 50";
+    let jobs: Vec<Holder> = visit.rows(sql, &[&claim.holders]).await?;
     let gone: Vec<i64> = match jobs.len() < 50 {
         true => claim
             .holders
@@ -196,12 +173,10 @@ fn holders(visit: &Visit, jobs: &[Holder], gone: &[i64]) -> Markup {
     let rows = html! {
         @for job in jobs {
             tr {
-                th.number scope="row" {
-                    a href=(visit.url(&format!("/jobs/{}", job.id))) { (job.id) }
-                }
+                th.number scope="row" { (job::link(visit, job.id)) }
                 td { (parts::state(&job.state)) }
                 td { (job.kind) }
-                td { a href=(visit.url(&queue::path(&job.queue))) { (job.queue) } }
+                td { (queue::link(visit, &job.queue)) }
                 td.number { (parts::ago(job.created_at)) }
                 td.number { @if let Some(at) = job.finalized_at { (parts::ago(at)) } }
             }
@@ -220,7 +195,7 @@ pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
     html! {
         form.filter method="get" action=(visit.url("/unique")) role="search" {
             (fields::suggesting("search", "Key or id of a job", search, &[]))
-            (parts::button("Who holds it?", Kind::Primary))
+            (parts::button("Who holds it?", Look::Primary))
         }
     }
 }

@@ -1,33 +1,27 @@
 //! Who has managed what.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::fields::{given, suggesting, time};
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
-use super::tree::tree;
-use super::visit::{Query, Visit, optional};
-use super::{App, periodic_job, queue, worker};
+use super::{job, periodic_job, queue, worker};
+use crate::console::fields::{date_time, given, suggesting};
+use crate::console::json::tree;
+use crate::console::page::Screen;
+use crate::console::paging;
+use crate::console::parts::{self, Align, Look};
+use crate::console::problem::Problem;
+use crate::console::times;
+use crate::console::visit::{Query, Visit, optional};
 
 /// How many rows a page has.
 const ROWS: usize = 50;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/audit", get(audit))
-}
-
 /// What is looked for, and from where on.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Filter {
+pub(crate) struct AuditQuery {
     action: String,
     role: String,
     target: String,
@@ -37,7 +31,7 @@ struct Filter {
     #[serde(deserialize_with = "optional")]
     before: Option<DateTime<Utc>>,
     /// How many rows of that time were shown.
-    shown: i64,
+    shown: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -52,61 +46,63 @@ struct Row {
     reason: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Suggestions {
     actions: Vec<String>,
     roles: Vec<String>,
 }
 
-async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Problem> {
+pub(crate) async fn audit(
+    visit: Visit,
+    Query(filter): Query<AuditQuery>,
+) -> Result<Response, Problem> {
+    let sql = "
+        select at, role, application_name, action, target, arguments::text, jobs, reason
+          from jobs.audit
+         where ($1::text is null or action = $1) and ($2::text is null or role = $2)
+           and ($3::text is null or target = $3)
+           and ($4::timestamptz is null or at >= $4)
+           and ($5::timestamptz is null or at < $5)
+           and ($6::timestamptz is null or at <= $6)
+         order by at desc, action, role, target, reason, audit.arguments
+        offset $7::bigint limit $8::bigint";
     let mut rows: Vec<Row> = visit
         .rows(
-            "select at, role, application_name, action, target, arguments::text, jobs, reason
-               from jobs.audit
-              where ($1::text is null or action = $1) and ($2::text is null or role = $2)
-                and ($3::text is null or target = $3)
-                and ($4::text is null or at >= ($4 || ' UTC')::timestamptz)
-                and ($5::text is null or at < ($5 || ' UTC')::timestamptz)
-                and ($6::timestamptz is null or at <= $6)
-              order by at desc, action, role, target, reason, audit.arguments
-             offset $7::bigint limit $8::bigint",
+            sql,
             &[
                 &given(&filter.action),
                 &given(&filter.role),
                 &given(&filter.target),
-                &given(&filter.from),
-                &given(&filter.to),
+                &times::typed("from", &filter.from)?,
+                &times::typed("until", &filter.to)?,
                 &filter.before,
-                &filter.shown,
+                &filter.shown.unwrap_or(0),
                 &(ROWS as i64 + 1),
             ],
         )
         .await?;
     let has_more = rows.len() > ROWS;
     rows.truncate(ROWS);
-    let suggestions: Option<Suggestions> = visit
-        .row(
-            "select coalesce(array_agg(distinct action), '{}') as actions,
-                    coalesce(array_agg(distinct role), '{}') as roles
-               from (select action, role from jobs.audit order by at desc limit 1000) a",
-            &[],
-        )
-        .await?;
-    let next = has_more.then(|| url(&visit, &filter.after(&rows)));
-    let newest = (filter.before.is_some()).then(|| {
-        let from_the_top = Filter {
+    let sql = "
+        select coalesce(array_agg(distinct action), '{}') as actions,
+               coalesce(array_agg(distinct role), '{}') as roles
+          from (select action, role from jobs.audit order by at desc limit 1000) a";
+    let suggestions: Suggestions = visit.one(sql, &[]).await?;
+    let url = |filter: AuditQuery| visit.url(&parts::link("/audit", filter));
+    let next = has_more.then(|| url(filter.after(&rows)));
+    let newest = filter.before.map(|_| {
+        url(AuditQuery {
             before: None,
-            shown: 0,
+            shown: None,
             ..filter.clone()
-        };
-        url(&visit, &from_the_top)
+        })
     });
     let main = html! {
         p.lead {
             "Every call that changed something, by whatever role: kept for "
             a href=(visit.url("/maintenance#jobs.retention_audit")) { "jobs.retention_audit" } "."
         }
-        (form(&visit, &filter, &suggestions.unwrap_or_default()))
+        (form(&visit, &filter, &suggestions))
         @if rows.is_empty() {
             (parts::empty("No call was found", html! {
                 "Calls are here that changed something, such as pausing a queue. "
@@ -114,52 +110,41 @@ async fn audit(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, P
             }))
         } @else {
             (table(&visit, &rows))
-            (parts::pager(newest, next))
+            (paging::by_time(newest, next))
         }
     };
     Ok(visit.page(Screen::Audit, "Audit", main))
 }
 
-impl Filter {
+impl AuditQuery {
     /// This filter, from after these rows on.
-    fn after(&self, rows: &[Row]) -> Filter {
+    fn after(&self, rows: &[Row]) -> AuditQuery {
         let last = rows.last().map(|row| row.at);
         let now_shown = rows.iter().filter(|row| Some(row.at) == last).count() as i64;
-        let shown_before = if self.before == last { self.shown } else { 0 };
-        Filter {
+        let shown_before = self.shown.filter(|_| self.before == last);
+        AuditQuery {
             before: last,
-            shown: now_shown + shown_before,
+            shown: Some(now_shown + shown_before.unwrap_or(0)),
             ..self.clone()
         }
     }
 }
 
-fn url(visit: &Visit, filter: &Filter) -> String {
-    let before = filter
-        .before
-        .map(|at| at.to_rfc3339_opts(SecondsFormat::Micros, true));
-    let shown = before.as_ref().map(|_| filter.shown.to_string());
-    let of = [
-        ("action", filter.action.as_str()),
-        ("role", &filter.role),
-        ("target", &filter.target),
-        ("from", &filter.from),
-        ("to", &filter.to),
-        ("before", before.as_deref().unwrap_or_default()),
-        ("shown", shown.as_deref().unwrap_or_default()),
-    ];
-    visit.url(&parts::link("/audit", &of))
+/// A link to the calls about something.
+pub(super) fn link(visit: &Visit, target: &str, said: &str) -> Markup {
+    let url = visit.url(&parts::link("/audit", [("target", target)]));
+    html! { p { a href=(url) { (said) } } }
 }
 
-fn form(visit: &Visit, filter: &Filter, suggestions: &Suggestions) -> Markup {
+fn form(visit: &Visit, filter: &AuditQuery, suggestions: &Suggestions) -> Markup {
     html! {
         form.filter method="get" action=(visit.url("/audit")) role="search" {
             (suggesting("action", "Action", &filter.action, &suggestions.actions))
             (suggesting("role", "Role", &filter.role, &suggestions.roles))
             (suggesting("target", "Target", &filter.target, &[]))
-            (time("from", "From", &filter.from))
-            (time("to", "Until", &filter.to))
-            (parts::button("Filter", Kind::Plain))
+            (date_time("from", "From", &filter.from))
+            (date_time("to", "Until", &filter.to))
+            (parts::button("Filter", Look::Plain))
         }
     }
 }
@@ -197,13 +182,13 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
 /// What a call was for, with a link to where that is shown.
 fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
     let path = match action {
-        "cancel" | "retry" | "activate" | "update" | "delete" => format!("/jobs/{target}"),
+        "cancel" | "retry" | "activate" | "update" | "delete" => job::path(target),
         "pause_queue" | "resume_queue" | "configure_queue" | "reset_queue" => queue::path(target),
         "quiet_worker" | "stop_worker" | "resume_worker" => worker::path(target),
         "schedule" | "unschedule" | "pause_periodic" | "resume_periodic" | "run_periodic" => {
             periodic_job::path(target)
         }
-        "define_kind" | "undefine_kind" => parts::link("/jobs", &[("kind", target)]),
+        "define_kind" | "undefine_kind" => parts::link("/jobs", [("kind", target)]),
         _ => return html! { (target) },
     };
     html! { a href=(visit.url(&path)) { (target) } }

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::Job;
-use super::parts;
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How many jobs are under a key, and whether this one is.
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ impl Job {
         let Some(key) = &self.unique_key else {
             return html! {};
         };
-        let url = visit.url(&parts::link("/unique", &[("search", key)]));
+        let url = visit.url(&parts::link("/unique", [("search", key)]));
         html! {
             section.card aria-labelledby="unique" {
                 h2 #unique { "Unique key" }

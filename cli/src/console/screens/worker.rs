@@ -5,13 +5,14 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{given, hidden, reason};
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
+use super::job;
+use super::named::{self, Call, Form, Name};
 use super::queue;
-use super::tree::tree;
-use super::visit::{Change, Query, Visit};
+use crate::console::json::tree;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Look, pair};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Query, Visit};
 
 /// What a `Worker` is read from.
 pub(super) const COLUMNS: &str =
@@ -22,16 +23,16 @@ pub(super) const COLUMNS: &str =
 #[derive(Deserialize)]
 pub(super) struct Worker {
     pub(super) worker: String,
-    running: i64,
-    queues: Vec<String>,
+    pub(super) running: i64,
+    pub(super) queues: Vec<String>,
     kinds: Vec<String>,
     pub(super) oldest_attempted_at: Option<DateTime<Utc>>,
     next_lease_expires_at: Option<DateTime<Utc>>,
     expired: i64,
     cancel_requested: i64,
-    status: String,
+    pub(super) status: String,
     first_seen_at: Option<DateTime<Utc>>,
-    last_seen_at: Option<DateTime<Utc>>,
+    pub(super) last_seen_at: Option<DateTime<Utc>>,
     concurrency: Option<i32>,
     version: Option<String>,
     info: Option<String>,
@@ -52,33 +53,33 @@ struct Held {
     cancel_requested_at: Option<DateTime<Utc>>,
 }
 
-/// Where a worker is shown. The name may have any character, so it is not part of the path.
+/// Where a worker is shown.
 pub(super) fn path(name: &str) -> String {
-    parts::link("/worker", &[("name", name)])
+    named::path("/worker", name)
 }
 
-#[derive(Deserialize)]
-pub(super) struct Name {
-    name: String,
+/// A link to it.
+pub(super) fn link(visit: &Visit, name: &str) -> Markup {
+    named::link(visit, "/worker", name)
 }
 
-pub(super) async fn worker(visit: Visit, Query(at): Query<Name>) -> Result<Response, Problem> {
+pub(crate) async fn worker(
+    visit: Visit,
+    Query(Name { name }): Query<Name>,
+) -> Result<Response, Problem> {
     let sql = format!("select {COLUMNS} from jobs.workers where worker = $1");
-    let found: Option<Worker> = visit.row(&sql, &[&at.name]).await?;
-    let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {}", at.name)))?;
-    let jobs: Vec<Held> = visit
-        .rows(
-            "select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
-               from jobs.jobs where state = 'running' and worker = $1
-              order by attempted_at limit 100",
-            &[&worker.worker],
-        )
-        .await?;
+    let found: Option<Worker> = visit.row(&sql, &[&name]).await?;
+    let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {name}")))?;
+    let sql = "
+        select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
+          from jobs.jobs where state = 'running' and worker = $1
+         order by attempted_at limit 100";
+    let jobs: Vec<Held> = visit.rows(sql, &[&worker.worker]).await?;
     let main = html! {
         p.path { a href=(visit.url("/workers")) { "Workers" } }
         p { (worker.status()) @if let Some(command) = worker.commanded() { ", " (command) } }
         div.actions { (commands(&visit, &worker, &path(&worker.worker))) }
-        (parts::key_values(&worker.says(&visit)))
+        (worker.says(&visit))
         section aria-labelledby="held" {
             h2 #held { "Jobs that it holds" }
             @if jobs.is_empty() { p { "None." } } @else { (held(&visit, &jobs)) }
@@ -111,9 +112,7 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
     let rows = html! {
         @for job in jobs {
             tr {
-                th.number scope="row" {
-                    a href=(visit.url(&format!("/jobs/{}", job.id))) { (job.id) }
-                }
+                th.number scope="row" { (job::link(visit, job.id)) }
                 td { (job.kind) }
                 td { (job.queue) }
                 td.number { (time(job.attempted_at)) }
@@ -146,9 +145,11 @@ impl Worker {
             html! {
                 "told to "
                 @match command.as_str() { "quiet" => "fetch no more", command => (command) }
-                @if let Some(at) = self.commanded_at { " " (parts::ago(at)) }
-                @if let Some(by) = &self.commanded_by { " by " bdi { (by) } }
-                @if let Some(reason) = &self.command_reason { ": " bdi { (reason) } }
+                (named::since(
+                    self.commanded_at,
+                    self.commanded_by.as_deref(),
+                    self.command_reason.as_deref(),
+                ))
             }
         })
     }
@@ -171,31 +172,27 @@ impl Worker {
     }
 
     pub(super) fn queues(&self, visit: &Visit) -> Markup {
-        few(
-            &self.queues,
-            |name| html! { a href=(visit.url(&queue::path(name))) { bdi { (name) } } },
-        )
+        few(&self.queues, |name| queue::link(visit, name))
     }
 
     pub(super) fn kinds(&self, visit: &Visit) -> Markup {
-        let path = |kind: &str| parts::link("/jobs", &[("state", "running"), ("kind", kind)]);
+        let path = |kind: &str| parts::link("/jobs", [("state", "running"), ("kind", kind)]);
         few(
             &self.kinds,
             |kind| html! { a href=(visit.url(&path(kind))) { bdi { (kind) } } },
         )
     }
 
-    fn says(&self, visit: &Visit) -> Vec<(&'static str, Markup)> {
-        let time = |at: Option<DateTime<Utc>>| at.map_or_else(parts::none, parts::ago);
-        vec![
-            ("Jobs", self.places()),
-            ("Queues", self.queues(visit)),
-            ("Kinds", self.kinds(visit)),
-            ("Version", parts::optional_text(self.version.as_deref())),
-            ("First seen", time(self.first_seen_at)),
-            ("Last seen", time(self.last_seen_at)),
-            ("First lease to run out", time(self.next_lease_expires_at)),
-        ]
+    fn says(&self, visit: &Visit) -> Markup {
+        parts::key_values(html! {
+            (pair("Jobs", self.places()))
+            (pair("Queues", self.queues(visit)))
+            (pair("Kinds", self.kinds(visit)))
+            (pair("Version", parts::optional_text(self.version.as_deref())))
+            (pair("First seen", parts::ago_or_none(self.first_seen_at)))
+            (pair("Last seen", parts::ago_or_none(self.last_seen_at)))
+            (pair("First lease to run out", parts::ago_or_none(self.next_lease_expires_at)))
+        })
     }
 }
 
@@ -214,84 +211,52 @@ fn few(names: &[String], shown: impl Fn(&str) -> Markup) -> Markup {
     }
 }
 
-/// The forms that command a worker, and come back to the path.
+const QUIET: Call = Call {
+    path: "/worker/quiet",
+    function: "quiet_worker",
+    label: "Quiet",
+    question: "{name} fetches no more until it is resumed. What it runs goes on.",
+    button: "Quiet it",
+    look: Look::Danger,
+};
+
+const STOP: Call = Call {
+    path: "/worker/stop",
+    function: "stop_worker",
+    label: "Stop",
+    question: "{name} fetches no more, and its program ends once what it runs is done. One that \
+             starts again under this name has the same command.",
+    button: "Stop it",
+    look: Look::Danger,
+};
+
+const RESUME: Call = Call {
+    path: "/worker/resume",
+    function: "resume_worker",
+    label: "Resume",
+    question: "{name} can fetch again.",
+    button: "Resume it",
+    look: Look::Primary,
+};
+
+/// What a worker can be commanded, but for what it is.
 pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
-    let form = |path: &str, label: &str, kind| {
-        visit.form(
-            path,
-            html! {
-                (hidden("name", &worker.worker))
-                (hidden("back", back))
-                (reason())
-                (parts::button(label, kind))
-            },
-        )
-    };
     let (name, command) = (&worker.worker, worker.command.as_deref());
     html! {
-        @if command.is_some() && visit.may("resume_worker") {
-            (parts::confirm(
-                "Resume",
-                &format!("{name} can fetch again."),
-                form("/worker/resume", "Resume it", Kind::Primary),
-            ))
-        }
-        @if command != Some("quiet") && visit.may("quiet_worker") {
-            (parts::confirm(
-                "Quiet",
-                &format!("{name} fetches no more until it is resumed. What it runs goes on."),
-                form("/worker/quiet", "Quiet it", Kind::Danger),
-            ))
-        }
-        @if command != Some("stop") && visit.may("stop_worker") {
-            (parts::confirm(
-                "Stop",
-                &format!(
-                    "{name} fetches no more, and its program ends once what it runs is done. One \
-                     that starts again under this name has the same command."
-                ),
-                form("/worker/stop", "Stop it", Kind::Danger),
-            ))
-        }
+        @if command.is_some() { (RESUME.offer(visit, name, back)) }
+        @if command != Some("quiet") { (QUIET.offer(visit, name, back)) }
+        @if command != Some("stop") { (STOP.offer(visit, name, back)) }
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Command {
-    name: String,
-    back: String,
-    reason: String,
+pub(crate) async fn quiet(change: Change<Form>) -> Result<Response, Problem> {
+    QUIET.run(change, "Worker", "is to fetch no more.").await
 }
 
-pub(super) async fn quiet(change: Change<Command>) -> Result<Response, Problem> {
-    command(
-        change,
-        "select from jobs.quiet_worker($1, $2)",
-        "is to fetch no more",
-    )
-    .await
+pub(crate) async fn stop(change: Change<Form>) -> Result<Response, Problem> {
+    STOP.run(change, "Worker", "is to stop.").await
 }
 
-pub(super) async fn stop(change: Change<Command>) -> Result<Response, Problem> {
-    command(change, "select from jobs.stop_worker($1, $2)", "is to stop").await
-}
-
-pub(super) async fn resume(change: Change<Command>) -> Result<Response, Problem> {
-    command(
-        change,
-        "select from jobs.resume_worker($1, $2)",
-        "can fetch again",
-    )
-    .await
-}
-
-async fn command(change: Change<Command>, sql: &str, what: &str) -> Result<Response, Problem> {
-    let Command { name, back, reason } = &change.form;
-    change.run(sql, &[name, &given(reason)]).await?;
-    let back = if back.starts_with("/worker") {
-        back
-    } else {
-        "/workers"
-    };
-    Ok(change.done(back, format!("Worker {name} {what}.")))
+pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
+    RESUME.run(change, "Worker", "can fetch again.").await
 }

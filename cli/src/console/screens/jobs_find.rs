@@ -1,8 +1,8 @@
 //! Finds jobs among millions, the newest first, without reading all of them.
 //!
 //! `jobs.jobs` is a union by state: to sort it by id would read it whole. A window of ids is found
-//! by primary keys, so windows are read, each larger than the one before, until there are enough
-//! jobs or the time is over. A cursor is an id, so new jobs shift nothing.
+//! by primary keys. So windows are read until there are enough jobs or the time is over, each
+//! larger than the one before. A cursor is an id, so new jobs shift nothing.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
-use super::filter::Filter;
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::filter::Filter;
+use crate::console::problem::Problem;
+use crate::console::visit::{Only, Visit};
 
 /// How many jobs a page has.
 pub(crate) const ROWS: usize = 50;
@@ -37,13 +37,20 @@ const OVERLAP: i64 = 10_000;
 
 /// Where a page of the list begins.
 #[derive(Clone, Copy)]
-pub(crate) enum From {
+pub(crate) enum Cursor {
     /// The newest jobs.
     Top,
     /// Jobs below this id.
     Below(i64),
     /// Jobs above this id.
     Above(i64),
+}
+
+impl Cursor {
+    /// Whether jobs are looked for from it upwards.
+    pub(crate) fn is_up(self) -> bool {
+        matches!(self, Self::Above(_))
+    }
 }
 
 /// A page of the list.
@@ -82,12 +89,8 @@ pub(crate) async fn counts(visit: &Visit, queue: &str) -> Result<Vec<Count>, Pro
 
 /// The largest id that there can be.
 pub(crate) async fn last_id(visit: &Visit) -> Result<i64, Problem> {
-    #[derive(Deserialize)]
-    struct Last {
-        id: i64,
-    }
-    let last: Option<Last> = visit.row("select jobs.last_id() as id", &[]).await?;
-    Ok(last.map_or(0, |last| last.id))
+    let Only(id) = visit.one("select jobs.last_id()", &[]).await?;
+    Ok(id)
 }
 
 /// The jobs of a page.
@@ -95,20 +98,20 @@ pub(crate) async fn jobs(
     visit: &Visit,
     filter: &Filter,
     counts: &[Count],
-    from: From,
+    cursor: Cursor,
 ) -> Result<Found, Problem> {
     let last = last_id(visit).await?;
     let failed = failed(visit, filter).await?;
     let search = Search::of(visit, filter, failed.as_deref())?;
     let mut low = 1;
     let mut high = last + 1;
-    match from {
-        From::Top => {}
-        From::Below(id) => high = high.min(id),
-        From::Above(id) => low = low.max(id.saturating_add(1)),
+    match cursor {
+        Cursor::Top => {}
+        Cursor::Below(id) => high = high.min(id),
+        Cursor::Above(id) => low = low.max(id.saturating_add(1)),
     }
     if failed.is_some() || is_few(filter, counts, last) {
-        match search.whole(low, high, from).await {
+        match search.whole(low, high, cursor).await {
             Err(late) if late.sqlstate() == Some("57014") => {}
             found => return found,
         }
@@ -125,9 +128,9 @@ pub(crate) async fn jobs(
         high = high.min(about);
     }
     // Where a time is the end, jobs that are meant begin only after the overlap.
-    let is_cut = match from {
-        From::Above(_) => is_cut_below,
-        From::Top | From::Below(_) => is_cut_above,
+    let is_cut = match cursor {
+        Cursor::Above(_) => is_cut_below,
+        Cursor::Top | Cursor::Below(_) => is_cut_above,
     };
     let size = if is_cut {
         OVERLAP + CLOSE
@@ -137,12 +140,12 @@ pub(crate) async fn jobs(
     let windows = Windows {
         left: low..high,
         size,
-        is_up: matches!(from, From::Above(_)),
+        is_up: cursor.is_up(),
     };
     search.windows(windows).await
 }
 
-/// The jobs that failed after the time of the filter, where it has one and they are few: a job
+/// The jobs that failed after the time of the filter, where it has one and they are few. A job
 /// whose latest error is after it is among them.
 pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<i64>>, Problem> {
     let Some(after) = filter.failed_after()? else {
@@ -154,13 +157,13 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
          where at > $1 and ($2::text is null or error like $2)
            and ($3::text is null or job_kind = $3)
          limit $4";
-    let ids: Vec<Id> = visit
+    let ids: Vec<Only<i64>> = visit
         .rows(sql, &[&after, &filter.error_like(), &kind, &(MANY + 1)])
         .await?;
     if ids.len() as i64 > MANY {
         return Ok(None);
     }
-    let mut ids: Vec<_> = ids.into_iter().map(|id| id.id).collect();
+    let mut ids: Vec<_> = ids.into_iter().map(|Only(id)| id).collect();
     ids.sort_unstable();
     ids.dedup();
     Ok(Some(ids))
@@ -187,12 +190,7 @@ fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
 /// A statement that finds ids, and its values.
 struct Search<'a> {
     visit: &'a Visit,
-    condition: super::filter::Condition,
-}
-
-#[derive(Deserialize)]
-struct Id {
-    id: i64,
+    condition: crate::console::filter::Condition,
 }
 
 impl<'a> Search<'a> {
@@ -224,12 +222,12 @@ impl<'a> Search<'a> {
             self.condition.sql,
             if is_up { "asc" } else { "desc" },
         );
-        let ids: Vec<Id> = self.visit.rows_within(within, &sql, &values).await?;
-        Ok(ids.into_iter().map(|id| id.id).collect())
+        let ids = self.visit.rows_within(within, &sql, &values).await?;
+        Ok(ids.into_iter().map(|Only(id)| id).collect())
     }
 
-    async fn whole(&self, low: i64, high: i64, from: From) -> Result<Found, Problem> {
-        let is_up = matches!(from, From::Above(_));
+    async fn whole(&self, low: i64, high: i64, cursor: Cursor) -> Result<Found, Problem> {
+        let is_up = cursor.is_up();
         let ids = self
             .window(low..high, is_up, ROWS as i64 + 1, WHOLE)
             .await?;

@@ -5,17 +5,19 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::fields::{area, given, line, time};
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::tree::tree;
+use super::job;
 use super::unique;
-use super::visit::{Change, Visit};
+use crate::console::fields::{self, area, date_time, given, line};
+use crate::console::json::tree;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Look, pair};
+use crate::console::problem::Problem;
+use crate::console::times;
+use crate::console::visit::{Change, Visit};
 
 /// An insert that is tried.
 #[derive(Default, Deserialize)]
-pub(super) struct Try {
+pub(crate) struct Try {
     pub(super) kind: String,
     pub(super) queue: String,
     pub(super) args: String,
@@ -36,7 +38,7 @@ struct Explained {
 }
 
 /// Only reads, but args can be long, and do not belong into an address.
-pub(super) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
+pub(crate) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
     let Change { visit, form: tried } = change;
     let explained = ask(&visit, &tried).await;
     let main = html! {
@@ -44,11 +46,8 @@ pub(super) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
         @if let Ok(explained) = &explained { (answer(&visit, explained)) }
         (form(&visit, &tried, explained.as_ref().err()))
     };
-    let mut response = visit.still(Screen::Unique, "Uniqueness", main);
-    if let Err(wrong) = &explained {
-        *response.status_mut() = wrong.status;
-    }
-    Ok(response)
+    let wrong = explained.as_ref().err();
+    Ok(visit.with_form(Screen::Unique, "Uniqueness", main, wrong))
 }
 
 async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
@@ -57,22 +56,21 @@ async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
         json("unique_opts", &tried.unique_opts)?,
         json("meta", &tried.meta)?,
     );
-    let explained = visit
-        .row(
+    visit
+        .one(
             "select canonical, unique_key, lock_id, policy::text, holder, holder_state, would
                from jobs.explain_unique($1, $2::text::jsonb, $3::text::jsonb, $4, $5::text::jsonb,
-                                        ($6::text || ' UTC')::timestamptz)",
+                                        $6)",
             &[
                 &tried.kind.trim(),
                 &args,
                 &of.0,
                 &given(&tried.queue),
                 &of.1,
-                &given(&tried.scheduled_at),
+                &times::typed("scheduled at", &tried.scheduled_at)?,
             ],
         )
-        .await?;
-    explained.ok_or_else(|| Problem::not_found("answer"))
+        .await
 }
 
 /// Postgres says what is no JSON, but not in which field.
@@ -90,16 +88,7 @@ fn json<'a>(field: &str, text: &'a str) -> Result<Option<&'a str>, Problem> {
 }
 
 pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Markup {
-    const FIELDS: [&str; 6] = [
-        "kind",
-        "queue",
-        "args",
-        "meta",
-        "unique_opts",
-        "scheduled_at",
-    ];
-    let is_beside_a_field =
-        |wrong: &Problem| wrong.field().is_some_and(|field| FIELDS.contains(&field));
+    let beside_a_field = ["kind", "queue", "args", "meta", "unique_opts"];
     html! {
         section aria-labelledby="try" {
             h2 #try { "Try an insert" }
@@ -108,10 +97,8 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
                     "What a job would be unique by, and what would become of it now. "
                     "Nothing is inserted."
                 }
-                @if let Some(wrong) = wrong.filter(|wrong| !is_beside_a_field(wrong)) {
-                    div.wrong role="alert" { (wrong.said()) }
-                }
-                (visit.form("/unique/explain#answer", fields(tried, wrong)))
+                (fields::wrong(wrong, &beside_a_field))
+                (visit.form("/unique/explain#answer", fields_of(tried, wrong)))
             } @else {
                 p {
                     "Your role may not call " code { "jobs.explain_unique()" }
@@ -122,7 +109,7 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
     }
 }
 
-fn fields(tried: &Try, wrong: Option<&Problem>) -> Markup {
+fn fields_of(tried: &Try, wrong: Option<&Problem>) -> Markup {
     const ARGS: &str = r#"JSON, such as {"account": 7}."#;
     const OPTIONS: &str = r#"JSON, such as {"by_args": ["account"], "by_period": "1 day"}.
         Empty: as the kind says. {}: not unique."#;
@@ -136,45 +123,30 @@ fn fields(tried: &Try, wrong: Option<&Problem>) -> Markup {
         (area("args", "Args", ARGS, &tried.args, wrong))
         (area("unique_opts", "Unique options", OPTIONS, &tried.unique_opts, wrong))
         (area("meta", "Meta", META, &tried.meta, wrong))
-        (time("scheduled_at", "Scheduled at", &tried.scheduled_at))
-        div.actions { (parts::button("Explain", Kind::Primary)) }
+        (date_time("scheduled_at", "Scheduled at", &tried.scheduled_at))
+        div.actions { (parts::button("Explain", Look::Primary)) }
     }
 }
 
 fn answer(visit: &Visit, explained: &Explained) -> Markup {
-    let code = |text: &Option<String>| match text {
-        Some(text) => html! { code.key { (text) } },
-        None => parts::none(),
-    };
-    let mut said = vec![(
-        "An insert now",
-        html! { strong { (would(visit, explained)) } },
-    )];
-    if let Some(key) = &explained.unique_key {
-        let holders = visit.url(&parts::link("/unique", &[("search", key)]));
-        said.extend([
-            (
-                "Key",
-                html! { (code(&explained.unique_key)) " " a href=(holders) { "who is under it" } },
-            ),
-            ("Made from", code(&explained.canonical)),
-            (
-                "Policy, with all defaults",
-                match &explained.policy {
-                    Some(policy) => tree(policy, 2, None),
-                    None => parts::none(),
-                },
-            ),
-            (
-                "Advisory lock",
-                html! { @if let Some(id) = explained.lock_id { code { (id) } } },
-            ),
-        ]);
-    }
+    let policy = explained.policy.as_deref();
     html! {
         section aria-labelledby="answer" {
             h2 #answer { "What would happen" }
-            (parts::key_values(&said))
+            (parts::key_values(html! {
+                (pair("An insert now", html! { strong { (would(visit, explained)) } }))
+                @if let Some(key) = &explained.unique_key {
+                    @let holders = visit.url(&parts::link("/unique", [("search", key)]));
+                    (pair("Key", html! { code.key { (key) } " " a href=(holders) { "who is under it" } }))
+                    (pair("Made from", html! {
+                        @if let Some(text) = &explained.canonical { code.key { (text) } }
+                    }))
+                    (pair("Policy, with all defaults", policy.map_or_else(parts::none, |policy| tree(policy, 2, None))))
+                    (pair("Advisory lock", html! {
+                        @if let Some(id) = explained.lock_id { code { (id) } }
+                    }))
+                }
+            }))
         }
     }
 }
@@ -183,7 +155,7 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
 fn would(visit: &Visit, explained: &Explained) -> Markup {
     let job = html! {
         @if let Some(id) = explained.holder {
-            a href=(visit.url(&format!("/jobs/{id}"))) { "job " (id) }
+            a href=(visit.url(&job::path(id))) { "job " (id) }
             @match &explained.holder_state {
                 Some(state) => { " (" (state) ")" }
                 None => " (gone, and its hold goes on)",

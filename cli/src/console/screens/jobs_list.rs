@@ -1,35 +1,26 @@
 //! The list of jobs.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::bulk_action;
-use super::fields;
-use super::filter::Filter;
-use super::find::{self, Count, Found, From};
-use super::http::see_other;
-use super::page::Screen;
-use super::parts;
-use super::problem::Problem;
-use super::visit::{Query, Visit, optional};
-use super::{App, job, job_rows};
+use super::jobs_find::{self, Count, Cursor, Found};
+use super::{job, jobs_table};
+use crate::console::fields;
+use crate::console::filter::Filter;
+use crate::console::http::see_other;
+use crate::console::page::Screen;
+use crate::console::paging;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::{Only, Query, Visit, optional};
 
 /// How many ids, the latest ones, are read for suggestions.
 const LATEST: i64 = 2_000;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/jobs", get(list))
-        .route("/jobs/suggestions", get(suggestions))
-}
-
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct JobsQuery {
     #[serde(flatten)]
     filter: Filter,
     /// A job that is gone to.
@@ -43,40 +34,43 @@ struct Asked {
     to: Option<i64>,
 }
 
-async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn list(
+    visit: Visit,
+    Query(asked): Query<JobsQuery>,
+) -> Result<Response, Problem> {
     if let Some(id) = fields::given(&asked.id) {
         return to_job(&visit, id);
     }
     let filter = &asked.filter;
-    let counts = find::counts(&visit, &filter.queue).await?;
-    let mut from = match (asked.from, asked.to) {
-        (Some(id), _) => From::Below(id),
-        (None, Some(id)) => From::Above(id),
-        (None, None) => From::Top,
+    let counts = jobs_find::counts(&visit, &filter.queue).await?;
+    let mut cursor = match (asked.from, asked.to) {
+        (Some(id), _) => Cursor::Below(id),
+        (None, Some(id)) => Cursor::Above(id),
+        (None, None) => Cursor::Top,
     };
-    let mut found = find::jobs(&visit, filter, &counts, from).await?;
+    let mut found = jobs_find::jobs(&visit, filter, &counts, cursor).await?;
     // The first page is always full, if there are so many.
-    if matches!(from, From::Above(_)) && !found.has_more && found.looked_to.is_none() {
-        from = From::Top;
-        found = find::jobs(&visit, filter, &counts, from).await?;
+    if cursor.is_up() && !found.has_more && found.looked_to.is_none() {
+        cursor = Cursor::Top;
+        found = jobs_find::jobs(&visit, filter, &counts, cursor).await?;
     }
-    let rows = job_rows::rows(&visit, &found.ids).await?;
-    let (newer, older) = pages(&visit, filter, &found, from);
+    let rows = jobs_table::rows(&visit, &found.ids).await?;
+    let (newer, older) = pages(&visit, filter, &found, cursor);
     let main = html! {
         (states(&visit, filter, &counts))
         (form(&visit, filter))
         (bulk_action::offers(&visit, filter))
-        @if !rows.is_empty() { (job_rows::table(&visit, "Jobs, the newest first", &rows)) }
+        @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, the newest first", &rows)) }
         @match found.looked_to {
-            Some(id) => (looked_to(&visit, filter, from, id).await?),
+            Some(id) => (looked_to(&visit, filter, cursor, id).await?),
             None if rows.is_empty() => (nothing(&visit, filter)),
             None => {}
         }
-        (parts::pager(newer, older))
+        (paging::by_time(newer, older))
     };
     // A page further down stays as it is, unless somebody asks for it again.
-    Ok(match from {
-        From::Top => visit.page(Screen::Jobs, "Jobs", main),
+    Ok(match cursor {
+        Cursor::Top => visit.page(Screen::Jobs, "Jobs", main),
         _ => visit.still(Screen::Jobs, "Jobs", main),
     })
 }
@@ -97,15 +91,15 @@ fn pages(
     visit: &Visit,
     filter: &Filter,
     found: &Found,
-    from: From,
+    cursor: Cursor,
 ) -> (Option<String>, Option<String>) {
     let link = |name, id: i64| visit.url(&filter.path("/jobs", &[(name, &id.to_string())]));
     let (Some(first), Some(last)) = (found.ids.first(), found.ids.last()) else {
         let to_the_top = || visit.url(&filter.path("/jobs", &[]));
-        return (matches!(from, From::Below(_)).then(to_the_top), None);
+        return (matches!(cursor, Cursor::Below(_)).then(to_the_top), None);
     };
-    let has_newer = !matches!(from, From::Top);
-    let has_older = found.has_more || matches!(from, From::Above(_));
+    let has_newer = !matches!(cursor, Cursor::Top);
+    let has_older = found.has_more || cursor.is_up();
     (
         has_newer.then(|| link("to", *first)),
         has_older.then(|| link("from", *last)),
@@ -119,7 +113,7 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
         queue: filter.queue.clone(),
         ..Filter::default()
     };
-    let is_counted = of_queue.pairs() == filter.pairs();
+    let is_counted = of_queue == *filter;
     let url = |state: &str| {
         let filter = Filter {
             state: state.into(),
@@ -161,11 +155,11 @@ fn form(visit: &Visit, filter: &Filter) -> Markup {
                 div.fields {
                     (fields::suggesting("error", "Latest error has", &filter.error, &[]))
                     (suggesting(visit, "worker", "Worker", &filter.worker))
-                    (fields::time("after", "Inserted from", &filter.after))
-                    (fields::time("before", "Inserted before", &filter.before))
+                    (fields::date_time("after", "Inserted from", &filter.after))
+                    (fields::date_time("before", "Inserted before", &filter.before))
                 }
             }
-            (parts::button("Filter", parts::Kind::Primary))
+            (parts::button("Filter", parts::Look::Primary))
             @if !filter.is_empty() {
                 a.button href=(visit.url("/jobs")) { "Clear" }
             }
@@ -190,56 +184,55 @@ fn suggesting(visit: &Visit, name: &str, label: &str, value: &str) -> Markup {
 
 /// What may be meant by what somebody types.
 #[derive(Deserialize)]
-struct Typed {
+pub(crate) struct Typed {
     of: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    queue: String,
-    #[serde(default)]
-    tag: String,
-    #[serde(default)]
-    worker: String,
+    #[serde(flatten)]
+    filter: Filter,
 }
 
-async fn suggestions(visit: Visit, Query(typed): Query<Typed>) -> Result<Response, Problem> {
+pub(crate) async fn suggestions(
+    visit: Visit,
+    Query(typed): Query<Typed>,
+) -> Result<Response, Problem> {
     // Kinds and tags are those of the latest jobs, and kinds also those that have defaults.
+    let filter = typed.filter;
     let (text, source) = match &*typed.of {
-        "queue" => (typed.queue, "select queue as name from jobs.queues"),
-        "worker" => (typed.worker, "select worker as name from jobs.workers"),
+        "queue" => (filter.queue, "select queue as name from jobs.queues"),
+        "worker" => (filter.worker, "select worker as name from jobs.workers"),
         "tag" => (
-            typed.tag,
+            filter.tag,
             "select unnest(tags) as name from jobs.jobs where id > $2",
         ),
         _ => (
-            typed.kind,
+            filter.kind,
             "select kind as name from jobs.kinds
              union all select kind from jobs.jobs where id > $2",
         ),
     };
-    #[derive(Deserialize)]
-    struct Name {
-        name: String,
-    }
-    let latest = find::last_id(&visit).await? - LATEST;
+    let latest = jobs_find::last_id(&visit).await? - LATEST;
     let sql = format!(
         "select distinct name from ({source}) s
           where position(lower($1) in lower(name)) > 0 and $2::bigint is not null
           order by name limit 50"
     );
-    let names: Vec<Name> = visit.rows(&sql, &[&text, &latest]).await?;
-    let options = html! { @for one in &names { option value=(one.name) {} } };
+    let names: Vec<Only<String>> = visit.rows(&sql, &[&text, &latest]).await?;
+    let options = html! { @for Only(name) in &names { option value=(name) {} } };
     Ok(Html(options.into_string()).into_response())
 }
 
 /// Where the time was over before there were enough jobs.
-async fn looked_to(visit: &Visit, filter: &Filter, from: From, id: i64) -> Result<Markup, Problem> {
-    let (name, at) = match from {
-        From::Above(_) => ("to", id),
+async fn looked_to(
+    visit: &Visit,
+    filter: &Filter,
+    cursor: Cursor,
+    id: i64,
+) -> Result<Markup, Problem> {
+    let (name, at) = match cursor {
+        Cursor::Above(_) => ("to", id),
         _ => ("from", id),
     };
     let url = visit.url(&filter.path("/jobs", &[(name, &at.to_string())]));
-    let inserted = find::inserted_about(visit, id).await?;
+    let inserted = jobs_find::inserted_about(visit, id).await?;
     Ok(html! {
         p.further role="status" {
             "All jobs " (if name == "to" { "up to" } else { "down to" }) " number " (parts::number(id))

@@ -6,10 +6,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::{Job, path};
-use super::parts;
-use super::problem::Problem;
-use super::tree::tree;
-use super::visit::{Path, Query, Visit};
+use crate::console::json::tree;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::{Only, Path, Query, Visit};
 
 /// What a job carries. Null for a role that may not see it.
 const CARRIED: [&str; 4] = ["args", "meta", "progress", "output"];
@@ -82,32 +82,28 @@ fn titled(name: &str) -> &'static str {
 }
 
 #[derive(Deserialize)]
-pub(super) struct What {
+pub(crate) struct What {
     what: String,
 }
 
 /// What a job carries, as the text that Postgres has.
-pub(super) async fn raw(
+pub(crate) async fn raw(
     visit: Visit,
     Path(id): Path<i64>,
     Query(asked): Query<What>,
 ) -> Result<Response, Problem> {
-    #[derive(Deserialize)]
-    struct Text {
-        text: Option<String>,
-    }
     let Some(name) = CARRIED.into_iter().find(|name| *name == asked.what) else {
         return Err(Problem::no_page());
     };
-    let sql = format!("select {name}::text as text from jobs.jobs where id = $1");
-    let found: Option<Text> = visit.row(&sql, &[&id]).await?;
+    let sql = format!("select {name}::text from jobs.jobs where id = $1");
+    let found: Option<Only<Option<String>>> = visit.row(&sql, &[&id]).await?;
     match found {
         None => Err(Problem::not_found(&format!("job {id}"))),
-        Some(Text { text: None }) if !visit.sees_payload() => Err(Problem::forbidden(
+        Some(Only(None)) if !visit.sees_payload() => Err(Problem::forbidden(
             format!("The {name} of jobs are hidden from your role."),
             "A role that may SELECT from jobs.job sees what jobs carry.",
         )),
-        Some(Text { text }) => {
+        Some(Only(text)) => {
             let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
             Ok((kind, text.unwrap_or_default()).into_response())
         }

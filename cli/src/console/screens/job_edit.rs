@@ -4,63 +4,49 @@ use axum::response::Response;
 use maud::{Markup, html};
 use tokio_postgres::types::ToSql;
 
-use super::fields::{area, given, hidden, line, reason};
 use super::job::{self, Job};
-use super::job_change::{Now, lost};
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::tree::LARGEST;
-use super::visit::{Change, Path, Visit};
+use super::job_actions::lost;
+use crate::console::fields::{self, area, given, hidden, line, reason};
+use crate::console::json::LARGEST;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Look};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Only, Path, Visit};
 
-/// What can be changed: the name of its parameter of jobs.update, how its text becomes a value
-/// there, its label, and what is said about it.
-const FIELDS: [(&str, &str, &str, &str); 10] = [
-    ("args", JSON, "Args", "JSON."),
-    ("meta", JSON, "Meta", "A JSON object."),
-    (
-        "queue",
-        "?::text",
-        "Queue",
-        "An available job goes to the end of its lane there.",
-    ),
-    (
-        "priority",
-        NUMBER,
-        "Priority",
-        "The lower number is fetched first.",
-    ),
-    (
-        "scheduled_at",
-        TIME,
-        "Due",
-        "In UTC, such as 2026-01-31 18:30.",
-    ),
-    ("expires_at", TIME, "Expires", "In UTC; infinity: never."),
-    (
-        "max_attempts",
-        NUMBER,
-        "Attempts at most",
-        "The first one counts.",
-    ),
-    (
-        "timeout",
-        "?::text::interval",
-        "Timeout of an attempt",
-        "Such as 5 minutes; -1 second: no limit.",
-    ),
-    ("tags", LINES, "Tags", "One a line."),
-    (
-        "retry",
-        JSON,
-        "Retry policy",
-        "JSON: a name in quotes, or an object.",
-    ),
+/// What can be changed: the names of parameters of jobs.update, how their texts become values
+/// there, and labels.
+const FIELDS: [(&str, &str, &str); 10] = [
+    ("args", JSON, "Args"),
+    ("meta", JSON, "Meta"),
+    ("queue", "?::text", "Queue"),
+    ("priority", NUMBER, "Priority"),
+    ("scheduled_at", TIME, "Due"),
+    ("expires_at", TIME, "Expires"),
+    ("max_attempts", NUMBER, "Attempts at most"),
+    ("timeout", INTERVAL, "Timeout of an attempt"),
+    ("tags", LINES, "Tags"),
+    ("retry", JSON, "Retry policy"),
 ];
 const JSON: &str = "?::text::jsonb";
 const NUMBER: &str = "?::text::integer";
 const TIME: &str = "(?::text || case when ? ~ 'infinity' then '' else ' UTC' end)::timestamptz";
+const INTERVAL: &str = "?::text::interval";
 const LINES: &str = "array_remove(regexp_split_to_array(trim(?::text), E'\\s*\\n\\s*'), '')";
+
+fn help(field: &str) -> &'static str {
+    match field {
+        "args" => "JSON.",
+        "meta" => "A JSON object.",
+        "queue" => "An available job goes to the end of its lane there.",
+        "priority" => "The lower number is fetched first.",
+        "scheduled_at" => "In UTC, such as 2026-01-31 18:30.",
+        "expires_at" => "In UTC; infinity: never.",
+        "max_attempts" => "The first one counts.",
+        "timeout" => "Such as 5 minutes; -1 second: no limit.",
+        "tags" => "One a line.",
+        _ => "JSON: a name in quotes, or an object.",
+    }
+}
 
 const VALUES: &str = "
     select case args when '{}' then '{}' else jsonb_pretty(args) end as args,
@@ -72,8 +58,8 @@ const VALUES: &str = "
            jsonb_pretty(retry) as retry
       from jobs.jobs where id = $1";
 
-/// Texts by the names of fields. In the form each value is there twice, the second time as it was,
-/// so that only what somebody has changed is given to jobs.update: a queue or priority moves an
+/// Texts by the names of fields. In the form each value is there twice, the second time as it was.
+/// So only what somebody has changed is given to jobs.update. A queue or priority moves an
 /// available job, even one that it has already.
 struct Values(Vec<(String, String)>);
 
@@ -155,7 +141,7 @@ impl Values {
     }
 }
 
-pub(super) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
+pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
     let job = job::look(&visit, id).await?;
     if !visit.may("update") {
         return Err(Problem::forbidden(
@@ -175,26 +161,16 @@ pub(super) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
 }
 
 fn form(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Response {
-    let is_of_a_field = |wrong: &&Problem| {
-        let is = |field: &str| FIELDS.iter().any(|(name, ..)| *name == field);
-        wrong.field().is_some_and(is)
-    };
     let main = html! {
         p.lead { (parts::state(&job.state)) " " strong { bdi { (job.kind) } } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
-        @if let Some(wrong) = wrong.filter(|wrong| !is_of_a_field(wrong)) {
-            div.wrong role="alert" { (wrong.said()) }
-        }
-        (visit.form(&(job::path(job.id) + "/edit"), fields(visit, job, values, wrong)))
+        (fields::wrong(wrong, &FIELDS.map(|(name, ..)| name)))
+        (visit.form(&(job::path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))
     };
-    let mut response = visit.still(Screen::Jobs, &format!("Edit job {}", job.id), main);
-    if let Some(wrong) = wrong {
-        *response.status_mut() = wrong.status;
-    }
-    response
+    visit.with_form(Screen::Jobs, &format!("Edit job {}", job.id), main, wrong)
 }
 
-fn fields(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Markup {
+fn fields_of(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Markup {
     let (long, short): (Vec<_>, Vec<_>) = FIELDS
         .into_iter()
         .partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
@@ -206,25 +182,27 @@ fn fields(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) ->
         @if !visit.sees_payload() {
             p.quiet { "Args and meta are hidden from your role, and stay as they are." }
         }
-        @for (name, _, label, help) in long {
+        @for (name, _, label) in long {
             @if values.has(name) {
-                (area(name, label, help, values.get(name), wrong))
+                (area(name, label, help(name), values.get(name), wrong))
             } @else if visit.sees_payload() {
                 p.quiet { (label) " is too large to be edited here: jobs.update changes it." }
             }
         }
         div.fields {
-            @for (name, _, label, help) in short { (line(name, label, help, values.get(name), wrong)) }
+            @for (name, _, label) in short {
+                (line(name, label, help(name), values.get(name), wrong))
+            }
         }
         (reason())
         div.actions {
-            (parts::button("Change the job", Kind::Primary))
-            (parts::link_button("Back", &visit.url(&job::path(job.id)), Kind::Plain))
+            (parts::button("Change the job", Look::Primary))
+            (parts::link_button("Back", &visit.url(&job::path(job.id)), Look::Plain))
         }
     }
 }
 
-pub(super) async fn update(
+pub(crate) async fn update(
     Path(id): Path<i64>,
     change: Change<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
@@ -241,6 +219,7 @@ pub(super) async fn update(
         Some(code) if !code.starts_with("22") => lost(&change, id, wrong),
         _ => {
             let job = job::look(&change.visit, id).await?;
+            let wrong = wrong.about_quoted(FIELDS.map(|(name, ..)| (name, values.get(name))));
             Ok(form(&change.visit, &job, &values, Some(&wrong)))
         }
     }
@@ -276,9 +255,9 @@ async fn give(
         let value = sql.replace('?', &format!("${}", of.len()));
         arguments += &format!(", {name} => {value}");
     }
-    let sql = format!("select jobs.update($1, reason => $2{arguments}) as state");
-    let now: Option<Now> = change.call(&sql, &of).await?;
-    Ok(now.map(|now| now.state).unwrap_or_default())
+    let sql = format!("select jobs.update($1, reason => $2{arguments})");
+    let Only(state) = change.call(&sql, &of).await?;
+    Ok(state)
 }
 
 /// What Postgres would refuse without saying which field it is.

@@ -1,35 +1,28 @@
 //! The overview: what needs attention, how much happens, and how fast.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
-use super::history::{self, Range};
-use super::page::Screen;
-use super::parts::{self, Align};
-use super::problem::Problem;
-use super::visit::{Query, Visit};
+use super::history::{self, Span};
+use super::queue::{self, Queue};
+use super::worker::{self, Worker};
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit};
 
 /// jobs.health() looks at much, and finds nothing that could not wait for so long.
 const HEALTH_KEPT: Duration = Duration::from_secs(30);
 /// How many queues and workers are shown here.
 const SHORT: i64 = 8;
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/", get(show))
-}
-
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct OverviewQuery {
     #[serde(default)]
-    since: Range,
+    since: Span,
 }
 
 #[derive(Deserialize)]
@@ -53,22 +46,8 @@ struct Queues {
     busiest: Vec<Queue>,
 }
 
-#[derive(Deserialize)]
-struct Queue {
-    queue: String,
-    available: i64,
-    running: i64,
-    oldest_available_at: Option<DateTime<Utc>>,
-    paused: bool,
-    concurrency: Option<i64>,
-    is_estimated: bool,
-}
-
+/// Of all queues, as `q`.
 const QUEUES: &str = "
-with q as materialized (
-    select queue, available, running, scheduled, retryable, discarded, oldest_available_at, paused,
-        concurrency, 'available' = any (estimated) as is_estimated, estimated
-    from jobs.queues)
 select count(*) as all, coalesce(sum(available), 0)::bigint as available,
     coalesce(sum(running), 0)::bigint as running, coalesce(sum(scheduled), 0)::bigint as scheduled,
     coalesce(sum(retryable), 0)::bigint as retryable,
@@ -86,34 +65,35 @@ struct Workers {
     busiest: Vec<Worker>,
 }
 
-#[derive(Deserialize)]
-struct Worker {
-    worker: String,
-    running: i64,
-    concurrency: Option<i64>,
-    queues: Option<Vec<String>>,
-    status: Option<String>,
-    last_seen_at: Option<DateTime<Utc>>,
-}
-
+/// Of all workers, as `w`.
 const WORKERS: &str = "
-with w as materialized (
-    select worker, running, concurrency, queues, status, last_seen_at from jobs.workers)
-select count(*) filter (where status is distinct from 'lost') as all,
+select count(*) filter (where status <> 'lost') as all,
     count(*) filter (where status = 'lost') as lost,
-    (sum(concurrency) filter (where status is distinct from 'lost'))::bigint as concurrency,
+    (sum(concurrency) filter (where status <> 'lost'))::bigint as concurrency,
     (select coalesce(jsonb_agg(b), '[]') from (
         select * from w order by status = 'lost', running desc, worker limit $1) b) as busiest
 from w";
 
-async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn show(
+    visit: Visit,
+    Query(asked): Query<OverviewQuery>,
+) -> Result<Response, Problem> {
     let findings = visit.rows_kept::<Finding>(HEALTH_KEPT, "select * from jobs.health()", &[]);
-    let queues = visit.row::<Queues>(QUEUES, &[&SHORT]);
-    let workers = visit.row::<Workers>(WORKERS, &[&SHORT]);
+    let sql = [
+        format!(
+            "with q as materialized (select {} from jobs.queues) {QUEUES}",
+            queue::COLUMNS
+        ),
+        format!(
+            "with w as materialized (select {} from jobs.workers) {WORKERS}",
+            worker::COLUMNS
+        ),
+    ];
+    let queues = visit.one::<Queues>(&sql[0], &[&SHORT]);
+    let workers = visit.one::<Workers>(&sql[1], &[&SHORT]);
     let history = history::read(&visit, asked.since, None);
     let (findings, queues, workers, history) =
         tokio::try_join!(findings, queues, workers, history)?;
-    let (queues, workers) = (queues.expect("one row"), workers.expect("one row"));
     let main = html! {
         (findings_of(&visit, &findings))
         (tiles(&visit, &queues, &workers))
@@ -214,20 +194,15 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
         @for queue in &queues.busiest {
             tr {
                 td.wide {
-                    a href=(visit.url(&parts::link("/queue", &[("name", &queue.queue)]))) { (queue.queue) }
+                    (queue::link(visit, &queue.queue))
                     @if queue.paused { " " (parts::state("paused")) }
                 }
-                td.number { (parts::count(queue.available, queue.is_estimated)) }
+                td.number { (queue.counted("available")) }
                 td.number {
-                    (parts::count(queue.running, false))
-                    @if let Some(most) = queue.concurrency { span.unit { "of " (parts::number(most)) } }
+                    (queue.counted("running"))
+                    @if let Some(most) = queue.concurrency { " of " (parts::number(most.into())) }
                 }
-                td.number {
-                    @match queue.oldest_available_at {
-                        Some(at) => (parts::ago(at)),
-                        None => (parts::none()),
-                    }
-                }
+                td.number { (parts::ago_or_none(queue.oldest_available_at)) }
             }
         }
     };
@@ -258,22 +233,13 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
     ];
     let rows = html! {
         @for worker in &workers.busiest {
-            @let queues = worker.queues.as_deref().unwrap_or_default().join(", ");
             tr {
-                td.wide title={ "Queues: " (queues) } {
-                    a href=(visit.url(&parts::link("/worker", &[("name", &worker.worker)]))) { (worker.worker) }
+                td.wide title={ "Queues: " (worker.queues.join(", ")) } {
+                    (worker::link(visit, &worker.worker))
                 }
-                td { (parts::state(worker.status.as_deref().unwrap_or("run"))) }
-                td.number {
-                    (parts::count(worker.running, false))
-                    @if let Some(most) = worker.concurrency { span.unit { "of " (parts::number(most)) } }
-                }
-                td.number {
-                    @match worker.last_seen_at {
-                        Some(at) => (parts::ago(at)),
-                        None => (parts::none()),
-                    }
-                }
+                td { (parts::state(&worker.status)) }
+                td.number { (worker.places()) }
+                td.number { (parts::ago_or_none(worker.last_seen_at)) }
             }
         }
     };

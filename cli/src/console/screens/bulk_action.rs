@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::filter::Filter;
-use super::parts::{self, Kind};
-use super::visit::Visit;
+use crate::console::filter::Filter;
+use crate::console::parts::{self, Look};
+use crate::console::visit::Visit;
 
 /// What is done to many jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -35,12 +35,8 @@ impl Action {
         }
     }
 
-    pub(super) fn function(self) -> &'static str {
-        match self {
-            Self::Retry => "retry_many",
-            Self::Cancel => "cancel_many",
-            Self::Delete => "delete_many",
-        }
+    pub(super) fn function(self) -> String {
+        format!("{}_many", self.name())
     }
 
     /// The states that it changes.
@@ -108,7 +104,7 @@ impl Action {
 pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
     let may: Vec<_> = Action::ALL
         .into_iter()
-        .filter(|action| visit.may(action.function()))
+        .filter(|action| visit.may(&action.function()))
         .filter(|action| filter.state.is_empty() || action.changes(&filter.state))
         .collect();
     if may.is_empty() || filter.is_empty() {
@@ -123,7 +119,7 @@ pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
         div.actions {
             @for action in can {
                 @let url = visit.url(&filter.path("/bulk", &[("do", action.name())]));
-                (parts::link_button(&format!("{} all …", action.title()), &url, Kind::Plain))
+                (parts::link_button(&format!("{} all …", action.title()), &url, Look::Plain))
             }
             @if let Some(action) = cannot {
                 p.quiet {

@@ -1,30 +1,21 @@
 //! One job: why it is where it is, what happened to it, what it carries.
 
-use std::sync::Arc;
+use std::fmt::Display;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
-use super::job_rows::readable;
-use super::page::Screen;
-use super::parts;
-use super::problem::Problem;
-use super::tree::LARGEST;
-use super::visit::{Path, Query, Visit, optional};
-use super::{App, job_carried, job_change, job_errors, job_unique, timeline};
-
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/jobs/{id}", get(page))
-        .route("/jobs/{id}/raw", get(job_carried::raw))
-        .merge(job_change::routes())
-}
+use super::{audit, job_actions, job_errors, job_timeline, job_unique, worker};
+use crate::console::json::LARGEST;
+use crate::console::page::Screen;
+use crate::console::parts::{self, pair};
+use crate::console::problem::Problem;
+use crate::console::times;
+use crate::console::visit::{Path, Query, Visit, optional};
 
 #[derive(Deserialize)]
 pub(crate) struct Job {
@@ -37,9 +28,11 @@ pub(crate) struct Job {
     pub(crate) max_attempts: i32,
     pub(crate) tags: Vec<String>,
     pub(crate) created_at: DateTime<Utc>,
+    #[serde(deserialize_with = "times::bounded")]
     pub(crate) scheduled_at: DateTime<Utc>,
     pub(crate) attempted_at: Option<DateTime<Utc>>,
     pub(crate) finalized_at: Option<DateTime<Utc>>,
+    #[serde(deserialize_with = "times::bounded_option")]
     pub(crate) expires_at: Option<DateTime<Utc>>,
     /// In seconds; negative: none.
     timeout: f64,
@@ -57,12 +50,10 @@ pub(crate) struct Job {
 }
 
 const JOB: &str = concat!(
-    "select id, state, queue, kind, priority, attempt, max_attempts, tags, created_at, ",
-    readable!("scheduled_at"),
-    " as scheduled_at, attempted_at, finalized_at, ",
-    readable!("expires_at"),
-    " as expires_at, extract(epoch from timeout)::float8 as timeout, lease_expires_at, deadline_at,
-      cancel_requested_at, cancel_reason, worker, retry::text, unique_key",
+    "select id, state, queue, kind, priority, attempt, max_attempts, tags, created_at, scheduled_at,
+      attempted_at, finalized_at, expires_at, extract(epoch from timeout)::float8 as timeout,
+      lease_expires_at, deadline_at, cancel_requested_at, cancel_reason, worker, retry::text,
+      unique_key",
     carried!("args"),
     carried!("meta"),
     carried!("progress"),
@@ -71,8 +62,13 @@ const JOB: &str = concat!(
 );
 
 /// Where a job is shown.
-pub(crate) fn path(id: i64) -> String {
+pub(crate) fn path(id: impl Display) -> String {
     format!("/jobs/{id}")
+}
+
+/// A link to a job that says its id.
+pub(crate) fn link(visit: &Visit, id: i64) -> Markup {
+    html! { a href=(visit.url(&path(id))) { (id) } }
 }
 
 /// The job as it is now.
@@ -82,21 +78,21 @@ pub(crate) async fn look(visit: &Visit, id: i64) -> Result<Job, Problem> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct JobQuery {
     /// Which page of errors, from 1 on.
     #[serde(default, deserialize_with = "optional")]
     errors: Option<i64>,
 }
 
-async fn page(
+pub(crate) async fn page(
     visit: Visit,
     Path(id): Path<i64>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<JobQuery>,
 ) -> Result<Response, Problem> {
     let job = look(&visit, id).await?;
     let reasons = reasons(&visit, id).await?;
     let errors = job_errors::page(&visit, id, asked.errors.unwrap_or(1)).await?;
-    let timeline = timeline::of(&visit, &job, errors.count).await?;
+    let timeline = job_timeline::of(&visit, &job, errors.count).await?;
     let claim = match &job.unique_key {
         Some(key) => job_unique::claim(&visit, id, key).await?,
         None => None,
@@ -110,7 +106,7 @@ async fn page(
             (job.head(&visit))
             (job.why(&visit, &reasons))
         }))
-        (job_change::actions(&visit, &job))
+        (job_actions::actions(&visit, &job))
         (region(&visit, &job, "what-happened", &path, html! {
             (timeline)
             (job.carried(&visit))
@@ -118,7 +114,7 @@ async fn page(
             (job.unique(&visit, claim.as_ref()))
             (job.settings())
         }))
-        p { a href=(visit.url(&format!("/audit?target={id}"))) { "Who has managed this job" } }
+        (audit::link(&visit, &id.to_string(), "Who has managed this job"))
     };
     Ok(visit.still(Screen::Jobs, &format!("Job {id}"), main))
 }
@@ -141,16 +137,13 @@ fn errors_shown(visit: &Visit, job: &Job, errors: &Errors) -> Markup {
 struct Reason {
     reason: String,
     detail: Option<String>,
+    #[serde(deserialize_with = "times::bounded_option")]
     until: Option<DateTime<Utc>>,
     by_ids: Option<Vec<i64>>,
 }
 
 async fn reasons(visit: &Visit, id: i64) -> Result<Vec<Reason>, Problem> {
-    let sql = concat!(
-        "select reason, detail, ",
-        readable!("until"),
-        " as until, by_ids from jobs.explain($1)"
-    );
+    let sql = "select reason, detail, until, by_ids from jobs.explain($1)";
     match visit.rows(sql, &[&id]).await {
         // It was deleted a moment ago.
         Err(gone) if gone.sqlstate() == Some("P0002") => {
@@ -171,7 +164,7 @@ impl Job {
     }
 
     fn head(&self, visit: &Visit) -> Markup {
-        let jobs = |of: (&str, &str)| visit.url(&parts::link("/jobs", &[of]));
+        let jobs = |of: (&str, &str)| visit.url(&parts::link("/jobs", [of]));
         html! {
             p.lead {
                 (parts::state(&self.state)) " "
@@ -179,7 +172,7 @@ impl Job {
                 " in queue " a href=(jobs(("queue", &self.queue))) { bdi { (self.queue) } }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
                 @if let Some(worker) = &self.worker {
-                    ", worker " a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { bdi { (worker) } }
+                    ", worker " (worker::link(visit, worker))
                 }
                 @for tag in &self.tags { " " a.tag href=(jobs(("tag", tag))) { bdi { (tag) } } }
             }
@@ -215,24 +208,20 @@ impl Job {
     }
 
     fn settings(&self) -> Markup {
-        let time = |at: Option<DateTime<Utc>>| match at {
-            Some(at) => parts::exactly(at),
-            None => parts::none(),
-        };
+        let expires = self.expires_at.map_or_else(parts::none, parts::exactly);
         let timeout = match self.timeout < 0.0 {
             true => html! { "no limit" },
             false => parts::duration(self.timeout),
         };
-        let pairs = [
-            ("Priority", html! { (self.priority) }),
-            ("Timeout of an attempt", timeout),
-            ("Retry policy", html! { code { (self.retry) } }),
-            ("Expires", time(self.expires_at)),
-        ];
         html! {
             section.card aria-labelledby="settings" {
                 h2 #settings { "Options" }
-                (parts::key_values(&pairs))
+                (parts::key_values(html! {
+                    (pair("Priority", html! { (self.priority) }))
+                    (pair("Timeout of an attempt", timeout))
+                    (pair("Retry policy", html! { code { (self.retry) } }))
+                    (pair("Expires", expires))
+                }))
             }
         }
     }

@@ -5,9 +5,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::path;
-use super::parts::{self, Align};
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts::{self, Align};
+use crate::console::problem::Problem;
+use crate::console::times;
+use crate::console::visit::Visit;
 
 #[derive(Deserialize)]
 pub(crate) struct Row {
@@ -19,6 +20,7 @@ pub(crate) struct Row {
     max_attempts: i32,
     tags: Vec<String>,
     created_at: DateTime<Utc>,
+    #[serde(deserialize_with = "times::bounded")]
     scheduled_at: DateTime<Utc>,
     attempted_at: Option<DateTime<Utc>>,
     finalized_at: Option<DateTime<Utc>>,
@@ -27,29 +29,13 @@ pub(crate) struct Row {
     last_error: Option<String>,
 }
 
-/// A time that may be infinite or before our era, within what other programs can read.
-macro_rules! readable {
-    ($time:literal) => {
-        concat!(
-            "case when ",
-            $time,
-            " is not null then greatest(least(",
-            $time,
-            ", '9999-12-31 UTC'), '0001-01-01 UTC') end"
-        )
-    };
-}
-pub(crate) use readable;
-
 /// The jobs with these ids that are still there, the newest first.
 pub(crate) async fn rows(visit: &Visit, ids: &[i64]) -> Result<Vec<Row>, Problem> {
-    let sql = concat!(
-        "select id, state, queue, kind, attempt, max_attempts, tags, created_at, ",
-        readable!("scheduled_at"),
-        " as scheduled_at, attempted_at, finalized_at, cancel_requested_at is not null as is_asked_to_stop,
-          worker, left(split_part(last_error, E'\\n', 1), 200) as last_error
-          from jobs.jobs where id = any($1) order by id desc"
-    );
+    let sql = "
+        select id, state, queue, kind, attempt, max_attempts, tags, created_at, scheduled_at,
+               attempted_at, finalized_at, cancel_requested_at is not null as is_asked_to_stop,
+               worker, left(split_part(last_error, E'\\n', 1), 200) as last_error
+          from jobs.jobs where id = any($1) order by id desc";
     visit.rows(sql, &[&ids]).await
 }
 
@@ -70,7 +56,7 @@ pub(crate) fn table(visit: &Visit, caption: &str, rows: &[Row]) -> Markup {
 impl Row {
     fn shown(&self, visit: &Visit) -> Markup {
         let url = visit.url(&path(self.id));
-        let of_queue = parts::link("/jobs", &[("queue", &self.queue)]);
+        let of_queue = parts::link("/jobs", [("queue", &self.queue)]);
         html! {
             tr {
                 td.number { a href=(url) { (self.id) } }

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::Job;
-use super::parts;
-use super::problem::Problem;
-use super::visit::Visit;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::Visit;
 
 /// How many attempts that failed are shown here; the others are among the errors.
 const ATTEMPTS: i64 = 10;
@@ -48,21 +48,17 @@ struct Managed {
 
 /// The timeline of a job that has so many errors.
 pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, Problem> {
-    let failed: Vec<Failed> = visit
-        .rows(
-            "select attempt, at, left(split_part(error, E'\\n', 1), 300) as error, worker
-               from jobs.errors where job_id = $1 order by at desc, attempt desc limit $2",
-            &[&job.id, &ATTEMPTS],
-        )
-        .await?;
+    let sql = "
+        select attempt, at, left(split_part(error, E'\\n', 1), 300) as error, worker
+          from jobs.errors where job_id = $1 order by at desc, attempt desc limit $2";
+    let failed: Vec<Failed> = visit.rows(sql, &[&job.id, &ATTEMPTS]).await?;
+    let sql = "
+        select at, role, action, reason from jobs.audit
+         where target = $1 and at >= $2
+           and action in ('cancel', 'retry', 'activate', 'update')
+         order by at desc limit 20";
     let managed: Vec<Managed> = visit
-        .rows(
-            "select at, role, action, reason from jobs.audit
-              where target = $1 and at >= $2
-                and action in ('cancel', 'retry', 'activate', 'update')
-              order by at desc limit 20",
-            &[&job.id.to_string(), &job.created_at],
-        )
+        .rows(sql, &[&job.id.to_string(), &job.created_at])
         .await?;
     let mut events = job.events(managed.iter().any(|managed| managed.action == "cancel"));
     events.extend(failed.iter().map(Failed::event));

@@ -1,25 +1,22 @@
 //! Retries, cancels or deletes the jobs of a filter. First it is shown what and how many.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
 use super::bulk_action::Action;
-use super::fields::{given, hidden, reason};
-use super::filter::{Condition, Filter};
-use super::job_change::reset;
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::visit::{Change, Query, Visit};
-use super::{App, find, job_rows};
+use super::job_actions::reset;
+use super::{jobs_find, jobs_table};
+use crate::console::fields::{given, hidden, reason};
+use crate::console::filter::{Condition, Filter};
+use crate::console::page::Screen;
+use crate::console::parts::{self, Look};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Only, Query, Visit};
 
 /// How many jobs a call is about at most: the most that the functions take.
 const MOST: i64 = 10_000;
@@ -29,13 +26,9 @@ const OLDEST: usize = 10;
 /// at once, neither here nor by the call itself.
 const PREVIEW: Duration = Duration::from_secs(20);
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/bulk", get(preview).post(act))
-}
-
 /// Which jobs, and what: the same for the preview and for what is done then.
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct Bulk {
     r#do: Action,
     #[serde(flatten)]
     filter: Filter,
@@ -43,7 +36,7 @@ struct Asked {
 
 /// What somebody has seen, and wants done.
 #[derive(Deserialize)]
-struct Confirmed {
+pub(crate) struct Confirmed {
     /// The query of the preview. A browser changes line breaks in a field of a form, and these are
     /// encoded.
     of: String,
@@ -65,7 +58,7 @@ struct Meant<'a> {
     failed_after: Option<DateTime<Utc>>,
 }
 
-impl Asked {
+impl Bulk {
     fn meant(&self) -> Result<Meant<'_>, Problem> {
         let (action, filter) = (self.r#do, &self.filter);
         if filter.is_empty() {
@@ -143,7 +136,7 @@ impl Meant<'_> {
     /// The jobs that are taken, and one more if there are more, by state. It reads what the call
     /// itself reads.
     async fn look(&self, visit: &Visit) -> Result<Vec<InState>, Problem> {
-        let condition = self.condition(find::failed(visit, self.filter).await?)?;
+        let condition = self.condition(jobs_find::failed(visit, self.filter).await?)?;
         let sql = format!(
             "select state, count(*) as n, (array_agg(id order by id))[1:{OLDEST}] as oldest
                from (select id, state from jobs.jobs where {} order by id limit {}) j
@@ -156,7 +149,7 @@ impl Meant<'_> {
 }
 
 /// The oldest jobs of all states.
-async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<job_rows::Row>, Problem> {
+async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<jobs_table::Row>, Problem> {
     let mut ids: Vec<i64> = found
         .iter()
         .flat_map(|state| &state.oldest)
@@ -164,15 +157,15 @@ async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<job_rows::Row>, 
         .collect();
     ids.sort_unstable();
     ids.truncate(OLDEST);
-    let mut rows = job_rows::rows(visit, &ids).await?;
+    let mut rows = jobs_table::rows(visit, &ids).await?;
     rows.reverse();
     Ok(rows)
 }
 
-async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<Response, Problem> {
     let meant = asked.meant()?;
     let (action, filter) = (meant.action, meant.filter);
-    if !visit.may(action.function()) {
+    if !visit.may(&action.function()) {
         return Err(Problem::forbidden(
             format!("This role may not call jobs.{}.", action.function()),
             "jobs.grant_operator and jobs.grant_admin let a role manage many jobs at once.",
@@ -195,13 +188,13 @@ async fn preview(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, P
             p { (action.means()) }
             (confirmation(&visit, &asked, count))
             h2 { "The oldest " (oldest.len()) }
-            (job_rows::table(&visit, "The oldest of them", &oldest))
+            (jobs_table::table(&visit, "The oldest of them", &oldest))
         }
     };
     Ok(visit.still(Screen::Jobs, &title, main))
 }
 
-fn how_many(visit: &Visit, asked: &Asked, counts: &[InState], count: i64) -> Markup {
+fn how_many(visit: &Visit, asked: &Bulk, counts: &[InState], count: i64) -> Markup {
     let only = |state: &str| {
         let filter = Filter {
             state: state.into(),
@@ -232,16 +225,17 @@ fn how_many(visit: &Visit, asked: &Asked, counts: &[InState], count: i64) -> Mar
     }
 }
 
-fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
+fn confirmation(visit: &Visit, asked: &Bulk, count: i64) -> Markup {
     let action = asked.r#do;
-    let (label, kind) = match count {
-        1 => (format!("{} this job", action.title()), action),
-        n if n > MOST => (format!("{} the oldest 10,000", action.title()), action),
-        _ => (format!("{} these {count} jobs", action.title()), action),
+    let title = action.title();
+    let label = match count {
+        1 => format!("{title} this job"),
+        n if n > MOST => format!("{title} the oldest 10,000"),
+        n => format!("{title} these {n} jobs"),
     };
-    let kind = match kind {
-        Action::Retry => Kind::Primary,
-        Action::Cancel | Action::Delete => Kind::Danger,
+    let look = match action {
+        Action::Retry => Look::Primary,
+        Action::Cancel | Action::Delete => Look::Danger,
     };
     let of = asked.filter.path("", &[("do", action.name())]);
     let fields = html! {
@@ -250,20 +244,16 @@ fn confirmation(visit: &Visit, asked: &Asked, count: i64) -> Markup {
         @if action == Action::Retry { (reset()) }
         (reason())
         div.actions {
-            (parts::button(&label, kind))
-            (parts::link_button("Back", &visit.url(&asked.filter.path("/jobs", &[])), Kind::Plain))
+            (parts::button(&label, look))
+            (parts::link_button("Back", &visit.url(&asked.filter.path("/jobs", &[])), Look::Plain))
         }
     };
     html! { div.card { (visit.form("/bulk", fields)) } }
 }
 
-async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
-    #[derive(Deserialize)]
-    struct Done {
-        n: i64,
-    }
+pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
     let form = &change.form;
-    let asked: Asked = serde_urlencoded::from_str(&form.of).map_err(|_| {
+    let asked: Bulk = serde_urlencoded::from_str(&form.of).map_err(|_| {
         Problem::bad_input(
             "This form is not whole.",
             "Look at the jobs again, and repeat it.",
@@ -288,10 +278,9 @@ async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
             &meant.failed_after,
         ]);
     }
-    let sql = format!("select jobs.{}({arguments}) as n", action.function());
-    let done: Option<Done> = change.call(&sql, &of).await?;
-    let n = done.map_or(0, |done| done.n);
-    let message = match n {
+    let sql = format!("select jobs.{}({arguments})", action.function());
+    let Only(done) = change.call(&sql, &of).await?;
+    let message = match done {
         0 => "No job was changed: they have moved meanwhile.".into(),
         1 => format!("1 job: {}.", action.done()),
         MOST => format!("{MOST} jobs: {}. There may be more of them.", action.done()),
@@ -304,7 +293,7 @@ async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
 mod tests {
     use super::*;
 
-    fn asked(query: &str) -> Asked {
+    fn asked(query: &str) -> Bulk {
         serde_urlencoded::from_str(query).expect("a query")
     }
 
@@ -333,8 +322,8 @@ mod tests {
         );
         // What the form brings back is the same.
         let of = asked.filter.path("", &[("do", "retry")]);
-        let back: Asked = serde_urlencoded::from_str(of.trim_start_matches('?')).expect("a query");
-        assert_eq!(back.filter.pairs(), asked.filter.pairs());
+        let back: Bulk = serde_urlencoded::from_str(of.trim_start_matches('?')).expect("a query");
+        assert!(back.filter == asked.filter);
         assert!(!of.contains(['\n', ' ']), "{of}");
     }
 

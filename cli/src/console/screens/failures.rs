@@ -1,21 +1,17 @@
 //! What fails: the failed attempts of the last hour or day, by kind and error.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use chrono::{DateTime, Duration, SecondsFormat, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
+use std::collections::HashMap;
 
-use super::filter::Filter;
-use super::page::Screen;
-use super::parts::{self, Align, Kind};
-use super::problem::Problem;
-use super::visit::{Query, Visit};
-use super::{App, job};
+use super::job;
+use crate::console::filter::Filter;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Align, Look};
+use crate::console::problem::Problem;
+use crate::console::visit::{Query, Visit};
 
 /// How many failed attempts are looked at, the latest ones.
 const ATTEMPTS: i64 = 10_000;
@@ -33,12 +29,8 @@ const SPANS: [(&str, &str, i64); 3] = [
     ("7d", "Last 7 days", 604_800),
 ];
 
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/failures", get(failures))
-}
-
 #[derive(Deserialize)]
-struct Asked {
+pub(crate) struct FailuresQuery {
     #[serde(default)]
     since: String,
 }
@@ -70,7 +62,10 @@ const LINES: &str = "
               from jobs.errors where at > $1 order by at desc limit $2) e
      group by kind, line order by last_at desc";
 
-async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn failures(
+    visit: Visit,
+    Query(asked): Query<FailuresQuery>,
+) -> Result<Response, Problem> {
     let span = SPANS.iter().find(|(name, ..)| *name == asked.since);
     let (span, in_words, seconds) = *span.unwrap_or(&SPANS[0]);
     // To the minute, so that live refreshes of several people ask for the same.
@@ -82,7 +77,7 @@ async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, 
     let hidden = groups.len().saturating_sub(GROUPS);
     groups.truncate(GROUPS);
     let tabs = SPANS.map(|(name, title, _)| {
-        let url = visit.url(&parts::link("/failures", &[("since", name)]));
+        let url = visit.url(&parts::link("/failures", [("since", name)]));
         (title, url, name == span)
     });
     let main = html! {
@@ -90,7 +85,7 @@ async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, 
         @if groups.is_empty() {
             (parts::empty("No attempt has failed", html! {
                 "Nothing is to be done for the " (in_words.to_lowercase()) ". "
-                a href=(visit.url(&parts::link("/jobs", &[("state", "discarded")]))) { "Jobs that were given up before" }
+                a href=(visit.url(&parts::link("/jobs", [("state", "discarded")]))) { "Jobs that were given up before" }
             }))
         } @else {
             p.lead {
@@ -104,8 +99,8 @@ async fn failures(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, 
     Ok(visit.page(Screen::Failures, "Failures", main))
 }
 
-/// The latest failed attempts since then. They are looked for in times that get longer, since to
-/// sort all of a week can take long where the latest hour has enough of them.
+/// The latest failed attempts since then. The latest hour may have enough of them, and to sort all
+/// of a week takes long. So they are looked for in times that get longer.
 async fn lines(
     visit: &Visit,
     since: DateTime<Utc>,
@@ -216,11 +211,11 @@ impl Group {
                 td {
                     @for (n, id) in self.ids.iter().enumerate() {
                         @if n > 0 { " " }
-                        a href=(visit.url(&job::path(*id))) { (id) }
+                        (job::link(visit, *id))
                     }
                 }
                 td.actions {
-                    @if visit.may("retry_many") { (parts::link_button("Retry …", &retry, Kind::Plain)) }
+                    @if visit.may("retry_many") { (parts::link_button("Retry …", &retry, Look::Plain)) }
                 }
             }
         }

@@ -6,10 +6,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::job::path;
-use super::parts;
-use super::problem::Problem;
-use super::tree::{LARGEST, tree};
-use super::visit::Visit;
+use super::worker;
+use crate::console::json::{LARGEST, tree};
+use crate::console::paging;
+use crate::console::parts;
+use crate::console::problem::Problem;
+use crate::console::visit::{Only, Visit};
 
 /// How many errors a page has.
 const ROWS: i64 = 20;
@@ -34,13 +36,8 @@ struct Row {
 
 /// The newest errors are on page 1.
 pub(crate) async fn page(visit: &Visit, id: i64, page: i64) -> Result<Errors, Problem> {
-    #[derive(Deserialize)]
-    struct Count {
-        n: i64,
-    }
-    let count = "select count(*) as n from jobs.errors where job_id = $1";
-    let count: Option<Count> = visit.row(count, &[&id]).await?;
-    let count = count.map_or(0, |count| count.n);
+    let count = "select count(*) from jobs.errors where job_id = $1";
+    let Only(count) = visit.one::<Only<i64>>(count, &[&id]).await?;
     let page = page.clamp(1, (count.max(1) - 1) / ROWS + 1);
     let sql = "
         select attempt, at, left(error, 20000) as error, length(error) as length, worker,
@@ -63,7 +60,7 @@ impl Errors {
                 @for (n, row) in self.rows.iter().enumerate() {
                     (row.shown(visit, self.page == 1 && n == 0))
                 }
-                (parts::pager(
+                (paging::by_time(
                     (self.page > 1).then(|| url(self.page - 1)),
                     (self.page < last).then(|| url(self.page + 1)),
                 ))
@@ -80,8 +77,7 @@ impl Row {
         let title = html! {
             "Attempt " (self.attempt) ", " (parts::ago(self.at))
             @if let Some(worker) = &self.worker {
-                ", worker "
-                a href=(visit.url(&parts::link("/worker", &[("name", worker)]))) { bdi { (worker) } }
+                ", worker " (worker::link(visit, worker))
             }
         };
         html! {

@@ -1,18 +1,20 @@
 //! One queue: its jobs, its limits, who works on it.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fields::{given, hidden, reason};
-use super::history::{self, Range};
-use super::interval::words;
-use super::limits::{self, Limits};
-use super::page::Screen;
-use super::parts::{self, Kind};
-use super::problem::Problem;
-use super::visit::{Change, Query, Visit};
+use super::audit;
+use super::history::{self, Span};
+use super::named::{self, Call, Form};
+use super::queue_limits::{self, Limits};
+use super::worker::{self, Worker};
+use crate::console::interval::words;
+use crate::console::page::Screen;
+use crate::console::parts::{self, Look};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Query, Visit};
 
 /// What a `Queue` is read from.
 pub(super) const COLUMNS: &str =
@@ -33,7 +35,7 @@ pub(super) struct Queue {
     cancelled: i64,
     discarded: i64,
     pub(super) oldest_available_at: Option<DateTime<Utc>>,
-    paused: bool,
+    pub(super) paused: bool,
     paused_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,
     pause_reason: Option<String>,
@@ -49,23 +51,27 @@ pub(super) struct Queue {
     pub(super) retention_discarded: Option<String>,
 }
 
-/// Where a queue is shown. The name may have any character, so it is not part of the path.
+/// Where a queue is shown.
 pub(super) fn path(name: &str) -> String {
-    parts::link("/queue", &[("name", name)])
+    named::path("/queue", name)
 }
 
-fn path_since(name: &str, since: &str) -> String {
-    parts::link("/queue", &[("name", name), ("since", since)])
+/// A link to it.
+pub(super) fn link(visit: &Visit, name: &str) -> Markup {
+    named::link(visit, "/queue", name)
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(crate) struct QueueQuery {
     name: String,
     #[serde(default)]
-    since: Range,
+    since: Span,
 }
 
-pub(super) async fn queue(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+pub(crate) async fn queue(
+    visit: Visit,
+    Query(asked): Query<QueueQuery>,
+) -> Result<Response, Problem> {
     if asked.name.is_empty() {
         return Err(Problem::not_found("queue without a name"));
     }
@@ -89,19 +95,18 @@ pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
 pub(super) async fn page(
     visit: &Visit,
     queue: &Queue,
-    since: Range,
+    since: Span,
     limits: &Limits,
     wrong: Option<&Problem>,
 ) -> Result<Response, Problem> {
     let name = &queue.queue;
     let history = history::read(visit, since, Some(name)).await?;
-    let workers: Vec<Worker> = visit
-        .rows(
-            "select worker, status, running from jobs.workers where $1 = any(queues)
-              order by status = 'lost', worker limit 20",
-            &[name],
-        )
-        .await?;
+    let sql = format!(
+        "select {} from jobs.workers where $1 = any(queues)
+          order by status = 'lost', worker limit 20",
+        worker::COLUMNS
+    );
+    let workers: Vec<Worker> = visit.rows(&sql, &[name]).await?;
     let main = html! {
         p.path { a href=(visit.url("/queues")) { "Queues" } }
         (visit.live("jobs-of-queue", &path(name), html! {
@@ -112,15 +117,15 @@ pub(super) async fn page(
         section aria-labelledby="limits" {
             h2 #limits { "Limits" }
             @if visit.may("configure_queue") {
-                (limits::form(visit, queue, limits, wrong))
+                (queue_limits::form(visit, queue, limits, wrong))
             } @else {
-                (limits::shown(queue))
+                (queue_limits::shown(queue))
             }
         }
         section aria-labelledby="history" {
             div.section-head {
                 h2 #history { "History" }
-                (since.tabs(|since| visit.url(&path_since(name, since))))
+                (since.tabs(|since| visit.url(&parts::link(&path(name), [("since", since)]))))
             }
             (history::charts(since, &history))
         }
@@ -129,45 +134,32 @@ pub(super) async fn page(
             @if workers.is_empty() {
                 p { "No worker says that it fetches from this queue." }
             } @else {
-                ul { @for worker in &workers { (worker.item(visit)) } }
+                ul {
+                    @for worker in &workers {
+                        li {
+                            (worker::link(visit, &worker.worker)) " " (parts::state(&worker.status))
+                            ", runs " (parts::number(worker.running))
+                        }
+                    }
+                }
             }
         }
-        p {
-            a href=(visit.url(&parts::link("/audit", &[("target", name)]))) {
-                "Who has changed this queue"
-            }
-        }
+        (audit::link(visit, name, "Who has changed this queue"))
     };
-    let mut response = visit.still(Screen::Queues, name, main).into_response();
-    if let Some(wrong) = wrong {
-        *response.status_mut() = wrong.status;
-    }
-    Ok(response)
-}
-
-#[derive(Deserialize)]
-struct Worker {
-    worker: String,
-    status: String,
-    running: i64,
-}
-
-impl Worker {
-    fn item(&self, visit: &Visit) -> Markup {
-        let path = super::worker::path(&self.worker);
-        html! {
-            li {
-                a href=(visit.url(&path)) { (self.worker) } " "
-                (parts::state(&self.status)) ", runs " (parts::number(self.running))
-            }
-        }
-    }
+    Ok(visit.with_form(Screen::Queues, name, main, wrong))
 }
 
 impl Queue {
-    /// How many of its jobs are in a state, with a link to them.
-    pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
-        let count = match state {
+    /// How many of its jobs are in a state.
+    pub(super) fn counted(&self, state: &str) -> Markup {
+        parts::count(
+            self.in_state(state),
+            self.estimated.iter().any(|one| one == state),
+        )
+    }
+
+    fn in_state(&self, state: &str) -> i64 {
+        match state {
             "available" => self.available,
             "scheduled" => self.scheduled,
             "pending" => self.pending,
@@ -176,13 +168,16 @@ impl Queue {
             "completed" => self.completed,
             "cancelled" => self.cancelled,
             _ => self.discarded,
-        };
-        let count_shown = parts::count(count, self.estimated.iter().any(|one| one == state));
-        if count == 0 {
-            return count_shown;
         }
-        let path = parts::link("/jobs", &[("queue", &self.queue), ("state", state)]);
-        html! { a href=(visit.url(&path)) { (count_shown) } }
+    }
+
+    /// How many they are, with a link to them.
+    pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
+        if self.in_state(state) == 0 {
+            return self.counted(state);
+        }
+        let path = parts::link("/jobs", [("queue", &*self.queue), ("state", state)]);
+        html! { a href=(visit.url(&path)) { (self.counted(state)) } }
     }
 
     fn counts(&self, visit: &Visit) -> Markup {
@@ -208,14 +203,10 @@ impl Queue {
 
     /// Since when it is paused, by whom and why.
     pub(super) fn paused(&self) -> Option<Markup> {
-        self.paused.then(|| {
-            html! {
-                (parts::state("paused"))
-                @if let Some(at) = self.paused_at { " " (parts::ago(at)) }
-                @if let Some(by) = &self.paused_by { " by " bdi { (by) } }
-                @if let Some(reason) = &self.pause_reason { ": " bdi { (reason) } }
-            }
-        })
+        let (by, reason) = (self.paused_by.as_deref(), self.pause_reason.as_deref());
+        let paused =
+            || html! { (parts::state("paused")) (named::since(self.paused_at, by, reason)) };
+        self.paused.then(paused)
     }
 
     pub(super) fn limits_in_short(&self) -> Option<String> {
@@ -233,69 +224,33 @@ impl Queue {
     }
 }
 
-/// The form that pauses or resumes a queue, and comes back to the path.
+const PAUSE: Call = Call {
+    path: "/queue/pause",
+    function: "pause_queue",
+    label: "Pause",
+    question: "Nobody fetches from {name} until it is resumed. Jobs that run go on.",
+    button: "Pause it",
+    look: Look::Danger,
+};
+
+const RESUME: Call = Call {
+    path: "/queue/resume",
+    function: "resume_queue",
+    label: "Resume",
+    question: "Jobs of {name} can be fetched again.",
+    button: "Resume it",
+    look: Look::Primary,
+};
+
 pub(super) fn actions(visit: &Visit, queue: &Queue, back: &str) -> Markup {
-    let form = |path: &str, label: &str, kind| {
-        visit.form(
-            path,
-            html! {
-                (hidden("name", &queue.queue))
-                (hidden("back", back))
-                (reason())
-                (parts::button(label, kind))
-            },
-        )
-    };
-    let name = &queue.queue;
-    html! {
-        @if queue.paused && visit.may("resume_queue") {
-            (parts::confirm(
-                "Resume",
-                &format!("Jobs of {name} can be fetched again."),
-                form("/queue/resume", "Resume it", Kind::Primary),
-            ))
-        } @else if !queue.paused && visit.may("pause_queue") {
-            (parts::confirm(
-                "Pause",
-                &format!("Nobody fetches from {name} until it is resumed. Jobs that run go on."),
-                form("/queue/pause", "Pause it", Kind::Danger),
-            ))
-        }
-    }
+    let call = if queue.paused { RESUME } else { PAUSE };
+    call.offer(visit, &queue.queue, back)
 }
 
-#[derive(Deserialize)]
-pub(super) struct Pausing {
-    name: String,
-    back: String,
-    reason: String,
+pub(crate) async fn pause(change: Change<Form>) -> Result<Response, Problem> {
+    PAUSE.run(change, "Queue", "is paused.").await
 }
 
-impl Pausing {
-    /// The page that the form was on: a list of queues, or the queue.
-    fn back(&self) -> &str {
-        if self.back.starts_with("/queue") {
-            &self.back
-        } else {
-            "/queues"
-        }
-    }
-}
-
-pub(super) async fn pause(change: Change<Pausing>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let of = (&form.name, given(&form.reason));
-    change
-        .run("select from jobs.pause_queue($1, $2)", &[of.0, &of.1])
-        .await?;
-    Ok(change.done(form.back(), format!("Queue {} is paused.", form.name)))
-}
-
-pub(super) async fn resume(change: Change<Pausing>) -> Result<Response, Problem> {
-    let form = &change.form;
-    let of = (&form.name, given(&form.reason));
-    change
-        .run("select from jobs.resume_queue($1, $2)", &[of.0, &of.1])
-        .await?;
-    Ok(change.done(form.back(), format!("Queue {} goes on.", form.name)))
+pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
+    RESUME.run(change, "Queue", "goes on.").await
 }

@@ -1,0 +1,31 @@
+//! The screens: a file for each, or for a part of one. They use the files of `console`, never the
+//! other way round; its table of routes alone names them.
+
+pub(super) mod audit;
+pub(super) mod bulk;
+mod bulk_action;
+pub(super) mod failures;
+mod history;
+pub(super) mod job;
+pub(super) mod job_actions;
+pub(super) mod job_carried;
+pub(super) mod job_edit;
+mod job_errors;
+mod job_timeline;
+mod job_unique;
+mod jobs_find;
+pub(super) mod jobs_list;
+mod jobs_table;
+mod list;
+pub(super) mod maintenance;
+mod named;
+pub(super) mod overview;
+pub(super) mod periodic;
+pub(super) mod periodic_job;
+pub(super) mod queue;
+pub(super) mod queue_limits;
+pub(super) mod queues;
+pub(super) mod unique;
+pub(super) mod unique_try;
+pub(super) mod worker;
+pub(super) mod workers;

@@ -1,0 +1,89 @@
+//! What has a name, such as a queue or a worker: the address of its page, and calls that manage it.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::console::fields::{given, hidden, reason};
+use crate::console::http::is_path;
+use crate::console::parts::{self, Look};
+use crate::console::problem::Problem;
+use crate::console::visit::{Change, Visit};
+
+/// What a page is about.
+#[derive(Deserialize)]
+pub(crate) struct Name {
+    pub(super) name: String,
+}
+
+/// Where it is shown. The name may have any character, so it is not part of the path.
+pub(super) fn path(page: &str, name: &str) -> String {
+    parts::link(page, [("name", name)])
+}
+
+/// A link to it.
+pub(super) fn link(visit: &Visit, page: &str, name: &str) -> Markup {
+    html! { a href=(visit.url(&path(page, name))) { bdi { (name) } } }
+}
+
+/// A managing call that takes a name and a reason.
+pub(super) struct Call {
+    pub(super) path: &'static str,
+    pub(super) function: &'static str,
+    /// The button that asks, what it asks about `{name}`, and the button that does it.
+    pub(super) label: &'static str,
+    pub(super) question: &'static str,
+    pub(super) button: &'static str,
+    pub(super) look: Look,
+}
+
+/// What the form of a call says.
+#[derive(Deserialize)]
+pub(crate) struct Form {
+    pub(super) name: String,
+    /// The page that the form was on.
+    pub(super) back: String,
+    pub(super) reason: String,
+}
+
+impl Call {
+    /// Offers it to whom it is allowed. The form comes back to the path.
+    pub(super) fn offer(&self, visit: &Visit, name: &str, back: &str) -> Markup {
+        let fields = html! {
+            (hidden("name", name))
+            (hidden("back", back))
+            (reason())
+            (parts::button(self.button, self.look))
+        };
+        let question = self.question.replace("{name}", name);
+        html! {
+            @if visit.may(self.function) {
+                (parts::confirm(self.label, &question, visit.form(self.path, fields)))
+            }
+        }
+    }
+
+    /// Does it, and says so: `what` is the word before the name, `done` what is after it.
+    pub(super) async fn run(
+        &self,
+        change: Change<Form>,
+        what: &str,
+        done: &str,
+    ) -> Result<Response, Problem> {
+        let Form { name, back, reason } = &change.form;
+        let sql = format!("select from jobs.{}($1, $2)", self.function);
+        change.run(&sql, &[name, &given(reason)]).await?;
+        let back = if is_path(back) { back } else { "/" };
+        Ok(change.done(back, format!("{what} {name} {done}")))
+    }
+}
+
+/// Since when something holds, who has done it and why.
+pub(super) fn since(at: Option<DateTime<Utc>>, by: Option<&str>, reason: Option<&str>) -> Markup {
+    html! {
+        @if let Some(at) = at { " " (parts::ago(at)) }
+        @if let Some(by) = by { " by " bdi { (by) } }
+        @if let Some(reason) = reason { ": " bdi { (reason) } }
+    }
+}

@@ -1,0 +1,101 @@
+//! Times as people type them, and as Postgres has them.
+
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+use serde::de::{Deserialize, Deserializer};
+
+use super::problem::Problem;
+
+/// A time in UTC, as a browser's field or a link has it; none where nothing was typed.
+pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let forms = [
+        "%Y-%m-%dT%H:%M",
+        "%Y-%m-%dT%H:%M:%S%.f",
+        "%Y-%m-%d %H:%M:%S%.f",
+        "%Y-%m-%d %H:%M",
+    ];
+    let with_zone = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+    let time = with_zone.ok().or_else(|| {
+        let parse = |form| NaiveDateTime::parse_from_str(text, form).ok();
+        forms.into_iter().find_map(parse).map(|time| time.and_utc())
+    });
+    match time.filter(is_readable) {
+        Some(time) => Ok(Some(time)),
+        None => Err(Problem::bad_input(
+            format!("{text:?} is no time ({what})."),
+            "Write it as 2026-01-31 18:30, in UTC.",
+        )),
+    }
+}
+
+/// Postgres has fewer years than there are here, and others that nothing else can read.
+fn is_readable(time: &DateTime<Utc>) -> bool {
+    (1..=9999).contains(&time.year())
+}
+
+/// A time of Postgres. One that is infinite or before our era becomes the nearest that can be read.
+/// For `#[serde(deserialize_with = "times::bounded")]`.
+pub(crate) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime<Utc>, D::Error> {
+    String::deserialize(from).map(|text| nearest(&text))
+}
+
+/// As `bounded`, where there may be no time.
+pub(crate) fn bounded_option<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<DateTime<Utc>>, D::Error> {
+    Option::<String>::deserialize(from).map(|text| text.as_deref().map(nearest))
+}
+
+fn nearest(text: &str) -> DateTime<Utc> {
+    let read = text.parse().ok().filter(is_readable);
+    read.unwrap_or_else(|| {
+        let is_past = text.starts_with('-') || text.ends_with("BC");
+        let (year, month, day) = if is_past { (1, 1, 1) } else { (9999, 12, 31) };
+        let date = NaiveDate::from_ymd_opt(year, month, day).expect("a date");
+        date.and_time(NaiveTime::MIN).and_utc()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_browsers_and_links() {
+        let at = |text| typed("", text).map(|time| time.map(|time| time.to_rfc3339()));
+        let same = Some("2026-01-31T18:30:00+00:00".to_owned());
+        for text in [
+            "2026-01-31T18:30",
+            "2026-01-31 18:30",
+            "2026-01-31T19:30:00+01:00",
+        ] {
+            assert!(at(text).is_ok_and(|time| time == same), "{text}");
+        }
+        for text in [
+            "yesterday",
+            "+262142-12-31T23:59",
+            "-4713-01-01T00:00",
+            "0000-01-01T00:00",
+        ] {
+            assert!(at(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_the_nearest_time_that_can() {
+        for (text, read) in [
+            (
+                "2026-01-31T18:30:00.5+00:00",
+                "2026-01-31T18:30:00.500+00:00",
+            ),
+            ("infinity", "9999-12-31T00:00:00+00:00"),
+            ("294276-01-01T00:00:00+00:00", "9999-12-31T00:00:00+00:00"),
+            ("-infinity", "0001-01-01T00:00:00+00:00"),
+            ("0044-03-15T00:00:00+00:00 BC", "0001-01-01T00:00:00+00:00"),
+        ] {
+            assert_eq!(nearest(text).to_rfc3339(), read, "{text}");
+        }
+    }
+}
