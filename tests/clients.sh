@@ -16,16 +16,16 @@ suite_clients() { # LIBRARY
     end_clients_server
     return 0
   fi
-  check clients "$library: every case" conforms "$library" "${DRIVER[@]}"
+  check clients "$library: every case" conforms "$library" -- "${DRIVER[@]}"
   check clients "$library: docs/workers.md shows its example" diff <(example_shown "$library") "${EXAMPLE[0]}"
   check clients "$library: the example works" example_works "${EXAMPLE[@]:1}"
   "package_$library"
   end_clients_server
 }
 
-conforms() { # LIBRARY COMMAND..
+conforms() { # LIBRARY [OPTION..] -- COMMAND..
   local passed failed
-  run_cases "$1" -- "${@:2}" && record clients "$passed" "$failed"
+  run_cases "$@" && record clients "$passed" "$failed"
 }
 
 # Waits for nothing for long: what does not come fails the case, as it must.
@@ -142,8 +142,8 @@ client_rust() {
 client_go() {
   local said
   mkdir -p "$STATE/go"
-  said=$(need_packages golang-go golang-github-lib-pq-dev && cd clients/go/conformance && go build -o "$STATE/go/" . ./mail 2>&1) ||
-    { cannot clients "go" "apt-get install golang-go golang-github-lib-pq-dev; go build" "$said"; return 1; }
+  said=$(need_packages golang-go golang-github-lib-pq-dev golang-opentelemetry-otel-dev && cd clients/go/conformance && go build -o "$STATE/go/" . ./mail 2>&1) ||
+    { cannot clients "go" "apt-get install golang-go golang-github-lib-pq-dev golang-opentelemetry-otel-dev; go build" "$said"; return 1; }
   DRIVER=("$STATE/go/conformance")
   EXAMPLE=(clients/go/conformance/mail/main.go env PGSSLMODE=disable "$STATE/go/mail")
 }
@@ -163,25 +163,54 @@ package_typescript() {
   check clients "typescript: its own tests" in_library typescript npm test --silent
   check clients "typescript: the package is made" in_library typescript npm pack --silent --ignore-scripts --pack-destination "$TMP"
   check clients "typescript: its types resolve everywhere" in_library typescript npx attw --no-color -f table-flipped "$TMP"/postgres-jobs-*.tgz
+  local major
+  for major in "${NODES[@]}"; do with_node "$major"; done
+}
+
+# The oldest Node that is supported, and newer ones; with the installed one everything runs.
+NODES=(18 22 24)
+
+# What can differ: how modules are imported and required, the drivers, how a worker begins, hears of
+# a cancel, connects again and ends.
+NODE_CASES="^(an error fails the attempt|a cancelled job's handler|a kind's timeout cancels|an idle worker whose|SIGINT is|every option of an insert|a program waits for results)"
+
+with_node() { # MAJOR
+  local dir=$CACHE/node-$1 package node said driver
+  package=node-$(node -p 'process.platform + "-" + process.arch')
+  node=$dir/node_modules/$package/bin/node
+  [[ -x $node ]] || said=$(one_at_a_time npm install --prefix "$dir" --loglevel=error --no-audit --no-fund "$package@$1" 2>&1) ||
+    { cannot clients "typescript: Node $1" "npm install $package@$1" "$said"; return 0; }
+  check clients "typescript: it is Node $1" grep -q "^v$1\." <("$node" --version)
+  check clients "typescript: Node $1: the tests of workers and packages" in_library typescript "$node" --test test/worker.test.mjs
+  for driver in pg postgres; do
+    check clients "typescript: Node $1: some cases, with $driver" \
+      conforms typescript --only "$NODE_CASES" -- env JOBS_DRIVER=$driver "$node" clients/conformance/driver.mjs
+  done
 }
 
 package_rust() {
   check clients "rust: its own tests" cargo test --quiet -p postgres-jobs
+  check clients "rust: control: a block of README.md that is changed fails" rust_readme_control
   check clients "rust: the crate is made" cargo package --quiet -p postgres-jobs --allow-dirty --no-verify
   check clients "rust: the program jobs" cargo test --quiet -p postgres-jobs-cli
 }
 
+# README.md is the documentation of the crate, and its blocks are tests. With another rustdoc they
+# are those of a README.md that was changed.
+rust_readme_control() {
+  sed 's/\.kind(/.knd(/; /^```$/q' clients/rust/README.md >"$TMP/README.md"
+  printf '%s\n' '#!/bin/bash' "exec rustdoc \"\${@/%*\/lib.rs/$TMP\/README.md}\"" >"$TMP/rustdoc"
+  chmod +x "$TMP/rustdoc"
+  refuses env RUSTDOC="$TMP/rustdoc" cargo test --quiet --doc -p postgres-jobs >"$TMP/rustdoc.log" 2>&1 &&
+    grep -q "no method named \`knd\`" "$TMP/rustdoc.log" || { cat "$TMP/rustdoc.log"; return 1; }
+}
+
 package_go() {
-  local said
   check clients "go: its own tests" in_library go go test ./...
   check clients "go: its tests with a database" in_library go/conformance env DATABASE_URL="$DATABASE_URL?sslmode=disable" go test ./...
   check clients "go: the web application compiles" in_library go/example go vet ./...
   check clients "go: vet finds nothing" in_library go go vet ./...
-  if said=$(need_packages golang-opentelemetry-otel-dev 2>&1); then
-    check clients "go: OpenTelemetry" go_telemetry
-  else
-    cannot clients "go: OpenTelemetry" "apt-get install golang-opentelemetry-otel-dev" "$said"
-  fi
+  check clients "go: OpenTelemetry" go_telemetry
   check clients "go: it is formatted" test -z "$(gofmt -l clients/go)"
 }
 

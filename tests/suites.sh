@@ -34,7 +34,7 @@ skip() { # SUITE WHAT COMMAND ERROR
 # One test whose preparations failed: skipped where the machine cannot have what it needs, else it
 # is a failure.
 cannot() { # SUITE WHAT COMMAND ERROR
-  if grep -qiE "unable to locate package|name resolution|could not resolve|NewConnectionError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|unreachable|timed out" <<<"$4"; then
+  if grep -qiE "unable to locate package|E404|name resolution|could not resolve|NewConnectionError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|unreachable|timed out" <<<"$4"; then
     skip "$@"
   else
     printf '%s\n' "$4"

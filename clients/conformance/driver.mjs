@@ -97,7 +97,7 @@ const actions = {
   },
   async sleep(job, seconds) {
     await sleep(seconds * 1000, null, { signal: job.signal }).catch((error) => {
-      print({ event: "cancelled", job: job.id });
+      print({ event: "cancelled", job: job.id, why: job.signal.reason.why });
       throw error;
     });
   },

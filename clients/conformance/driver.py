@@ -116,8 +116,8 @@ async def run(job: Job) -> object:
             case {"sleep": seconds}:
                 try:
                     await asyncio.sleep(seconds)
-                except asyncio.CancelledError:
-                    say("cancelled", job=job.id)
+                except asyncio.CancelledError as error:
+                    say("cancelled", job=job.id, why=str(error))
                     raise
             case {"sleep_on": seconds}:
                 end = time.monotonic() + seconds
@@ -154,7 +154,7 @@ def run_blocking(job: Job) -> object:
         match action:
             case {"sleep": seconds}:
                 if job.cancelled.wait(seconds):
-                    say("cancelled", job=job.id)
+                    say("cancelled", job=job.id, why=job.cancelled_because)
                     raise InterruptedError("cancelled")
             case {"sleep_on": seconds}:
                 time.sleep(seconds)

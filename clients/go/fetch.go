@@ -29,7 +29,9 @@ func scanAttempt(columns columns) (*attempt, error) {
 	var created, scheduled, attempted, left, margin float64
 	err := columns(&row.ID, &a.token, &row.Kind, &row.Queue, (*[]byte)(&row.RawArgs), &more,
 		&row.Priority, &row.Attempt, &row.MaxAttempts, &created, &scheduled, &attempted, &left, &margin)
-	_ = decode(more, row)
+	if more != nil {
+		_ = decode(more, row)
+	}
 	row.CreatedAt, row.ScheduledAt, row.AttemptedAt = at(created), at(scheduled), at(attempted)
 	if a.limit = seconds(left - margin); !math.IsInf(left, 1) {
 		row.Deadline = time.Now().Add(seconds(left))

@@ -153,10 +153,7 @@ func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOp
 		job.InsertOpts = one
 	}
 	inserted, err := p.InsertMany(ctx, db, []NewJob{job})
-	if err != nil || len(inserted) == 0 { // as middleware may have it
-		return Inserted{}, err
-	}
-	return inserted[0], nil
+	return append(inserted, Inserted{})[0], err // middleware may return none
 }
 
 // InsertMany is as the function InsertMany, with the middleware.

@@ -340,12 +340,12 @@ func (w *Worker) await(ctx context.Context, isSo func() bool) bool {
 	for seen := (chan struct{})(nil); ctx.Err() == nil; {
 		runtime.Gosched()
 		w.mu.Lock()
-		changed, so := w.changed, isSo()
+		changed, so := w.changed, w.changed == seen && isSo()
 		w.mu.Unlock()
-		if so && changed == seen {
+		if so {
 			return true
 		}
-		if !so {
+		if changed == seen {
 			select {
 			case <-changed:
 			case <-ctx.Done():

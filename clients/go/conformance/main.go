@@ -268,7 +268,7 @@ func (d *driver) act(ctx context.Context, job *jobs.Job[json.RawMessage], do act
 		select {
 		case <-time.After(do.Sleep.duration()):
 		case <-ctx.Done():
-			printEvent("cancelled", object{"job": job.ID})
+			printEvent("cancelled", object{"job": job.ID, "why": whys[job.CancelledBecause()]})
 			return true, nil, ctx.Err()
 		}
 	case do.SleepOn != nil:
@@ -307,6 +307,11 @@ func (d *driver) act(ctx context.Context, job *jobs.Job[json.RawMessage], do act
 		os.Exit(*do.ExitProcess)
 	}
 	return false, nil, nil
+}
+
+// whys are the words of the suite for why a handler is cancelled.
+var whys = map[error]string{
+	jobs.ErrTimeout: "timeout", jobs.ErrCancelled: "cancelled", jobs.ErrStopping: "stopping", jobs.ErrLost: "lost",
 }
 
 func describe(job *jobs.Job[json.RawMessage]) {

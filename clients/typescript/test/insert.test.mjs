@@ -1,14 +1,16 @@
 // Inserts in the transactions of drivers and query builders: there if these are committed.
 import assert from "node:assert/strict";
 import { drizzle } from "drizzle-orm/node-postgres";
-import { sql } from "drizzle-orm";
 import knex from "knex";
-import { CompiledQuery, Kysely, PostgresDialect } from "kysely";
+import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import { insert, insertMany, Worker } from "postgres-jobs";
 import { assertInserted, workAll } from "postgres-jobs/testing";
 import postgres from "postgres";
 import { count, url, withDatabase } from "./database.mjs";
+import { blockWith, load } from "./readme/blocks.mjs";
+
+const { inDrizzle, inKysely } = await load(blockWith("inDrizzle"));
 
 // Each opens what runs transactions, and says what its transaction is to `insert`.
 const libraries = {
@@ -22,17 +24,10 @@ const libraries = {
   },
   async Drizzle(use) {
     const pool = new pg.Pool({ connectionString: url });
-    const inDrizzle = (tx) => ({
-      query(text, values) {
-        const parts = text.split(/\$\d+/).map((part, at) => (at ? sql`${values[at - 1]}${sql.raw(part)}` : sql.raw(part)));
-        return tx.execute(sql.join(parts));
-      },
-    });
     await use((run) => drizzle(pool).transaction((tx) => run(inDrizzle(tx)))).finally(() => pool.end());
   },
   async Kysely(use) {
     const db = new Kysely({ dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }) });
-    const inKysely = (tx) => ({ query: (text, values) => tx.executeQuery(CompiledQuery.raw(text, values)) });
     await use((run) => db.transaction().execute((tx) => run(inKysely(tx)))).finally(() => db.destroy());
   },
 };

@@ -5,7 +5,8 @@
     @worker.kind("email.send", timeout=30)
     async def send(job: Job[EmailArgs]) -> dict: ...
 
-    worker.run()
+    if __name__ == "__main__":  # a test, or a web application, imports the worker
+        worker.run()
 """
 
 from ._version import __version__

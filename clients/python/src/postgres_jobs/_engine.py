@@ -19,7 +19,7 @@ from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Link
 from ._threads import Threads
-from .job import COLUMNS, Job, Nothing, job_of
+from .job import COLUMNS, Job, Nothing, Reason, job_of
 from .outcomes import Finish, Outcome, completion, failure, timed_out, wire
 
 if TYPE_CHECKING:
@@ -49,15 +49,16 @@ class Attempt:
         self.task: asyncio.Task[Finish | None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timeout = math.inf
-        self.is_late = False
         self.is_settled = False
         """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
 
-    def cancel(self) -> None:
+    def cancel(self, because: Reason) -> None:
+        """The first reason counts."""
         if not self.job.cancelled.is_set():
+            self.job.cancelled_because = because
             self.job.cancelled.set()
             if self.task and self.is_async:
-                self.task.cancel()
+                self.task.cancel(because)
 
 
 class Engine:
@@ -98,7 +99,6 @@ class Engine:
         control = asyncio.create_task(self.threads.run(asyncio.run, self._control()))
         finishing = asyncio.create_task(self.finisher.run())
         tasks = [fetching, finishing, control]
-        grace = self.worker.grace
         try:
             await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -107,11 +107,11 @@ class Engine:
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
-            await asyncio.wait([fetching], timeout=max(grace, LEFT_BEHIND))
+            await asyncio.wait([fetching], timeout=max(self.worker.grace, LEFT_BEHIND))
             await self._until(lambda: not self.running or self.stage >= LEAVING)
-            await self._until(lambda: not self.running or self.stage >= NOW, grace)
+            await self._until(lambda: not self.running or self.stage >= NOW, self.worker.grace)
             for attempt in list(self.running.values()):
-                attempt.cancel()
+                attempt.cancel("stopping")
             await self._until(lambda: not self.running, LEFT_BEHIND)
             for attempt in list(self.running.values()):
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
@@ -188,9 +188,8 @@ class Engine:
             return
         if is_cancelled is None:
             log.warning("job %s was lost", attempt.job.id, extra={"job_id": attempt.job.id})
-            attempt.is_settled = True
-            self._told(attempt.job)
-        attempt.cancel()
+            self._settle(attempt, None)
+        attempt.cancel("lost" if is_cancelled is None else "cancelled")
 
     # --- Fetching
 
@@ -267,7 +266,7 @@ class Engine:
             if job.cancelled.is_set() and not isinstance(error, Outcome):
                 # It ended because it was to. Who cancelled the job has given the reason, and the
                 # server makes a cancelled job of one that is released.
-                return {"do": "release"}
+                return timed_out(attempt.timeout) if job.cancelled_because == "timeout" else {"do": "release"}
             finish = failure(error)
             if finish["do"] == "fail":
                 told = {"job_id": job.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempt}
@@ -277,29 +276,26 @@ class Engine:
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         if attempt.timer:
             attempt.timer.cancel()
-        # A task that was cancelled before it began has run nothing.
-        finish: Finish | None = {"do": "release"} if task.cancelled() else task.result()
         self.running.pop(attempt.job.token, None)
         self.is_changed.set()
-        if finish is None:
-            attempt.is_settled = True
-            self._told(attempt.job)
-        elif attempt.is_late and finish["do"] == "release":
-            self._settle(attempt, timed_out(attempt.timeout))
-        else:
-            self._settle(attempt, finish)
+        # A task that was cancelled before it began has run nothing.
+        self._settle(attempt, {"do": "release"} if task.cancelled() else task.result())
 
     def _timed_out(self, attempt: Attempt) -> None:
         log.warning("job %s (%s) timed out", attempt.job.id, attempt.job.kind, extra={"job_id": attempt.job.id})
-        attempt.is_late = True
         # If it completes the job itself its transaction decides, and has locked the job until then.
         if not attempt.job._is_completed:
             self._settle(attempt, timed_out(attempt.timeout))
-        attempt.cancel()
+        attempt.cancel("timeout")
 
-    def _settle(self, attempt: Attempt, finish: Finish) -> None:
-        if not attempt.is_settled:
-            attempt.is_settled = True
+    def _settle(self, attempt: Attempt, finish: Finish | None) -> None:
+        """What is told first counts. None: there is nothing to tell."""
+        if attempt.is_settled:
+            return
+        attempt.is_settled = True
+        if finish is None:
+            self._told(attempt.job)
+        else:
             self.finisher.add(attempt.job, wire(attempt.job.id, attempt.job.token, finish))
 
     def _told(self, job: Job[Any]) -> None:

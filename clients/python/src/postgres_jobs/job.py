@@ -6,12 +6,13 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from ._database import AsyncTransaction, Execute, Row, converse
 from ._values import encode
 
 A = TypeVar("A")
+Reason = Literal["timeout", "cancelled", "stopping", "lost"]
 
 
 @dataclass(eq=False)
@@ -41,6 +42,9 @@ class Job(Generic[A]):
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the handler is to stop. An async handler is cancelled then; a handler in a thread
     looks at this, or waits for it instead of sleeping."""
+    cancelled_because: Reason | None = field(default=None, repr=False)
+    """Why: its time is over, somebody has cancelled the job, the worker stops, or the job was lost.
+    The `CancelledError` of an async handler has this as its message, too."""
 
     _store: Callable[[int, str], Awaitable[None]] | None = field(default=None, repr=False)
     _is_completed: bool = field(default=False, repr=False)

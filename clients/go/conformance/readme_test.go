@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every block of README.md compiles, runs, and does what is said of it: testdata/readme has what
+// they take for given. It needs DATABASE_URL, and what Debian has of OpenTelemetry.
+
+var (
+	block  = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
+	marker = regexp.MustCompile(`(?m)^\s*// README: (.*)$`)
+)
+
+func TestReadme(t *testing.T) {
+	if said, err := testBlocks(t, readme(t)); err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestControlOfReadme is about blocks that were changed: they fail.
+func TestControlOfReadme(t *testing.T) {
+	for _, change := range []struct{ from, to, says string }{
+		{"jobs.Timeout(", "jobs.Timout(", "undefined: jobs.Timout"},
+		{`Queue:       "mail"`, `Queue:       "post"`, "--- FAIL: TestInserting"},
+		{"## A worker\n", "## A worker\n```go\nvar more int\n```\n", "7 of 8"},
+	} {
+		changed := strings.Replace(readme(t), change.from, change.to, 1)
+		if said, err := testBlocks(t, changed); err == nil || !strings.Contains(said+err.Error(), change.says) {
+			t.Errorf("%s: %v\n%s", change.to, err, said)
+		}
+	}
+}
+
+func readme(t *testing.T) string {
+	if os.Getenv("DATABASE_URL") == "" {
+		t.Skip("DATABASE_URL is not set")
+	}
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// testBlocks puts the blocks into the package of testdata, and runs its tests. Debian's packages
+// are no modules, so it is in a GOPATH.
+func testBlocks(t *testing.T, readme string) (said string, err error) {
+	gopath := t.TempDir()
+	source := filepath.Join(gopath, "src", "readme")
+	library, _ := filepath.Abs("..")
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(library, filepath.Join(gopath, "src", "postgres_jobs")); err != nil {
+		t.Fatal(err)
+	}
+	blocks, used := block.FindAllStringSubmatch(readme, -1), map[string]bool{}
+	text, err := os.ReadFile("testdata/readme/blocks_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := marker.ReplaceAllStringFunc(string(text), func(line string) string {
+		part := marker.FindStringSubmatch(line)[1]
+		for _, found := range blocks {
+			if strings.Contains(found[1], part) {
+				used[found[1]] = true
+				return "\n" + found[1]
+			}
+		}
+		return line
+	})
+	if err := os.WriteFile(filepath.Join(source, "blocks_test.go"), []byte(filled), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if len(used) != len(blocks) {
+		return "", fmt.Errorf("%d of %d blocks are tested", len(used), len(blocks))
+	}
+	test := exec.Command("go", "test", "-count=1", "readme")
+	test.Dir = source
+	test.Env = append(os.Environ(), "GO111MODULE=off", "GOPATH="+gopath+":/usr/share/gocode")
+	output, err := test.CombinedOutput()
+	return string(output), err
+}

@@ -1,0 +1,154 @@
+// Package readme has the blocks of README.md: ../../readme_test.go puts them where a comment names
+// a part of them.
+package readme
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/lib/pq"
+
+	jobs "postgres_jobs"
+	"postgres_jobs/jobsotel"
+	"postgres_jobs/jobstest"
+)
+
+// README: type EmailArgs
+
+// What the blocks take for given.
+
+var (
+	ctx    = context.Background()
+	db     *sql.DB
+	worker *jobs.Worker
+	sent   sync.Map // to whom
+)
+
+func send(_ context.Context, to string) error {
+	sent.Store(to, true)
+	return nil
+}
+
+func signUp(ctx context.Context, tx *sql.Tx, email string) {
+	must(jobs.Insert(ctx, tx, EmailArgs{To: email}))
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Panic(err)
+	}
+	return value
+}
+
+func TestMain(m *testing.M) {
+	db = must(sql.Open("postgres", os.Getenv("DATABASE_URL")+"&search_path=readme"))
+	must(db.Exec("CREATE SCHEMA IF NOT EXISTS readme"))
+	must(db.Exec("CREATE TABLE IF NOT EXISTS users (email text, welcomed boolean)"))
+	worker = jobs.NewWorker(db, jobs.Options{})
+	handleMail(worker)
+	os.Exit(m.Run())
+}
+
+func handleMail(worker *jobs.Worker) {
+	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[EmailArgs]) (any, error) {
+		return nil, send(ctx, job.Args.To)
+	})
+}
+
+// newArgs are those of no other job.
+func newArgs(t *testing.T) EmailArgs {
+	return EmailArgs{To: fmt.Sprintf("%s %d", t.Name(), time.Now().UnixNano())}
+}
+
+func begin(t *testing.T) *sql.Tx {
+	tx := must(db.Begin())
+	t.Cleanup(func() { tx.Rollback() })
+	return tx
+}
+
+// TestAWorker is one that runs until its job is done.
+func TestAWorker(t *testing.T) {
+	ctx, stop := context.WithCancel(ctx)
+	args := newArgs(t)
+	inserted := must(jobs.Insert(ctx, db, args, jobs.InsertOpts{Queue: "mail"}))
+	go func() {
+		must(jobs.WaitFor(ctx, db, []int64{inserted.ID}, time.Minute, jobs.All))
+		stop()
+	}()
+	// README: worker.Run(ctx)
+	if _, isSent := sent.Load(args.To); !isSent {
+		t.Error("the mail is not sent")
+	}
+}
+
+func TestInOneTransaction(t *testing.T) {
+	args := newArgs(t)
+	must(db.Exec("INSERT INTO users VALUES ($1, false)", args.To))
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{args.To}})
+	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[EmailArgs]) (any, error) {
+		// README: job.Complete(ctx, tx, nil)
+	})
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inserted := must(jobs.Insert(ctx, db, args, jobs.InsertOpts{Queue: args.To}))
+	results := must(jobs.WaitFor(ctx, db, []int64{inserted.ID}, time.Minute, jobs.All))
+	if err := worker.Stop(); err != nil {
+		t.Error(err)
+	}
+	var welcomed bool
+	if err := db.QueryRow("SELECT welcomed FROM users WHERE email = $1", args.To).Scan(&welcomed); err != nil || !welcomed {
+		t.Errorf("%v %v", welcomed, err)
+	}
+	if results[0].State != "completed" {
+		t.Errorf("%+v", results[0])
+	}
+}
+
+func TestInserting(t *testing.T) {
+	tx := begin(t)
+	// README: inserted, err = jobs.Insert(
+	if err != nil || inserted.State != "scheduled" {
+		t.Errorf("%+v %v", inserted, err)
+	}
+	if found := jobstest.AssertInserted(t, tx, "email.send", nil); found.Queue != "mail" {
+		t.Errorf("%+v", found)
+	}
+}
+
+// README: func TestWelcome(
+
+// README: func logged(
+
+func TestLogged(t *testing.T) {
+	tx := begin(t)
+	var said bytes.Buffer
+	log.SetOutput(&said)
+	defer log.SetOutput(os.Stderr)
+	worker := jobs.NewWorker(db, jobs.Options{Around: []func(jobs.Work) jobs.Work{logged}})
+	handleMail(worker)
+	signUp(ctx, tx, "a@example.com")
+	jobstest.WorkAll(t, tx, worker)
+	if !strings.Contains(said.String(), "of kind email.send took ") {
+		t.Error(said.String())
+	}
+}
+
+// TestOpenTelemetry: package jobsotel has tests of the spans.
+func TestOpenTelemetry(t *testing.T) {
+	tx := begin(t)
+	// README: jobsotel.AroundInsert
+	handleMail(worker)
+	must(producer.Insert(ctx, tx, newArgs(t)))
+	if worked := jobstest.WorkAll(t, tx, worker); worked[len(worked)-1].State != "completed" {
+		t.Errorf("%+v", worked)
+	}
+}

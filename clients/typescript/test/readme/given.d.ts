@@ -1,0 +1,25 @@
+// What the blocks of README.md take for given.
+import type { Client } from "pg";
+import type * as jobs from "postgres-jobs";
+
+declare global {
+  type Job<Args> = jobs.Job<Args>;
+  type Middleware = jobs.Middleware;
+  const Worker: typeof jobs.Worker;
+  const Producer: typeof jobs.Producer;
+  const connectPg: typeof jobs.connectPg;
+  const connectPostgres: typeof jobs.connectPostgres;
+  const assert: typeof import("node:assert/strict");
+  const test: (name: string, run: () => Promise<void>) => void;
+
+  const url: string;
+  const ca: string;
+  const client: Client;
+  const worker: jobs.Worker;
+  const order: number;
+  const customer: string;
+  const mailer: { send(to: string): Promise<string> };
+  const metrics: { record(kind: string, milliseconds: number): void };
+  function placeOrder(client: Client, customer: string): Promise<void>;
+  function tenant(): string;
+}
