@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use tokio::time::timeout;
 
 use super::App;
 use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
@@ -18,7 +19,7 @@ use super::login_token::Tokens;
 use super::page;
 use super::parts::{self, Kind};
 use super::problem::Problem;
-use super::role::Role;
+use super::role::{PATIENCE, Role};
 use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
 use super::visit::{self, Query, Visit};
@@ -41,6 +42,9 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 struct Wanted {
     #[serde(default)]
     next: String,
+    /// Not empty: the database has let the role in no more.
+    #[serde(default)]
+    refused: String,
 }
 
 async fn ask(
@@ -62,14 +66,15 @@ async fn ask(
         next: wanted.next,
         ..Login::default()
     };
-    let mut response = form(
-        &app,
-        &csrf,
-        Theme::of(headers),
-        &asked,
-        StatusCode::OK,
-        html! {},
-    );
+    let said = html! {
+        @if !wanted.refused.is_empty() {
+            div.problem role="alert" {
+                p { "Your session has ended, because the database does not let its role in any more." }
+            }
+        }
+    };
+    let theme = Theme::of(headers);
+    let mut response = form(&app, &csrf, theme, &asked, StatusCode::OK, said);
     if let Some(cookie) = fresh {
         set_secret(&mut response, &app, is_https, FORM, &cookie, "");
     }
@@ -158,7 +163,8 @@ async fn login(
             .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return Ok(response);
     }
-    match enter(&app, role, password).await {
+    let entered = timeout(PATIENCE, enter(&app, role, password)).await;
+    match entered.unwrap_or_else(|_| Err(Problem::no_answer())) {
         Ok(entered) => {
             app.attempts.succeeded(address, role);
             let entered = Arc::new(entered);
@@ -175,8 +181,7 @@ async fn login(
             Ok(response)
         }
         Err(problem) => {
-            let is_wrong = |code: &str| code.starts_with("28");
-            if !problem.sqlstate().is_some_and(is_wrong) {
+            if !problem.is_refused_role() {
                 app.attempts.take_back(address, role);
             }
             eprintln!(
