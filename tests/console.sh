@@ -19,7 +19,8 @@ suite_console() {
   cargo build --quiet -p postgres-jobs-cli || { check console "the program is built" false; return 0; }
   if [[ http == "${1%%/*}" || ! $1 ]]; then
     begin_standby "$dir" "$port"
-    libtest console cargo test --quiet -p postgres-jobs-cli --test console -- "$(console_name "$1")"
+    # Most of them wait for something.
+    libtest console cargo test --quiet -p postgres-jobs-cli --test console -- --test-threads 6 "$(console_name "$1")"
     end_standby
     # What disturbs all others.
     libtest console cargo test --quiet -p postgres-jobs-cli --test console -- --ignored --test-threads 1
