@@ -6,7 +6,7 @@ source "$ROOT/scripts/company.sh"
 # FILTER: http, browser or controls; http/NAME and browser/NAME are the tests of that name.
 suite_console() {
   local dir=$TMP/console port said
-  local -x JOBS_COMPANY_URL JOBS_RESTART
+  local -x JOBS_COMPANY_URL JOBS_RESTART JOBS_STANDBY_URL JOBS_STANDBY_LOG JOBS_PROMOTE
   port=$(test_port)
   said=$(need_company 2>&1) || { cannot console "the company" "pip install" "$said"; return 0; }
   begin_server console "" "$port"
@@ -15,10 +15,13 @@ suite_console() {
   check console "and everything that must hold holds" console_in_order
   JOBS_COMPANY_URL=postgresql://127.0.0.1:$port/$COMPANY
   # pg_ctl remembers the options that the server was started with.
-  JOBS_RESTART="cd / && $(is_root && echo "runuser -u postgres --") $PG_BIN/pg_ctl -D $dir/data -l $dir/data/server.log -m fast -s -w restart"
+  JOBS_RESTART="$(console_pg_ctl "$dir/data") -l $dir/data/server.log -m fast -s -w restart"
   cargo build --quiet -p postgres-jobs-cli || { check console "the program is built" false; return 0; }
   if [[ http == "${1%%/*}" || ! $1 ]]; then
-    libtest console cargo test --quiet -p postgres-jobs-cli --test console -- "$(console_name "$1")"
+    begin_standby "$dir" "$port"
+    # Most of them wait for something.
+    libtest console cargo test --quiet -p postgres-jobs-cli --test console -- --test-threads 6 "$(console_name "$1")"
+    end_standby
     # What disturbs all others.
     libtest console cargo test --quiet -p postgres-jobs-cli --test console -- --ignored --test-threads 1
   fi
@@ -28,7 +31,30 @@ suite_console() {
   if [[ controls == "$1" || ! $1 ]]; then console_controls; fi
   end_server console 1000 "57P01 .* FATAL: +terminating connection due to administrator command" \
     1000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000 "28P01 .* FATAL: +password authentication failed" \
+    1000 "28000 .* FATAL: +role .* is not permitted to log in" \
     1000 "53300 .* FATAL: +too many connections for role"
+}
+
+console_pg_ctl() { # DATA
+  echo "cd / && $(is_root && echo "runuser -u postgres --") $PG_BIN/pg_ctl -D $1"
+}
+
+# A standby, which a test promotes.
+begin_standby() { # SOCKET_DIRECTORY PORT of the server
+  local dir=$TMP/console_standby port
+  port=$(test_port)
+  own_directory "$dir"
+  as_pg "$PG_BIN/pg_basebackup" -h "$1" -p "$2" -U postgres -R -c fast --no-sync -D "$dir/data"
+  as_pg rm "$dir/data/server.log"
+  start_cluster "$dir/data" "$dir" "$port" 127.0.0.1
+  JOBS_STANDBY_URL=postgresql://127.0.0.1:$port/$COMPANY
+  JOBS_STANDBY_LOG=$dir/data/server.log
+  JOBS_PROMOTE="$(console_pg_ctl "$dir/data") -s -w promote"
+}
+
+end_standby() {
+  stop_cluster "$TMP/console_standby/data"
+  check console "the standby's log is clean" tests/scan_log.sh "$JOBS_STANDBY_LOG" 1000 " walreceiver : FATAL: "
 }
 
 console_name() { [[ $1 != */* ]] || echo "${1#*/}"; } # FILTER

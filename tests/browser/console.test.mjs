@@ -3,10 +3,14 @@
 
 import assert from "node:assert/strict";
 import test, { after } from "node:test";
+import "./actions.mjs";
 import { accessibility, browser, isInOrder, logIn, open, sql } from "./browser.mjs";
 import { SCREENS } from "./screens.mjs";
 
 after(() => browser.close());
+
+// More findings than the overview shows at once.
+sql("select jobs.pause_queue(queue, 'to be found') from generate_series(1, 4) n, jobs.insert('paused', queue => 'paused ' || n)");
 
 /** What is wrong with a screen. The browser's own word for a page that is not there is no complaint. */
 async function inspected(page, path) {
@@ -42,6 +46,20 @@ test("control: what is wrong with a page is found", async () => {
   await assert.rejects(inspected(page, "/planted"), /one h1/);
   await page.context().close();
 });
+
+for (const look of ["light", "narrow"]) {
+  test(`figures stand on the first screen, each in one line: ${look}`, async () => {
+    const page = await open({ look });
+    await page.goto("/");
+    assert.equal(await page.locator(".finding:visible").count(), 3);
+    const tiles = await page.locator(".tiles").boundingBox();
+    if (look === "light") assert.ok(tiles.y + tiles.height < 800, `the figures end at ${tiles.y + tiles.height}`);
+    const lines = await page.locator(".tiles a > *").evaluateAll((all) =>
+      all.map((one) => one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight)));
+    assert.deepEqual(lines.filter((count) => count > 1.5), []);
+    await page.context().close();
+  });
+}
 
 test("the login is accessible, lets in and out, and keeps the address", async () => {
   const page = await open({ role: null });
@@ -136,6 +154,10 @@ test("a theme is kept", async () => {
 test("everything works without JavaScript", async () => {
   const page = await open({ role: null, javaScriptEnabled: false });
   await logIn(page, "admin", "admin");
+  await page.locator(".tiles").waitFor();
+  const findings = await page.locator(".finding").count();
+  await page.locator("summary", { hasText: `${findings - 3} more` }).click();
+  assert.equal(await page.locator(".finding:visible").count(), findings);
   sql("select jobs.insert('no.script', queue => 'no script', scheduled_at => now() + interval '1 day') from generate_series(1, 3)");
   await page.goto("/jobs");
   await page.getByLabel("Kind").fill("no.script");

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use tokio::time::timeout;
 
 use super::App;
 use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
@@ -16,7 +17,7 @@ use super::login_token::Tokens;
 use super::page;
 use super::parts::{self, Look};
 use super::problem::Problem;
-use super::role::Role;
+use super::role::{PATIENCE, Role};
 use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
 use super::visit::{self, Query, Visit};
@@ -32,6 +33,9 @@ const LONGEST_NAME: usize = 63;
 pub(super) struct Wanted {
     #[serde(default)]
     next: String,
+    /// Not empty: the database has let the role in no more.
+    #[serde(default)]
+    refused: String,
 }
 
 pub(super) async fn ask(
@@ -53,14 +57,15 @@ pub(super) async fn ask(
         next: wanted.next,
         ..Login::default()
     };
-    let mut response = form(
-        &app,
-        &csrf,
-        Theme::of(headers),
-        &asked,
-        StatusCode::OK,
-        html! {},
-    );
+    let said = html! {
+        @if !wanted.refused.is_empty() {
+            div.problem role="alert" {
+                p { "Your session has ended, because the database does not let its role in any more." }
+            }
+        }
+    };
+    let theme = Theme::of(headers);
+    let mut response = form(&app, &csrf, theme, &asked, StatusCode::OK, said);
     if let Some(cookie) = fresh {
         set_secret(&mut response, &app, is_https, FORM, &cookie, "");
     }
@@ -149,7 +154,8 @@ pub(super) async fn login(
             .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return Ok(response);
     }
-    match enter(&app, role, password).await {
+    let entered = timeout(PATIENCE, enter(&app, role, password)).await;
+    match entered.unwrap_or_else(|_| Err(Problem::no_answer())) {
         Ok(entered) => {
             app.attempts.succeeded(address, role);
             let entered = Arc::new(entered);
@@ -166,8 +172,7 @@ pub(super) async fn login(
             Ok(response)
         }
         Err(problem) => {
-            let is_wrong = |code: &str| code.starts_with("28");
-            if !problem.sqlstate().is_some_and(is_wrong) {
+            if !problem.is_refused_role() {
                 app.attempts.take_back(address, role);
             }
             eprintln!(

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
@@ -54,10 +55,14 @@ async fn reached(app: Arc<App>) -> Result<(), Problem> {
     {
         return reached.clone();
     }
-    let asked = match &app.process {
-        Some(role) => queue_answers(role, app.database_name()).await,
-        None => server_answers(&app.database).await,
+    let asked = async {
+        match &app.process {
+            Some(role) => queue_answers(role, app.database_name()).await,
+            None => server_answers(&app.database).await,
+        }
     };
+    let asked = timeout(WITHIN, asked).await;
+    let asked = asked.unwrap_or_else(|_| Err(Problem::no_answer()));
     known.insert((Instant::now(), asked)).1.clone()
 }
 

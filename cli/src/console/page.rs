@@ -12,6 +12,7 @@ use super::App;
 use super::assets;
 use super::login::logout_form;
 use super::problem::Problem;
+use super::session::{Session, to_login};
 use super::theme::{self, Theme};
 use super::visit::Visit;
 
@@ -206,7 +207,7 @@ pub(crate) fn again(url: &str) -> Response {
     Html(page.into_string()).into_response()
 }
 
-/// Puts the frame around a problem.
+/// Puts the frame around a problem. A session ends whose role the database lets in no more.
 pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let asked = parts.clone();
@@ -214,6 +215,13 @@ pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: 
     let Some(problem) = response.extensions().get::<Arc<Problem>>().cloned() else {
         return response;
     };
+    if problem.is_refused_role()
+        && let Some(session) = asked.extensions.get::<Arc<Session>>()
+        && session.is_logged_in()
+    {
+        app.sessions.end(session);
+        return to_login(&app, &asked, true);
+    }
     let theme = Theme::of(&asked.headers);
     let again = (asked.method == Method::GET && problem.retry_after.is_some())
         .then(|| asked.uri.path_and_query())

@@ -118,6 +118,11 @@ impl Problem {
         self.sqlstate.as_deref()
     }
 
+    /// Whether the database does not let the role in: another password, no such role, no login.
+    pub(crate) fn is_refused_role(&self) -> bool {
+        self.sqlstate().is_some_and(|code| code.starts_with("28"))
+    }
+
     /// Message, detail and hint, to be shown above a form or on a page of its own.
     pub(crate) fn said(&self) -> Markup {
         html! {

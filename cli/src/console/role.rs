@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{timeout, timeout_at};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::{Client, Config, Error};
 
 use super::problem::Problem;
 
@@ -18,12 +18,10 @@ pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// How many connections a role has at most, whatever the number of people that use it.
 const CONNECTIONS: usize = 4;
-/// After how long an idle connection is closed.
-const IDLE: Duration = Duration::from_secs(60);
-/// After how long any connection is closed: what a role may do, and whether it may log in, changes.
-const AGE: Duration = Duration::from_secs(300);
+/// After how long a connection serves no other statement: a role may no longer be let in.
+const AGE: Duration = Duration::from_secs(60);
 /// How long one waits for a connection, a new one or one that others use.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than its statement may take a connection is waited for. One that is silent for
 /// longer is lost, though nobody has said so.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -86,14 +84,16 @@ pub(crate) struct Role {
     pub(crate) config: Config,
     turns: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
-    rights: tokio::sync::Mutex<Option<(Instant, Arc<Rights>)>>,
+    /// What was known last.
+    rights: Mutex<Option<Arc<Rights>>>,
     shared: Mutex<Shared>,
+    /// It ends with the role: when the last session has ended.
+    life: watch::Sender<()>,
 }
 
 struct Connection {
     client: Client,
     opened: Instant,
-    used: Instant,
 }
 
 /// A transaction on a connection that nobody else uses meanwhile.
@@ -111,28 +111,28 @@ impl Role {
             config: config.clone(),
             turns: Arc::new(Semaphore::new(CONNECTIONS)),
             idle: Arc::default(),
-            rights: tokio::sync::Mutex::default(),
+            rights: Mutex::default(),
             shared: Mutex::default(),
+            life: watch::Sender::default(),
         }
     }
 
     pub(crate) async fn rights(&self) -> Result<Arc<Rights>, Problem> {
-        let mut known = self.rights.lock().await;
-        if let Some((since, rights)) = &*known
-            && since.elapsed() < RIGHTS_KEPT
-        {
-            return Ok(rights.clone());
-        }
-        let rows = self.rows(RIGHTS, &[], Duration::from_secs(5)).await?;
+        let within = Duration::from_secs(5);
+        let rows = self.shared_rows(RIGHTS, &[], within, RIGHTS_KEPT).await?;
         let rights: Arc<Rights> = Arc::new(serde_json::from_str(&rows[0])?);
-        *known = Some((Instant::now(), rights.clone()));
+        *locked(&self.rights) = Some(rights.clone());
         Ok(rights)
     }
 
     /// What was known last, without asking: for the frame of a page that says what went wrong.
     pub(crate) fn known_rights(&self) -> Option<Arc<Rights>> {
-        let known = self.rights.try_lock().ok()?;
-        known.as_ref().map(|(_, rights)| rights.clone())
+        locked(&self.rights).clone()
+    }
+
+    /// For who goes on as long as somebody has the role, and does not keep it.
+    pub(crate) fn life(&self) -> watch::Receiver<()> {
+        self.life.subscribe()
     }
 
     /// Runs a query that only reads.
@@ -205,7 +205,8 @@ impl Role {
             "{begin}; {SETTINGS}; set local statement_timeout = {}",
             within.as_millis()
         );
-        let permit = timeout(PATIENCE, self.turns.clone().acquire_owned()).await;
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let permit = timeout_at(deadline, self.turns.clone().acquire_owned()).await;
         let permit = permit.map_err(|_| Problem::busy())?;
         let mut turn = Turn {
             connection: None,
@@ -218,39 +219,35 @@ impl Role {
             let is_idle = idle.is_some();
             let connection = match idle {
                 Some(connection) => connection,
-                None => self.connect().await?,
+                None => timeout_at(deadline, self.connect())
+                    .await
+                    .map_err(|_| Problem::no_answer())??,
             };
-            let begun = timeout(SILENCE, connection.client.batch_execute(&begin)).await;
-            match begun.map_err(|_| Problem::no_answer()) {
+            match timeout(SILENCE, connection.client.batch_execute(&begin)).await {
                 Ok(Ok(())) => {
                     turn.connection = Some(connection);
                     return Ok(turn);
                 }
-                _ if is_idle => {}
+                Ok(Err(_)) if is_idle => {}
                 Ok(Err(error)) => return Err(error.into()),
-                Err(problem) => return Err(problem),
+                // The other ones would be as silent.
+                Err(_) if is_idle => locked(&self.idle).clear(),
+                Err(_) => return Err(Problem::no_answer()),
             }
         }
     }
 
-    async fn connect(&self) -> Result<Connection, Problem> {
-        let client = timeout(PATIENCE, postgres_jobs::connect(&self.config)).await;
-        let client = client.map_err(|_| Problem::no_answer())??;
-        let now = Instant::now();
+    async fn connect(&self) -> Result<Connection, Error> {
         Ok(Connection {
-            client,
-            opened: now,
-            used: now,
+            client: postgres_jobs::connect(&self.config).await?,
+            opened: Instant::now(),
         })
     }
 
-    /// Closes connections that nobody has used for a while.
+    /// Closes connections that serve no more.
     pub(crate) fn tidy(&self) {
-        locked(&self.idle).retain(|connection| {
-            connection.used.elapsed() < IDLE
-                && connection.is_young()
-                && !connection.client.is_closed()
-        });
+        locked(&self.idle)
+            .retain(|connection| connection.is_young() && !connection.client.is_closed());
     }
 }
 
@@ -269,9 +266,8 @@ impl Turn {
     /// Ends the transaction. The connection serves again unless that fails.
     async fn commit(mut self) -> Result<(), Problem> {
         let ended = timeout(self.within + SILENCE, self.client().batch_execute("commit")).await;
-        let mut connection = self.connection.take().expect("it is there until the end");
+        let connection = self.connection.take().expect("it is there until the end");
         ended.map_err(|_| Problem::no_answer())??;
-        connection.used = Instant::now();
         locked(&self.idle).push(connection);
         Ok(())
     }
@@ -281,15 +277,13 @@ impl Turn {
 /// server may still be at it, and until it is done no other one takes its place.
 impl Drop for Turn {
     fn drop(&mut self) {
-        let (Some(mut connection), Some(permit)) = (self.connection.take(), self.permit.take())
-        else {
+        let (Some(connection), Some(permit)) = (self.connection.take(), self.permit.take()) else {
             return;
         };
         let (idle, within) = (self.idle.clone(), self.within + SILENCE);
         tokio::spawn(async move {
             let ended = timeout(within, connection.client.batch_execute("rollback")).await;
             if let Ok(Ok(())) = ended {
-                connection.used = Instant::now();
                 locked(&idle).push(connection);
             }
             drop(permit);

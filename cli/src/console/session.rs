@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::Method;
+use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
 use tokio::sync::Semaphore;
@@ -160,7 +161,7 @@ pub(crate) async fn attach(
         (None, Some(role)) => (app.sessions.begin(role.clone(), false), true),
         // With a login nobody but who has logged in sees another page.
         (None, None) if request.uri().path() == "/login" => return next.run(request).await,
-        (None, None) => return to_login(&app, &request),
+        (None, None) => return to_login(&app, &request.into_parts().0, false),
     };
     request.extensions_mut().insert(session.clone());
     let mut response = next.run(request).await;
@@ -170,15 +171,18 @@ pub(crate) async fn attach(
     response
 }
 
-/// Sends somebody to the login, and then on to where they wanted to go.
-fn to_login(app: &App, request: &Request) -> Response {
-    let path = request
-        .uri()
+/// Sends somebody to the login, and then on to where they wanted to go. `is_refused`: the database
+/// lets the role in no more.
+pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
+    let path = asked
+        .uri
         .path_and_query()
-        .filter(|_| request.method() == Method::GET);
+        .filter(|_| asked.method == Method::GET);
     let next = path.map_or("", |path| path.as_str());
-    let login = app.url(&parts::link("/login", [("next", next)]));
-    match is_fragment(request.headers()) {
+    let refused = if is_refused { "yes" } else { "" };
+    let pairs = [("next", next), ("refused", refused)];
+    let login = app.url(&parts::link("/login", pairs));
+    match is_fragment(&asked.headers) {
         true => htmx_redirect(&login),
         false => see_other(&login),
     }

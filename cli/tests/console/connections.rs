@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Instant;
 
-use crate::support::{Console, SCREENS, SOON, run, value};
+use crate::support::{Console, SCREENS, SOON, Visitor, run, value};
 
 /// What would run if a name in a statement of the console meant what somebody else has created.
 #[test]
@@ -30,6 +30,46 @@ fn objects_of_others_do_not_run() {
     assert!(!page.text().contains("this is a trap"), "{}", page.text());
 }
 
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < SOON, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_logs_out_leaves_no_connection_behind() {
+    run("create role leaves login password 'leaves' in role viewer;
+         create role stays login password 'stays' in role viewer");
+    let sessions = |role: &str, query: &str| {
+        let sql = format!(
+            "select count(*) from pg_stat_activity where application_name = 'jobs console'
+                and usename = '{role}' and query like '{query}'"
+        );
+        value(&sql).as_i64().unwrap()
+    };
+    let console = Console::start(&[]);
+    let mut leaver = console.person("leaves");
+    wait_for("somebody listens", || sessions("leaves", "listen%") == 1);
+    let mut other = console.person("leaves");
+    let stayer = console.person("stays");
+    let log_out = |visitor: &mut Visitor| {
+        let page = visitor.page("/");
+        assert_eq!(visitor.send(&page, "/logout", &[]).status, 303);
+    };
+    log_out(&mut leaver);
+    assert_eq!(
+        sessions("leaves", "listen%"),
+        1,
+        "somebody still has the role"
+    );
+    log_out(&mut other);
+    wait_for("the role is left", || sessions("leaves", "%") == 0);
+    wait_for("another one listens", || sessions("stays", "listen%") == 1);
+    drop(stayer);
+}
+
 /// Those who leave before a page comes leave its statement behind: others wait for the connection.
 #[test]
 #[ignore = "it locks a table, so it runs alone"]
@@ -53,9 +93,8 @@ fn who_goes_away_leaves_no_connection_behind() {
         }
         held.join().unwrap();
     });
-    let begun = Instant::now();
-    while console.get("/queues").status != 200 {
-        assert!(begun.elapsed() < SOON);
-    }
+    wait_for("a connection is free", || {
+        console.get("/queues").status == 200
+    });
     assert!(value(backends).as_i64().unwrap() <= 5);
 }

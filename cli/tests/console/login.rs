@@ -257,6 +257,52 @@ fn a_theme_leads_back_to_the_console_alone() {
     assert!(person.page("/queues").body.contains("data-theme=\"dark\""));
 }
 
+#[test]
+fn a_session_ends_when_the_database_refuses_its_role() {
+    let console = Console::start(&[]);
+    for change in [
+        "alter role dismissed password 'another'",
+        "alter role dismissed nologin",
+        "drop role dismissed",
+    ] {
+        run("drop role if exists dismissed;
+             create role dismissed login password 'dismissed' in role viewer");
+        let (mut person, mut live) = (console.person("dismissed"), console.person("dismissed"));
+        let page = person.page("/queues");
+        // A connection that is there goes on for as long as a minute.
+        run(
+            "select pg_terminate_backend(pid, 60000) from pg_stat_activity
+              where usename = 'dismissed'",
+        );
+        run(change);
+        let answer = person.get("/jobs?kind=k");
+        let login = person.follow(&answer);
+        let said =
+            "Your session has ended, because the database does not let its role in any more.";
+        assert!(login.text().contains(said), "{change}: {}", login.text());
+        let next = login.form("/login");
+        assert!(
+            next.contains(&("next".into(), "/jobs?kind=k".into())),
+            "{next:?}"
+        );
+        // It is over, also for what is sent and for a page that refreshes itself.
+        for answer in [
+            person.send(&page, "/theme", &[("theme", "dark")]),
+            person.get("/"),
+        ] {
+            let to = answer.header("location");
+            assert!(
+                to.starts_with("/login") && !to.contains("refused"),
+                "{change}: {to}"
+            );
+        }
+        let part = live.request("GET", "/queues", &[("HX-Request", "true")], "");
+        assert_eq!(part.status, 401, "{change}: {}", part.text());
+        let to = part.header("hx-redirect").to_owned();
+        assert!(live.page(&to).text().contains(said), "{change}: {to}");
+    }
+}
+
 /// Logs in from an address, as a proxy on this machine says it.
 fn log_in_from(console: &Console, address: &str, role: &str, password: &str) -> u16 {
     let mut visitor = console.visitor();

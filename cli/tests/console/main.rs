@@ -11,5 +11,6 @@ mod login;
 mod roles;
 mod screens;
 mod service;
+mod silence;
 mod support;
 mod uniqueness;

@@ -24,6 +24,35 @@ fn every_screen_is_there_for_every_role() {
 }
 
 #[test]
+fn the_worst_findings_come_first_and_few_are_shown_at_once() {
+    run("select jobs.pause_queue(name, 'to be found') from
+            (select 'to be found ' || n as name from generate_series(1, 4) n) q,
+            jobs.insert('to.be.found', queue => name)");
+    let console = Console::start_as("viewer", &[]);
+    let body = console.visitor().page("/").body;
+    let (shown, more) = body.split_once("<details class=\"more-findings\"").unwrap();
+    let severities = |html: &str| -> Vec<usize> {
+        let findings = html.split("<div class=\"finding ").skip(1);
+        let rank = |finding: &str| {
+            let severity = finding.split('"').next().unwrap();
+            ["critical", "warning", "info"]
+                .iter()
+                .position(|one| *one == severity)
+        };
+        findings.map(|finding| rank(finding).unwrap()).collect()
+    };
+    let (shown, more) = (severities(shown), (severities(more), more));
+    assert_eq!(shown.len(), 3);
+    assert!(
+        more.1
+            .contains(&format!("<summary>{} more</summary>", more.0.len())),
+        "{body}"
+    );
+    let all = [shown, more.0].concat();
+    assert!(all.is_sorted(), "{all:?}");
+}
+
+#[test]
 fn what_is_not_there_is_said_so() {
     let console = Console::start(&[]);
     let mut person = console.person("viewer");

@@ -1,17 +1,17 @@
 //! How it starts, says that it is well, and ends.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::support::{Console, SOON, run, url_as, value};
+use crate::support::{Console, SOON, as_role, run_at, url, url_as, value};
 
 #[test]
 fn it_says_where_it_listens_and_ends_in_order() {
@@ -43,10 +43,15 @@ fn who_watches_hears_of_new_jobs() {
     let console = Console::start(&[]);
     let person = console.person("viewer");
     let (name, session) = person.cookies.last().unwrap();
+    hears_of_new_jobs(&console, &format!("{name}={session}"), &url());
+}
+
+/// Watches with this cookie, while jobs are inserted at the URL.
+fn hears_of_new_jobs(console: &Console, cookie: &str, url: &str) {
     let mut stream = console.stream();
     write!(
         stream,
-        "GET /live HTTP/1.1\r\nHost: localhost\r\nCookie: {name}={session}\r\n\r\n"
+        "GET /live HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
     )
     .unwrap();
     let mut heard = String::new();
@@ -58,7 +63,7 @@ fn who_watches_hears_of_new_jobs() {
     while !heard.contains("event: changed\ndata: ") {
         assert!(begun.elapsed() < SOON, "{heard}");
         // It may not listen yet.
-        run("select from jobs.insert('heard', queue => 'heard')");
+        run_at(url, "select from jobs.insert('heard', queue => 'heard')");
         let mut part = [0; 4096];
         if let Ok(length) = stream.read(&mut part) {
             assert!(length > 0, "the stream has ended: {heard}");
@@ -66,6 +71,47 @@ fn who_watches_hears_of_new_jobs() {
         }
     }
     assert!(heard.contains("text/event-stream"), "{heard}");
+}
+
+/// A standby refuses LISTEN, and logs each refusal.
+#[test]
+fn a_standby_is_asked_for_nothing_that_it_refuses_and_tells_of_jobs_once_it_is_promoted() {
+    let of = |name| std::env::var(name).expect("./dev test console sets it");
+    let url = of("JOBS_STANDBY_URL");
+    let console = Console::start_at(&as_role(&url, "viewer"), &[]);
+    let page = console.visitor().page("/");
+    assert!(page.text().contains("standby"), "{}", page.text());
+    let promoted = Command::new("sh")
+        .args(["-c", &of("JOBS_PROMOTE")])
+        .status();
+    assert!(promoted.unwrap().success());
+    hears_of_new_jobs(&console, "", &url);
+    let log = std::fs::read_to_string(of("JOBS_STANDBY_LOG")).unwrap();
+    let refused: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+#[test]
+fn idle_connections_make_room_for_other_ones() {
+    // A thousand here, and as many there.
+    let files = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
+    let console = Console::start(&[]);
+    let mut idle: Vec<_> = (0..1000).map(|_| console.stream()).collect();
+    assert_eq!(console.get("/login").status, 200);
+    let is_closed = |stream: &mut TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        !matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    };
+    assert!(
+        idle.iter_mut().any(is_closed),
+        "there are more than a thousand"
+    );
+    console.person("viewer").page("/");
 }
 
 #[test]

@@ -25,7 +25,11 @@ pub const SCREENS: [&str; 9] = [
 
 /// The database of the company, as a role whose password is its name.
 pub fn url_as(role: &str) -> String {
-    url().replacen("//", &format!("//{role}:{role}@"), 1)
+    as_role(&url(), role)
+}
+
+pub fn as_role(url: &str, role: &str) -> String {
+    url.replacen("//", &format!("//{role}:{role}@"), 1)
 }
 
 pub fn url() -> String {
@@ -36,26 +40,34 @@ pub fn url() -> String {
 pub fn sql(statement: &str) -> Vec<Value> {
     let statement =
         format!("with answer as ({statement}) select to_jsonb(answer)::text from answer");
-    let rows = connected(async |client| client.query(&statement, &[]).await.unwrap());
+    let rows = connected(&url(), async |client| {
+        client.query(&statement, &[]).await.unwrap()
+    });
     rows.iter()
         .map(|row| serde_json::from_str(row.get(0)).unwrap())
         .collect()
 }
 
-fn connected<T>(ask: impl AsyncFnOnce(tokio_postgres::Client) -> T) -> T {
+fn connected<T>(url: &str, ask: impl AsyncFnOnce(tokio_postgres::Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let config = url_as("postgres").parse().unwrap();
+        let config = as_role(url, "postgres").parse().unwrap();
         ask(postgres_jobs::connect(&config).await.unwrap()).await
     })
 }
 
 /// Runs statements as a superuser.
 pub fn run(statements: &str) {
-    connected(async |client| client.batch_execute(statements).await.unwrap());
+    run_at(&url(), statements);
+}
+
+pub fn run_at(url: &str, statements: &str) {
+    connected(url, async |client| {
+        client.batch_execute(statements).await.unwrap()
+    });
 }
 
 /// The only value of the only row.

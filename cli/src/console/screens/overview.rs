@@ -18,6 +18,8 @@ use crate::console::visit::{Query, Visit};
 const HEALTH_KEPT: Duration = Duration::from_secs(30);
 /// How many queues and workers are shown here.
 const SHORT: i64 = 8;
+/// How many findings are shown at once. Figures and charts are to be on the first screen.
+const WORST: usize = 3;
 
 #[derive(Deserialize)]
 pub(crate) struct OverviewQuery {
@@ -110,25 +112,39 @@ pub(crate) async fn show(
     Ok(visit.page(Screen::Overview, "Overview", main))
 }
 
+/// The worst ones, which come first, and the others on demand.
 fn findings_of(visit: &Visit, findings: &[Finding]) -> Markup {
+    let (worst, others) = findings.split_at(findings.len().min(WORST));
     html! {
         section.findings aria-labelledby="health" {
             h2 #health.visually-hidden { "Health" }
             @if findings.is_empty() {
                 p.all-well { (parts::severity("well")) "All is well: nothing needs attention." }
             }
-            @for finding in findings {
-                div class={ "finding " (parts::severity_class(&finding.severity)) } {
-                    (parts::severity(&finding.severity))
-                    div.finding-text {
-                        p { (finding.message) }
-                        @if let Some(hint) = &finding.hint {
-                            details { summary { "What to do" } p { code { (hint) } } }
-                        }
+            @for finding in worst { (finding.shown(visit)) }
+            @if !others.is_empty() {
+                details.more-findings {
+                    summary { (others.len()) " more" }
+                    @for finding in others { (finding.shown(visit)) }
+                }
+            }
+        }
+    }
+}
+
+impl Finding {
+    fn shown(&self, visit: &Visit) -> Markup {
+        html! {
+            div class={ "finding " (parts::severity_class(&self.severity)) } {
+                (parts::severity(&self.severity))
+                div.finding-text {
+                    p { (self.message) }
+                    @if let Some(hint) = &self.hint {
+                        details { summary { "What to do" } p { code { (hint) } } }
                     }
-                    @if let Some((label, path)) = screen_of(&finding.finding) {
-                        a.finding-link href=(visit.url(path)) { (label) }
-                    }
+                }
+                @if let Some((label, path)) = screen_of(&self.finding) {
+                    a.finding-link href=(visit.url(path)) { (label) }
                 }
             }
         }
@@ -173,9 +189,9 @@ fn tiles(visit: &Visit, queues: &Queues, workers: &Workers) -> Markup {
                     span.tile-name { "workers" }
                     span.tile-number {
                         (parts::number(workers.all))
-                        @if let Some(concurrency) = workers.concurrency {
-                            span.unit { "concurrency " (parts::number(concurrency)) }
-                        }
+                    }
+                    @if let Some(concurrency) = workers.concurrency {
+                        span.tile-name { "concurrency " (parts::number(concurrency)) }
                     }
                 }
             }
