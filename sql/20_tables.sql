@@ -386,7 +386,7 @@ CREATE TABLE jobs.history_total (
   counts bigint[]    NOT NULL,
   CONSTRAINT history_total_pkey PRIMARY KEY (queue, kind)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. Not dumped: it tells of this server.';
+COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. It tells of this server.';
 COMMENT ON COLUMN jobs.history_total.epoch IS 'Of which start of the server and of which database it is: of others it counts from 0, as counters of a server do that was started anew.';
 
 -- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted

@@ -74,7 +74,7 @@ COMMENT ON COLUMN jobs.jobs.attempted_at IS 'When the attempt began that runs or
 COMMENT ON COLUMN jobs.jobs.finalized_at IS 'When it became completed, cancelled or discarded; else null.';
 COMMENT ON COLUMN jobs.jobs.expires_at IS 'From then on it is discarded instead of being fetched; null: never.';
 COMMENT ON COLUMN jobs.jobs.timeout IS 'How long one attempt may run; negative: no limit.';
-COMMENT ON COLUMN jobs.jobs.lease_expires_at IS 'While it runs: without a sign of life until then the attempt fails.';
+COMMENT ON COLUMN jobs.jobs.lease_expires_at IS 'While it runs: without a heartbeat until then the attempt fails.';
 COMMENT ON COLUMN jobs.jobs.deadline_at IS 'While it runs: when the attempt is over, whatever the heartbeats; null: no limit.';
 COMMENT ON COLUMN jobs.jobs.cancel_requested_at IS 'When somebody asked a running job to stop; else null.';
 COMMENT ON COLUMN jobs.jobs.cancel_reason IS 'The reason given to jobs.cancel.';

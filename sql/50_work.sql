@@ -19,7 +19,7 @@ CREATE TYPE jobs.fetched_job AS (
   lease_expires_at timestamptz,
   deadline_at      timestamptz);
 COMMENT ON TYPE jobs.fetched_job IS
-  'A job that a worker has claimed, with the token of this attempt.';
+  'A job that a worker has fetched, with the token of this attempt.';
 
 CREATE FUNCTION jobs.fetch(
   queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
@@ -28,9 +28,9 @@ RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_wrapper';
 COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[], integer, interval) IS
-$$Claims up to max_jobs (1 to 10000) available jobs of a queue for this worker: lower priority number first, then in the order in which they became available. Never waits for another fetch.
+$$Fetches up to max_jobs (1 to 10000) available jobs of a queue for this worker: lower priority number first, then in the order in which they became available. Never waits for another fetch.
 Each row has a new token: every later call about this attempt needs it. worker: a name of 1 to 127 characters, none of them a control character; null or empty: application_name, else the process id. kinds: only these.
-lease: how long the server waits for a sign of life (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
+lease: how long the server waits for a heartbeat (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
 min_jobs (1 to max_jobs): nothing, unless so many may start now, or the one of them that is available for longest is so for linger (null: never fewer). Fetches with min_jobs above 1 of the same queue take turns.
 Jobs that are due but not yet moved by the background worker are taken too. Commit at once.
 Errors: 22023, 22004, 25006; 40001 under REPEATABLE READ and SERIALIZABLE.$$;
@@ -208,7 +208,7 @@ RETURNS jobs.heartbeat_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
-$$A sign of life: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
+$$A heartbeat: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
 It waits for nobody. While another transaction has the job locked, as an open jobs.cancel does, it returns the lease as it was and records no progress. It counts all the same: when that transaction ends, the lease goes on as asked for, if the library is preloaded.
 Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
@@ -252,7 +252,7 @@ RETURNS SETOF jobs.batch_heartbeat_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS
-$$Signs of life of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls. It waits for nobody, as jobs.heartbeat.
+$$Heartbeats of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls. It waits for nobody, as jobs.heartbeat.
 Errors: 22023 arrays of two lengths, a lease that is not positive; 22004 a null array or element, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.activate(

@@ -59,7 +59,7 @@ fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
     StateAnswer(answer(|| end(id, token, || Ok(Ending::Release))).state)
 }
 
-/// A sign of life. See the COMMENT in sql/50_work.sql.
+/// A heartbeat. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn heartbeat(
     id: Option<i64>,

@@ -48,7 +48,7 @@ fn rescue(leases: &[Expired]) {
                 By::Timeout,
             ),
             false => (
-                "the lease expired: no sign of life from the worker",
+                "the lease expired: no heartbeat from the worker",
                 details[1],
                 By::LostLease,
             ),

@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    /// Goes on for long, with signs of life.
+    /// Goes on for long, with heartbeats.
     async fn render(&mut self, id: i64, token: i64) {
         let begun = Instant::now();
         while begun.elapsed() < RENDERING && !self.shared.is_over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
--- jobs.heartbeat: a sign of life renews the lease, never past the deadline.
+-- jobs.heartbeat: it renews the lease, never past the deadline.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
 \i :setup

@@ -51,7 +51,7 @@ select jobs.snooze(id, token, '1 day') from jobs.fetch('give back');
 select jobs.insert('retryable', queue => 'give back', timeout => '-1 second');
 select jobs.fail(id, token, E'it''s\n\\broken\u00fc', retry_in => '1 day', details => '{"type": "Broken", "trace": ["a", null]}') from jobs.fetch('give back');
 
--- Running: signs of life, cancel requests, slots. Nothing here ends before an hour has passed.
+-- Running: heartbeats, cancel requests, slots. Nothing here ends before an hour has passed.
 select jobs.insert('running', queue => 'running', timeout => '-1 second');
 select jobs.insert('running with a deadline', queue => 'running', timeout => '3 hours');
 select jobs.insert('running and asked to stop', queue => 'running', timeout => '-1 second');
