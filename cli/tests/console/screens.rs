@@ -53,6 +53,20 @@ fn the_worst_findings_come_first_and_few_are_shown_at_once() {
 }
 
 #[test]
+fn each_task_of_maintenance_says_what_it_does() {
+    let console = Console::start_as("viewer", &[]);
+    let body = console.visitor().page("/maintenance").body;
+    let tasks = value("select string_agg(task, ' ') from jobs.maintenance");
+    for task in tasks.as_str().unwrap().split(' ') {
+        let (_, row) = body
+            .split_once(&format!("scope=\"row\">{task}<"))
+            .expect(task);
+        let (_, words) = row.split_once('>').unwrap();
+        assert!(!words.starts_with('<'), "{task}: {}", &row[..100]);
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said_so() {
     let console = Console::start(&[]);
     let mut person = console.person("viewer");
