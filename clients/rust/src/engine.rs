@@ -1,10 +1,12 @@
 //! A worker that runs: what its parts share, and how it begins and ends.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde::Deserialize;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
@@ -69,7 +71,7 @@ impl Handle {
     ///
     /// # Errors
     /// Results could not be sent: their jobs run again when their leases have run out. Or the
-    /// database refused the worker when it started.
+    /// database refused the worker when it started, or a part of it has panicked.
     pub async fn wait(self) -> Result<()> {
         self.task.await.map_err(std::io::Error::other)?
     }
@@ -196,12 +198,19 @@ impl Engine {
         self.enter(Stage::Cancel);
     }
 
-    /// Runs a part of the worker.
+    /// Runs a part of the worker. It cannot do without: without beats its jobs would be lost, and
+    /// without results never end. So a panic ends the worker.
     pub(crate) fn part(
         self: &Arc<Self>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> AbortOnDropHandle<()> {
-        AbortOnDropHandle::new(tokio::spawn(work))
+        let engine = self.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
+                let text = Error::panic(panic).to_string();
+                engine.fail(std::io::Error::other(text).into());
+            }
+        }))
     }
 
     /// Runs the handler of a job.
