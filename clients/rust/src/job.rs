@@ -31,7 +31,7 @@ pub struct Job<A> {
 }
 
 /// What the database says of a job that is being worked on.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[non_exhaustive]
 pub struct JobInfo {
     /// The id.
@@ -120,7 +120,10 @@ impl JobInfo {
             scheduled_at: row.try_get(11)?,
             attempted_at: row.try_get(12)?,
             deadline: in_seconds(row.try_get(13)?),
-            ..Self::default()
+            cancellation: CancellationToken::new(),
+            reason: OnceLock::new(),
+            is_settled: AtomicBool::new(false),
+            is_completed: AtomicBool::new(false),
         })
     }
 
