@@ -7,48 +7,44 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::engine::{Engine, Stage};
-use crate::executor::query;
+use crate::executor::{json, query};
 use crate::job::JobInfo;
 use crate::link::Link;
 use crate::worker::names;
 
 const BEAT: &str = "
-select to_json(jobs.worker_beat(
-    $1::jsonb->>0, string_to_array($1::jsonb->>1, e'\n'), ($1::jsonb->2)::int,
-    jsonb_build_object('library', 'postgres-jobs for Rust', 'version', $1::jsonb->3)
-        || ($1::jsonb->4)))::text";
+select to_json(jobs.worker_beat($1, string_to_array($2, e'\n'), $3::int,
+    jsonb_build_object('library', 'postgres-jobs for Rust', 'version', $4) || $5::jsonb))::text";
 const HEARTBEATS: &str = "
 select coalesce(cancel_requested::text, 'null') from jobs.heartbeat_many(
-    translate($1::jsonb->>0, '[]', '{}')::bigint[], translate($1::jsonb->>1, '[]', '{}')::bigint[])";
+    translate($1, '[]', '{}')::bigint[], translate($2, '[]', '{}')::bigint[])";
 const WAIT: &str = "
-call jobs.wait_any('{}', worker => $1::jsonb->>0,
-    timeout => make_interval(secs => ($1::jsonb->1)::float8))";
+call jobs.wait_any('{}', worker => $1, timeout => make_interval(secs => $2::float8))";
 
 /// Beats until it is ended, or the worker's first beat is refused.
 pub(crate) async fn run(engine: Arc<Engine>) {
-    let mut link = engine.worker.link();
+    let mut link = Link::new(&engine.worker);
     let options = &engine.worker.options;
     let pace = (options.lease / 3).min(Duration::from_secs(10));
+    let pace = pace.as_secs_f64().to_string();
     loop {
         match beat(&engine, &mut link).await {
-            Ok(()) => link.wait(WAIT, (&options.name, pace.as_secs_f64())).await,
-            Err(error) if link.passes(&error) || engine.stage() > Stage::Start => {
+            Ok(()) => link.wait(WAIT, &[&options.name, &pace]).await,
+            Err(error) if link.passes(&error) || engine.state.borrow().stage > Stage::Start => {
                 link.pause(&error).await;
             }
-            Err(error) => {
-                engine.change(|state| state.refused = Some(error));
-                return engine.enter(Stage::Stop);
-            }
+            Err(error) => return engine.fail(error),
         }
     }
 }
 
 async fn beat(engine: &Engine, link: &mut Link) -> Result<()> {
     let options = &engine.worker.options;
-    let concurrency = options.concurrency.min(i32::MAX as usize);
-    let (queues, version) = (names(&options.queues), env!("CARGO_PKG_VERSION"));
-    let of = (&options.name, queues, concurrency, version, &options.info);
-    for stage in query(link, BEAT, of).await? {
+    let concurrency = options.concurrency.min(i32::MAX as usize).to_string();
+    let (queues, info) = (names(&options.queues), json(&options.info)?);
+    let version = env!("CARGO_PKG_VERSION");
+    let of = [&*options.name, &queues, &concurrency, version, info.get()];
+    for stage in query(link, BEAT, &of).await? {
         engine.enter(stage);
     }
     let jobs: Vec<Arc<JobInfo>> = {
@@ -58,10 +54,10 @@ async fn beat(engine: &Engine, link: &mut Link) -> Result<()> {
         let unsent = state.unsent.values().map(|result| &result.job);
         running.chain(unsent).cloned().collect()
     };
-    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    let tokens: Vec<i64> = jobs.iter().map(|job| job.token).collect();
     if !jobs.is_empty() {
-        let heard = query(link, HEARTBEATS, (ids, tokens)).await?;
+        let (ids, tokens): (Vec<_>, Vec<_>) = jobs.iter().map(|job| (job.id, job.token)).unzip();
+        let of = [&*format!("{ids:?}"), &format!("{tokens:?}")];
+        let heard = query(link, HEARTBEATS, &of).await?;
         for (job, is_cancelled) in jobs.iter().zip(heard) {
             job.hear(is_cancelled);
         }

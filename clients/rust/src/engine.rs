@@ -1,10 +1,12 @@
 //! A worker that runs: what its parts share, and how it begins and ends.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde::Deserialize;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,10 +16,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::error::Ending;
 use crate::finish::Finish;
-use crate::handler::GIVE_UP;
-use crate::job::JobInfo;
+use crate::handler::{Ended, GIVE_UP};
+use crate::job::{JobInfo, Reason};
 use crate::link::Link;
 use crate::{ClientError, Error, Job, Result, Worker, control, fetch, finish};
 
@@ -34,7 +35,7 @@ impl Handle {
     pub(crate) fn start(worker: Worker) -> Self {
         let engine = Arc::new(Engine {
             state: watch::Sender::default(),
-            link: Mutex::new(worker.link()),
+            link: Mutex::new(Link::new(&worker)),
             worker,
         });
         let task = tokio::spawn(engine.clone().serve());
@@ -70,7 +71,7 @@ impl Handle {
     ///
     /// # Errors
     /// Results could not be sent: their jobs run again when their leases have run out. Or the
-    /// database refused the worker when it started.
+    /// database refused the worker when it started, or a part of it has panicked.
     pub async fn wait(self) -> Result<()> {
         self.task.await.map_err(std::io::Error::other)?
     }
@@ -112,8 +113,8 @@ pub(crate) struct State {
     pub(crate) unsent: HashMap<i64, Finish>,
     /// The latest call has failed: results that wait hold their places.
     pub(crate) is_stuck: bool,
-    /// What the server has against the worker.
-    pub(crate) refused: Option<ClientError>,
+    /// Why the worker had to end.
+    pub(crate) fault: Option<ClientError>,
 }
 
 /// What a worker is to do. `run`, `quiet` and `stop` are what operators can say.
@@ -138,16 +139,16 @@ pub(crate) enum Stage {
 
 impl State {
     /// Takes what became of a job, unless that has been said.
-    pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ending: Ending) {
+    pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ended: Ended) {
         if !job.is_settled.swap(true, SeqCst) {
-            self.unsent.insert(job.token, Finish::new(job, ending));
+            self.unsent.insert(job.token, Finish::new(job, &ended));
         }
     }
 
     /// The jobs that count for the concurrency.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Arc<JobInfo>> {
         let kept = self.unsent.iter().filter(|(token, result)| {
-            (self.is_stuck || result.locked > 0) && !self.running.contains_key(token)
+            (self.is_stuck || result.failures > 0) && !self.running.contains_key(token)
         });
         let kept = kept.map(|(_, result)| &result.job);
         self.running.values().chain(kept)
@@ -155,10 +156,6 @@ impl State {
 }
 
 impl Engine {
-    pub(crate) fn stage(&self) -> Stage {
-        self.state.borrow().stage
-    }
-
     pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_modify(change);
     }
@@ -195,9 +192,30 @@ impl Engine {
         });
     }
 
+    /// Ends the worker, and releases its jobs.
+    pub(crate) fn fail(&self, fault: ClientError) {
+        self.change(|state| state.fault = Some(fault));
+        self.enter(Stage::Cancel);
+    }
+
+    /// Runs a part of the worker. It cannot do without: without beats its jobs would be lost, and
+    /// without results never end. So a panic ends the worker.
+    pub(crate) fn part(
+        self: &Arc<Self>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortOnDropHandle<()> {
+        let engine = self.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
+                let text = Error::panic(panic).to_string();
+                engine.fail(std::io::Error::other(text).into());
+            }
+        }))
+    }
+
     /// Runs the handler of a job.
     pub(crate) async fn attend(self: Arc<Self>, job: Arc<JobInfo>) {
-        let _timing = AbortOnDropHandle::new(tokio::spawn(self.clone().time_out(job.clone())));
+        let _timing = self.part(self.clone().time_out(job.clone()));
         let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
         let handling = self.worker.handling(Job {
             args: (),
@@ -209,14 +227,15 @@ impl Engine {
             tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
         }
         let ending = match ended {
+            Ok(_) if job.is_completed() => None,
             // Of one that was dropped the transaction may be in its commit, and has the row.
-            Ok(_) | Err(Error(Ending::Release {})) if job.is_completed() => None,
-            Err(_) if job.is_late.load(SeqCst) => Some(Error::timeout().0),
+            Err(error) if job.is_completed() && error.0["do"] == "release" => None,
+            Err(_) if job.reason.get() == Some(&Reason::Timeout) => Some(Err(Error::timeout())),
             // Where somebody cancelled the job, this cancels it.
-            Err(error) if job.cancellation.is_cancelled() && error.0.is_plain() => {
-                Some(Ending::Release {})
+            Err(error) if job.reason.get().is_some() && error.is_plain() => {
+                Some(Err(Error::release()))
             }
-            ended => Some(ended.into()),
+            ended => Some(ended),
         };
         self.change(|state| {
             state.running.remove(&job.token);
@@ -234,22 +253,22 @@ impl Engine {
         let limit = job.time_left().into_iter().chain(own).min();
         // Not with the handler, which may keep its thread to itself.
         sleep(limit.unwrap_or(Duration::MAX)).await;
-        job.is_late.store(true, SeqCst);
         // In its transaction it still has the row, and the call would wait for that.
         if !job.is_completed() {
-            self.change(|state| state.settle(&job, Error::timeout().0));
+            self.change(|state| state.settle(&job, Err(Error::timeout())));
         }
-        job.cancellation.cancel();
+        job.cancel(Reason::Timeout);
     }
 
     /// Works until the worker is stopped.
     pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
         let options = &self.worker.options;
         tracing::info!(worker = options.name, "worker starts");
-        let _control = AbortOnDropHandle::new(tokio::spawn(control::run(self.clone())));
-        let _finishing = AbortOnDropHandle::new(tokio::spawn(finish::run(self.clone())));
+        let _control = self.part(control::run(self.clone()));
+        let _finishing = self.part(finish::run(self.clone()));
+        let fetching = self.part(fetch::run(self.clone()));
         let mut idle = std::pin::pin!(async {
-            fetch::run(&self).await;
+            let _ = fetching.await;
             self.until(|state| state.running.is_empty()).await;
         });
         // An operator's command has no grace period. A signal has one, also after a command.
@@ -261,7 +280,7 @@ impl Engine {
             biased;
             () = &mut idle => {}
             () = leave => {
-                self.running().iter().for_each(|job| job.cancellation.cancel());
+                self.running().iter().for_each(|job| job.cancel(Reason::Stopping));
                 let _ = timeout(GIVE_UP + Duration::from_millis(200), idle).await;
             }
         }
@@ -269,17 +288,17 @@ impl Engine {
             tracing::warn!(id = job.id, "handler does not stop, left behind");
             // What is completed in a transaction of its handler is locked by that.
             if !job.is_completed() {
-                self.change(|state| state.settle(&job, Ending::Release {}));
+                self.change(|state| state.settle(&job, Err(Error::release())));
             }
         }
         self.enter(Stage::Idle);
         let all_sent = self.until(|state| state.unsent.is_empty());
         let _ = timeout(SEND_WITHIN, all_sent).await;
         tracing::info!(worker = options.name, "worker has ended");
-        let (mut refused, mut unsent) = (None, 0);
-        self.change(|state| (refused, unsent) = (state.refused.take(), state.unsent.len()));
-        match refused {
-            Some(refused) => Err(refused),
+        let (mut fault, mut unsent) = (None, 0);
+        self.change(|state| (fault, unsent) = (state.fault.take(), state.unsent.len()));
+        match fault {
+            Some(fault) => Err(fault),
             None if unsent > 0 => Err(ClientError::Unsent(unsent)),
             None => Ok(()),
         }

@@ -7,10 +7,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::value::RawValue;
-
-use crate::handler::Ended;
+use serde_json::{Value, json};
 
 /// What a handler ends with if it does not return a value.
 ///
@@ -21,36 +18,10 @@ use crate::handler::Ended;
 ///
 /// [`snooze`] and [`cancel`] make the other ways to end.
 #[derive(Debug)]
-pub struct Error(pub(crate) Ending);
-
-/// What becomes of an attempt, as `jobs.finish_many` has it.
-#[derive(Debug, Serialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
-pub(crate) enum Ending {
-    Complete {
-        output: Box<RawValue>,
-    },
-    /// A handler that returns nothing has no output.
-    #[serde(rename = "complete")]
-    CompleteWithout {},
-    Fail(Failure),
-    Snooze {
-        delay: f64,
-    },
-    Cancel {
-        reason: String,
-    },
-    Release {},
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Failure {
-    error: String,
-    /// What is kept besides: `type`, `code`, `trace`.
-    pub(crate) details: BTreeMap<&'static str, String>,
-    retryable: bool,
-    retry_in: Option<f64>,
-}
+pub struct Error(
+    /// What becomes of the attempt, as `jobs.finish_many` has it.
+    pub(crate) Value,
+);
 
 impl Error {
     /// A failure with this message, and `Error` for its type.
@@ -61,22 +32,23 @@ impl Error {
     /// Names the type of the failure, which policies know as `non_retryable`; the default is the
     /// name of the error's Rust type.
     pub fn typed(self, name: &str) -> Self {
-        self.with(|failure| drop(failure.details.insert("type", storable(name))))
+        self.with("/details/type", storable(name))
     }
 
     /// The job has failed for good.
     pub fn discard(self) -> Self {
-        self.with(|failure| failure.retryable = false)
+        self.with("/retryable", false)
     }
 
     /// The next attempt is made after this delay, whatever the job's policy says.
     pub fn retry_in(self, delay: Duration) -> Self {
-        self.with(|failure| failure.retry_in = Some(delay.as_secs_f64()))
+        self.with("/retry_in", delay.as_secs_f64())
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Failure)) -> Self {
-        if let Ending::Fail(failure) = &mut self.0 {
-            change(failure);
+    /// Changes a failure; the other endings have no such members.
+    fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        if let Some(member) = self.0.pointer_mut(member) {
+            *member = value.into();
         }
         self
     }
@@ -86,11 +58,9 @@ impl Error {
         let mut details = BTreeMap::from([("type", type_name.clone())]);
         details.extend(code(error).map(|code| ("code", code)));
         details.extend(trace().map(|trace| ("trace", trace)));
-        Self(Ending::Fail(Failure {
-            error: if text.is_empty() { type_name } else { text },
-            details,
-            retryable: true,
-            retry_in: None,
+        let text = if text.is_empty() { type_name } else { text };
+        Self(json!({
+            "do": "fail", "error": text, "details": details, "retryable": true, "retry_in": null,
         }))
     }
 
@@ -104,22 +74,15 @@ impl Error {
     pub(crate) fn timeout() -> Self {
         Self::new("the handler has exceeded its timeout").typed("timeout")
     }
-}
 
-impl Ending {
+    /// The attempt does not count, and another worker gets the job.
+    pub(crate) fn release() -> Self {
+        Self(json!({ "do": "release" }))
+    }
+
     /// Whether it is just an error, as of a handler that gives up because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self, Self::Fail(failure) if failure.retryable && failure.retry_in.is_none())
-    }
-}
-
-impl From<Ended> for Ending {
-    fn from(ended: Ended) -> Self {
-        match ended {
-            Ok(output) if output.get() == "null" => Self::CompleteWithout {},
-            Ok(output) => Self::Complete { output },
-            Err(error) => error.0,
-        }
+        self.0["retryable"] == true && self.0["retry_in"].is_null()
     }
 }
 
@@ -131,29 +94,25 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Ending::Fail(failure) => f.write_str(&failure.error),
-            Ending::Cancel { reason } => f.write_str(reason),
-            Ending::Snooze { delay } => write!(f, "snoozed for {delay} s"),
-            _ => f.write_str("released"),
+        match self.0["error"].as_str().or(self.0["reason"].as_str()) {
+            Some(text) => f.write_str(text),
+            None => write!(f, "{}", self.0),
         }
     }
 }
 
 /// The job comes again after this delay; the attempt does not count.
 pub fn snooze(delay: Duration) -> Error {
-    let delay = delay.as_secs_f64();
-    Error(Ending::Snooze { delay })
+    Error(json!({ "do": "snooze", "delay": delay.as_secs_f64() }))
 }
 
 /// The job is cancelled, for this reason.
 pub fn cancel(reason: impl AsRef<str>) -> Error {
-    let reason = storable(reason.as_ref());
-    Error(Ending::Cancel { reason })
+    Error(json!({ "do": "cancel", "reason": storable(reason.as_ref()) }))
 }
 
 /// What calls of this library return.
-pub type Result<T> = std::result::Result<T, ClientError>;
+pub type Result<T, E = ClientError> = std::result::Result<T, E>;
 
 /// Why a call of this library has failed.
 #[derive(Debug, thiserror::Error)]
@@ -175,7 +134,7 @@ pub enum ClientError {
     /// So many results were lost. Their jobs run again when their leases have run out.
     #[error("{0} results could not be sent")]
     Unsent(usize),
-    /// The system refuses it.
+    /// The system refuses it, or a part of the worker has panicked.
     #[error(transparent)]
     System(#[from] std::io::Error),
 }

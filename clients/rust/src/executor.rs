@@ -1,4 +1,4 @@
-//! Statements: JSON goes in, and each row that comes out is JSON.
+//! Statements: texts go in, and each row that comes out is JSON.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,46 +8,48 @@ use tokio_postgres::{GenericClient, Row};
 
 use crate::Result;
 
-/// The rows of a statement, each a text.
-pub(crate) type Rows = Result<Vec<String>>;
-
 /// A connection or transaction of the caller: `&Client` or `&Transaction` of `tokio_postgres`, and
 /// with the feature `sqlx` `&mut PgConnection`, as which `&mut *transaction` gives a transaction.
 pub trait Executor: Send {
     /// Runs a statement of this library, whose parameters are texts.
     #[doc(hidden)]
-    fn rows(&mut self, sql: &'static str, of: &[&str]) -> impl Future<Output = Rows> + Send;
+    fn rows(
+        &mut self,
+        sql: &'static str,
+        of: &[&str],
+    ) -> impl Future<Output = Result<Vec<String>>> + Send;
 }
 
 impl<C: GenericClient + Sync> Executor for &C {
-    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
-        let typed = |text| (text as &(dyn ToSql + Sync), Type::TEXT);
-        let parameters: Vec<_> = of.iter().map(typed).collect();
-        texts(self.query_typed(sql, &parameters).await?)
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
+        texts(self.query_typed(sql, &typed(of)).await?)
     }
+}
+
+pub(crate) fn typed<'a>(of: &'a [&str]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    of.iter().map(|text| (text as _, Type::TEXT)).collect()
 }
 
 #[cfg(feature = "sqlx")]
 impl Executor for &mut sqlx::PgConnection {
-    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
         let query = sqlx::query_scalar(sql);
         let query = of.iter().fold(query, |query, text| query.bind(*text));
         Ok(query.fetch_all(&mut **self).await?)
     }
 }
 
-pub(crate) fn texts(rows: Vec<Row>) -> Rows {
+pub(crate) fn texts(rows: Vec<Row>) -> Result<Vec<String>> {
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Runs a statement of one parameter.
+/// Runs a statement whose rows are JSON.
 pub(crate) async fn query<T: DeserializeOwned>(
     executor: &mut impl Executor,
     sql: &'static str,
-    of: impl Serialize,
+    of: &[&str],
 ) -> Result<Vec<T>> {
-    let of = to_raw_value(&of)?;
-    let rows = executor.rows(sql, &[of.get()]).await?;
+    let rows = executor.rows(sql, of).await?;
     let parsed = rows.iter().map(|row| Ok(serde_json::from_str(row)?));
     parsed.collect()
 }
@@ -56,10 +58,10 @@ pub(crate) async fn query<T: DeserializeOwned>(
 /// can be would cost the connection.
 pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
     let json = to_raw_value(value)?;
-    match json.get().len() {
-        ..0x1000_0000 => Ok(json),
-        length => Err(serde::ser::Error::custom(format!(
-            "its JSON has {length} bytes"
-        ))),
+    let length = json.get().len();
+    if length < 0x1000_0000 {
+        return Ok(json);
     }
+    let error = format!("its JSON has {length} bytes");
+    Err(serde::ser::Error::custom(error))
 }

@@ -6,25 +6,31 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::engine::{Engine, Stage, State};
-use crate::error::Ending;
-use crate::executor::query;
-use crate::job::{FETCH, JobInfo};
+use crate::job::JobInfo;
 use crate::link::Link;
 use crate::worker::{Queue, names};
-use crate::{Result, finish};
+use crate::{ClientError, Error, Worker, finish};
 
+/// Jobs, as rows of columns, which cost the server less than JSON.
+pub(crate) const FETCH: &str = "
+select id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
+        created_at, scheduled_at, attempted_at,
+        date_part('epoch', deadline_at - clock_timestamp()) as deadline
+    from jobs.fetch_any(string_to_array($1, e'\n'), $2::int, worker => $3,
+        lease => make_interval(secs => $4::float8),
+        kinds => string_to_array(nullif($5, e'\n'), e'\n'))";
 const WAIT: &str = "
-call jobs.wait_any(string_to_array($1::jsonb->>0, e'\n'), worker => $1::jsonb->>1)";
+call jobs.wait_any(string_to_array($1, e'\n'), worker => $2)";
 
 /// Fetches and starts jobs until the worker is to end.
-pub(crate) async fn run(engine: &Arc<Engine>) {
+pub(crate) async fn run(engine: Arc<Engine>) {
     let options = &engine.worker.options;
     let most = options.concurrency;
     let has_room = |state: &State| {
         let is_full = state.places().count() >= most || state.unsent.len() >= finish::MOST;
         state.stage == Stage::Run && !is_full
     };
-    let mut link = engine.worker.link();
+    let mut link = Link::new(&engine.worker);
     // How often in a row there was nothing, though a wait had said that there might be.
     let mut in_vain = 0;
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
@@ -37,8 +43,8 @@ pub(crate) async fn run(engine: &Arc<Engine>) {
                 Ok((jobs, asked)) if jobs == asked => in_vain = 0,
                 Ok((jobs, _)) => {
                     let began = Instant::now();
-                    link.wait(WAIT, (names(&options.queues), &options.name))
-                        .await;
+                    let queues = names(&options.queues);
+                    link.wait(WAIT, &[&queues, &options.name]).await;
                     let is_vain = jobs == 0 && began.elapsed() < Duration::from_millis(20);
                     in_vain = (in_vain + 1).min(10) * u32::from(is_vain);
                     if in_vain > 2 {
@@ -53,22 +59,30 @@ pub(crate) async fn run(engine: &Arc<Engine>) {
     }
 }
 
+impl Worker {
+    /// The parameters of a fetch: of queues, each a line, at most so many jobs.
+    pub(crate) fn asking(&self, queues: String, most: usize) -> [String; 5] {
+        let lease = self.options.lease.as_secs_f64().to_string();
+        let name = self.options.name.clone();
+        [queues, most.to_string(), name, lease, self.kinds()]
+    }
+}
+
 impl Engine {
     /// Fetches jobs, and starts them. Returns how many there are, and how many it has asked for.
-    async fn fetch(self: &Arc<Self>, link: &mut Link) -> Result<(usize, usize)> {
-        let (options, kinds) = (&self.worker.options, self.worker.kinds());
+    async fn fetch(self: &Arc<Self>, link: &mut Link) -> Result<(usize, usize), ClientError> {
         let (queues, most) = self.next_fetch();
-        let lease = options.lease.as_secs_f64();
-        let of = (queues, most, &options.name, lease, kinds);
-        let jobs: Vec<JobInfo> = query(link, FETCH, of).await?;
+        let of = self.worker.asking(queues, most);
+        let rows = link.run(FETCH, &of.each_ref().map(String::as_str)).await?;
+        let jobs: Vec<_> = rows.iter().map(JobInfo::of).collect::<Result<_, _>>()?;
         let count = jobs.len();
         self.change(|state| {
             for job in jobs.into_iter().map(Arc::new) {
                 if state.stage < Stage::Stop {
                     state.running.insert(job.token, job.clone());
-                    tokio::spawn(self.clone().attend(job));
+                    self.part(self.clone().attend(job)).detach();
                 } else {
-                    state.settle(&job, Ending::Release {});
+                    state.settle(&job, Err(Error::release()));
                 }
             }
         });

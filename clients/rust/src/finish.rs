@@ -4,75 +4,93 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
 use tokio::select;
 use tokio::time::timeout;
 
 use crate::engine::{Engine, State};
-use crate::error::Ending;
 use crate::executor::query;
+use crate::handler::Ended;
 use crate::job::JobInfo;
-use crate::link::{Link, back_off};
-use crate::{Error, Result};
+use crate::link::back_off;
+use crate::{ClientError, Error, Result};
 
-const FINISH: &str = "
-select json_build_array($1::jsonb->(ord - 1)->'token', reason)::text
-    from jobs.finish_many($1::jsonb) where not done";
+/// The numbers of the results that are refused, from 1, and why.
+pub(crate) const FINISH: &str = "
+select json_build_array(ord, reason)::text from jobs.finish_many($1::jsonb) where not done";
 const PROGRESS: &str = "
-select cancel_requested::text from jobs.heartbeat(
-    ($1::jsonb->0)::bigint, ($1::jsonb->1)::bigint, progress => $1::jsonb->2)";
+select cancel_requested::text from jobs.heartbeat($1::bigint, $2::bigint, progress => $3::jsonb)";
 
 /// The most results of a call, and the most bytes of one that has several.
 pub(crate) const MOST: usize = 1_000;
 const LONGEST: usize = 16 << 20;
 
+const UNSENT: &str = "it has not been sent";
+
 /// A result that the server does not have.
 pub(crate) struct Finish {
     pub(crate) job: Arc<JobInfo>,
     /// As `jobs.finish_many` has it.
-    pub(crate) json: Box<RawValue>,
+    pub(crate) json: String,
     /// When it is to be sent.
     pub(crate) due: Instant,
-    /// How often another transaction had its job locked.
-    pub(crate) locked: u32,
+    /// How often the server could not take it, though it took others.
+    pub(crate) failures: u32,
+    /// It was in a call that the server has refused as a whole.
+    is_alone: bool,
 }
 
 impl Finish {
-    pub(crate) fn new(job: &Arc<JobInfo>, ending: Ending) -> Self {
-        #[derive(Serialize)]
-        struct Element {
-            id: i64,
-            token: i64,
-            #[serde(flatten)]
-            ending: Ending,
-        }
+    pub(crate) fn new(job: &Arc<JobInfo>, ended: &Ended) -> Self {
+        let ending = match ended {
+            Ok(output) if output.get() == "null" => r#"{"do":"complete"}"#.into(),
+            Ok(output) => format!(r#"{{"do":"complete","output":{output}}}"#),
+            Err(error) => error.0.to_string(),
+        };
         let (id, token) = (job.id, job.token);
-        let json = to_raw_value(&Element { id, token, ending });
         Self {
-            json: json.expect("texts and numbers are JSON"),
+            json: format!(r#"{{"id":{id},"token":{token},{}"#, &ending[1..]),
             job: job.clone(),
             due: Instant::now(),
-            locked: 0,
+            failures: 0,
+            is_alone: false,
         }
+    }
+
+    fn put_off(&mut self) {
+        self.due = Instant::now() + back_off(self.failures);
+        self.failures += 1;
     }
 }
 
 impl State {
     /// Takes that the server has these results, but for those that it has refused, and why.
-    pub(crate) fn take(&mut self, tokens: &[i64], refused: HashMap<i64, String>) {
-        for token in tokens {
-            let mut result = self.unsent.remove(token).expect("it is not sent");
-            match refused.get(token).map(String::as_str) {
-                None => {}
-                Some("locked") => {
-                    result.due = Instant::now() + back_off(result.locked);
-                    result.locked += 1;
-                    self.unsent.insert(*token, result);
-                }
+    pub(crate) fn take(&mut self, tokens: &[i64], refused: HashMap<usize, String>) {
+        self.is_stuck = false;
+        for (number, token) in (1..).zip(tokens) {
+            match refused.get(&number).map(String::as_str) {
+                None => drop(self.unsent.remove(token)),
+                Some("locked") => self.unsent.get_mut(token).expect(UNSENT).put_off(),
                 Some(reason) => {
-                    tracing::warn!(id = result.job.id, reason, "job lost, result dropped");
+                    let id = self.unsent.remove(token).expect(UNSENT).job.id;
+                    tracing::warn!(id, reason, "job lost, result dropped");
                 }
+            }
+        }
+    }
+
+    /// Takes that the server refuses a call: each of its results goes by itself, and one that is
+    /// refused so is sent again, as a failed attempt if that is because of its value.
+    fn refuse(&mut self, tokens: &[i64], error: &ClientError) {
+        self.is_stuck = false;
+        for token in tokens {
+            let result = self.unsent.get_mut(token).expect(UNSENT);
+            if std::mem::replace(&mut result.is_alone, true) {
+                tracing::warn!(id = result.job.id, %error, "a result is refused");
+                if error.is(&["22", "54"]) {
+                    let failed = Error::new(error.to_string()).typed("invalid_output");
+                    result.json = Finish::new(&result.job, &Err(failed)).json;
+                }
+                result.put_off();
             }
         }
     }
@@ -88,76 +106,49 @@ pub(crate) async fn run(engine: Arc<Engine>) {
         let _ = timeout(wait, engine.until(is_due)).await;
         engine.gather(|state| state.unsent.len()).await;
         let mut link = engine.link.lock().await;
-        let sent = engine.send(&mut link, &engine.batch()).await;
-        engine.change(|state| state.is_stuck = sent.is_err());
-        if let Err(error) = sent {
-            // Whoever waits for it waits for less time now.
-            let stage = engine.stage();
-            select! {
-                () = link.pause(&error) => {}
-                () = engine.until(|state| state.stage != stage) => link.failures = 0,
+        let (tokens, results) = engine.batch();
+        match query(&mut *link, FINISH, &[&results]).await {
+            Ok(refused) => {
+                engine.change(|state| state.take(&tokens, refused.into_iter().collect()));
             }
+            Err(error) if link.passes(&error) => {
+                let stage = engine.state.borrow().stage;
+                engine.change(|state| state.is_stuck = true);
+                // Whoever waits for it waits for less time now.
+                select! {
+                    () = link.pause(&error) => {}
+                    () = engine.until(|state| state.stage != stage) => link.failures = 0,
+                }
+            }
+            Err(error) => engine.change(|state| state.refuse(&tokens, &error)),
         }
     }
 }
 
 impl Engine {
-    /// The tokens of what goes into the next call.
-    fn batch(&self) -> Vec<i64> {
-        let (now, mut length) = (Instant::now(), 0);
+    /// What goes into the next call: the tokens, and the results.
+    fn batch(&self) -> (Vec<i64>, String) {
+        let now = Instant::now();
         let state = self.state.borrow();
-        let due = state.unsent.iter().filter(|(_, one)| one.due <= now);
-        let batch = due.take(MOST).take_while(|(_, one)| {
-            let is_first = length == 0;
-            length += one.json.get().len();
-            is_first || length <= LONGEST
+        let due = || state.unsent.iter().filter(|(_, one)| one.due <= now);
+        let alone = due().find(|(_, one)| one.is_alone);
+        let most = if alone.is_some() { 1 } else { MOST };
+        let mut length = 0;
+        let batch = alone.into_iter().chain(due()).take(most);
+        let batch = batch.take_while(|(_, one)| {
+            length += one.json.len();
+            length == one.json.len() || length <= LONGEST
         });
-        batch.map(|(token, _)| *token).collect()
-    }
-
-    /// Sends results, together as far as the server takes that. Those that it does not take stay.
-    async fn send(&self, link: &mut Link, tokens: &[i64]) -> Result<()> {
-        let error = match self.call(link, tokens).await {
-            Err(error) if !link.passes(&error) => error,
-            called => return called,
-        };
-        match tokens {
-            [token] if error.is(&["22", "54"]) => {
-                let failed = Error::new(error.to_string()).typed("invalid_output");
-                self.change(|state| {
-                    let result = state.unsent.get_mut(token).expect("it is not sent");
-                    *result = Finish::new(&result.job.clone(), failed.0);
-                });
-                self.call(link, tokens).await
-            }
-            [_] => Err(error),
-            _ => {
-                let mut sent = Ok(());
-                for token in tokens {
-                    sent = Box::pin(self.send(link, &[*token])).await.and(sent);
-                }
-                sent
-            }
-        }
-    }
-
-    async fn call(&self, link: &mut Link, tokens: &[i64]) -> Result<()> {
-        let results = {
-            let state = self.state.borrow();
-            let result = |token| &state.unsent[token].json;
-            let results: Vec<_> = tokens.iter().map(result).collect();
-            to_raw_value(&results)?
-        };
-        let refused = query(link, FINISH, results).await?;
-        self.change(|state| state.take(tokens, refused.into_iter().collect()));
-        Ok(())
+        let (tokens, results): (_, Vec<_>) = batch.map(|(token, one)| (*token, &*one.json)).unzip();
+        (tokens, format!("[{}]", results.join(",")))
     }
 
     /// Stores how far a job is.
-    pub(crate) async fn progress(&self, job: &JobInfo, of: &RawValue) -> Result<()> {
+    pub(crate) async fn progress(&self, job: &JobInfo, value: &str) -> Result<()> {
+        let (id, token) = (job.id.to_string(), job.token.to_string());
         let mut link = self.link.lock().await;
         loop {
-            match query(&mut *link, PROGRESS, of).await {
+            match query(&mut *link, PROGRESS, &[&id, &token, value]).await {
                 Ok(heard) => {
                     heard.into_iter().for_each(|heard| job.hear(heard));
                     return Ok(());

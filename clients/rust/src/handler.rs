@@ -11,9 +11,8 @@ use serde_json::value::RawValue;
 use tokio::select;
 use tokio::sync::oneshot;
 
-use crate::error::Ending;
 use crate::executor::json;
-use crate::{Error, Job};
+use crate::{Error, Inserted, Job, NewJob};
 
 /// How long a handler has to end by itself after it was cancelled.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ where
             select! {
                 biased;
                 result = self(job) => output(result),
-                () = late => Err(Error(Ending::Release {})),
+                () = late => Err(Error::release()),
             }
         })
     }
@@ -69,7 +68,21 @@ where
     E: Into<Error>,
 {
     fn handle(self: Arc<Self>, job: Job<()>) -> Handling {
-        Box::pin(in_thread(move || output((self.0)(job.typed()?))))
+        Box::pin(async move {
+            let (send, receive) = oneshot::channel();
+            let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
+            // A thread of its own does not keep a program from ending, as those of tokio do.
+            let thread = std::thread::spawn(move || {
+                let _entered = (runtime.enter(), span.enter());
+                let ended = job.typed().and_then(|job| output((self.0)(job)));
+                // Nobody waits for it where the job was left behind.
+                drop(send.send(ended));
+            });
+            match receive.await {
+                Ok(ended) => ended,
+                Err(_) => resume_unwind(thread.join().expect_err("it has sent nothing")),
+            }
+        })
     }
 }
 
@@ -78,17 +91,37 @@ fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Ended {
     output.map_err(|error| Error::from(error).typed("invalid_output"))
 }
 
-/// A thread of its own does not keep a program from ending, as those of tokio do.
-async fn in_thread(work: impl FnOnce() -> Ended + Send + 'static) -> Ended {
-    let (send, receive) = oneshot::channel();
-    let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
-    let thread = std::thread::spawn(move || {
-        let _entered = (runtime.enter(), span.enter());
-        // Nobody waits for the result where the job was left behind.
-        drop(send.send(work()));
-    });
-    match receive.await {
-        Ok(ended) => ended,
-        Err(_) => resume_unwind(thread.join().expect_err("it has sent nothing")),
+/// Something around every insert, every handler, or both.
+///
+/// ```
+/// # use postgres_jobs::{Handling, Job, Middleware};
+/// /// Says how long each handler took.
+/// struct Timing;
+///
+/// impl Middleware for Timing {
+///     fn work(&self, job: Job<()>, handling: Handling) -> Handling {
+///         Box::pin(async move {
+///             let began = std::time::Instant::now();
+///             let result = handling.await;
+///             println!("{} took {:?}", job.kind, began.elapsed());
+///             result
+///         })
+///     }
+/// }
+/// ```
+pub trait Middleware: Send + Sync + 'static {
+    /// Is called before an insert, and can change the job. What it returns is called after it, or
+    /// dropped if the insert fails.
+    fn insert(&self, _job: &mut NewJob) -> Option<AfterInsert> {
+        None
+    }
+
+    /// Makes of a handler under way another one. A handler that does not end after a cancellation
+    /// ends with an error here.
+    fn work(&self, _job: Job<()>, handling: Handling) -> Handling {
+        handling
     }
 }
+
+/// What is called after an insert.
+pub type AfterInsert = Box<dyn FnOnce(&Inserted) + Send>;

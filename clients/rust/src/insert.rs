@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::executor::{json, query};
-use crate::middleware::AfterInsert;
+use crate::handler::AfterInsert;
 use crate::unique::seconds;
 use crate::{Executor, Middleware, Result, Unique};
 
@@ -148,7 +148,8 @@ impl Producer {
             middleware.filter_map(|one| one.insert(job)).collect()
         };
         let after: Vec<Vec<AfterInsert>> = jobs.iter_mut().map(before).collect();
-        let inserted: Vec<Inserted> = query(&mut executor, INSERT, &jobs).await?;
+        let inserted: Vec<Inserted> =
+            query(&mut executor, INSERT, &[&serde_json::to_string(&jobs)?]).await?;
         for (inserted, after) in inserted.iter().zip(after) {
             after.into_iter().rev().for_each(|after| after(inserted));
         }
@@ -159,8 +160,7 @@ impl Producer {
 const INSERT: &str = "select to_json(i)::text from jobs.insert_many($1::jsonb) i order by ord";
 
 /// What a program waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// All of the jobs are over.
     All,
@@ -195,12 +195,14 @@ pub async fn wait_for(
     timeout: Duration,
     want: Want,
 ) -> Result<Vec<JobResult>> {
-    query::<()>(&mut executor, WAIT_FOR, (ids, timeout.as_secs_f64(), want)).await?;
-    query(&mut executor, RESULTS, ids).await
+    let (ids, timeout) = (format!("{ids:?}"), timeout.as_secs_f64().to_string());
+    let want = if want == Want::All { "all" } else { "any" };
+    executor.rows(WAIT_FOR, &[&ids, &timeout, want]).await?;
+    query(&mut executor, RESULTS, &[&ids]).await
 }
 
 const WAIT_FOR: &str = "
-call jobs.wait_for(translate($1::jsonb->>0, '[]', '{}')::bigint[], want => $1::jsonb->>2,
-    timeout => make_interval(secs => ($1::jsonb->1)::float8))";
+call jobs.wait_for(translate($1, '[]', '{}')::bigint[],
+    timeout => make_interval(secs => $2::float8), want => $3)";
 const RESULTS: &str = "
 select to_json(r)::text from jobs.results(translate($1, '[]', '{}')::bigint[]) r order by ord";

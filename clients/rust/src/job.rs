@@ -1,16 +1,17 @@
 //! The job that a handler gets.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use chrono::serde::ts_microseconds;
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio_postgres::Row;
+use tokio_postgres::types::Json;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -45,7 +46,6 @@ pub struct JobInfo {
     pub raw_args: Box<RawValue>,
     /// What the producer and its middleware say of the job beside the args; null if it is too deep,
     /// or has a number that a [`Value`] cannot hold.
-    #[serde(deserialize_with = "value")]
     pub meta: Value,
     /// The tags.
     pub tags: Vec<String>,
@@ -56,22 +56,18 @@ pub struct JobInfo {
     /// How many attempts there can be.
     pub max_attempts: i32,
     /// When it was inserted.
-    #[serde(with = "ts_microseconds")]
     pub created_at: DateTime<Utc>,
     /// When it was to run.
-    #[serde(with = "ts_microseconds")]
     pub scheduled_at: DateTime<Utc>,
     /// When this attempt began.
-    #[serde(with = "ts_microseconds")]
     pub attempted_at: DateTime<Utc>,
     /// When the server takes the job away, by the clock of this machine; none: never.
     #[serde(deserialize_with = "deadline")]
     pub deadline: Option<Instant>,
     #[serde(skip)]
     pub(crate) cancellation: CancellationToken,
-    /// Whether its timeout has passed.
     #[serde(skip)]
-    pub(crate) is_late: AtomicBool,
+    pub(crate) reason: OnceLock<Reason>,
     /// Whether there is nothing more to tell: it was told, or the job is somebody else's.
     #[serde(skip)]
     pub(crate) is_settled: AtomicBool,
@@ -80,35 +76,57 @@ pub struct JobInfo {
     pub(crate) is_completed: AtomicBool,
 }
 
-/// Jobs, in the order of the members of [`JobInfo`]: of queues, each a line; how many; a worker's
-/// name; seconds of lease; of kinds, each a line, or null. An array is much cheaper than an object.
-pub(crate) const FETCH: &str = "
-select json_build_array(
-        id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
-        (date_part('epoch', created_at) * 1e6)::bigint,
-        (date_part('epoch', scheduled_at) * 1e6)::bigint,
-        (date_part('epoch', attempted_at) * 1e6)::bigint,
-        date_part('epoch', deadline_at - clock_timestamp()))::text
-    from jobs.fetch_any(string_to_array($1::jsonb->>0, e'\n'), ($1::jsonb->1)::int,
-        worker => $1::jsonb->>2, lease => make_interval(secs => ($1::jsonb->3)::float8),
-        kinds => string_to_array($1::jsonb->>4, e'\n'))";
-const COMPLETE: &str = "
-select jobs.complete(($1::jsonb->0)::bigint, ($1::jsonb->1)::bigint,
-    nullif($1::jsonb->2, 'null'))::text";
+/// Why a handler is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The attempt has exceeded its timeout, and has failed.
+    Timeout,
+    /// Somebody has cancelled the job.
+    Cancelled,
+    /// The worker stops, and releases the job.
+    Stopping,
+    /// The job is no longer this worker's.
+    Lost,
+}
 
-fn value<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Value, D::Error> {
-    let value = Box::<RawValue>::deserialize(from)?;
-    Ok(serde_json::from_str(value.get()).unwrap_or_default())
+const COMPLETE: &str = "
+select jobs.complete($1::bigint, $2::bigint, nullif($3::jsonb, 'null'))::text";
+
+fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Error> {
+    Option::deserialize(from).map(in_seconds)
 }
 
 /// The time that is so many seconds from now.
-fn deadline<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Instant>, D::Error> {
-    let left = Option::<f64>::deserialize(from)?;
-    let left = left.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default());
-    Ok(left.and_then(|left| Instant::now().checked_add(left)))
+fn in_seconds(left: Option<f64>) -> Option<Instant> {
+    Instant::now().checked_add(Duration::try_from_secs_f64(left?).unwrap_or_default())
 }
 
 impl JobInfo {
+    /// A row, whose columns are in the order of the members.
+    pub(crate) fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            id: row.try_get(0)?,
+            token: row.try_get(1)?,
+            kind: row.try_get(2)?,
+            queue: row.try_get(3)?,
+            raw_args: row.try_get::<_, Json<_>>(4)?.0,
+            meta: row.try_get(5).map_or(Value::Null, |Json(meta)| meta),
+            tags: row.try_get(6)?,
+            priority: row.try_get(7)?,
+            attempt: row.try_get(8)?,
+            max_attempts: row.try_get(9)?,
+            created_at: row.try_get(10)?,
+            scheduled_at: row.try_get(11)?,
+            attempted_at: row.try_get(12)?,
+            deadline: in_seconds(row.try_get(13)?),
+            cancellation: CancellationToken::new(),
+            reason: OnceLock::new(),
+            is_settled: AtomicBool::new(false),
+            is_completed: AtomicBool::new(false),
+        })
+    }
+
     pub(crate) fn is_completed(&self) -> bool {
         self.is_completed.load(SeqCst)
     }
@@ -122,12 +140,20 @@ impl JobInfo {
     /// Takes the answer to a heartbeat, whether the job is to be cancelled. None: it is lost,
     /// unless it was told meanwhile.
     pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
-        let is_meant = || is_cancelled.unwrap_or_else(|| !self.is_settled.swap(true, SeqCst));
-        if !self.is_completed() && is_meant() {
-            let is_lost = is_cancelled.is_none();
-            tracing::warn!(id = self.id, kind = self.kind, is_lost, "handler cancelled");
-            self.cancellation.cancel();
-        }
+        let reason = match is_cancelled {
+            _ if self.is_completed() => return,
+            Some(true) => Reason::Cancelled,
+            None if !self.is_settled.swap(true, SeqCst) => Reason::Lost,
+            _ => return,
+        };
+        tracing::warn!(id = self.id, kind = self.kind, ?reason, "handler cancelled");
+        self.cancel(reason);
+    }
+
+    /// Cancels the handler. The first reason counts.
+    pub(crate) fn cancel(&self, reason: Reason) {
+        let _ = self.reason.set(reason);
+        self.cancellation.cancel();
     }
 }
 
@@ -141,7 +167,7 @@ impl<A> Deref for Job<A> {
 
 impl<A> Job<A> {
     /// The job with args of the handler's type.
-    pub(crate) fn typed<B: DeserializeOwned>(self) -> std::result::Result<Job<B>, Error> {
+    pub(crate) fn typed<B: DeserializeOwned>(self) -> Result<Job<B>, Error> {
         let args = serde_json::from_str(self.raw_args.get());
         Ok(Job {
             args: args.map_err(|error| Error::from(error).typed("invalid_args"))?,
@@ -158,15 +184,20 @@ impl<A> Job<A> {
         &self.info.cancellation
     }
 
+    /// Why the handler is cancelled, once it is.
+    pub fn cancelled_because(&self) -> Option<Reason> {
+        self.info.reason.get().copied()
+    }
+
     /// Stores how far the job is, for all to see in `jobs.jobs`, and renews its lease.
     ///
     /// # Errors
     /// The value has no JSON that the database takes, or the job is lost.
     pub async fn progress(&self, value: impl Serialize) -> Result<()> {
-        let of = json(&(self.id, self.token, value))?;
+        let value = json(&value)?;
         // Without a worker, as in a test, nobody looks at progress.
         if let Some(engine) = &self.engine {
-            engine.progress(self, &of).await?;
+            engine.progress(self, value.get()).await?;
         }
         Ok(())
     }
@@ -178,10 +209,10 @@ impl<A> Job<A> {
     /// # Errors
     /// The job is lost, or the output has no JSON that the database takes.
     pub async fn complete(&self, mut tx: impl Executor, output: impl Serialize) -> Result<()> {
-        let of = json(&(self.id, self.token, output))?;
+        let (id, token, output) = (self.id.to_string(), self.token.to_string(), json(&output)?);
         // From now on: no heartbeat may take the job for lost once this is committed.
         self.is_completed.store(true, SeqCst);
-        let completed = tx.rows(COMPLETE, &[of.get()]).await;
+        let completed = tx.rows(COMPLETE, &[&id, &token, output.get()]).await;
         self.is_completed.store(completed.is_ok(), SeqCst);
         completed.map(drop)
     }

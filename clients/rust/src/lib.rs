@@ -11,7 +11,6 @@ mod handler;
 mod insert;
 mod job;
 mod link;
-mod middleware;
 #[cfg(feature = "opentelemetry")]
 mod opentelemetry;
 pub mod testing;
@@ -23,13 +22,12 @@ mod worker;
 pub use engine::Handle;
 pub use error::{ClientError, Error, Result, cancel, snooze};
 pub use executor::Executor;
-pub use handler::{Blocking, Handler, Handling};
+pub use handler::{AfterInsert, Blocking, Handler, Handling, Middleware};
 pub use insert::{
     Inserted, JobResult, NewJob, Producer, State, Want, insert, insert_many, wait_for,
 };
-pub use job::{Job, JobInfo};
+pub use job::{Job, JobInfo, Reason};
 pub use link::{connect, connect_hearing};
-pub use middleware::{AfterInsert, Middleware};
 #[cfg(feature = "opentelemetry")]
 pub use opentelemetry::OpenTelemetry;
 pub use tokio_util::sync::CancellationToken;

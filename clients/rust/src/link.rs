@@ -5,17 +5,15 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use serde::Serialize;
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Socket, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::ClientError;
-use crate::executor::{Executor, Rows, query, texts};
+use crate::executor::{Executor, texts, typed};
+use crate::{ClientError, Result, Worker};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
 /// `sslmode=disable`. The server's certificate must be one that the system trusts, unless it says
@@ -36,45 +34,36 @@ pub async fn connect_hearing(
     config: &Config,
     heard: impl FnMut(Notification) + Send + 'static,
 ) -> Result<Client, Error> {
-    let (client, connection) = open(config).await?;
-    serve(connection, heard).detach();
+    let (client, messages) = open(config, heard).await?;
+    messages.detach();
     Ok(client)
 }
 
-/// What carries a client's messages.
-type Connection = tokio_postgres::Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
-
-async fn open(config: &Config) -> Result<(Client, Connection), Error> {
-    let is_preferred = config.get_ssl_mode() == SslMode::Prefer;
-    match open_by(config).await {
-        Err(error) if is_preferred && error.code().is_none() => {
-            open_by(config.clone().ssl_mode(SslMode::Disable)).await
-        }
-        opened => opened,
-    }
-}
-
-async fn open_by(config: &Config) -> Result<(Client, Connection), Error> {
-    config.connect(tls(config)).await
-}
-
-/// Carries messages until the client or the handle is dropped.
-fn serve(
-    mut connection: Connection,
+/// A client, and the task that carries its messages, which ends with the client or its own handle.
+async fn open(
+    config: &Config,
     mut heard: impl FnMut(Notification) + Send + 'static,
-) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(async move {
+) -> Result<(Client, AbortOnDropHandle<()>), Error> {
+    let mut connected = config.connect(tls(config)).await;
+    if let Err(error) = &connected
+        && error.code().is_none()
+        && config.get_ssl_mode() == SslMode::Prefer
+    {
+        let mut plain = config.clone();
+        plain.ssl_mode(SslMode::Disable);
+        connected = plain.connect(tls(&plain)).await;
+    }
+    let (client, mut connection) = connected?;
+    let messages = async move {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             match message {
                 Ok(AsyncMessage::Notification(notification)) => heard(notification),
                 Ok(_) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "connection lost");
-                    return;
-                }
+                Err(error) => return tracing::debug!(%error, "connection lost"),
             }
         }
-    }))
+    };
+    Ok((client, AbortOnDropHandle::new(tokio::spawn(messages))))
 }
 
 #[cfg(feature = "tls")]
@@ -105,7 +94,7 @@ fn tls(_: &Config) -> Tls {
 /// One of a worker's connections, made anew when it breaks.
 pub(crate) struct Link {
     config: Config,
-    /// A client, and its connection, which is closed when that is dropped.
+    /// A client, and its messages.
     opened: Option<(Client, AbortOnDropHandle<()>)>,
     /// The statements that the session knows; none: they are not prepared.
     prepared: Option<HashMap<&'static str, Statement>>,
@@ -114,8 +103,23 @@ pub(crate) struct Link {
 }
 
 impl Executor for Link {
-    /// If its connection does not serve any more, the next statement has another.
-    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
+        texts(self.run(sql, of).await?)
+    }
+}
+
+impl Link {
+    pub(crate) fn new(worker: &Worker) -> Self {
+        Self {
+            config: worker.config.clone(),
+            opened: None,
+            prepared: worker.options.prepare.then(HashMap::new),
+            failures: 0,
+        }
+    }
+
+    /// Runs a statement. If its connection does not serve any more, the next one has another.
+    pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         let rows = self.once(sql, of).await;
         match &rows {
             Ok(_) => self.failures = 0,
@@ -125,40 +129,28 @@ impl Executor for Link {
         }
         rows
     }
-}
 
-impl Link {
-    pub(crate) fn new(config: &Config, prepares: bool) -> Self {
-        Self {
-            config: config.clone(),
-            opened: None,
-            prepared: prepares.then(HashMap::new),
-            failures: 0,
-        }
-    }
-
-    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Rows {
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         self.opened.take_if(|(client, _)| client.is_closed());
         if self.opened.is_none() {
             self.prepared.iter_mut().for_each(HashMap::clear);
-            let (client, connection) = open(&self.config).await?;
-            self.opened = Some((client, serve(connection, |_| {})));
+            self.opened = Some(open(&self.config, |_| {}).await?);
         }
         let (client, _) = self.opened.as_ref().expect("it is open");
         let Some(prepared) = &mut self.prepared else {
-            return (&*client).rows(sql, of).await;
+            return Ok(client.query_typed(sql, &typed(of)).await?);
         };
         if !prepared.contains_key(sql) {
             let types = vec![Type::TEXT; of.len()];
             prepared.insert(sql, client.prepare_typed(sql, &types).await?);
         }
         let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
-        texts(client.query(&prepared[sql], &of).await?)
+        Ok(client.query(&prepared[sql], &of).await?)
     }
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
-    pub(crate) async fn wait(&mut self, sql: &'static str, of: impl Serialize) {
-        if let Err(error) = query::<()>(self, sql, of).await
+    pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) {
+        if let Err(error) = self.rows(sql, of).await
             && !error.is(&["57014"])
         {
             self.pause(&error).await;
@@ -180,9 +172,7 @@ impl Link {
 }
 
 /// The server ends the connection, cannot take one more, is short of something, or is a standby.
-const GONE: &[&str] = &[
-    "08", "25006", "53", "57P01", "57P02", "57P03", "57P04", "57P05",
-];
+const GONE: &[&str] = &["08", "25006", "53", "57P0"];
 /// Others are at the same rows, for too long for a `statement_timeout`. The connection is good.
 const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
 /// A pooler gives each statement another session, or the extension is another one now.

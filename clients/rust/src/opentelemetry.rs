@@ -7,7 +7,6 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 
-use crate::error::Ending;
 use crate::{AfterInsert, Handling, Job, Middleware, NewJob};
 
 /// Middleware that makes a span of every insert and of every attempt, by the global tracer.
@@ -77,10 +76,9 @@ impl Middleware for OpenTelemetry {
             let result = handling.with_context(context.clone()).await;
             // A job that is put off or cancelled has not failed.
             if let Err(error) = &result
-                && let Ending::Fail(failure) = &error.0
+                && let Some(type_name) = error.0["details"]["type"].as_str()
             {
-                let type_name = failure.details["type"].clone();
-                span.set_attribute(KeyValue::new("error.type", type_name));
+                span.set_attribute(KeyValue::new("error.type", type_name.to_owned()));
                 span.set_status(Status::error(error.to_string()));
             }
             result

@@ -1,19 +1,18 @@
 //! Helpers for tests of programs that insert jobs, or have handlers. All but [`job`] work in a
 //! transaction of the test, which it rolls back. They open no connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::error::Ending;
 use crate::executor::query;
-use crate::finish::Finish;
-use crate::job::{FETCH, JobInfo};
+use crate::finish::{FINISH, Finish};
+use crate::job::JobInfo;
 use crate::worker::names;
-use crate::{ClientError, Error, Executor, Job, Result, State, Worker};
+use crate::{ClientError, Error, Executor, Job, Result, State, Worker, fetch};
 
 /// Why a test fails.
 #[derive(Debug, thiserror::Error)]
@@ -91,9 +90,11 @@ pub struct Attempted {
 pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
     let mut all = json!({
         "id": 0, "token": 0, "kind": "", "queue": "default", "args": {}, "meta": {}, "tags": [],
-        "priority": 1, "attempt": 1, "max_attempts": 25, "created_at": 0, "scheduled_at": 0,
-        "attempted_at": 0, "deadline": null,
+        "priority": 1, "attempt": 1, "max_attempts": 25, "deadline": null,
     });
+    for at in ["created_at", "scheduled_at", "attempted_at"] {
+        all[at] = "1970-01-01T00:00:00Z".into();
+    }
     if let (Value::Object(all), Value::Object(members)) = (&mut all, members) {
         all.extend(members);
     }
@@ -121,13 +122,14 @@ pub async fn assert_inserted(
     mut executor: impl Executor,
     kind: &str,
     args: impl Serialize + Send,
-) -> std::result::Result<InsertedJob, TestError> {
+) -> Result<InsertedJob, TestError> {
     let args = serde_json::to_value(args)?;
-    let found: Vec<InsertedJob> = query(&mut executor, INSERTED, (kind, &args)).await?;
+    let of = [kind, &args.to_string()];
+    let found: Vec<InsertedJob> = query(&mut executor, INSERTED, &of).await?;
     if let Some(job) = found.into_iter().next() {
         return Ok(job);
     }
-    let others = query(&mut executor, OTHERS, [kind]).await?;
+    let others = query(&mut executor, OTHERS, &[kind]).await?;
     let others = Value::Array(others);
     let kind = kind.into();
     Err(TestError::NotInserted { kind, args, others })
@@ -144,27 +146,21 @@ pub async fn assert_inserted(
 pub async fn work_all(
     mut executor: impl Executor,
     worker: &Worker,
-) -> std::result::Result<Vec<Attempted>, TestError> {
-    let options = &worker.options;
-    let of = (
-        names(&options.queues),
-        1,
-        &options.name,
-        3600,
-        worker.kinds(),
-    );
+) -> Result<Vec<Attempted>, TestError> {
+    let of = worker.asking(names(&worker.options.queues), 1);
+    let of = of.each_ref().map(String::as_str);
     let mut attempted = Vec::new();
-    while let Some(job) = query::<JobInfo>(&mut executor, FETCH, &of).await?.pop() {
+    while let Some(job) = query::<JobInfo>(&mut executor, &FETCH, &of).await?.pop() {
         if attempted.len() == 1_000 {
             return Err(TestError::Endless);
         }
-        let of = (job.id, job.kind.clone());
+        let (id, kind) = (job.id.to_string(), job.kind.clone());
         executor.rows("savepoint postgres_jobs", &[]).await?;
         work(&mut executor, worker, job).await?;
         executor
             .rows("release savepoint postgres_jobs", &[])
             .await?;
-        attempted.extend(query::<Attempted>(&mut executor, LEFT, of).await?);
+        attempted.extend(query::<Attempted>(&mut executor, LEFT, &[&id, &kind]).await?);
     }
     Ok(attempted)
 }
@@ -176,22 +172,20 @@ async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Re
         info: info.clone(),
         engine: None,
     });
-    let ended = handling.await;
+    let mut ended = handling.await;
     if ended.is_ok() && info.is_completed() {
         return Ok(());
     }
-    let mut ending = Ending::from(ended);
     loop {
-        let is_done = matches!(ending, Ending::Complete { .. } | Ending::CompleteWithout {});
-        if !is_done {
+        if ended.is_err() {
             let undo = "rollback to savepoint postgres_jobs";
             executor.rows(undo, &[]).await?;
         }
-        let results = format!("[{}]", Finish::new(&info, ending).json);
+        let results = format!("[{}]", Finish::new(&info, &ended).json);
         match executor.rows(FINISH, &[&results]).await {
             // An output that the database does not take.
-            Err(error) if is_done => {
-                ending = Error::new(error.to_string()).typed("invalid_output").0;
+            Err(error) if ended.is_ok() => {
+                ended = Err(Error::new(error.to_string()).typed("invalid_output"));
             }
             finished => return finished.map(drop),
         }
@@ -207,17 +201,17 @@ pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<()> 
     executor.rows(ADVANCE, &[&time]).await.map(drop)
 }
 
+static FETCH: LazyLock<String> =
+    LazyLock::new(|| format!("select to_json(f)::text from ({}) f", fetch::FETCH));
 const INSERTED: &str = "
 select to_json(j)::text from (
-    select id, kind, queue, state, j.args from jobs.jobs j, cast($1 as jsonb) a
-        where kind = a->>0 and j.args @> (a->1) order by id desc limit 1) j";
+    select id, kind, queue, state, args from jobs.jobs
+        where kind = $1 and args @> $2::jsonb order by id desc limit 1) j";
 const OTHERS: &str = "
-select args::text from jobs.jobs where kind = $1::jsonb->>0 order by id desc limit 10";
-const FINISH: &str = "select done::text from jobs.finish_many($1::jsonb)";
+select args::text from jobs.jobs where kind = $1 order by id desc limit 10";
 const LEFT: &str = "
 select to_json(r)::text from (
-    select id, a->>1 as kind, state, output, error
-        from cast($1 as jsonb) a, jobs.results(array[(a->0)::bigint])) r";
+    select id, $2 as kind, state, output, error from jobs.results(array[$1::bigint])) r";
 const ADVANCE: &str = "
 select jobs.update(id, scheduled_at => scheduled_at - make_interval(secs => $1::float8))::text
     from jobs.jobs where state in ('scheduled', 'retryable')";

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::engine::State;
-use crate::error::Ending;
 use crate::finish::Finish;
 use crate::*;
 
@@ -44,7 +43,7 @@ fn job(members: Value) -> Job<()> {
 
 /// What is sent of an error, without the stack that RUST_BACKTRACE asks for, and without nulls.
 fn ending(error: impl Into<Error>) -> Value {
-    let mut ending = serde_json::to_value(error.into().0).unwrap();
+    let mut ending = error.into().0;
     if let Some(details) = ending.get_mut("details").and_then(Value::as_object_mut) {
         details.remove("trace");
     }
@@ -197,7 +196,7 @@ fn a_result_whose_job_is_locked_is_kept_with_its_place() {
     let mut state = State::default();
     for token in [1, 2, 3] {
         let members = json!({ "id": 10 * token, "token": token });
-        let result = Finish::new(&job(members).info, Ending::Release {});
+        let result = Finish::new(&job(members).info, &Err(Error::release()));
         state.unsent.insert(token, result);
     }
     let refused = [(1, "locked".into()), (2, "lease_lost".into())];

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_postgres::Config;
 
-use crate::link::{Link, random};
+use crate::link::random;
 use crate::{ClientError, Error, Handle, Handler, Handling, Job, Middleware, Result};
 
 /// The options of a worker.
@@ -113,7 +113,7 @@ type Start = Arc<dyn Fn(Job<()>) -> Handling + Send + Sync>;
 ///
 /// It needs a runtime of tokio, and has three connections, however many jobs it runs.
 pub struct Worker {
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) options: Options,
     /// By kind; none: of every other kind.
     handlers: HashMap<Option<String>, Start>,
@@ -184,14 +184,10 @@ impl Worker {
         Box::pin(safe.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
     }
 
-    pub(crate) fn link(&self) -> Link {
-        Link::new(&self.config, self.options.prepare)
-    }
-
-    /// The kinds that it fetches, each a line; none: all of them.
-    pub(crate) fn kinds(&self) -> Option<String> {
+    /// The kinds that it fetches, each a line; a line's end alone: all of them.
+    pub(crate) fn kinds(&self) -> String {
         let kinds: Option<Vec<&str>> = self.handlers.keys().map(Option::as_deref).collect();
-        Some(kinds?.join("\n"))
+        kinds.map_or("\n".into(), |kinds| kinds.join("\n"))
     }
 
     /// Runs until SIGTERM or SIGINT, and stops as [`Handle::stop`] does, at a second signal as
@@ -227,11 +223,14 @@ pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
 fn watchful(mut config: Config, name: &str) -> Config {
     let seconds = Duration::from_secs;
     let name = config.get_application_name().unwrap_or(name).to_owned();
-    let to_connect = config.get_connect_timeout().copied();
-    let to_send = config.get_tcp_user_timeout().copied();
+    let to_connect = config.get_connect_timeout().copied().unwrap_or(seconds(10));
+    let to_send = config
+        .get_tcp_user_timeout()
+        .copied()
+        .unwrap_or(seconds(30));
     config.application_name(name);
-    config.connect_timeout(to_connect.unwrap_or(seconds(10)));
-    config.tcp_user_timeout(to_send.unwrap_or(seconds(30)));
+    config.connect_timeout(to_connect);
+    config.tcp_user_timeout(to_send);
     config.keepalives_idle(seconds(30));
     config.keepalives_interval(seconds(10));
     config.keepalives_retries(3);
