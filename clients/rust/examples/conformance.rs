@@ -130,7 +130,9 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
                     .cancellation()
                     .run_until_cancelled(tokio::time::sleep(seconds(value)));
                 if slept.await.is_none() {
-                    print(&json!({ "event": "cancelled", "job": job.id }));
+                    let why = job.cancelled_because().map(|why| format!("{why:?}"));
+                    let why = why.unwrap_or_default().to_lowercase();
+                    print(&json!({ "event": "cancelled", "job": job.id, "why": why }));
                     return Err(Error::new("cancelled"));
                 }
             }
