@@ -19,7 +19,7 @@ export function sql(statement) {
   return execFileSync(PSQL, ["-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", url, "-c", statement], { encoding: "utf8" }).trim();
 }
 
-const LOOKS = {
+export const LOOKS = {
   light: { colorScheme: "light", viewport: { width: 1280, height: 800 } },
   dark: { colorScheme: "dark", viewport: { width: 1280, height: 800 } },
   narrow: { colorScheme: "light", viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true },
