@@ -68,7 +68,7 @@ async fn list(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Prob
         (bulk_action::offers(&visit, filter))
         @if !rows.is_empty() { (job_rows::table(&visit, "Jobs, the newest first", &rows)) }
         @match found.looked_to {
-            Some(id) => (looked_to(&visit, filter, from, id).await?),
+            Some(id) => (further(&visit, filter, from, id).await?),
             None if rows.is_empty() => (nothing(&visit, filter)),
             None => {}
         }
@@ -233,19 +233,30 @@ async fn suggestions(visit: Visit, Query(typed): Query<Typed>) -> Result<Respons
 }
 
 /// Where the time was over before there were enough jobs.
-async fn looked_to(visit: &Visit, filter: &Filter, from: From, id: i64) -> Result<Markup, Problem> {
-    let (name, at) = match from {
-        From::Above(_) => ("to", id),
-        _ => ("from", id),
+async fn further(visit: &Visit, filter: &Filter, from: From, id: i64) -> Result<Markup, Problem> {
+    let (name, direction) = match from {
+        From::Above(_) => ("to", "up to"),
+        _ => ("from", "down to"),
     };
-    let url = visit.url(&filter.path("/jobs", &[(name, &at.to_string())]));
+    let url = visit.url(&filter.path("/jobs", &[(name, &id.to_string())]));
+    looked(visit, direction, id, &url, "Look further").await
+}
+
+/// How far has been looked, up or down to an id, and a link to more.
+pub(super) async fn looked(
+    visit: &Visit,
+    direction: &str,
+    id: i64,
+    url: &str,
+    label: &str,
+) -> Result<Markup, Problem> {
     let inserted = find::inserted_about(visit, id).await?;
     Ok(html! {
         p.further role="status" {
-            "All jobs " (if name == "to" { "up to" } else { "down to" }) " number " (parts::number(id))
+            "All jobs " (direction) " number " (parts::number(id))
             @if let Some(at) = inserted { ", inserted " (parts::ago(at)) "," }
             " have been looked at. "
-            a.button href=(url) { "Look further" }
+            a.button href=(url) { (label) }
         }
     })
 }
