@@ -29,9 +29,12 @@ const SILENCE: Duration = Duration::from_secs(3);
 const RIGHTS_KEPT: Duration = Duration::from_secs(60);
 /// How long live refreshes of several people share a result.
 pub(crate) const SHARED: Duration = Duration::from_secs(2);
-/// Statements of pages are short: to start processes or to compile for them takes longer.
+/// Statements of pages are short: to start processes or to compile for them takes longer. They look
+/// jobs up one by one, as the extension's own do: the planner would read millions for a hash.
 const READ: &str = "begin isolation level read committed, read only, not deferrable; \
-     set local jit = off; set local max_parallel_workers_per_gather = 0";
+     set local jit = off; set local max_parallel_workers_per_gather = 0; \
+     set local enable_seqscan = off; set local enable_hashjoin = off; \
+     set local enable_mergejoin = off";
 const WRITE: &str = "begin isolation level read committed, read write";
 /// What others have set or created, in the role or in a schema of its search_path, changes nothing.
 const SETTINGS: &str = "set local search_path = pg_catalog, pg_temp; set local timezone = 'UTC'; \

@@ -1,6 +1,9 @@
 //! What is done to many jobs is done to those that were shown, and to no others.
 
-use crate::support::{Console, run, value};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{Console, SOON, run, value};
 
 const LATER: &str = "scheduled_at => now() + interval '1 day'";
 
@@ -60,6 +63,55 @@ fn no_more_jobs_are_changed_than_were_shown() {
     assert_eq!(now, (2, 3));
     let done = person.send(&preview, "/bulk", &[("of", "do=delete")]);
     assert_eq!(done.status, 422, "a form without a filter is refused");
+}
+
+/// Keeps every query of jobs waiting until the first window of ids has waited for as long as all
+/// windows may take together.
+const HOLD: &str = "begin; lock table jobs.error; do $$begin for n in 1..600 loop \
+    exit when exists (select from pg_stat_activity where wait_event_type = 'Lock' \
+        and application_name = 'jobs console' and query like '%from jobs.jobs%order by id desc%'); \
+    perform pg_stat_clear_snapshot(); perform pg_sleep(0.05); end loop; \
+    perform pg_sleep(0.2); end$$; commit";
+
+#[test]
+#[ignore = "it locks a table, so it runs alone"]
+fn who_is_shown_some_of_the_jobs_is_told_so() {
+    let console = Console::start(&[]);
+    let mut person = console.person("admin");
+    insert("'seen.in.part'", "'seen in part'", 5);
+    insert("'another'", "'seen in part, too'", 300);
+    insert("'seen.in.part'", "'seen in part'", 2);
+    let path = "/bulk?do=cancel&kind=seen.in.part";
+    let preview = thread::scope(|scope| {
+        let held = scope.spawn(|| run(HOLD));
+        let begun = Instant::now();
+        let locks = "select count(*) from pg_locks where granted \
+            and relation = 'jobs.error'::regclass and mode = 'AccessExclusiveLock'";
+        while value(locks) != 1 {
+            assert!(begun.elapsed() < SOON);
+            thread::sleep(Duration::from_millis(10));
+        }
+        let preview = person.page(path);
+        held.join().unwrap();
+        preview
+    });
+    let text = preview.text();
+    assert!(text.contains("At least 2 jobs"), "{text}");
+    assert!(text.contains("have been looked at. Look at all"), "{text}");
+    let whole = person.page(&format!("{path}&whole=yes")).text();
+    assert!(
+        whole.contains("Cancel these 7 jobs") && !whole.contains("At least"),
+        "{whole}"
+    );
+    // No more than were shown, unless somebody says so; the oldest come first.
+    let cancelled = "select jsonb_agg(args order by id) from jobs.jobs \
+        where kind = 'seen.in.part' and state = 'cancelled'";
+    let done = person.send(&preview, "/bulk", &[]);
+    assert!(person.follow(&done).text().contains("2 jobs"));
+    assert_eq!(value(cancelled), serde_json::json!([1, 2]));
+    let done = person.send(&preview, "/bulk", &[("shown", "3")]);
+    assert!(person.follow(&done).text().contains("3 jobs"));
+    assert_eq!(value(cancelled), serde_json::json!([1, 2, 3, 4, 5]));
 }
 
 #[test]

@@ -52,6 +52,17 @@ select pg_temp.report();
 vacuum analyze jobs.job, jobs.ready, jobs.scheduled, jobs.running, jobs.finished, jobs.error;
 select pg_temp.report();
 
+-- A window of 100 ids, as the console asks for it: no jobs beyond it are read, whatever the filter;
+-- those in it once a state.
+select pg_stat_force_next_flush();
+begin;
+set local enable_seqscan = off;
+set local enable_hashjoin = off;
+set local enable_mergejoin = off;
+select count(*) from (select id, state from jobs.jobs where kind = 'none' and state <> 'completed' and id >= 3001 and id < 3101 order by id desc limit 10001) x;
+select relname from pg_stat_xact_user_tables where schemaname = 'jobs' and relname = 'job' and seq_tup_read + idx_tup_fetch > 8 * 100;
+rollback;
+
 -- The kind of a failed job is looked up for who asks for it only.
 select pg_temp.tables('select job_id, error from jobs.errors'), pg_temp.tables('select job_id, job_kind from jobs.errors');
 -- A claim is found by the bytes of its key.

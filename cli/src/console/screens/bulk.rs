@@ -1,5 +1,6 @@
 //! Retries, cancels or deletes the jobs of a filter. First it is shown what and how many.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -10,6 +11,8 @@ use tokio_postgres::types::ToSql;
 
 use super::bulk_action::Action;
 use super::job_actions::reset;
+use super::jobs_find::Sample;
+use super::jobs_list::looked;
 use super::{jobs_find, jobs_table};
 use crate::console::fields::{given, hidden, reason};
 use crate::console::filter::{Condition, Filter};
@@ -21,15 +24,18 @@ use crate::console::visit::{Change, Only, Query, Visit};
 /// How many jobs a call is about at most: the most that the functions take.
 const MOST: i64 = 10_000;
 /// How many of them are shown.
-const OLDEST: usize = 10;
-/// How long a preview may take. Among millions of jobs, those of a kind or with a tag are not found
-/// at once, neither here nor by the call itself.
-const PREVIEW: Duration = Duration::from_secs(20);
+const SHOWN: usize = 10;
+/// How long it may take to look at all jobs. Among millions those of a kind or with a tag are not
+/// found at once, neither here nor by the call itself.
+const WHOLE: Duration = Duration::from_secs(20);
 
 /// Which jobs, and what: the same for the preview and for what is done then.
 #[derive(Deserialize)]
 pub(crate) struct Bulk {
     r#do: Action,
+    /// Whether all jobs are looked at, however long that takes.
+    #[serde(default)]
+    whole: String,
     #[serde(flatten)]
     filter: Filter,
 }
@@ -40,7 +46,7 @@ pub(crate) struct Confirmed {
     /// The query of the preview. A browser changes line breaks in a field of a form, and these are
     /// encoded.
     of: String,
-    /// How many jobs it showed.
+    /// How many jobs it showed, or somebody chose.
     shown: i64,
     #[serde(default)]
     reason: String,
@@ -93,14 +99,6 @@ impl Bulk {
     }
 }
 
-/// Of the jobs that are taken those in one state.
-#[derive(Deserialize)]
-struct InState {
-    state: String,
-    n: i64,
-    oldest: Vec<i64>,
-}
-
 impl Meant<'_> {
     /// Queue, kind and tag; none: any. A name may have spaces around it, or be nothing else.
     fn names(&self) -> [Option<&str>; 3] {
@@ -133,32 +131,25 @@ impl Meant<'_> {
         Ok(condition)
     }
 
-    /// The jobs that are taken, and one more if there are more, by state. It reads what the call
-    /// itself reads.
-    async fn look(&self, visit: &Visit) -> Result<Vec<InState>, Problem> {
-        let condition = self.condition(jobs_find::failed(visit, self.filter).await?)?;
-        let sql = format!(
-            "select state, count(*) as n, (array_agg(id order by id))[1:{OLDEST}] as oldest
-               from (select id, state from jobs.jobs where {} order by id limit {}) j
-              group by state order by state",
-            condition.sql,
-            MOST + 1
-        );
-        visit.rows_within(PREVIEW, &sql, &condition.values()).await
+    /// The jobs that are taken, and one more if there are more.
+    async fn look(&self, visit: &Visit, whole: bool) -> Result<Sample, Problem> {
+        let failed = jobs_find::failed(visit, self.filter).await?;
+        let is_few = failed.is_some();
+        let (condition, most) = (self.condition(failed)?, MOST as usize + 1);
+        match whole {
+            true => jobs_find::oldest(visit, condition, most, WHOLE).await,
+            false => jobs_find::sample(visit, condition, &self.states, is_few, most).await,
+        }
     }
 }
 
-/// The oldest jobs of all states.
-async fn oldest(visit: &Visit, found: &[InState]) -> Result<Vec<jobs_table::Row>, Problem> {
-    let mut ids: Vec<i64> = found
-        .iter()
-        .flat_map(|state| &state.oldest)
-        .copied()
-        .collect();
-    ids.sort_unstable();
-    ids.truncate(OLDEST);
+/// The first of the jobs that were found.
+async fn shown(visit: &Visit, found: &Sample) -> Result<Vec<jobs_table::Row>, Problem> {
+    let ids: Vec<i64> = found.jobs.iter().take(SHOWN).map(|job| job.id).collect();
     let mut rows = jobs_table::rows(visit, &ids).await?;
-    rows.reverse();
+    if found.is_oldest {
+        rows.reverse();
+    }
     Ok(rows)
 }
 
@@ -171,53 +162,69 @@ pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<R
             "jobs.grant_operator and jobs.grant_admin let a role manage many jobs at once.",
         ));
     }
-    let counts = meant.look(&visit).await?;
-    let count: i64 = counts.iter().map(|count| count.n).sum();
-    let oldest = oldest(&visit, &counts).await?;
+    let found = meant.look(&visit, !asked.whole.is_empty()).await?;
+    let rows = shown(&visit, &found).await?;
     let back = visit.url(&filter.path("/jobs", &[]));
     let title = format!("{} jobs", action.title());
+    let which = if found.is_oldest { "oldest" } else { "newest" };
     let main = html! {
         p.lead { (action.title()) " " (filter.in_words()) "." }
-        @if count == 0 {
+        @if let Some(id) = found.looked_to {
+            (looked(&visit, "down to", id, &asked.path(&visit, filter, true), "Look at all").await?)
+        }
+        @if !found.jobs.is_empty() {
+            (how_many(&visit, &asked, &found))
+            p { (action.means()) }
+            (confirmation(&visit, &asked, &found))
+            h2 { "The " (which) " " (rows.len()) }
+            (jobs_table::table(&visit, &format!("The {which} of them"), &rows))
+        } @else if found.looked_to.is_none() {
             (parts::empty("There is no such job", html! {
                 "None of them is in a state that this changes: " (meant.states.join(", ")) ". "
                 a href=(back) { "Back to the list" } "."
             }))
-        } @else {
-            (how_many(&visit, &asked, &counts, count))
-            p { (action.means()) }
-            (confirmation(&visit, &asked, count))
-            h2 { "The oldest " (oldest.len()) }
-            (jobs_table::table(&visit, "The oldest of them", &oldest))
         }
     };
     Ok(visit.still(Screen::Jobs, &title, main))
 }
 
-fn how_many(visit: &Visit, asked: &Bulk, counts: &[InState], count: i64) -> Markup {
+impl Bulk {
+    /// The preview of this with another filter, at once or of all jobs.
+    fn path(&self, visit: &Visit, filter: &Filter, whole: bool) -> String {
+        let whole = if whole { "yes" } else { "" };
+        visit.url(&filter.path("/bulk", &[("do", self.r#do.name()), ("whole", whole)]))
+    }
+}
+
+fn how_many(visit: &Visit, asked: &Bulk, found: &Sample) -> Markup {
+    let count = found.jobs.len() as i64;
     let only = |state: &str| {
         let filter = Filter {
             state: state.into(),
             ..asked.filter.clone()
         };
-        visit.url(&filter.path("/bulk", &[("do", asked.r#do.name())]))
+        asked.path(visit, &filter, false)
     };
+    let mut states: BTreeMap<&str, i64> = BTreeMap::new();
+    for job in &found.jobs {
+        *states.entry(&job.state).or_default() += 1;
+    }
     html! {
         @if count > MOST {
             p.count {
                 strong { "More than " (parts::number(MOST)) " jobs" }
                 ": the oldest " (parts::number(MOST)) " are taken. Repeat it for the others."
+                @if !found.is_oldest { " " a href=(asked.path(visit, &asked.filter, true)) { "Which are the oldest?" } }
             }
         } @else {
             p.count {
+                @if found.looked_to.is_some() { "At least " }
                 strong { (parts::number(count)) @if count == 1 { " job" } @else { " jobs" } }
-                @if counts.len() > 1 {
+                @if states.len() > 1 {
                     ": "
-                    @for (n, count) in counts.iter().enumerate() {
+                    @for (n, (state, count)) in states.iter().enumerate() {
                         @if n > 0 { ", " }
-                        a href=(only(&count.state)) title="Only these" {
-                            (parts::number(count.n)) " " (count.state)
-                        }
+                        a href=(only(state)) title="Only these" { (parts::number(*count)) " " (state) }
                     }
                 }
             }
@@ -225,14 +232,16 @@ fn how_many(visit: &Visit, asked: &Bulk, counts: &[InState], count: i64) -> Mark
     }
 }
 
-fn confirmation(visit: &Visit, asked: &Bulk, count: i64) -> Markup {
+fn confirmation(visit: &Visit, asked: &Bulk, found: &Sample) -> Markup {
     let action = asked.r#do;
-    let title = action.title();
-    let label = match count {
-        1 => format!("{title} this job"),
-        n if n > MOST => format!("{title} the oldest 10,000"),
-        n => format!("{title} these {n} jobs"),
+    let count = found.jobs.len() as i64;
+    let which = match count {
+        _ if found.looked_to.is_some() => "the oldest of them".into(),
+        1 => "this job".into(),
+        n if n > MOST => "the oldest 10,000".into(),
+        n => format!("these {n} jobs"),
     };
+    let label = format!("{} {which}", action.title());
     let look = match action {
         Action::Retry => Look::Primary,
         Action::Cancel | Action::Delete => Look::Danger,
@@ -240,7 +249,11 @@ fn confirmation(visit: &Visit, asked: &Bulk, count: i64) -> Markup {
     let of = asked.filter.path("", &[("do", action.name())]);
     let fields = html! {
         (hidden("of", of.trim_start_matches('?')))
-        (hidden("shown", &count.min(MOST).to_string()))
+        @if found.looked_to.is_some() {
+            (at_most(count))
+        } @else {
+            (hidden("shown", &count.min(MOST).to_string()))
+        }
         @if action == Action::Retry { (reset()) }
         (reason())
         div.actions {
@@ -249,6 +262,17 @@ fn confirmation(visit: &Visit, asked: &Bulk, count: i64) -> Markup {
         }
     };
     html! { div.card { (visit.form("/bulk", fields)) } }
+}
+
+/// Where there may be more jobs than were found: how many, but no more than are counted unless
+/// somebody says so.
+fn at_most(count: i64) -> Markup {
+    html! {
+        label.field {
+            "How many at most"
+            input type="number" name="shown" min="1" max=(MOST) value=(count) required;
+        }
+    }
 }
 
 pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {

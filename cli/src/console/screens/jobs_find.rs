@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
-use crate::console::filter::Filter;
+use crate::console::filter::{Condition, Filter};
 use crate::console::problem::Problem;
 use crate::console::visit::{Only, Visit};
 
@@ -23,6 +23,9 @@ const BUDGET: Duration = Duration::from_millis(120);
 const WINDOW: Duration = Duration::from_secs(5);
 /// How many ids the first window has: a page, where most of them are jobs that are meant.
 const FIRST_WINDOW: i64 = 250;
+/// The next window is larger only where there is time for so many like the last one. In a window
+/// with many jobs the planner begins with all jobs of a state instead.
+const GROWING: f64 = 16.0;
 /// States with fewer jobs are read whole.
 const FEW: i64 = 20_000;
 /// So many jobs are looked up by their ids.
@@ -64,6 +67,22 @@ pub(crate) struct Found {
     pub(crate) looked_to: Option<i64>,
 }
 
+/// A job that was found.
+#[derive(Deserialize)]
+pub(crate) struct Job {
+    pub(crate) id: i64,
+    pub(crate) state: String,
+}
+
+/// Of the jobs that are meant all, the oldest, or the newest that were soon found.
+pub(crate) struct Sample {
+    pub(crate) jobs: Vec<Job>,
+    /// Whether they begin with the oldest of all, and not with the newest.
+    pub(crate) is_oldest: bool,
+    /// The time was over when all jobs down to this id had been looked at.
+    pub(crate) looked_to: Option<i64>,
+}
+
 /// How many jobs are in a state, by jobs.queues.
 #[derive(Deserialize)]
 pub(crate) struct Count {
@@ -102,7 +121,14 @@ pub(crate) async fn jobs(
 ) -> Result<Found, Problem> {
     let last = last_id(visit).await?;
     let failed = failed(visit, filter).await?;
-    let search = Search::of(visit, filter, failed.as_deref())?;
+    let mut condition = filter.condition()?;
+    if let Some(ids) = &failed {
+        condition.and("id = any(?)", ids.clone());
+    }
+    if let Some(state) = filter.state()? {
+        condition.sql += &format!(" and state = '{state}'");
+    }
+    let search = Search { visit, condition };
     let mut low = 1;
     let mut high = last + 1;
     match cursor {
@@ -110,11 +136,11 @@ pub(crate) async fn jobs(
         Cursor::Below(id) => high = high.min(id),
         Cursor::Above(id) => low = low.max(id.saturating_add(1)),
     }
-    if failed.is_some() || is_few(filter, counts, last) {
-        match search.whole(low, high, cursor).await {
-            Err(late) if late.sqlstate() == Some("57014") => {}
-            found => return found,
-        }
+    let is_up = cursor.is_up();
+    if (failed.is_some() || is_few(filter, counts, last))
+        && let Some(jobs) = in_time(search.window(low..high, is_up, ROWS + 1, WHOLE).await)?
+    {
+        return Ok(Found::of(jobs, is_up, None));
     }
     let (mut is_cut_below, mut is_cut_above) = (false, false);
     if let Some(after) = filter.after()? {
@@ -128,21 +154,65 @@ pub(crate) async fn jobs(
         high = high.min(about);
     }
     // Where a time is the end, jobs that are meant begin only after the overlap.
-    let is_cut = match cursor {
-        Cursor::Above(_) => is_cut_below,
-        Cursor::Top | Cursor::Below(_) => is_cut_above,
-    };
+    let is_cut = if is_up { is_cut_below } else { is_cut_above };
     let size = if is_cut {
         OVERLAP + CLOSE
     } else {
         FIRST_WINDOW
     };
-    let windows = Windows {
+    let mut windows = Windows {
         left: low..high,
         size,
-        is_up: cursor.is_up(),
+        is_up,
     };
-    search.windows(windows).await
+    let jobs = search.windows(&mut windows, ROWS + 1).await?;
+    let rest = windows.rest().filter(|_| jobs.len() <= ROWS);
+    Ok(Found::of(jobs, is_up, rest))
+}
+
+/// The jobs of a condition, in these states: at most so many. `is_few`: whatever the states, there
+/// are not many. All are read where that is soon done, else the newest for a moment.
+pub(crate) async fn sample(
+    visit: &Visit,
+    condition: Condition,
+    states: &[&str],
+    is_few: bool,
+    most: usize,
+) -> Result<Sample, Problem> {
+    let last = last_id(visit).await?;
+    let search = Search { visit, condition };
+    if (is_few || are_few(visit, states).await?)
+        && let Some(jobs) = in_time(search.oldest(most, WHOLE).await)?
+    {
+        return Ok(Sample::whole(jobs));
+    }
+    let mut windows = Windows {
+        left: 1..last + 1,
+        size: FIRST_WINDOW,
+        is_up: false,
+    };
+    let mut jobs = search.windows(&mut windows, most).await?;
+    let looked_to = windows.rest();
+    if looked_to.is_none() && jobs.len() < most {
+        jobs.reverse();
+        return Ok(Sample::whole(jobs));
+    }
+    Ok(Sample {
+        looked_to: looked_to.filter(|_| jobs.len() < most),
+        is_oldest: false,
+        jobs,
+    })
+}
+
+/// The oldest jobs of a condition, at most so many, whatever that reads.
+pub(crate) async fn oldest(
+    visit: &Visit,
+    condition: Condition,
+    most: usize,
+    within: Duration,
+) -> Result<Sample, Problem> {
+    let search = Search { visit, condition };
+    Ok(Sample::whole(search.oldest(most, within).await?))
 }
 
 /// The jobs that failed after the time of the filter, where it has one and they are few. A job
@@ -187,68 +257,97 @@ fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
     read < FEW
 }
 
-/// A statement that finds ids, and its values.
-struct Search<'a> {
-    visit: &'a Visit,
-    condition: crate::console::filter::Condition,
+/// Whether few jobs are in these states. Counted as far as that takes: with thousands of queues
+/// jobs.queues takes longer.
+async fn are_few(visit: &Visit, states: &[&str]) -> Result<bool, Problem> {
+    if states.is_empty() {
+        return Ok(true);
+    }
+    let states = states.join("', '");
+    let sql = format!(
+        "select count(*) as n
+           from (select from jobs.jobs where state in ('{states}') limit {FEW}) j"
+    );
+    let counted = in_time(visit.rows_within(WHOLE, &sql, &[]).await)?;
+    Ok(counted.is_some_and(|counted: Vec<Only<i64>>| counted.iter().all(|Only(n)| *n < FEW)))
 }
 
-impl<'a> Search<'a> {
-    fn of(visit: &'a Visit, filter: &Filter, among: Option<&[i64]>) -> Result<Self, Problem> {
-        let mut condition = filter.condition()?;
-        if let Some(ids) = among {
-            condition.and("id = any(?)", ids.to_vec());
-        }
-        if let Some(state) = filter.state()? {
-            condition.sql += &format!(" and state = '{state}'");
-        }
-        Ok(Self { visit, condition })
+/// What was found, unless the time was over.
+fn in_time<T>(found: Result<Vec<T>, Problem>) -> Result<Option<Vec<T>>, Problem> {
+    match found {
+        Err(late) if late.sqlstate() == Some("57014") => Ok(None),
+        found => found.map(Some),
     }
+}
 
-    /// At most so many ids of a window, the highest first, or the lowest.
+/// A statement that finds jobs, and its values.
+struct Search<'a> {
+    visit: &'a Visit,
+    condition: Condition,
+}
+
+impl Search<'_> {
+    /// At most so many jobs of a window of ids, the highest first, or the lowest.
     async fn window(
         &self,
         ids: Range<i64>,
         is_up: bool,
-        most: i64,
+        most: usize,
         within: Duration,
-    ) -> Result<Vec<i64>, Problem> {
+    ) -> Result<Vec<Job>, Problem> {
         let mut values: Vec<&(dyn ToSql + Sync)> = self.condition.values();
-        values.extend([&ids.start as &(dyn ToSql + Sync), &ids.end, &most]);
-        let [low, high, most] = [2, 1, 0].map(|back| values.len() - back);
+        values.extend([&ids.start as &(dyn ToSql + Sync), &ids.end]);
+        let [low, high] = [1, 0].map(|back| values.len() - back);
+        let sql = format!("{} and id >= ${low} and id < ${high}", self.condition.sql);
+        self.first(&sql, values, is_up, most, within).await
+    }
+
+    /// The lowest ids of all, at most so many. To name a range would have the planner begin with
+    /// all jobs in it, and not with those in some states.
+    async fn oldest(&self, most: usize, within: Duration) -> Result<Vec<Job>, Problem> {
+        let (sql, values) = (&self.condition.sql, self.condition.values());
+        self.first(sql, values, true, most, within).await
+    }
+
+    async fn first(
+        &self,
+        condition: &str,
+        values: Vec<&(dyn ToSql + Sync)>,
+        is_up: bool,
+        most: usize,
+        within: Duration,
+    ) -> Result<Vec<Job>, Problem> {
+        let order = if is_up { "asc" } else { "desc" };
         let sql = format!(
-            "select id from jobs.jobs where {} and id >= ${low} and id < ${high}
-              order by id {} limit ${most}",
-            self.condition.sql,
-            if is_up { "asc" } else { "desc" },
+            "select id, state from jobs.jobs where {condition} order by id {order} limit {most}"
         );
-        let ids = self.visit.rows_within(within, &sql, &values).await?;
-        Ok(ids.into_iter().map(|Only(id)| id).collect())
+        self.visit.rows_within(within, &sql, &values).await
     }
 
-    async fn whole(&self, low: i64, high: i64, cursor: Cursor) -> Result<Found, Problem> {
-        let is_up = cursor.is_up();
-        let ids = self
-            .window(low..high, is_up, ROWS as i64 + 1, WHOLE)
-            .await?;
-        Ok(Found::of(ids, is_up, None))
-    }
-
-    /// Reads windows until the page is full or the time is over.
-    async fn windows(&self, mut windows: Windows) -> Result<Found, Problem> {
-        let is_up = windows.is_up;
-        let mut ids = Vec::new();
+    /// Reads windows until there are so many jobs or the time is over.
+    async fn windows(&self, windows: &mut Windows, most: usize) -> Result<Vec<Job>, Problem> {
+        let mut jobs = Vec::new();
         let began = Instant::now();
-        while ids.len() <= ROWS
+        while jobs.len() < most
             && let Some(window) = windows.next()
         {
-            let most = (ROWS + 1 - ids.len()) as i64;
+            let left = most - jobs.len();
             let before = Instant::now();
-            ids.extend(self.window(window, is_up, most, WINDOW).await?);
+            jobs.extend(self.window(window, windows.is_up, left, WINDOW).await?);
             windows.fit(before.elapsed(), BUDGET.saturating_sub(began.elapsed()));
         }
-        let rest = windows.rest().filter(|_| ids.len() <= ROWS);
-        Ok(Found::of(ids, is_up, rest))
+        Ok(jobs)
+    }
+}
+
+impl Sample {
+    /// All of them, or the oldest if there are more; the oldest first.
+    fn whole(jobs: Vec<Job>) -> Self {
+        Self {
+            jobs,
+            is_oldest: true,
+            looked_to: None,
+        }
     }
 }
 
@@ -282,7 +381,7 @@ impl Windows {
     fn fit(&mut self, took: Duration, left: Duration) {
         let took = took.max(Duration::from_micros(1));
         self.size = match left.as_secs_f64() / took.as_secs_f64() {
-            times if times >= 4.0 => self.size.saturating_mul(4),
+            times if times >= GROWING => self.size.saturating_mul(4),
             times if times >= 1.0 => self.size,
             _ => 0,
         };
@@ -296,7 +395,8 @@ impl Windows {
 }
 
 impl Found {
-    fn of(mut ids: Vec<i64>, is_up: bool, looked_to: Option<i64>) -> Self {
+    fn of(jobs: Vec<Job>, is_up: bool, looked_to: Option<i64>) -> Self {
+        let mut ids: Vec<_> = jobs.into_iter().map(|job| job.id).collect();
         let has_more = ids.len() > ROWS;
         ids.truncate(ROWS);
         if is_up {
@@ -417,7 +517,7 @@ mod tests {
             size: 250,
             is_up: false,
         };
-        for (took, left, size) in [(1, 100, 1_000), (7, 30, 4_000), (10, 25, 4_000), (10, 9, 0)] {
+        for (took, left, size) in [(1, 100, 1_000), (5, 90, 4_000), (10, 85, 4_000), (10, 9, 0)] {
             windows.next();
             windows.fit(MS(took), MS(left));
             assert_eq!(windows.size, size, "{took} of {left}");

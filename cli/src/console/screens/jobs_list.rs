@@ -62,7 +62,7 @@ pub(crate) async fn list(
         (bulk_action::offers(&visit, filter))
         @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, the newest first", &rows)) }
         @match found.looked_to {
-            Some(id) => (looked_to(&visit, filter, cursor, id).await?),
+            Some(id) => (further(&visit, filter, cursor, id).await?),
             None if rows.is_empty() => (nothing(&visit, filter)),
             None => {}
         }
@@ -221,24 +221,35 @@ pub(crate) async fn suggestions(
 }
 
 /// Where the time was over before there were enough jobs.
-async fn looked_to(
+async fn further(
     visit: &Visit,
     filter: &Filter,
     cursor: Cursor,
     id: i64,
 ) -> Result<Markup, Problem> {
-    let (name, at) = match cursor {
-        Cursor::Above(_) => ("to", id),
-        _ => ("from", id),
+    let (name, direction) = match cursor {
+        Cursor::Above(_) => ("to", "up to"),
+        _ => ("from", "down to"),
     };
-    let url = visit.url(&filter.path("/jobs", &[(name, &at.to_string())]));
+    let url = visit.url(&filter.path("/jobs", &[(name, &id.to_string())]));
+    looked(visit, direction, id, &url, "Look further").await
+}
+
+/// How far has been looked, up or down to an id, and a link to more.
+pub(super) async fn looked(
+    visit: &Visit,
+    direction: &str,
+    id: i64,
+    url: &str,
+    label: &str,
+) -> Result<Markup, Problem> {
     let inserted = jobs_find::inserted_about(visit, id).await?;
     Ok(html! {
         p.further role="status" {
-            "All jobs " (if name == "to" { "up to" } else { "down to" }) " number " (parts::number(id))
+            "All jobs " (direction) " number " (parts::number(id))
             @if let Some(at) = inserted { ", inserted " (parts::ago(at)) "," }
             " have been looked at. "
-            a.button href=(url) { "Look further" }
+            a.button href=(url) { (label) }
         }
     })
 }
