@@ -31,7 +31,7 @@ suite_console() {
   if [[ controls == "$1" || ! $1 ]]; then console_controls; fi
   end_server console 1000 "57P01 .* FATAL: +terminating connection due to administrator command" \
     1000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000 "28P01 .* FATAL: +password authentication failed" \
-    1000 "28000 .* FATAL: +role .* is not permitted to log in" \
+    1000 "28000 .* FATAL: +role .* (is not permitted to log in|does not exist)" \
     1000 "53300 .* FATAL: +too many connections for role"
 }
 
