@@ -23,8 +23,8 @@ const BUDGET: Duration = Duration::from_millis(120);
 const WINDOW: Duration = Duration::from_secs(5);
 /// How many ids the first window has: a page, where most of them are jobs that are meant.
 const FIRST_WINDOW: i64 = 250;
-/// How many windows like the last one there has to be time for, if the next one is to be larger. For
-/// a window with many jobs in it the planner begins with all jobs of a state instead.
+/// How many windows like the last one there has to be time for, if the next one is to be larger.
+/// For one with many jobs in it the planner begins with all jobs of a state instead.
 const GROWING: f64 = 16.0;
 /// States with fewer jobs are read whole.
 const FEW: i64 = 20_000;
