@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers workers peak memory)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers workers peak memory console)
 
 . "$HERE/workers/case.sh"
 
@@ -662,4 +662,11 @@ case_memory() {
   result "memory of a session, in the second half of $n calls of a function (of some fewer), the most of $(wc -l <"$RESULTS/memory") kinds of calls" "flat" \
     "$(most 4)" "$(most 3) from the first hundredth on" "kB"
   sql -c "alter system reset jobs.enabled" -c "select pg_reload_conf()" >/dev/null
+}
+
+# What the console costs: JOBS of them, since ten million take minutes to fill in.
+case_console() {
+  (cd "$HERE/.." && cargo build --quiet --release -p postgres-jobs-cli)
+  renew
+  node "$HERE/console.mjs" "${CARGO_TARGET_DIR:-$HERE/../target}/release/jobs" "$(scaled "$JOBS")" "${BROWSER:-}" | keep
 }
