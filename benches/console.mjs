@@ -33,7 +33,7 @@ function started(command, options, stdio) {
   return child;
 }
 
-// --- The database ---------------------------------------------------------------------------------
+// --- The database --------------------------------------------------------------------------------
 
 /** Runs statements in one session; what they answer. */
 async function sql(...statements) {
@@ -100,7 +100,7 @@ async function fill() {
   say(`${await sql("select string_agg(n || ' ' || state, ', ') from (select state, sum(n) as n from jobs.queues q, lateral (values ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running), ('retryable', q.retryable), ('completed', q.completed), ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, n) group by state) s")}, ${await sql("select pg_size_pretty(pg_database_size(current_database()))")}`);
 }
 
-// --- Processor time -------------------------------------------------------------------------------
+// --- Processor time ------------------------------------------------------------------------------
 
 const processes = (postmaster) => readFileSync(`/proc/${postmaster}/task/${postmaster}/children`, "utf8").trim().split(" ");
 
@@ -128,7 +128,7 @@ function takenByAll(postmaster) {
   return 10 * processes(postmaster).reduce((sum, pid) => sum + ticks(pid, 13), ticks(postmaster, 15));
 }
 
-// --- The console ----------------------------------------------------------------------------------
+// --- The console ---------------------------------------------------------------------------------
 
 /** Starts it; once it says where it is, it answers. */
 async function start() {
@@ -248,7 +248,7 @@ const people = (base) => () => {
   return () => controller.abort();
 };
 
-// --- Results --------------------------------------------------------------------------------------
+// --- Results -------------------------------------------------------------------------------------
 
 const say = (line) => process.stderr.write(`${line}\n`);
 const wait = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));

@@ -18,7 +18,7 @@ use tokio_postgres::error::SqlState;
 
 use super::App;
 use super::problem::Problem;
-use super::role::{Role, SHARED};
+use super::role::{Reading, Role, SHARED};
 
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
@@ -67,11 +67,8 @@ async fn reached(app: Arc<App>) -> Result<(), Problem> {
 }
 
 async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
-    match role
-        .shared_rows(EXTENSION, &[], WITHIN, SHARED)
-        .await?
-        .len()
-    {
+    let reading = Reading::within(WITHIN);
+    match role.rows(EXTENSION, &[], reading).await?.len() {
         0 => Err(super::no_extension(database)),
         _ => Ok(()),
     }
@@ -106,7 +103,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Pro
         return Err(Problem::no_page().hint("With --login there is no role to read metrics as."));
     };
     let sql = "select m.* from jobs.metrics() m order by m.metric";
-    let rows = role.shared_rows(sql, &[], WITHIN, SHARED).await?;
+    let reading = Reading::within(WITHIN);
+    let rows = role.shared_rows(sql, &[], reading, SHARED).await?;
     let (mut text, mut said) = (String::new(), HashSet::new());
     for row in rows.iter() {
         let metric: Metric = serde_json::from_str(row)?;

@@ -29,12 +29,25 @@ const SILENCE: Duration = Duration::from_secs(3);
 const RIGHTS_KEPT: Duration = Duration::from_secs(60);
 /// How long live refreshes of several people share a result.
 pub(crate) const SHARED: Duration = Duration::from_secs(2);
-/// Statements of pages are short: to start processes or to compile for them takes longer. They look
-/// jobs up one by one, as the extension's own do: the planner would read millions for a hash.
-const READ: &str = "begin isolation level read committed, read only, not deferrable; \
-     set local jit = off; set local max_parallel_workers_per_gather = 0; \
-     set local enable_seqscan = off; set local enable_hashjoin = off; \
-     set local enable_mergejoin = off";
+/// A result is shared for so many times as long as it took: however many people look, a query takes
+/// no more than this part of a processor.
+const ONE_PART_IN: u32 = 50;
+/// No result is shared for longer than that.
+const LONGEST_SHARED: Duration = Duration::from_secs(30);
+macro_rules! read {
+    () => {
+        "begin isolation level read committed, read only, not deferrable; \
+         set local jit = off; set local max_parallel_workers_per_gather = 0"
+    };
+}
+/// Statements of pages are short: to start processes or to compile for them takes longer.
+const READ: &str = read!();
+/// The planner would read millions of jobs for a hash.
+const LOOK_UP: &str = concat!(
+    read!(),
+    "; set local enable_seqscan = off; set local enable_hashjoin = off; \
+     set local enable_mergejoin = off"
+);
 const WRITE: &str = "begin isolation level read committed, read write";
 /// What others have set or created, in the role or in a schema of its search_path, changes nothing.
 const SETTINGS: &str = "set local search_path = pg_catalog, pg_temp; set local timezone = 'UTC'; \
@@ -76,6 +89,27 @@ select current_database() as database, current_user as role, pg_is_in_recovery()
         from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
         where n.nspname = 'jobs' and has_schema_privilege(n.oid, 'USAGE')
             and has_function_privilege(p.oid, 'EXECUTE')), '[]') as functions";
+
+/// How a query that only reads is run.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    begin: &'static str,
+    within: Duration,
+}
+
+impl Reading {
+    /// It may take so long.
+    pub(crate) fn within(within: Duration) -> Self {
+        let begin = READ;
+        Self { begin, within }
+    }
+
+    /// It looks jobs up one by one, as the extension's own statements do, and may take so long.
+    pub(crate) fn looking_up(within: Duration) -> Self {
+        let begin = LOOK_UP;
+        Self { begin, within }
+    }
+}
 
 /// The rows of a query, each a JSON text.
 type Rows = Arc<Vec<String>>;
@@ -121,8 +155,8 @@ impl Role {
     }
 
     pub(crate) async fn rights(&self) -> Result<Arc<Rights>, Problem> {
-        let within = Duration::from_secs(5);
-        let rows = self.shared_rows(RIGHTS, &[], within, RIGHTS_KEPT).await?;
+        let reading = Reading::within(Duration::from_secs(5));
+        let rows = self.shared_rows(RIGHTS, &[], reading, RIGHTS_KEPT).await?;
         let rights: Arc<Rights> = Arc::new(serde_json::from_str(&rows[0])?);
         *locked(&self.rights) = Some(rights.clone());
         Ok(rights)
@@ -143,9 +177,9 @@ impl Role {
         &self,
         sql: &str,
         of: Parameters<'_>,
-        within: Duration,
+        Reading { begin, within }: Reading,
     ) -> Result<Vec<String>, Problem> {
-        self.run(READ, sql, of, within).await
+        self.run(begin, sql, of, within).await
     }
 
     /// Rows for live refreshes: who asks for the same meanwhile gets the same result, and the same
@@ -154,7 +188,7 @@ impl Role {
         &self,
         sql: &str,
         of: Parameters<'_>,
-        within: Duration,
+        reading: Reading,
         shared_for: Duration,
     ) -> Result<Rows, Problem> {
         let mut key = sql.to_owned();
@@ -168,8 +202,16 @@ impl Role {
             let fresh = || (now + shared_for, Arc::default());
             shared.entry(key.clone()).or_insert_with(fresh).1.clone()
         };
-        let rows = async || self.rows(sql, of, within).await.map(Arc::new);
-        let rows = cell.get_or_init(rows).await.clone();
+        let read = async || {
+            let began = Instant::now();
+            let rows = self.rows(sql, of, reading).await.map(Arc::new);
+            let longer = LONGEST_SHARED.min(began.elapsed() * ONE_PART_IN);
+            if let (Ok(_), Some((until, _))) = (&rows, locked(&self.shared).get_mut(&key)) {
+                *until = (*until).max(Instant::now() + longer);
+            }
+            rows
+        };
+        let rows = cell.get_or_init(read).await.clone();
         if rows.is_err() && shared_for > SHARED {
             locked(&self.shared).remove(&key);
         }

@@ -19,7 +19,7 @@ use super::App;
 use super::http::{is_fragment, see_other};
 use super::page::{self, Screen};
 use super::problem::Problem;
-use super::role::{Parameters, Rights, Role, SHARED};
+use super::role::{Parameters, Reading, Rights, Role, SHARED};
 use super::session::Session;
 use super::theme::Theme;
 
@@ -71,19 +71,19 @@ impl Visit {
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Vec<T>, Problem> {
-        self.rows_within(PAGE, sql, of).await
+        self.read(Reading::within(PAGE), sql, of).await
     }
 
-    /// Rows of a query that may take longer than those of a page.
-    pub(crate) async fn rows_within<T: DeserializeOwned>(
+    /// Rows of a query that may take longer than those of a page, or is planned in another way.
+    pub(crate) async fn read<T: DeserializeOwned>(
         &self,
-        within: Duration,
+        reading: Reading,
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Vec<T>, Problem> {
         let rows = match self.is_fragment {
-            true => self.role.shared_rows(sql, of, within, SHARED).await?,
-            false => self.role.rows(sql, of, within).await?.into(),
+            true => self.role.shared_rows(sql, of, reading, SHARED).await?,
+            false => self.role.rows(sql, of, reading).await?.into(),
         };
         parsed(&rows)
     }
@@ -95,7 +95,8 @@ impl Visit {
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<Vec<T>, Problem> {
-        parsed(&self.role.shared_rows(sql, of, PAGE, kept).await?)
+        let reading = Reading::within(PAGE);
+        parsed(&self.role.shared_rows(sql, of, reading, kept).await?)
     }
 
     /// The first row, if there is one.

@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::console::filter::{Condition, Filter};
 use crate::console::problem::Problem;
+use crate::console::role::Reading;
 use crate::console::visit::{Only, Visit};
 
 /// How many jobs a page has.
@@ -103,7 +104,7 @@ pub(crate) async fn counts(visit: &Visit, queue: &str) -> Result<Vec<Count>, Pro
                 ('running', q.running), ('retryable', q.retryable), ('completed', q.completed),
                 ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, n)
          group by s.state";
-    visit.rows(sql, &[&queue]).await
+    visit.rows_kept(Duration::ZERO, sql, &[&queue]).await
 }
 
 /// The largest id that there can be.
@@ -268,7 +269,7 @@ async fn are_few(visit: &Visit, states: &[&str]) -> Result<bool, Problem> {
         "select count(*) as n
            from (select from jobs.jobs where state in ('{states}') limit {FEW}) j"
     );
-    let counted = in_time(visit.rows_within(WHOLE, &sql, &[]).await)?;
+    let counted = in_time(visit.read(Reading::looking_up(WHOLE), &sql, &[]).await)?;
     Ok(counted.is_some_and(|counted: Vec<Only<i64>>| counted.iter().all(|Only(n)| *n < FEW)))
 }
 
@@ -321,7 +322,8 @@ impl Search<'_> {
         let sql = format!(
             "select id, state from jobs.jobs where {condition} order by id {order} limit {most}"
         );
-        self.visit.rows_within(within, &sql, &values).await
+        let reading = Reading::looking_up(within);
+        self.visit.read(reading, &sql, &values).await
     }
 
     /// Reads windows until there are so many jobs or the time is over.

@@ -15,6 +15,7 @@ use crate::console::fields::{given, reason};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
+use crate::console::role::Reading;
 use crate::console::visit::{Change, Visit};
 
 /// How long jobs.check() may take.
@@ -170,7 +171,7 @@ async fn checked(visit: Visit) -> Result<Response, Problem> {
         ));
     };
     let sql = "select invariant, violations, job_ids, rule from jobs.check()";
-    let violations: Vec<Violation> = visit.rows_within(LONGEST_CHECK, sql, &[]).await?;
+    let violations: Vec<Violation> = visit.read(Reading::within(LONGEST_CHECK), sql, &[]).await?;
     let main = html! {
         @if violations.is_empty() {
             p.good role="status" { "Everything holds that must hold." }
