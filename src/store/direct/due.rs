@@ -299,14 +299,18 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
     }
     let but: HashSet<i64> = but.iter().copied().collect();
     let mut expired = Vec::new();
-    read_leases(|found, id, ends_at, is_in_progress| {
+    read_leases(|found, row, ends_at| {
         if ends_at > now {
             found.first = found.first.min(ends_at);
             return;
         }
+        if row.is_new {
+            return;
+        }
         // Also somebody may have it locked.
         found.has_stuck = true;
-        if !is_in_progress && !but.contains(&id) {
+        let id = row.big(running::JOB_ID).expect("it is not null");
+        if !row.is_in_progress && !but.contains(&id) {
             expired.push(id);
         }
         if expired.len() as i64 > limit {
@@ -321,25 +325,26 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
 /// When the first lease ends, as [`next_due`](crate::store::due::next_due) has it; `None`: use a
 /// statement.
 pub fn first_lease(looked_at: i64) -> Option<Option<i64>> {
-    let found = read_leases(|found, _, ends_at, _| {
-        let at = due::unless_looked_at(ends_at, looked_at);
-        found.first = found.first.min(at);
+    let found = read_leases(|found, row, ends_at| {
+        if ends_at > looked_at || !row.is_new {
+            let at = due::unless_looked_at(ends_at, looked_at);
+            found.first = found.first.min(at);
+        }
     })?;
     Some(Some(found.first).filter(|at| *at != leases::NEVER))
 }
 
-/// Reads `running`: hands over each job, the end of its lease, and whether somebody is just writing
-/// that, to be added to what is found. `None`: use a statement.
+/// Reads `running`: hands over each row and the end of its lease, to be added to what is found. One
+/// that is over before its row is committed need not be: the commit tells. `None`: use a statement.
 fn read_leases(
-    mut add: impl FnMut(&mut leases::FoundLeases, i64, i64, bool),
+    mut add: impl FnMut(&mut leases::FoundLeases, &Row, i64),
 ) -> Option<leases::FoundLeases> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
     transaction::make_visible();
     Some(leases::read_with(|found| {
         table.for_each(&seen(), |row| {
-            let id = row.big(running::JOB_ID).expect("it is not null");
             let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
-            add(found, id, ends_at, row.is_in_progress);
+            add(found, row, ends_at);
         });
     }))
 }
