@@ -9,11 +9,7 @@ const { live, start } = document.body.dataset;
 let source = null;
 
 function listen() {
-  if (document.hidden) {
-    source?.close();
-    source = null;
-    return;
-  }
+  if (document.hidden) return rest();
   if (source) return;
   const isBack = source === null && listen.hasListened;
   listen.hasListened = true;
@@ -23,12 +19,20 @@ function listen() {
   if (isBack) refresh();
 }
 
+function rest() {
+  source?.close();
+  source = null;
+}
+
 function refresh() {
   htmx.trigger(document.body, 'refresh');
 }
 
 if (live) {
   document.addEventListener('visibilitychange', listen);
+  // What this page shows may be gone before the next page comes.
+  document.addEventListener('submit', rest);
+  window.addEventListener('pageshow', listen);
   listen();
 }
 
