@@ -153,7 +153,8 @@ func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOp
 		job.InsertOpts = one
 	}
 	inserted, err := p.InsertMany(ctx, db, []NewJob{job})
-	return append(inserted, Inserted{})[0], err // middleware may return none
+	// Middleware may return none, and the slice is its own.
+	return append(inserted[:len(inserted):len(inserted)], Inserted{})[0], err
 }
 
 // InsertMany is as the function InsertMany, with the middleware.

@@ -130,7 +130,10 @@ impl Sessions {
     /// All roles that are logged in.
     pub(crate) fn roles(&self) -> Vec<Arc<Role>> {
         let all = locked(&self.all);
-        all.values().map(|session| session.role.clone()).collect()
+        let mut roles: Vec<_> = all.values().map(|session| session.role.clone()).collect();
+        roles.sort_by_key(Arc::as_ptr);
+        roles.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        roles
     }
 }
 
