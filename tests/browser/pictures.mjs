@@ -20,7 +20,7 @@ for (const screen of Object.keys(SCREENS).filter((name) => !TESTED_ONLY.includes
   const name = screen.replaceAll(" ", "-");
   const lines = [`## ${screen[0].toUpperCase()}${screen.slice(1)}`, ""];
   for (const look of Object.keys(LOOKS)) {
-    const page = await open({ look, role: "operator" });
+    const page = await open({ look });
     await page.goto(SCREENS[screen]);
     await page.waitForTimeout(300); // charts are drawn after the page has come
     const file = `console/${name}${look === "light" ? "" : `-${look}`}.png`;
