@@ -5,10 +5,11 @@
 //! Who writes a row of `running` lowers that time to the end of its lease, once the row is there.
 //! The worker forgets the time before it reads the table, and then lowers it to the ends of all
 //! rows that it finds, also of those that others are just writing. So a row is either found, or its
-//! session lowers the time after it was forgotten. Where that is earlier than the worker was to get
-//! up, if there is one, its commit wakes it. Rows that come in some other way (COPY, replication,
-//! an UPDATE by hand) are found when the table is read the next time, which is as often as it takes
-//! no more than a small part of the time, and once a minute.
+//! session lowers the time after it was forgotten. A lease that is over before its row is committed
+//! is left out: the commit lowers the time. Where that is earlier than the worker was to get up, if
+//! there is one, its commit wakes it. Rows that come in some other way (COPY, replication, an
+//! UPDATE by hand) are found when the table is read the next time, which is as often as it takes no
+//! more than a small part of the time, and once a minute.
 
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 
@@ -36,8 +37,7 @@ pub struct Leases {
 pub struct FoundLeases {
     /// the first end of a lease that somebody is to wait for
     pub first: i64,
-    /// A lease is over of which perhaps nothing can be made yet: somebody has it locked, or is just
-    /// writing it.
+    /// A lease is over of which perhaps nothing can be made yet: somebody has it locked.
     pub has_stuck: bool,
 }
 

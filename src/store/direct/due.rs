@@ -299,12 +299,9 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
     }
     let but: HashSet<i64> = but.iter().copied().collect();
     let mut expired = Vec::new();
-    read_leases(|found, row, ends_at| {
+    read_leases(now, |found, row, ends_at| {
         if ends_at > now {
             found.first = found.first.min(ends_at);
-            return;
-        }
-        if row.is_new {
             return;
         }
         // Also somebody may have it locked.
@@ -325,18 +322,17 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
 /// When the first lease ends, as [`next_due`](crate::store::due::next_due) has it; `None`: use a
 /// statement.
 pub fn first_lease(looked_at: i64) -> Option<Option<i64>> {
-    let found = read_leases(|found, row, ends_at| {
-        if ends_at > looked_at || !row.is_new {
-            let at = due::unless_looked_at(ends_at, looked_at);
-            found.first = found.first.min(at);
-        }
+    let found = read_leases(looked_at, |found, _, ends_at| {
+        let at = due::unless_looked_at(ends_at, looked_at);
+        found.first = found.first.min(at);
     })?;
     Some(Some(found.first).filter(|at| *at != leases::NEVER))
 }
 
-/// Reads `running`: hands over each row and the end of its lease, to be added to what is found. One
-/// that is over before its row is committed need not be: the commit tells. `None`: use a statement.
+/// Reads `running`: hands over each row and the end of its lease, to be added to what is found, but
+/// not one that is over by then and not committed yet: the commit tells. `None`: use a statement.
 fn read_leases(
+    by: i64,
     mut add: impl FnMut(&mut leases::FoundLeases, &Row, i64),
 ) -> Option<leases::FoundLeases> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
@@ -344,7 +340,9 @@ fn read_leases(
     Some(leases::read_with(|found| {
         table.for_each(&seen(), |row| {
             let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
-            add(found, row, ends_at);
+            if !row.is_new || ends_at > by {
+                add(found, row, ends_at);
+            }
         });
     }))
 }
