@@ -49,7 +49,7 @@ refuses() { ! "$@"; }
 # share is built before.
 test_suites() {
   local unit
-  UNITS=() ENDED=0
+  UNITS=() ENDED=0 FAILURES=
   [[ $# -gt 0 ]] || set -- "${ALL_SUITES[@]}"
   for unit; do
     declare -F "suite_${unit%%:*}" >/dev/null || die "there is no suite ${unit%%:*}; there are: ${ALL_SUITES[*]}"
@@ -133,18 +133,23 @@ run_units() {
 # Waits for whichever ends first, shows what it printed and adds what it counted. One that left no
 # counts was ended.
 end_unit() {
-  local pid unit name
+  local pid unit name failed
   wait -n -p pid "${!UNIT_OF[@]}" || true
   unit=${UNIT_OF[$pid]} name=${UNIT_OF[$pid]%%:*}
   say "test $unit, $((SECONDS - BEGUN[$pid])) s"
   cat "${DIRECTORY_OF[$pid]}/output"
   [[ ${PASSED[$name]+known} ]] || SUITES+=("$name")
   record "$name" 0 0
+  failed=${FAILED[$name]}
   # shellcheck source=/dev/null
   source "${DIRECTORY_OF[$pid]}/left" 2>/dev/null || check "$name" "$unit was ended" false
+  [[ $failed == "${FAILED[$name]}" ]] || FAILURES+=$(say "failed: $unit" 2>&1 && failures <"${DIRECTORY_OF[$pid]}/output")$'\n'
   unset "UNIT_OF[$pid]" "DIRECTORY_OF[$pid]"
   ENDED=$((ENDED + 1))
 }
+
+# What programs that run tests say of those that failed, as far as a page has room for it.
+failures() { grep -E -B 4 -A 15 '^(---- .* stdout ----|FAILED|not ok )' | head -n 60 || true; }
 
 # In a process of its own, so that one that stops half-way is one failed test, and the others run.
 run_unit() { # SUITE[:FILTER] DIRECTORY
@@ -176,9 +181,11 @@ leave_unit() { # SUITE[:FILTER] BEGUN
   } >"$TMP/left"
 }
 
-# The table, with the seconds that the units of a suite took, and as the very last line the sum.
+# What failed once more, the table, with the seconds that the units of a suite took, and as the very
+# last line the sum.
 summary() {
   local suite passed=0 failed=0
+  printf '\n%s' "$FAILURES"
   printf '\n%-20s %8s %8s %8s %8s\n' suite passed failed skipped seconds
   printf '%-20s %35d\n' building "${TOOK[build]:-0}"
   for suite in "${SUITES[@]}"; do
