@@ -390,8 +390,5 @@ fn given_back(said: &Finishing, mut row: TakenRow, until: Option<i64>) -> (Move,
 
 /// A random number in [0, 1), for jitter.
 fn unit_random() -> f64 {
-    let mut bytes = [0u8; 8];
-    // Without random numbers there is no jitter, which is no harm.
-    server::random(&mut bytes);
-    (u64::from_ne_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64
+    (server::random() >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -140,7 +140,8 @@ fn take(queues: &[String], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
         if due::has_due(queue, fetch.now) {
             due = promote(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
         }
-        let claimed = fetch::claim(queue, fetch, &tokens(most), &room, emit);
+        let tokens: Vec<i64> = (0..most).map(|_| new_token()).collect();
+        let claimed = fetch::claim(queue, fetch, &tokens, &room, emit);
         if due > claimed {
             // The others are for others.
             announce::available(queue);
@@ -265,20 +266,9 @@ fn promote_singly(queue: &str, now: i64) -> usize {
     subxact::attempt_each(&due, &promote, &mut |_, _, _| {})
 }
 
-/// New random tokens: 1 to 2^53 - 1, which a JSON number and a double hold exactly.
-fn tokens(count: usize) -> Vec<i64> {
-    let mut bytes = vec![0u8; count * 8];
-    assert!(
-        server::random(&mut bytes),
-        "the server has no random numbers"
-    );
-    bytes
-        .chunks_exact(8)
-        .map(|chunk| {
-            let random = u64::from_ne_bytes(chunk.try_into().expect("chunks of 8"));
-            ((random >> 11).max(1)) as i64
-        })
-        .collect()
+/// A new random token: 1 to 2^53 - 1, which a JSON number and a double hold exactly.
+fn new_token() -> i64 {
+    (server::random() >> 11).max(1) as i64
 }
 
 /// The session's application_name, else its process id.

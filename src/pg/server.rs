@@ -1,5 +1,6 @@
 //! What a session knows of the server, its database and itself.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::time::Duration;
 
@@ -76,9 +77,20 @@ pub fn application_name() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Fills a buffer with random numbers of the server's strong source, since a session can seed
-/// `random()`; whether there are any.
-pub fn random(bytes: &mut [u8]) -> bool {
-    // SAFETY: fills exactly the buffer.
-    unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) }
+/// A random number of the server's strong source, since a session can seed `random()`. Of those it
+/// takes some at once: each time costs as much as for one.
+pub fn random() -> u64 {
+    thread_local! {
+        static DRAWN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+    DRAWN.with_borrow_mut(|drawn| {
+        if drawn.is_empty() {
+            let mut bytes = [0u8; 64 * 8];
+            // SAFETY: fills exactly the buffer.
+            let has = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+            assert!(has, "the server has no random numbers");
+            drawn.extend(bytes.as_chunks().0.iter().copied().map(u64::from_ne_bytes));
+        }
+        drawn.pop().expect("some were drawn")
+    })
 }
