@@ -229,6 +229,11 @@ impl Key {
         Key::new(column, FROM, pg_sys::F_INT8GE, Datum::from(value))
     }
 
+    /// A bigint up to this.
+    pub fn big_to(column: i16, value: i64) -> Key {
+        Key::new(column, UP_TO, pg_sys::F_INT8LE, Datum::from(value))
+    }
+
     /// A smallint equal to this.
     pub fn small(column: i16, value: i16) -> Key {
         Key::new(column, EQUAL, pg_sys::F_INT2EQ, Datum::from(value))
@@ -332,6 +337,15 @@ impl Scan<'_> {
         // SAFETY: the scan was begun; the slot is of its table.
         let found = unsafe { pg_sys::index_getnext_slot(self.scan, self.direction, self.slot) };
         found.then(|| self.seen.row_in(self.slot))
+    }
+
+    /// After a row: the next one, else the first along one of these sets of keys.
+    pub fn next_along<'k, const KEYS: usize>(
+        &mut self,
+        sets: &mut impl Iterator<Item = &'k [Key; KEYS]>,
+    ) -> Option<Row> {
+        self.next()
+            .or_else(|| sets.find_map(|keys| self.first(keys)))
     }
 
     /// Right after [`Scan::find`]: whether there is a row; `None` if the index has no entry either,

@@ -80,7 +80,8 @@ struct Floor {
     lane: AtomicI32,
     confirmed: AtomicI64,
     candidate: AtomicI64,
-    /// above all that was ever taken: a candidate once nothing is left. Any number would do
+    /// above all that was ever taken: a candidate once nothing is left, and what is looked at first
+    /// is near to it. Any number would do
     end: AtomicI64,
 }
 
@@ -178,6 +179,11 @@ impl Floors {
     /// Where a lane begins.
     pub fn of(&self, lane: Lane) -> i64 {
         self.known(lane).map_or(LOWEST, |known| known.confirmed)
+    }
+
+    /// Above all that was ever taken out of a lane.
+    pub fn end(&self, lane: Lane) -> i64 {
+        self.known(lane).map_or(LOWEST, |known| known.end)
     }
 
     /// The priorities that have floors, ascending.

@@ -342,6 +342,36 @@ async fn a_batch_whose_ids_are_not_in_order_is_found_whole() {
     drop(holder);
 }
 
+/// Who wants few jobs looks near to those that were taken before, and then at the others.
+#[tokio::test]
+async fn jobs_that_are_far_apart_come_in_their_order() {
+    let cluster = quiet();
+    let db = cluster.database("apart").await;
+    // Jobs of another queue lie between them: none, a few, and thousands.
+    let mut ids: Vec<i64> = Vec::new();
+    for between in [0, 1, 30, 31, 32, 33, 100, 0, 5000, 64, 0, 0, 500] {
+        run(
+            &db,
+            &format!("select from jobs.insert_batch('k', array_fill('1'::jsonb, array[{between}]), queue => 'other')"),
+        )
+        .await;
+        ids.push(number(&db, "select id from jobs.insert('k', queue => 'q')").await);
+    }
+    let all = ids.clone();
+    let mut ids = ids.into_iter();
+    let mut fetched = Vec::new();
+    for most in [1, 1, 2, 3, 1, 4, 1, 1] {
+        let expected: Vec<i64> = ids.by_ref().take(most).collect();
+        let fetch = format!(
+            "select array_agg(id order by ordinality) from jobs.fetch('q', {most}) with ordinality"
+        );
+        let got: Option<Vec<i64>> = db.query_one(&fetch, &[]).await.unwrap().get(0);
+        assert_eq!(got.unwrap_or_default(), expected, "of {most}");
+        fetched.extend(expected);
+    }
+    assert_eq!(fetched, all);
+}
+
 #[tokio::test]
 async fn rows_that_come_without_the_extension_knowing_are_found_after_a_moment() {
     let cluster = quiet();

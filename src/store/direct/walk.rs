@@ -18,6 +18,10 @@ use crate::store::lanes;
 /// little to walk over, everything is looked at.
 pub(super) const WORTH_A_FLOOR: Duration = Duration::from_micros(20);
 
+/// A scan reads all entries of a page that its keys allow, of which a lane has some two hundred in
+/// a page. So who wants few jobs first looks only so many positions a job above what was taken.
+const NEAR: i64 = 32;
+
 /// A job that was taken.
 pub struct Taken {
     /// its id
@@ -158,17 +162,34 @@ struct Walked {
 impl Walk<'_> {
     /// Walks through all of the queue.
     fn everything(&mut self) -> Walked {
-        self.walk(&[Key::text(1, self.queue)], None)
+        self.walk(&[[Key::text(1, self.queue)]], None)
     }
 
     fn begin_at_floors(&mut self, floors: &Floors) {
         for part in parts(floors) {
-            let walked = self.walk(&part.keys(self.queue, floors), Some(floors));
             match part {
-                Part::Lane(priority) => self.raise(priority, walked, floors),
-                Part::Between(..) => self.raise_first(walked, floors),
+                Part::Lane(priority) => {
+                    let walked = self.walk(&self.near_and_far(priority, floors), Some(floors));
+                    self.raise(priority, walked, floors);
+                }
+                Part::Between(..) => {
+                    let walked = self.walk(&[part.keys(self.queue, floors)], Some(floors));
+                    self.raise_first(walked, floors);
+                }
             }
         }
+    }
+
+    /// A lane from its floor on, in two.
+    fn near_and_far(&self, priority: i16, floors: &Floors) -> [[Key; 4]; 2] {
+        let lane = Lane::Ready(priority);
+        let most = self.most.try_into().unwrap_or(i64::MAX);
+        let near = floors.end(lane).saturating_add(NEAR.saturating_mul(most));
+        let floor = floors.of(lane);
+        [(floor, near), (floor.max(near.saturating_add(1)), i64::MAX)].map(|(from, to)| {
+            let [queue, priority] = [Key::text(1, self.queue), Key::small(2, priority)];
+            [queue, priority, Key::big_from(3, from), Key::big_to(3, to)]
+        })
     }
 
     fn raise(&self, priority: i16, walked: Walked, floors: &Floors) {
@@ -190,8 +211,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes what can be taken.
-    fn walk(&mut self, keys: &[Key], floors: Option<&Floors>) -> Walked {
+    /// Takes what can be taken, along one set of keys after the other.
+    fn walk<const KEYS: usize>(&mut self, sets: &[[Key; KEYS]], floors: Option<&Floors>) -> Walked {
         let mut walked = Walked::default();
         if self.taken.len() >= self.most {
             return walked;
@@ -199,11 +220,11 @@ impl Walk<'_> {
         // A walk before this one may have deleted some.
         transaction::make_visible();
         let seen = seen();
-        let mut scan = self.table.scan(&shapes::READY.key, &seen, keys.len());
-        scan.find(keys);
+        let mut scan = self.table.scan(&shapes::READY.key, &seen, KEYS);
+        let mut sets = sets.iter();
         let mut last = None;
         let begun = Instant::now();
-        let mut next = scan.next();
+        let mut next = sets.find_map(|keys| scan.first(keys));
         walked.is_long = begun.elapsed() > WORTH_A_FLOOR;
         while let Some(row) = next.take() {
             pgrx::check_for_interrupts!();
@@ -229,7 +250,7 @@ impl Walk<'_> {
                 other => other.fail_to_serialize(),
             }
             if deleted != Deleted::Done {
-                next = scan.next();
+                next = scan.next_along(&mut sets);
                 continue;
             }
             self.taken.push(Taken {
@@ -245,7 +266,7 @@ impl Walk<'_> {
             }
             last = Some((priority, seq)).filter(|_| self.how == How::Take);
             if self.taken.len() < self.most {
-                next = scan.next();
+                next = scan.next_along(&mut sets);
             }
         }
         if let (Some((priority, highest)), Some(floors)) = (last, floors) {
