@@ -5,6 +5,7 @@
 //! `Role` of that visit. What it cannot do is a `Problem`, of which `page::framed` makes a page.
 
 mod assets;
+mod connection;
 mod edited;
 mod fields;
 mod filter;

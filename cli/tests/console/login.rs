@@ -1,5 +1,11 @@
 //! Who gets in, and what a session is.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use crate::line::Line;
 use crate::support::{Console, SCREENS, Visitor, encoded, run, url};
 
 fn session(visitor: &Visitor) -> String {
@@ -291,10 +297,8 @@ fn a_session_ends_when_the_database_refuses_its_role() {
             person.get("/"),
         ] {
             let to = answer.header("location");
-            assert!(
-                to.starts_with("/login") && !to.contains("refused"),
-                "{change}: {to}"
-            );
+            assert!(to.starts_with("/login"), "{change}: {to}");
+            assert!(person.follow(&answer).text().contains(said), "{change}");
         }
         let part = live.request("GET", "/queues", &[("HX-Request", "true")], "");
         assert_eq!(part.status, 401, "{change}: {}", part.text());
@@ -468,4 +472,78 @@ fn without_a_login_nothing_is_changed_through_a_proxy() {
             "{name}"
         );
     }
+}
+
+/// Opens a stream as a page does, whose address is `next`.
+fn listen(person: &Visitor, next: &str) -> BufReader<TcpStream> {
+    let mut stream = person.console.stream();
+    let cookies = session(person);
+    let next = encoded(next);
+    let head = format!(
+        "GET /live?next={next} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\
+         Cookie: {cookies}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut status = String::new();
+    stream.read_line(&mut status).unwrap();
+    assert_eq!(status.trim(), "HTTP/1.0 200 OK");
+    stream
+}
+
+/// Reads until the stream ends, and returns where it sends the page then.
+fn sent_to(stream: BufReader<TcpStream>) -> String {
+    let mut last = String::new();
+    for line in stream.lines() {
+        match line.unwrap() {
+            line if line.is_empty() => {}
+            line => last = line,
+        }
+    }
+    let to = last.strip_prefix("data: ");
+    to.unwrap_or_else(|| panic!("it ends with {last:?}"))
+        .to_owned()
+}
+
+/// Also that of a page with a form, which asks the database for nothing.
+#[test]
+fn a_page_that_listens_hears_that_its_session_is_over() {
+    let line = Line::new();
+    let console = Console::start_at(&line.url, &["--login"]);
+    let said = "Your session has ended, because the database does not let its role in any more.";
+    let refused = |role: &str, change: &str| {
+        let mut person = console.person(role);
+        person.page("/unique?search=1");
+        let stream = listen(&person, "/unique?search=1");
+        run(change);
+        let to = sent_to(stream);
+        let login = person.page(&to);
+        assert!(login.text().contains(said), "{change}: {to}");
+        let next = ("next".to_owned(), "/unique?search=1".to_owned());
+        assert!(login.form("/login").contains(&next), "{change}: {to}");
+        // Whoever asks once more hears it again.
+        assert_eq!(sent_to(listen(&person, "/unique?search=1")), to, "{change}");
+        assert_eq!(person.get("/").status, 303, "{change}");
+    };
+    run(
+        "create role let_go_1 login password 'let_go_1' in role viewer;
+         create role let_go_2 login password 'let_go_2' in role viewer",
+    );
+    // Its connections go on, and it is a minute until it needs another one.
+    refused("let_go_1", "alter role let_go_1 password 'another'");
+    // It listens no more.
+    refused(
+        "let_go_2",
+        "alter role let_go_2 nologin;
+         select pg_terminate_backend(pid, 60000) from pg_stat_activity where usename = 'let_go_2'",
+    );
+    let begun = line.begun();
+    thread::sleep(Duration::from_secs(10));
+    assert_eq!(line.begun(), begun, "nobody connects as they");
+
+    let mut leaver = console.person("viewer");
+    let page = leaver.page("/");
+    let stream = listen(&leaver, "/");
+    assert_eq!(leaver.send(&page, "/logout", &[]).status, 303);
+    assert_eq!(sent_to(stream), "/login?next=%2F");
 }
