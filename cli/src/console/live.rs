@@ -133,10 +133,13 @@ async fn hear(live: &Live, config: &Config) -> Result<bool, Problem> {
     let (sender, mut heard) = mpsc::channel(1);
     let listening = timeout(PATIENCE, listening(config, sender)).await;
     let listening = listening.map_err(|_| Problem::no_answer())??;
+    let Some(_connection) = listening else {
+        return Ok(false);
+    };
     while heard.recv().await.is_some() {
         live.changed();
     }
-    Ok(listening.is_some())
+    Ok(true)
 }
 
 /// A connection that listens. A standby tells nothing, and would have an error in its log for each
