@@ -16,7 +16,17 @@ function listen() {
   source = new EventSource(live);
   source.addEventListener('changed', refresh);
   source.addEventListener('tick', refresh);
+  source.addEventListener('login', ({ data }) => { rest(); location.assign(data); });
+  source.addEventListener('error', tryAgain);
   if (isBack) refresh();
+}
+
+// A browser tries again by itself only where the connection is lost, and not after an answer such
+// as that of a proxy whose console restarts.
+function tryAgain({ target }) {
+  if (target !== source || source.readyState !== EventSource.CLOSED) return;
+  rest();
+  setTimeout(listen, 10_000);
 }
 
 function rest() {

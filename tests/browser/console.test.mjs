@@ -61,6 +61,20 @@ for (const look of ["light", "narrow"]) {
   });
 }
 
+test("the two ends of a time stand side by side", async () => {
+  const page = await open();
+  for (const width of [1024, 1280, 1440, 1920]) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.goto("/audit");
+    const [from, until, last] = await Promise.all(
+      [page.getByLabel("From"), page.getByLabel("Until"), page.getByRole("button", { name: "Filter" })].map((one) => one.boundingBox()),
+    );
+    assert.equal(from.y, until.y, `${width}`);
+    assert.equal(until.y, last.y, `${width}: the button stands beside them`);
+  }
+  await page.context().close();
+});
+
 test("the login is accessible, lets in and out, and keeps the address", async () => {
   const page = await open({ role: null });
   await page.goto("/queues?filter=mail");
@@ -112,6 +126,31 @@ test("a page shows what has changed, and leaves alone what somebody is at", asyn
   sql("select id from jobs.insert('live.update', queue => 'live')");
   await page.getByRole("cell", { name: "available" }).first().waitFor();
   assert.equal(await search.inputValue(), "half typed");
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+});
+
+test("a page goes on to refresh itself after an answer that is no stream", async () => {
+  const page = await open();
+  let answers = 0;
+  await page.route("**/live*", (route) => (answers++ ? route.continue() : route.fulfill({ status: 502 })));
+  await page.goto("/jobs?queue=proxied");
+  await page.waitForResponse((response) => response.status() === 502);
+  sql("select id from jobs.insert('live.update', queue => 'proxied')");
+  await page.getByRole("cell", { name: "available" }).first().waitFor();
+  assert.ok(answers > 1);
+  await page.context().close();
+});
+
+test("a page with a form leads to the login once its session is over", async () => {
+  const page = await open({ role: null });
+  await logIn(page, "viewer", "viewer");
+  const other = await page.context().newPage();
+  await other.goto("/queues");
+  await page.goto("/unique?search=1");
+  await other.getByRole("button", { name: "Log out" }).click();
+  await page.waitForURL("**/login?**");
+  assert.equal(new URL(page.url()).searchParams.get("next"), "/unique?search=1");
   assert.deepEqual(page.complaints, []);
   await page.context().close();
 });

@@ -69,6 +69,13 @@ pub(crate) fn is_fragment(headers: &HeaderMap) -> bool {
     headers.contains_key("hx-request") && !headers.contains_key("hx-boosted")
 }
 
+/// Whether a page wants to hear of changes.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::ACCEPT)
+        .is_some_and(|accepted| accepted == "text/event-stream")
+}
+
 /// Whether a proxy in front of us speaks https.
 pub(crate) fn is_https(headers: &HeaderMap) -> bool {
     headers

@@ -1,23 +1,28 @@
 //! What tells open pages to look again: notifications of the database, and a clock.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio::time::timeout;
-use tokio_postgres::{Client, Config, Error};
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::BroadcastStream;
+use tokio_postgres::Config;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 
 use super::App;
+use super::connection::Connection;
 use super::problem::Problem;
-use super::role::PATIENCE;
-use super::visit::Visit;
+use super::role::{PATIENCE, Role};
+use super::session::{Session, login_url};
+use super::visit::Query;
 
 /// No two refreshes are closer to each other.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -86,28 +91,33 @@ async fn tick(live: &Live) {
 async fn listen(app: &App) {
     let mut pause = PAUSE;
     for turn in 0.. {
-        let Some((config, mut life)) = ear(app, turn) else {
+        let Some((role, config, mut life)) = ear(app, turn) else {
             app.live.has_role.notified().await;
             continue;
         };
-        let has_heard = tokio::select! {
-            has_heard = hear(&app.live, &config) => has_heard,
+        let heard = tokio::select! {
+            heard = hear(&app.live, &config) => heard,
             // Nobody is left who has this role, so its connection ends.
-            _ = life.changed() => true,
+            _ = life.changed() => Ok(true),
         };
-        pause = next_pause(pause, has_heard);
+        pause = next_pause(pause, matches!(heard, Ok(true)));
+        if heard.is_err_and(|problem| problem.is_refused_role())
+            && let Some(role) = role.upgrade()
+        {
+            app.sessions.refuse(&role);
+        }
         tokio::time::sleep(pause).await;
     }
 }
 
 /// As whom to listen, and for how long: no longer than somebody has the role.
-fn ear(app: &App, turn: usize) -> Option<(Config, watch::Receiver<()>)> {
+fn ear(app: &App, turn: usize) -> Option<(Weak<Role>, Config, watch::Receiver<()>)> {
     let roles = match &app.process {
         Some(role) => vec![role.clone()],
         None => app.sessions.roles(),
     };
     let role = roles.get(turn.checked_rem(roles.len())?)?;
-    Some((role.config.clone(), role.life()))
+    Some((Arc::downgrade(role), role.config.clone(), role.life()))
 }
 
 fn next_pause(pause: Duration, has_heard: bool) -> Duration {
@@ -118,50 +128,117 @@ fn next_pause(pause: Duration, has_heard: bool) -> Duration {
 }
 
 /// Listens until the connection is lost. Whether it could.
-async fn hear(live: &Live, config: &Config) -> bool {
+async fn hear(live: &Live, config: &Config) -> Result<bool, Problem> {
     // One that has not been read yet is enough.
     let (sender, mut heard) = mpsc::channel(1);
-    let Ok(Ok(Some(_client))) = timeout(PATIENCE, listening(config, sender)).await else {
-        return false;
+    let listening = timeout(PATIENCE, listening(config, sender)).await;
+    let listening = listening.map_err(|_| Problem::no_answer())??;
+    let Some(_connection) = listening else {
+        return Ok(false);
     };
     while heard.recv().await.is_some() {
         live.changed();
     }
-    true
+    Ok(true)
 }
 
 /// A connection that listens. A standby tells nothing, and would have an error in its log for each
 /// time that it is asked to.
-async fn listening(config: &Config, heard: mpsc::Sender<()>) -> Result<Option<Client>, Error> {
+async fn listening(
+    config: &Config,
+    heard: mpsc::Sender<()>,
+) -> Result<Option<Connection>, Problem> {
     let hear = move |_| {
         let _ = heard.try_send(());
     };
-    let client = postgres_jobs::connect_hearing(config, hear).await?;
+    let connection = Connection::hearing(config, hear).await?;
     let is_standby = "select pg_catalog.pg_is_in_recovery()";
-    if client.query_one(is_standby, &[]).await?.get(0) {
+    if connection.query_one(is_standby, &[]).await?.get(0) {
         return Ok(None);
     }
-    client.batch_execute("listen jobs").await?;
-    Ok(Some(client))
+    connection.batch_execute("listen jobs").await?;
+    Ok(Some(connection))
 }
 
-pub(super) async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Result<Response, Problem> {
-    let session = visit.session;
+/// The page that listens.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Page {
+    /// Where somebody goes on after a login.
+    next: String,
+}
+
+pub(super) async fn stream(
+    State(app): State<Arc<App>>,
+    Extension(session): Extension<Arc<Session>>,
+    Query(page): Query<Page>,
+) -> Result<Response, Problem> {
     let Ok(turn) = session.streams.clone().try_acquire_owned() else {
         return Err(Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "Too many pages are open",
-            "Those of this session refresh themselves no more than 20 at once. Close some.",
+            "No more than 20 of a session hear of changes. Close some.",
         ));
     };
-    let events = BroadcastStream::new(app.live.events.subscribe());
-    // A page that was too slow for some events gets the next one.
-    let events = events.filter_map(Result::ok);
-    let events = events.take_while(move |_| turn.num_permits() > 0 && app.sessions.has(&session));
-    // A browser ignores an event without data.
-    let events = events.map(|event| Ok::<_, Infallible>(Event::default().event(event).data("now")));
+    let (sender, told) = mpsc::channel(1);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = tell_page(&app, &session, &page, &sender) => {}
+            () = sender.closed() => {}
+        }
+        drop(turn);
+    });
+    Ok(events(ReceiverStream::new(told)))
+}
+
+/// Tells a page of changes and, once its session is over, where to log in.
+async fn tell_page(app: &App, session: &Session, page: &Page, told: &mpsc::Sender<Event>) {
+    let mut heard = app.live.events.subscribe();
+    loop {
+        let event = match heard.recv().await {
+            Ok(event) => event,
+            // A page that was too slow for some events gets the next one.
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        // Pages find out by themselves, but one with a form asks for nothing.
+        if session.is_logged_in() && is_refused(&session.role).await {
+            app.sessions.refuse(&session.role);
+        }
+        let is_over = !app.sessions.has(session);
+        let event = match is_over {
+            true => over(app, page, app.sessions.was_refused(&session.id)),
+            // A browser ignores an event without data.
+            false => Event::default().event(event).data("now"),
+        };
+        if told.send(event).await.is_err() || is_over {
+            return;
+        }
+    }
+}
+
+/// Whether the database lets a role in no more. What it has said is known for a minute.
+async fn is_refused(role: &Role) -> bool {
+    let rights = role.rights().await;
+    rights.is_err_and(|problem| problem.is_refused_role())
+}
+
+fn over(app: &App, page: &Page, is_refused: bool) -> Event {
+    let login = login_url(app, &page.next, is_refused);
+    Event::default().event("login").data(login)
+}
+
+/// What a page hears whose session is over.
+pub(super) fn ended(app: &App, asked: &Uri, is_refused: bool) -> Response {
+    let page = serde_urlencoded::from_str(asked.query().unwrap_or_default());
+    let event = over(app, &page.unwrap_or_default(), is_refused);
+    events(tokio_stream::once(event))
+}
+
+fn events(all: impl Stream<Item = Event> + Send + 'static) -> Response {
     let alive = KeepAlive::new().interval(ALIVE);
-    Ok(Sse::new(events).keep_alive(alive).into_response())
+    let all = Sse::new(all.map(Ok::<_, Infallible>));
+    all.keep_alive(alive).into_response()
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
     let rights = role.rights().await?;
     match rights.looks {
         true => Ok(role),
-        false if rights.version.is_none() => Err(super::no_extension(&rights.database)),
+        false if rights.version.is_none() => Err(Problem::no_extension(&rights.database)),
         false => Err(visit::needs_a_grant(&rights.role)),
     }
 }

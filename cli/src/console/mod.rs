@@ -1,12 +1,15 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
 //!
-//! A request comes by `guarded` and `session::attach` to a handler of a screen. The handler takes a
+//! A request comes by `serve`, `guard` and `session::attach` to a handler of a screen. That takes a
 //! `Visit`, which says who asks, or a `Change`, which has a form as well. It reads and calls as the
 //! `Role` of that visit. What it cannot do is a `Problem`, of which `page::framed` makes a page.
 
 mod assets;
+mod connection;
+mod edited;
 mod fields;
 mod filter;
+mod guard;
 mod http;
 mod interval;
 mod json;
@@ -21,31 +24,24 @@ mod parts;
 mod problem;
 mod role;
 mod screens;
+mod serve;
 mod session;
 mod theme;
 mod times;
 mod visit;
 
-use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use clap::Args;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio_postgres::Config;
 
 use self::live::Live;
@@ -67,12 +63,6 @@ use crate::{Failed, REFUSED, print};
 const LARGEST_FORM: usize = 8 << 20;
 /// How long a connection to the server may take.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How many connections of browsers there are at most; others wait.
-const CONNECTIONS: usize = 1000;
-/// How long the head of a request may take to arrive.
-const HEAD: Duration = Duration::from_secs(15);
-/// How long requests have to end once the console is told to stop.
-const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct Console {
@@ -174,45 +164,9 @@ impl Console {
                 _ = interrupted.recv() => {}
             }
         };
-        serve(listener, &router(app), stop).await;
+        serve::until(stop, listener, &router(app)).await;
         Ok(())
     }
-}
-
-/// Answers until it is told to stop, and then what was asked before.
-async fn serve(listener: TcpListener, router: &Router, stop: impl Future<Output = ()>) {
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    let turns = Arc::new(Semaphore::new(CONNECTIONS));
-    let graceful = GracefulShutdown::new();
-    let mut stop = pin!(stop);
-    loop {
-        let accept = async {
-            let turn = turns.clone().acquire_owned().await;
-            (turn, listener.accept().await)
-        };
-        let (turn, accepted) = tokio::select! {
-            accepted = accept => accepted,
-            () = &mut stop => break,
-        };
-        let Ok((stream, peer)) = accepted else {
-            // There may be no file descriptor for it yet.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let service = router.clone().layer(Extension(ConnectInfo(peer)));
-        let served =
-            server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-        let served = graceful.watch(served);
-        tokio::spawn(async move {
-            // It ends in an error where the browser goes away.
-            let _ = served.await;
-            drop(turn);
-        });
-    }
-    drop(listener);
-    // Streams of live pages would never end.
-    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
 
 /// With a login nobody acts as somebody who has not logged in.
@@ -312,7 +266,7 @@ fn router(app: Arc<App>) -> Router {
         }
     };
     all.layer(DefaultBodyLimit::max(LARGEST_FORM))
-        .layer(middleware::from_fn_with_state(app.clone(), guarded))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::guarded))
         .with_state(app)
 }
 
@@ -325,64 +279,6 @@ async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
     match request.uri().path() {
         path if path == "/" || path == app.prefix => http::see_other(&app.url("/")),
         _ => StatusCode::NOT_FOUND.into_response(),
-    }
-}
-
-/// What every answer says to the browser, and which ones are not given.
-async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let mut response = if !is_allowed_host(&app, request.headers()) {
-        let said = "The console does not serve this name: open it by its address or as localhost.";
-        (StatusCode::MISDIRECTED_REQUEST, said).into_response()
-    } else if !http::is_path(request.uri().path()) {
-        StatusCode::NOT_FOUND.into_response()
-    } else {
-        next.run(request).await
-    };
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers
-            .entry(name)
-            .or_insert(HeaderValue::from_static(value));
-    }
-    response
-}
-
-const HEADERS: [(HeaderName, &str); 6] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-         connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    ),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::CACHE_CONTROL, "no-store"),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    ),
-];
-
-/// A page of another site could let its own name mean this machine. Without a login it would then
-/// act as the role of this console. So only names that it was given are served, besides addresses.
-fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
-    if app.has_login {
-        return true;
-    }
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else {
-        return false;
-    };
-    let name = host.host().trim_matches(['[', ']']);
-    match name.parse::<IpAddr>() {
-        Ok(address) => !app.is_loopback || address.to_canonical().is_loopback(),
-        Err(_) => {
-            let allowed = app.allowed_hosts.iter().map(String::as_str);
-            let mut allowed = allowed.chain(["localhost"]);
-            allowed.any(|allowed| allowed.eq_ignore_ascii_case(name))
-        }
     }
 }
 
@@ -401,15 +297,6 @@ impl App {
     pub(crate) fn database_name(&self) -> &str {
         self.database.get_dbname().unwrap_or_default()
     }
-}
-
-pub(crate) fn no_extension(database: &str) -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "There is no queue here",
-        format!("The database {database} does not have the extension jobs."),
-    )
-    .hint("A superuser can install it there: CREATE EXTENSION jobs;")
 }
 
 #[cfg(test)]

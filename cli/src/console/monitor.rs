@@ -69,7 +69,7 @@ async fn reached(app: Arc<App>) -> Result<(), Problem> {
 async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
     let reading = Reading::within(WITHIN);
     match role.rows(EXTENSION, &[], reading).await?.len() {
-        0 => Err(super::no_extension(database)),
+        0 => Err(Problem::no_extension(database)),
         _ => Ok(()),
     }
 }

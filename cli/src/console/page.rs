@@ -11,6 +11,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::App;
 use super::assets;
 use super::login::logout_form;
+use super::parts;
 use super::problem::Problem;
 use super::session::{Session, to_login};
 use super::theme::{self, Theme};
@@ -69,13 +70,11 @@ fn framed_page(
     is_live: bool,
 ) -> Html<String> {
     // Only a page that can be asked for again is refreshed.
-    let here = visit
-        .path
-        .as_deref()
-        .filter(|_| is_live)
-        .map(|path| visit.url(path));
+    let path = visit.path.as_deref();
+    let here = path.filter(|_| is_live).map(|path| visit.url(path));
+    let live = visit.url(&parts::link("/live", [("next", path.unwrap_or_default())]));
     let body = html! {
-        body hx-ext="morph" data-live=(visit.url("/live")) data-start=(visit.url("/")) {
+        body hx-ext="morph" data-live=(live) data-start=(visit.url("/")) {
             a.skip href="#main" { "Skip to the content" }
             (sidebar(visit, screen))
             div.content {
@@ -207,7 +206,8 @@ pub(crate) fn again(url: &str) -> Response {
     Html(page.into_string()).into_response()
 }
 
-/// Puts the frame around a problem. A session ends whose role the database lets in no more.
+/// Puts the frame around a problem. The sessions of a role end that
+/// the database lets in no more.
 pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let asked = parts.clone();
@@ -219,7 +219,7 @@ pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: 
         && let Some(session) = asked.extensions.get::<Arc<Session>>()
         && session.is_logged_in()
     {
-        app.sessions.end(session);
+        app.sessions.refuse(&session.role);
         return to_login(&app, &asked, true);
     }
     let theme = Theme::of(&asked.headers);

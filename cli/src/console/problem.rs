@@ -86,6 +86,32 @@ impl Problem {
         }
     }
 
+    /// A function or view answers in another form than a page expects. That is a defect, or it is
+    /// of another version.
+    pub(crate) fn other_form(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This page is broken",
+            message,
+        )
+        .hint("The console and the extension may be of different versions.")
+    }
+
+    /// What always has a row had none.
+    pub(crate) fn no_row() -> Self {
+        Self::other_form("The database answered without a row.")
+    }
+
+    pub(crate) fn no_extension(database: &str) -> Self {
+        let message = format!("The database {database} does not have the extension jobs.");
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "There is no queue here",
+            message,
+        )
+        .hint("A superuser can install it there: CREATE EXTENSION jobs;")
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into());
         self
@@ -238,15 +264,10 @@ fn of_sqlstate(code: &str) -> (StatusCode, &'static str) {
     }
 }
 
-/// A value of another form than a page expects. That is a defect.
 impl From<serde_json::Error> for Problem {
     fn from(error: serde_json::Error) -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "This page is broken",
-            format!("The database answered in another form than expected: {error}"),
-        )
-        .hint("The console and the extension may be of different versions.")
+        let message = format!("The database answered in another form than expected: {error}");
+        Self::other_form(message)
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{timeout, timeout_at};
+use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error};
 
+use super::connection::Connection;
 use super::problem::Problem;
 
 /// Values of the parameters $1, $2 ..
@@ -128,11 +129,6 @@ pub(crate) struct Role {
     life: watch::Sender<()>,
 }
 
-struct Connection {
-    client: Client,
-    opened: Instant,
-}
-
 /// A transaction on a connection that nobody else uses meanwhile.
 struct Turn {
     connection: Option<Connection>,
@@ -237,7 +233,7 @@ impl Role {
         within: Duration,
     ) -> Result<Vec<String>, Problem> {
         let turn = self.begin(begin, within).await?;
-        let answer = timeout(within + SILENCE, turn.client().query(&as_json(sql), of)).await;
+        let answer = timeout(within + SILENCE, turn.connection().query(&as_json(sql), of)).await;
         let rows = answer.map_err(|_| Problem::no_answer())??;
         turn.commit().await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
@@ -260,15 +256,15 @@ impl Role {
             within,
         };
         loop {
-            let idle = locked(&self.idle).pop().filter(Connection::is_young);
+            let idle = locked(&self.idle).pop().filter(is_young);
             let is_idle = idle.is_some();
             let connection = match idle {
                 Some(connection) => connection,
-                None => timeout_at(deadline, self.connect())
+                None => timeout_at(deadline, Connection::open(&self.config))
                     .await
                     .map_err(|_| Problem::no_answer())??,
             };
-            match timeout(SILENCE, connection.client.batch_execute(&begin)).await {
+            match timeout(SILENCE, connection.batch_execute(&begin)).await {
                 Ok(Ok(())) => {
                     turn.connection = Some(connection);
                     return Ok(turn);
@@ -282,35 +278,26 @@ impl Role {
         }
     }
 
-    async fn connect(&self) -> Result<Connection, Error> {
-        Ok(Connection {
-            client: postgres_jobs::connect(&self.config).await?,
-            opened: Instant::now(),
-        })
-    }
-
     /// Closes connections that serve no more.
     pub(crate) fn tidy(&self) {
-        locked(&self.idle)
-            .retain(|connection| connection.is_young() && !connection.client.is_closed());
+        locked(&self.idle).retain(|connection| is_young(connection) && !connection.is_closed());
     }
 }
 
-impl Connection {
-    fn is_young(&self) -> bool {
-        self.opened.elapsed() < AGE
-    }
+fn is_young(connection: &Connection) -> bool {
+    connection.age() < AGE
 }
 
 impl Turn {
-    fn client(&self) -> &Client {
+    fn connection(&self) -> &Connection {
         let connection = self.connection.as_ref();
-        &connection.expect("it is there until the end").client
+        connection.expect("it is there until the end")
     }
 
     /// Ends the transaction. The connection serves again unless that fails.
     async fn commit(mut self) -> Result<(), Problem> {
-        let ended = timeout(self.within + SILENCE, self.client().batch_execute("commit")).await;
+        let commit = self.connection().batch_execute("commit");
+        let ended = timeout(self.within + SILENCE, commit).await;
         let connection = self.connection.take().expect("it is there until the end");
         ended.map_err(|_| Problem::no_answer())??;
         locked(&self.idle).push(connection);
@@ -327,7 +314,7 @@ impl Drop for Turn {
         };
         let (idle, within) = (self.idle.clone(), self.within + SILENCE);
         tokio::spawn(async move {
-            let ended = timeout(within, connection.client.batch_execute("rollback")).await;
+            let ended = timeout(within, connection.batch_execute("rollback")).await;
             if let Ok(Ok(())) = ended {
                 locked(&idle).push(connection);
             }

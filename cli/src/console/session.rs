@@ -13,8 +13,9 @@ use tokio::sync::Semaphore;
 
 use super::App;
 use super::http::{
-    cookie, htmx_redirect, is_fragment, is_https, secret_name, see_other, set_secret,
+    cookie, htmx_redirect, is_fragment, is_https, is_stream, secret_name, see_other, set_secret,
 };
+use super::live;
 use super::page;
 use super::parts;
 use super::role::{Role, locked};
@@ -68,6 +69,8 @@ pub(crate) fn secret() -> String {
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<String, Arc<Session>>>,
+    /// Those that have ended as the database lets their role in no more, with the time of that.
+    refused: Mutex<HashMap<String, Instant>>,
 }
 
 impl Sessions {
@@ -113,9 +116,27 @@ impl Sessions {
         locked(&self.all).remove(&session.id);
     }
 
+    /// Ends the sessions of a role that the database lets in no more.
+    pub(crate) fn refuse(&self, role: &Arc<Role>) {
+        let mut refused = locked(&self.refused);
+        locked(&self.all).retain(|id, session| {
+            let is_over = session.is_logged_in && Arc::ptr_eq(&session.role, role);
+            if is_over {
+                refused.insert(id.clone(), Instant::now());
+            }
+            !is_over
+        });
+    }
+
+    /// Whether a session has ended so.
+    pub(crate) fn was_refused(&self, id: &str) -> bool {
+        locked(&self.refused).contains_key(id)
+    }
+
     /// Ends sessions that nobody uses.
     pub(crate) fn tidy(&self) {
         locked(&self.all).retain(|_, session| session.idle() <= IDLE);
+        locked(&self.refused).retain(|_, since| since.elapsed() <= IDLE);
     }
 
     /// A role that is logged in with this name already, whose connections can be shared.
@@ -145,8 +166,9 @@ pub(crate) async fn attach(
 ) -> Response {
     let headers = request.headers();
     let is_https = is_https(headers);
-    let known = cookie(headers, &secret_name(&app, is_https, COOKIE));
-    let known = known.and_then(|id| app.sessions.find(id, !is_fragment(headers)));
+    let id = cookie(headers, &secret_name(&app, is_https, COOKIE)).unwrap_or_default();
+    let known = app.sessions.find(id, !is_fragment(headers));
+    let was_refused = app.sessions.was_refused(id);
     // A link of another site comes without our cookie, which is SameSite=Strict. So the page asks
     // for itself again, and does not end the session that there may be.
     let is_from_elsewhere = headers
@@ -164,7 +186,7 @@ pub(crate) async fn attach(
         (None, Some(role)) => (app.sessions.begin(role.clone(), false), true),
         // With a login nobody but who has logged in sees another page.
         (None, None) if request.uri().path() == "/login" => return next.run(request).await,
-        (None, None) => return to_login(&app, &request.into_parts().0, false),
+        (None, None) => return to_login(&app, &request.into_parts().0, was_refused),
     };
     request.extensions_mut().insert(session.clone());
     let mut response = next.run(request).await;
@@ -177,18 +199,25 @@ pub(crate) async fn attach(
 /// Sends somebody to the login, and then on to where they wanted to go. `is_refused`: the database
 /// lets the role in no more.
 pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
+    if is_stream(&asked.headers) {
+        return live::ended(app, &asked.uri, is_refused);
+    }
     let path = asked
         .uri
         .path_and_query()
         .filter(|_| asked.method == Method::GET);
     let next = path.map_or("", |path| path.as_str());
-    let refused = if is_refused { "yes" } else { "" };
-    let pairs = [("next", next), ("refused", refused)];
-    let login = app.url(&parts::link("/login", pairs));
+    let login = login_url(app, next, is_refused);
     match is_fragment(&asked.headers) {
         true => htmx_redirect(&login),
         false => see_other(&login),
     }
+}
+
+pub(crate) fn login_url(app: &App, next: &str, is_refused: bool) -> String {
+    let refused = if is_refused { "yes" } else { "" };
+    let pairs = [("next", next), ("refused", refused)];
+    app.url(&parts::link("/login", pairs))
 }
 
 /// The session of a request.

@@ -114,10 +114,7 @@ impl Visit {
         sql: &str,
         of: Parameters<'_>,
     ) -> Result<T, Problem> {
-        Ok(self
-            .row(sql, of)
-            .await?
-            .expect("a query without a condition"))
+        self.row(sql, of).await?.ok_or_else(Problem::no_row)
     }
 
     /// A page that is refreshed as a whole when something has changed. What somebody types or has
@@ -178,7 +175,7 @@ impl FromRequestParts<Arc<App>> for Visit {
         };
         let rights = role.rights().await?;
         if rights.version.is_none() {
-            return Err(super::no_extension(&rights.database));
+            return Err(Problem::no_extension(&rights.database));
         }
         if !rights.looks {
             return Err(needs_a_grant(&rights.role));
@@ -365,7 +362,7 @@ impl<T> Change<T> {
         }
         let row = self.visit.role.call(sql, of).await?;
         self.visit.app.live.changed();
-        Ok(serde_json::from_str(&row.expect("a call has an answer"))?)
+        Ok(serde_json::from_str(&row.ok_or_else(Problem::no_row)?)?)
     }
 
     /// Runs a call whose answer says nothing.

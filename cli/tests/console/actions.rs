@@ -197,11 +197,12 @@ fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
     let limits = "select concurrency, max_waiting from jobs.queues where queue = 'limited twice'";
     let others = json!({ "concurrency": 5, "max_waiting": 100 });
     assert_eq!(sql(limits)[0], others);
-    assert!(late.text().contains("Run at a time: 5, Wait at most: 100"));
-    // Whoever has read it can replace it.
+    assert!(late.text().contains("Now it is 5"), "{}", late.text());
+    assert!(late.body.contains("id=\"concurrency-wrong\""));
+    // Whoever has read it can replace it, and what was left alone stays as others have set it.
     let done = person.send(&late, "/queue/limits", &[]);
     person.follow(&done);
-    let own = json!({ "concurrency": 4, "max_waiting": null });
+    let own = json!({ "concurrency": 4, "max_waiting": 100 });
     assert_eq!(sql(limits)[0], own);
 }
 

@@ -1,9 +1,8 @@
 //! The console's own connections: whose code runs on them, and how many there are.
 
 use std::io::Write;
-use std::time::Instant;
 
-use crate::support::{Console, SCREENS, SOON, Visitor, run, value};
+use crate::support::{Console, SCREENS, Visitor, run, value, wait_for};
 
 /// What would run if a name in a statement of the console meant what somebody else has created.
 #[test]
@@ -28,14 +27,6 @@ fn objects_of_others_do_not_run() {
     }
     let page = visitor.page("/jobs?state=completed");
     assert!(!page.text().contains("this is a trap"), "{}", page.text());
-}
-
-fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_there() {
-        assert!(begun.elapsed() < SOON, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
 }
 
 #[test]

@@ -1,6 +1,15 @@
 //! Who gets in, and what a session is.
 
-use crate::support::{Console, SCREENS, Visitor, encoded, run, url};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::line::Line;
+use crate::support::{Console, SCREENS, Visitor, encoded, run, url, value, wait_for};
+
+const REFUSED: &str =
+    "Your session has ended, because the database does not let its role in any more.";
 
 fn session(visitor: &Visitor) -> String {
     visitor
@@ -277,9 +286,7 @@ fn a_session_ends_when_the_database_refuses_its_role() {
         run(change);
         let answer = person.get("/jobs?kind=k");
         let login = person.follow(&answer);
-        let said =
-            "Your session has ended, because the database does not let its role in any more.";
-        assert!(login.text().contains(said), "{change}: {}", login.text());
+        assert!(login.text().contains(REFUSED), "{change}: {}", login.text());
         let next = login.form("/login");
         assert!(
             next.contains(&("next".into(), "/jobs?kind=k".into())),
@@ -291,15 +298,13 @@ fn a_session_ends_when_the_database_refuses_its_role() {
             person.get("/"),
         ] {
             let to = answer.header("location");
-            assert!(
-                to.starts_with("/login") && !to.contains("refused"),
-                "{change}: {to}"
-            );
+            assert!(to.starts_with("/login"), "{change}: {to}");
+            assert!(person.follow(&answer).text().contains(REFUSED), "{change}");
         }
         let part = live.request("GET", "/queues", &[("HX-Request", "true")], "");
         assert_eq!(part.status, 401, "{change}: {}", part.text());
         let to = part.header("hx-redirect").to_owned();
-        assert!(live.page(&to).text().contains(said), "{change}: {to}");
+        assert!(live.page(&to).text().contains(REFUSED), "{change}: {to}");
     }
 }
 
@@ -468,4 +473,96 @@ fn without_a_login_nothing_is_changed_through_a_proxy() {
             "{name}"
         );
     }
+}
+
+/// Whether the console hears of changes as this role.
+fn listens(role: &str) -> bool {
+    let of = format!(
+        "select count(*) = 1 from pg_stat_activity
+          where usename = '{role}' and query like 'listen%'"
+    );
+    value(&of) == true
+}
+
+/// Opens a stream as a page does, whose address is `next`.
+fn listen(person: &Visitor, next: &str) -> BufReader<TcpStream> {
+    let mut stream = person.console.stream();
+    let cookies = session(person);
+    let next = encoded(next);
+    let head = format!(
+        "GET /live?next={next} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\
+         Cookie: {cookies}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut status = String::new();
+    stream.read_line(&mut status).unwrap();
+    assert_eq!(status.trim(), "HTTP/1.0 200 OK");
+    stream
+}
+
+/// Reads until the stream ends, and returns where it sends the page then.
+fn sent_to(stream: BufReader<TcpStream>) -> String {
+    let begun = Instant::now();
+    let mut last = String::new();
+    for line in stream.lines() {
+        // Twice what docs/console.md promises.
+        assert!(begun.elapsed() < Duration::from_secs(240), "it goes on");
+        match line.unwrap() {
+            line if line.is_empty() => {}
+            line => last = line,
+        }
+    }
+    let to = last.strip_prefix("data: ");
+    to.unwrap_or_else(|| panic!("it ends with {last:?}"))
+        .to_owned()
+}
+
+/// Also that of a page with a form, which asks the database for nothing.
+#[test]
+fn a_page_that_listens_hears_that_its_session_is_over() {
+    let console = Console::start(&[]);
+    run("create role let_go login password 'let_go' in role viewer");
+    let mut person = console.person("let_go");
+    let path = "/unique?search=1";
+    person.page(path);
+    let stream = listen(&person, path);
+    wait_for("the console listens", || listens("let_go"));
+    // Its connections go on, and it is a minute until it needs another one.
+    run("alter role let_go password 'another'");
+    let to = sent_to(stream);
+    let login = person.page(&to);
+    assert!(login.text().contains(REFUSED), "{to}");
+    let next = ("next".to_owned(), path.to_owned());
+    assert!(login.form("/login").contains(&next), "{to}");
+    // Whoever asks once more hears it again.
+    assert_eq!(sent_to(listen(&person, path)), to);
+    assert_eq!(person.get("/").status, 303);
+
+    let mut leaver = console.person("viewer");
+    let page = leaver.page("/");
+    let stream = listen(&leaver, "/");
+    assert_eq!(leaver.send(&page, "/logout", &[]).status, 303);
+    assert_eq!(sent_to(stream), "/login?next=%2F");
+}
+
+#[test]
+fn nobody_listens_for_long_as_a_role_that_is_refused() {
+    run("create role left_alone login password 'left_alone' in role viewer");
+    let line = Line::new();
+    let console = Console::start_at(&line.url, &["--login"]);
+    let mut person = console.person("left_alone");
+    wait_for("it listens", || listens("left_alone"));
+    let begun = line.begun();
+    run("alter role left_alone nologin");
+    run(
+        "select pg_terminate_backend(pid, 60000) from pg_stat_activity
+          where usename = 'left_alone'",
+    );
+    wait_for("it is refused", || line.begun() > begun);
+    let begun = line.begun();
+    thread::sleep(Duration::from_secs(15));
+    assert_eq!(line.begun(), begun, "nobody tries again");
+    let answer = person.get("/");
+    assert!(person.follow(&answer).text().contains(REFUSED));
 }

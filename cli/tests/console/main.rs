@@ -7,6 +7,7 @@ mod audit;
 mod bulk;
 mod connections;
 mod edit;
+mod line;
 mod login;
 mod roles;
 mod screens;

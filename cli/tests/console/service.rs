@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::support::{Console, SOON, as_role, run_at, url, url_as, value};
+use crate::support::{Console, SOON, as_role, run, run_at, url, url_as, value};
 
 #[test]
 fn it_says_where_it_listens_and_ends_in_order() {
@@ -153,6 +153,37 @@ fn without_a_server_it_starts_and_says_that_it_is_not_well() {
     let page = console.get("/");
     assert_eq!(page.status, 503);
     assert!(page.text().contains("database"), "{}", page.text());
+}
+
+/// As those of another version can.
+#[test]
+fn functions_that_answer_nothing_are_said_to_do_so() {
+    run("create database other_form");
+    let at = url().replace("/company", "/other_form");
+    run_at(
+        &at,
+        "create extension jobs; select jobs.grant_admin('admin')",
+    );
+    for (name, of) in [("last_id", ""), ("pause_queue", "text, text")] {
+        run_at(
+            &at,
+            &format!(
+                "alter extension jobs drop function jobs.{name};
+                 drop function jobs.{name};
+                 create function jobs.{name}({of}) returns setof bigint language sql as
+                    'select 1::bigint where false'"
+            ),
+        );
+    }
+    let console = Console::start_at(&as_role(&at, "admin"), &[]);
+    let mut visitor = console.visitor();
+    let page = visitor.page("/queue?name=mail");
+    let paused = visitor.send(&page, "/queue/pause", &[]);
+    for answer in [visitor.get("/jobs"), paused] {
+        assert_eq!(answer.status, 500, "{}", answer.text());
+        let said = "The console and the extension may be of different versions.";
+        assert!(answer.text().contains(said), "{}", answer.text());
+    }
 }
 
 #[test]

@@ -1,62 +1,13 @@
 //! A server that is there and says nothing, as behind a network that loses everything.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Answer, Console, SCREENS, SOON, Visitor, as_role, url};
+use crate::line::Line;
+use crate::support::{Answer, Console, SCREENS, SOON, Visitor, as_role, wait_for};
 
 /// Twice what docs/console.md promises.
 const BOUND: Duration = Duration::from_secs(30);
-
-/// A way to the server. While it is silent it takes what is sent, and loses it.
-struct Line {
-    /// The database of the company, at the near end.
-    url: String,
-    is_silent: Arc<AtomicBool>,
-}
-
-impl Line {
-    fn new() -> Self {
-        let near = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = near.local_addr().unwrap().to_string();
-        let far = url().split('/').nth(2).unwrap().to_owned();
-        let line = Self {
-            url: url().replace(&far, &address),
-            is_silent: Arc::default(),
-        };
-        let is_silent = line.is_silent.clone();
-        thread::spawn(move || {
-            for near in near.incoming() {
-                let (near, far) = (near.unwrap(), TcpStream::connect(&far).unwrap());
-                let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
-                for (from, to) in [(near, far), back] {
-                    let is_silent = is_silent.clone();
-                    thread::spawn(move || carry(from, to, &is_silent));
-                }
-            }
-        });
-        line
-    }
-
-    fn is_silent(&self, is_silent: bool) {
-        self.is_silent.store(is_silent, Ordering::SeqCst);
-    }
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream, is_silent: &AtomicBool) {
-    let mut part = [0; 8192];
-    while let Ok(length @ 1..) = from.read(&mut part) {
-        if !is_silent.load(Ordering::SeqCst) && to.write_all(&part[..length]).is_err() {
-            break;
-        }
-    }
-    // The other end may have gone as well.
-    let _ = to.shutdown(Shutdown::Both);
-}
 
 /// A page that says what is wrong.
 fn says_so(answer: &Answer, path: &str) {
@@ -110,4 +61,27 @@ fn a_silent_server_is_said_to_be_silent_and_is_found_again() {
         }
     }
     assert_eq!(console.visitor().log_in("operator", "operator").status, 303);
+}
+
+/// Its kernel goes on to say that it is there, as that of a process that has been stopped does.
+#[test]
+fn connections_to_a_silent_server_are_closed() {
+    let line = Line::new();
+    let console = Console::start_at(&as_role(&line.url, "viewer"), &[]);
+    for _ in 0..2 {
+        let begun = Instant::now();
+        while console.get("/queues").status != 200 {
+            assert!(begun.elapsed() < SOON);
+            thread::sleep(Duration::from_millis(50));
+        }
+        line.is_silent(true);
+        thread::scope(|scope| {
+            for screen in ["/queues", "/jobs", "/workers"] {
+                scope.spawn(|| says_so(&console.get(screen), screen));
+            }
+        });
+        line.is_silent(false);
+    }
+    // One listens.
+    wait_for("they are closed", || line.open() <= 1);
 }

@@ -83,6 +83,14 @@ pub fn value(statement: &str) -> Value {
         .clone()
 }
 
+pub fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < SOON, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 pub struct Console {
     process: Child,
     /// Host and port.

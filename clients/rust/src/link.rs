@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 #[cfg(not(feature = "tls"))]
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
@@ -22,21 +23,24 @@ use crate::{ClientError, Result, Worker};
 /// # Errors
 /// There is no such server, or it does not let us in.
 pub async fn connect(config: &Config) -> Result<Client, Error> {
-    connect_hearing(config, |_| {}).await
+    let (client, _) = connect_hearing(config, |_| {}).await?;
+    Ok(client)
 }
 
 /// Connects as [`connect`] does, for a client that is to `LISTEN`. What hears the notifications is
 /// dropped when the connection is lost.
+///
+/// The task carries the messages. It ends after the client, once the server has answered what it
+/// was asked: where that may never be, abort it.
 ///
 /// # Errors
 /// As [`connect`].
 pub async fn connect_hearing(
     config: &Config,
     heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<Client, Error> {
+) -> Result<(Client, JoinHandle<()>), Error> {
     let (client, messages) = open(config, heard).await?;
-    messages.detach();
-    Ok(client)
+    Ok((client, messages.detach()))
 }
 
 /// A client, and the task that carries its messages, which ends with the client or its own handle.

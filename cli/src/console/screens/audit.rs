@@ -142,8 +142,10 @@ fn form(visit: &Visit, filter: &AuditQuery, suggestions: &Suggestions) -> Markup
             (suggesting("action", "Action", &filter.action, &suggestions.actions))
             (suggesting("role", "Role", &filter.role, &suggestions.roles))
             (suggesting("target", "Target", &filter.target, &[]))
-            (date_time("from", "From", &filter.from))
-            (date_time("to", "Until", &filter.to))
+            div.range {
+                (date_time("from", "From", &filter.from))
+                (date_time("to", "Until", &filter.to))
+            }
             (parts::button("Filter", Look::Plain))
         }
     }

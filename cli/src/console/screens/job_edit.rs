@@ -1,12 +1,17 @@
 //! The form that changes a job that waits.
 
+use std::collections::BTreeMap;
+
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio_postgres::types::ToSql;
 
 use super::job::{self, Job};
 use super::job_actions::lost;
-use crate::console::fields::{self, area, given, hidden, line, reason};
+use crate::console::edited::Edited;
+use crate::console::fields::{self, area, given, line, reason};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
@@ -58,87 +63,32 @@ const VALUES: &str = "
            jsonb_pretty(retry) as retry
       from jobs.jobs where id = $1";
 
-/// Texts by the names of fields. In the form each value is there twice, the second time as it was.
-/// So only what somebody has changed is given to jobs.update. A queue or priority moves an
-/// available job, even one that it has already.
-struct Values(Vec<(String, String)>);
-
-/// What a field of the form is called that says what a value was.
-fn was(name: &str) -> String {
-    format!("was_{name}")
+#[derive(Deserialize)]
+pub(crate) struct Form {
+    reason: String,
+    /// So only what somebody has changed is given to jobs.update. A queue or priority moves an
+    /// available job, even one that it has already.
+    #[serde(flatten)]
+    values: Edited,
 }
 
-impl Values {
-    async fn of(visit: &Visit, id: i64) -> Result<Self, Problem> {
-        let row: Option<serde_json::Map<String, serde_json::Value>> =
-            visit.row(VALUES, &[&id]).await?;
-        let row = row.ok_or_else(|| Problem::not_found(&format!("job {id}")))?;
-        let mut all = Vec::new();
-        for (name, value) in row {
-            let value = value.as_str().unwrap_or_default();
-            // What is hidden or too large is not in the form.
-            let is_carried = name == "args" || name == "meta";
-            if !is_carried || visit.sees_payload() && value.len() <= LARGEST as usize {
-                all.push((was(&name), value.to_owned()));
-                all.push((name, value.to_owned()));
-            }
-        }
-        Ok(Self(all))
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(of, _)| of == name)
-    }
-
-    fn get(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(of, _)| of == name);
-        found.map_or("", |(_, value)| value.trim())
-    }
-
-    /// What it is to become; none: it stays as it is. Browsers end lines in their own way.
-    fn changed(&self, name: &str) -> Result<Option<String>, Problem> {
-        let [now, was] = [name, &was(name)].map(|name| self.get(name).replace("\r\n", "\n"));
-        match &*now {
-            _ if now == was => Ok(None),
-            "" => match name {
-                "meta" => Ok(Some("{}".into())),
-                "expires_at" => Ok(Some("infinity".into())),
-                "tags" => Ok(Some(now)),
-                _ => Err(Problem::bad_input(
-                    format!("{name} cannot be empty."),
-                    "Leave it as it was, or write another value.",
-                )
-                .about(name)),
-            },
-            _ => Ok(Some(now)),
-        }
-    }
+async fn values(visit: &Visit, id: i64) -> Result<Edited, Problem> {
+    let row: Option<BTreeMap<String, Option<String>>> = visit.row(VALUES, &[&id]).await?;
+    let mut row = row.ok_or_else(|| Problem::not_found(&format!("job {id}")))?;
+    // What is hidden or too large is not in the form.
+    row.retain(|name, value| {
+        let length = value.as_ref().map_or(0, String::len);
+        let is_carried = name == "args" || name == "meta";
+        !is_carried || visit.sees_payload() && length <= LARGEST as usize
+    });
+    let all = row.iter();
+    Ok(Edited::of(all.map(|(name, value)| {
+        (&**name, value.clone().unwrap_or_default())
+    })))
 }
 
-impl Values {
-    /// Refuses to undo what somebody else has changed since the form was made. The form then has
-    /// that as what was.
-    fn is_as_it_was(&mut self, name: &str, now: &Values) -> Result<(), Problem> {
-        let was = was(name);
-        let plain = |text: &str| text.replace("\r\n", "\n");
-        let present = now.get(name).to_owned();
-        if plain(self.get(&was)) == plain(&present) {
-            return Ok(());
-        }
-        if let Some((_, value)) = self.0.iter_mut().find(|(of, _)| *of == was) {
-            value.clone_from(&present);
-        }
-        let present = if present.is_empty() {
-            "empty"
-        } else {
-            &present
-        };
-        Err(Problem::bad_input(
-            format!("Somebody else has changed this meanwhile. Now it is {present}."),
-            "To set what you have typed all the same, change the job again.",
-        )
-        .about(name))
-    }
+fn names() -> [&'static str; 10] {
+    FIELDS.map(|(name, ..)| name)
 }
 
 pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
@@ -156,29 +106,26 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
             "Only a job that waits can be changed.",
         ));
     }
-    let values = Values::of(&visit, id).await?;
+    let values = values(&visit, id).await?;
     Ok(form(&visit, &job, &values, None))
 }
 
-fn form(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Response {
+fn form(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> Response {
     let main = html! {
         p.lead { (parts::state(&job.state)) " " strong { bdi { (job.kind) } } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
-        (fields::wrong(wrong, &FIELDS.map(|(name, ..)| name)))
+        (fields::wrong(wrong, &names()))
         (visit.form(&(job::path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))
     };
     visit.with_form(Screen::Jobs, &format!("Edit job {}", job.id), main, wrong)
 }
 
-fn fields_of(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>) -> Markup {
+fn fields_of(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> Markup {
     let (long, short): (Vec<_>, Vec<_>) = FIELDS
         .into_iter()
         .partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
     html! {
-        @for (name, ..) in FIELDS {
-            @let name = was(name);
-            @if values.has(&name) { (hidden(&name, values.get(&name))) }
-        }
+        (values.before(names()))
         @if !visit.sees_payload() {
             p.quiet { "Args and meta are hidden from your role, and stay as they are." }
         }
@@ -204,10 +151,9 @@ fn fields_of(visit: &Visit, job: &Job, values: &Values, wrong: Option<&Problem>)
 
 pub(crate) async fn update(
     Path(id): Path<i64>,
-    change: Change<Vec<(String, String)>>,
+    mut change: Change<Form>,
 ) -> Result<Response, Problem> {
-    let mut values = Values(change.form.clone());
-    let wrong = match give(&change, id, &mut values).await {
+    let wrong = match give(&mut change, id).await {
         Ok(state) => {
             let message = format!("Job {id} is changed. It is {state}.");
             return Ok(change.done(&job::path(id), message));
@@ -219,35 +165,22 @@ pub(crate) async fn update(
         Some(code) if !code.starts_with("22") => lost(&change, id, wrong),
         _ => {
             let job = job::look(&change.visit, id).await?;
-            let wrong = wrong.about_quoted(FIELDS.map(|(name, ..)| (name, values.get(name))));
-            Ok(form(&change.visit, &job, &values, Some(&wrong)))
+            let values = &change.form.values;
+            let wrong = wrong.about_quoted(names().map(|name| (name, values.get(name))));
+            Ok(form(&change.visit, &job, values, Some(&wrong)))
         }
     }
 }
 
-async fn give(
-    change: &Change<Vec<(String, String)>>,
-    id: i64,
-    values: &mut Values,
-) -> Result<String, Problem> {
-    let mut changed = Vec::new();
-    for (name, sql, ..) in FIELDS {
-        if let Some(value) = values.changed(name)? {
-            check(name, sql, &value)?;
-            changed.push((name, sql, value));
-        }
-    }
-    if changed.is_empty() {
-        return Err(Problem::bad_input(
-            "Nothing was changed.",
-            "Change a field, or go back.",
-        ));
-    }
-    let now = Values::of(&change.visit, id).await?;
-    for (name, ..) in &changed {
-        values.is_as_it_was(name, &now)?;
-    }
-    let reason = given(values.get("reason"));
+async fn give(change: &mut Change<Form>, id: i64) -> Result<String, Problem> {
+    let now = values(&change.visit, id).await?;
+    let changed = change.form.values.changed(names(), &now)?;
+    let changed = FIELDS
+        .iter()
+        .filter_map(|(name, sql, _)| Some((*name, *sql, changed.get(name)?)));
+    let changed = changed.map(|(name, sql, value)| Ok((name, sql, checked(name, sql, value)?)));
+    let changed = changed.collect::<Result<Vec<_>, Problem>>()?;
+    let reason = given(&change.form.reason);
     let mut of: Vec<&(dyn ToSql + Sync)> = vec![&id, &reason];
     let mut arguments = String::new();
     for (name, sql, value) in &changed {
@@ -260,18 +193,22 @@ async fn give(
     Ok(state)
 }
 
-/// What Postgres would refuse without saying which field it is.
-fn check(name: &str, sql: &str, value: &str) -> Result<(), Problem> {
-    let wrong = match sql {
-        JSON => serde_json::from_str::<serde::de::IgnoredAny>(value)
+/// What an empty field means, and what Postgres would refuse without saying which field it is.
+fn checked<'a>(name: &str, sql: &str, value: &'a str) -> Result<&'a str, Problem> {
+    let wrong = match (sql, value) {
+        (LINES, "") => None,
+        (_, "") if name == "meta" => return Ok("{}"),
+        (_, "") if name == "expires_at" => return Ok("infinity"),
+        (_, "") => Some(format!("{name} cannot be empty.")),
+        (JSON, _) => serde_json::from_str::<IgnoredAny>(value)
             .err()
             .map(|error| error.to_string()),
-        NUMBER => value.parse::<i32>().err().map(|error| error.to_string()),
+        (NUMBER, _) => value.parse::<i32>().err().map(|error| error.to_string()),
         _ => None,
     };
     match wrong {
         Some(wrong) => Err(Problem::bad_input(wrong, "Correct it, and try again.").about(name)),
-        None => Ok(()),
+        None => Ok(value),
     }
 }
 
@@ -279,32 +216,19 @@ fn check(name: &str, sql: &str, value: &str) -> Result<(), Problem> {
 mod tests {
     use super::*;
 
-    fn values(of: &[(&str, &str)]) -> Values {
-        Values(
-            of.iter()
-                .map(|(name, value)| (name.to_string(), value.to_string()))
-                .collect(),
-        )
-    }
-
-    #[test]
-    fn what_is_left_as_it_was_is_not_given() {
-        let same = values(&[
-            ("args", "{\r\n  \"n\": 1\r\n}"),
-            ("was_args", "{\n  \"n\": 1\n}"),
-        ]);
-        assert!(matches!(same.changed("args"), Ok(None)));
-        // A field that the form does not have.
-        assert!(matches!(same.changed("meta"), Ok(None)));
-        let other = values(&[("priority", "2"), ("was_priority", "1")]);
-        assert!(matches!(other.changed("priority"), Ok(Some(two)) if two == "2"));
-    }
-
     #[test]
     fn what_cannot_be_empty_is_refused() {
-        let emptied = |name: &str| values(&[(name, " "), (&was(name), "x")]).changed(name);
-        assert!(emptied("queue").is_err_and(|wrong| wrong.field() == Some("queue")));
-        assert!(matches!(emptied("expires_at"), Ok(Some(never)) if never == "infinity"));
-        assert!(matches!(emptied("tags"), Ok(Some(none)) if none.is_empty()));
+        for (name, sql, _) in FIELDS {
+            let expected = match name {
+                "meta" => Some("{}"),
+                "expires_at" => Some("infinity"),
+                "tags" => Some(""),
+                _ => None,
+            };
+            match checked(name, sql, "") {
+                Ok(value) => assert_eq!(Some(value), expected, "{name}"),
+                Err(wrong) => assert_eq!((wrong.field(), expected), (Some(name), None)),
+            }
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! The limits of a queue, and for how long it keeps its jobs. They are shown as they are set, or in
-//! a form that sets all of them.
+//! The limits of a queue, and for how long it keeps its jobs.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -8,26 +7,20 @@ use serde::Deserialize;
 use super::history::Span;
 use super::named::{Call, Form};
 use super::queue::{self, Queue};
+use crate::console::edited::Edited;
 use crate::console::fields::{self, given, hidden, line};
 use crate::console::interval::{self, words};
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Visit};
 
-/// What the fields of the form say. An empty one sets no limit.
 #[derive(Deserialize)]
 pub(crate) struct Limits {
     name: String,
-    concurrency: String,
-    rate: String,
-    rate_period: String,
-    max_waiting: String,
-    retention_completed: String,
-    retention_cancelled: String,
-    retention_discarded: String,
-    /// What was set when the form was shown.
-    was: String,
     reason: String,
+    /// An empty one sets no limit.
+    #[serde(flatten)]
+    values: Edited,
 }
 
 /// The names of the fields, and their labels.
@@ -53,38 +46,18 @@ fn help(field: &str) -> &'static str {
 
 impl Limits {
     /// What is set of a queue.
-    pub(super) fn of(queue: &Queue) -> Limits {
-        let number = |limit: Option<i32>| limit.map(|limit| limit.to_string()).unwrap_or_default();
-        let time = |limit: &Option<String>| limit.as_deref().map(words).unwrap_or_default();
-        let mut set = Limits {
+    pub(super) fn of(queue: &Queue) -> Self {
+        Self {
             name: queue.queue.clone(),
-            concurrency: number(queue.concurrency),
-            rate: number(queue.rate),
-            rate_period: time(&queue.rate_period),
-            max_waiting: number(queue.max_waiting),
-            retention_completed: time(&queue.retention_completed),
-            retention_cancelled: time(&queue.retention_cancelled),
-            retention_discarded: time(&queue.retention_discarded),
-            was: String::new(),
             reason: String::new(),
-        };
-        set.was = set.line();
-        set
+            values: Edited::of(FIELDS.map(|(name, _)| (name, value(queue, name)))),
+        }
     }
 
     /// Name, label and value of each field.
     fn fields(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
-        let values = [
-            &self.concurrency,
-            &self.rate,
-            &self.rate_period,
-            &self.max_waiting,
-            &self.retention_completed,
-            &self.retention_cancelled,
-            &self.retention_discarded,
-        ];
-        let all = FIELDS.into_iter().zip(values);
-        all.map(|((name, label), value)| (name, label, &**value))
+        let all = FIELDS.into_iter();
+        all.map(|(name, label)| (name, label, self.values.get(name)))
     }
 
     /// Every limit that is set.
@@ -92,18 +65,31 @@ impl Limits {
         let all = self.fields().map(|(_, label, value)| (label, value));
         all.filter(|(_, value)| !value.is_empty())
     }
+}
 
-    fn line(&self) -> String {
-        let said = self.set().map(|(label, value)| format!("{label}: {value}"));
-        said.collect::<Vec<_>>().join(", ")
+fn value(queue: &Queue, name: &str) -> String {
+    let number = |limit: Option<i32>| limit.map(|limit| limit.to_string()).unwrap_or_default();
+    let time = |limit: &Option<String>| limit.as_deref().map(words).unwrap_or_default();
+    match name {
+        "concurrency" => number(queue.concurrency),
+        "rate" => number(queue.rate),
+        "rate_period" => time(&queue.rate_period),
+        "max_waiting" => number(queue.max_waiting),
+        "retention_completed" => time(&queue.retention_completed),
+        "retention_cancelled" => time(&queue.retention_cancelled),
+        _ => time(&queue.retention_discarded),
     }
+}
+
+fn names() -> [&'static str; 7] {
+    FIELDS.map(|(name, _)| name)
 }
 
 /// Shown to who may not change them.
 pub(super) fn shown(queue: &Queue) -> Markup {
     let limits = Limits::of(queue);
     html! {
-        @if limits.was.is_empty() {
+        @if limits.set().next().is_none() {
             p { "None. The server's settings say how long jobs are kept." }
         } @else {
             (parts::key_values(html! {
@@ -120,10 +106,10 @@ pub(super) fn form(
     wrong: Option<&Problem>,
 ) -> Markup {
     html! {
-        (fields::wrong(wrong, &FIELDS.map(|(name, _)| name)))
+        (fields::wrong(wrong, &names()))
         (visit.form("/queue/limits#limits", html! {
             (hidden("name", &limits.name))
-            (hidden("was", &limits.was))
+            (limits.values.before(names()))
             div.fields {
                 @for (name, label, value) in limits.fields() {
                     (line(name, label, help(name), value, wrong))
@@ -132,7 +118,7 @@ pub(super) fn form(
             (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
             div.actions { (parts::button("Set these limits", Look::Primary)) }
         }))
-        @if !Limits::of(queue).was.is_empty() {
+        @if Limits::of(queue).set().next().is_some() {
             (RESET.offer(visit, &limits.name, &queue::path(&limits.name)))
         }
     }
@@ -140,46 +126,36 @@ pub(super) fn form(
 
 pub(crate) async fn set(mut change: Change<Limits>) -> Result<Response, Problem> {
     let queue = queue::look(&change.visit, &change.form.name).await?;
-    let Err(wrong) = configure(&change, &queue).await else {
+    let Err(wrong) = configure(&mut change, &queue).await else {
         let name = &change.form.name;
         return Ok(change.done(
             &queue::path(name),
             format!("The limits of queue {name} are set."),
         ));
     };
-    // Whoever has read what is set now can set the same again.
-    change.form.was = Limits::of(&queue).was;
     let since = Span::default();
     queue::page(&change.visit, &queue, since, &change.form, Some(&wrong)).await
 }
 
-async fn configure(change: &Change<Limits>, queue: &Queue) -> Result<(), Problem> {
+/// A call sets all of them: also what somebody has left as it was, as it is now.
+async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Result<(), Problem> {
+    let now = Limits::of(queue).values;
+    let changed = change.form.values.changed(names(), &now)?;
+    let value = |name| changed.get(name).map_or(now.get(name), |text| text);
     let form = &change.form;
-    let is_set = Limits::of(queue).was;
-    if is_set != form.was {
-        let now = match &*is_set {
-            "" => "there are none",
-            set => set,
-        };
-        let message = format!("Somebody else has changed these limits meanwhile. Now {now}.");
-        return Err(Problem::bad_input(
-            message,
-            "Set yours again to replace that.",
-        ));
-    }
     let configured = change
         .run(
             "select from jobs.configure_queue($1, $2, $3, $4::text::interval, $5::text::interval,
                     $6::text::interval, $7::text::interval, $8, $9)",
             &[
                 &form.name,
-                &number("concurrency", &form.concurrency)?,
-                &number("rate", &form.rate)?,
-                &interval_of(&form.rate_period),
-                &interval_of(&form.retention_completed),
-                &interval_of(&form.retention_cancelled),
-                &interval_of(&form.retention_discarded),
-                &number("max_waiting", &form.max_waiting)?,
+                &number("concurrency", value("concurrency"))?,
+                &number("rate", value("rate"))?,
+                &interval_of(value("rate_period")),
+                &interval_of(value("retention_completed")),
+                &interval_of(value("retention_cancelled")),
+                &interval_of(value("retention_discarded")),
+                &number("max_waiting", value("max_waiting"))?,
                 &given(&form.reason),
             ],
         )

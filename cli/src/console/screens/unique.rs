@@ -5,15 +5,17 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job;
-use super::queue;
+use super::jobs_table;
 use super::unique_try::{self, Try};
 use crate::console::fields;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Look};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Query, Visit};
+
+/// How many jobs under a key are shown.
+const SHOWN: usize = 50;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -40,16 +42,6 @@ struct Claim {
     holders: Vec<i64>,
     #[serde(deserialize_with = "times::bounded_option")]
     until: Option<DateTime<Utc>>,
-}
-
-#[derive(Deserialize)]
-struct Holder {
-    id: i64,
-    state: String,
-    kind: String,
-    queue: String,
-    created_at: DateTime<Utc>,
-    finalized_at: Option<DateTime<Utc>>,
 }
 
 /// What is known of a job, which the form can be filled with.
@@ -120,19 +112,13 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
         };
         return Ok(parts::empty("Nobody holds this key", what));
     };
-    let sql = "
-        select id, state, kind, queue, created_at, finalized_at
-          from jobs.jobs where id = any($1) order by id desc limit 50";
-    let jobs: Vec<Holder> = visit.rows(sql, &[&claim.holders]).await?;
-    let gone: Vec<i64> = match jobs.len() < 50 {
-        true => claim
-            .holders
-            .iter()
-            .copied()
-            .filter(|id| jobs.iter().all(|job| job.id != *id))
-            .collect(),
-        false => Vec::new(),
-    };
+    let mut newest = claim.holders.clone();
+    newest.sort_unstable_by(|one, other| other.cmp(one));
+    newest.truncate(SHOWN);
+    let jobs = jobs_table::rows(visit, &newest).await?;
+    let gone = newest
+        .iter()
+        .filter(|id| jobs.iter().all(|job| job.id != **id));
     Ok(html! {
         section aria-labelledby="holders" {
             h2 #holders { "Who holds it" }
@@ -150,45 +136,16 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
                     }
                 }
             }
-            (holders(visit, &jobs, &gone))
-            @if claim.holders.len() > jobs.len() + gone.len() {
+            @if !jobs.is_empty() { (jobs_table::table(visit, "Jobs under the key", &jobs)) }
+            @for id in gone { p { "Job " (id) " is gone, and its hold goes on." } }
+            @if claim.holders.len() > newest.len() {
                 p.quiet {
-                    "The newest " (jobs.len()) " of "
+                    "The newest " (newest.len()) " of "
                     (parts::number(claim.holders.len() as i64)) "."
                 }
             }
         }
     })
-}
-
-fn holders(visit: &Visit, jobs: &[Holder], gone: &[i64]) -> Markup {
-    let columns = [
-        ("Job", Align::Number),
-        ("State", Align::Text),
-        ("Kind", Align::Text),
-        ("Queue", Align::Text),
-        ("Since", Align::Number),
-        ("Ended", Align::Number),
-    ];
-    let rows = html! {
-        @for job in jobs {
-            tr {
-                th.number scope="row" { (job::link(visit, job.id)) }
-                td { (parts::state(&job.state)) }
-                td { (job.kind) }
-                td { (queue::link(visit, &job.queue)) }
-                td.number { (parts::ago(job.created_at)) }
-                td.number { @if let Some(at) = job.finalized_at { (parts::ago(at)) } }
-            }
-        }
-        @for id in gone {
-            tr {
-                th.number scope="row" { (id) }
-                td colspan="5" { "is gone, and its hold goes on" }
-            }
-        }
-    };
-    parts::table("Jobs under the key", &columns, rows)
 }
 
 pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {

@@ -1,0 +1,126 @@
+//! A form that changes what there is. Each value is there twice, the second time as it was. So what
+//! somebody has left as it was stays as it is, and nobody undoes unseen what others have changed.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fields::hidden;
+use super::problem::Problem;
+
+/// Texts by the names of fields. With `#[serde(flatten)]` it takes what a form has besides.
+#[derive(Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Edited(BTreeMap<String, String>);
+
+/// What a field of the form is called that says what a value was.
+fn was(name: &str) -> String {
+    format!("was_{name}")
+}
+
+/// Browsers end lines in their own way.
+fn plain(text: &str) -> String {
+    text.trim().replace("\r\n", "\n")
+}
+
+impl Edited {
+    /// Nothing of it has been changed yet.
+    pub(crate) fn of<'a>(values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        let twice =
+            |(name, value): (&str, String)| [(was(name), value.clone()), (name.into(), value)];
+        Self(values.into_iter().flat_map(twice).collect())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |value| value.trim())
+    }
+
+    /// The fields that say what these values were.
+    pub(crate) fn before(&self, names: impl IntoIterator<Item = &'static str>) -> Markup {
+        html! {
+            @for name in names.into_iter().filter(|name| self.has(name)) {
+                @let name = was(name);
+                (hidden(&name, self.get(&name)))
+            }
+        }
+    }
+
+    /// What somebody has changed. It is refused where somebody else has changed the same since:
+    /// the form then has that as what was.
+    pub(crate) fn changed(
+        &mut self,
+        names: impl IntoIterator<Item = &'static str>,
+        now: &Self,
+    ) -> Result<BTreeMap<&'static str, String>, Problem> {
+        let mut changed = BTreeMap::new();
+        for name in names {
+            let value = plain(self.get(name));
+            let before = was(name);
+            if value == plain(self.get(&before)) {
+                continue;
+            }
+            let present = now.get(name);
+            if plain(self.get(&before)) != plain(present) {
+                self.0.insert(before, present.into());
+                return Err(meanwhile(name, present));
+            }
+            changed.insert(name, value);
+        }
+        match changed.is_empty() {
+            true => Err(Problem::bad_input(
+                "Nothing was changed.",
+                "Change a field, or go back.",
+            )),
+            false => Ok(changed),
+        }
+    }
+}
+
+fn meanwhile(name: &str, present: &str) -> Problem {
+    let present = if present.is_empty() { "empty" } else { present };
+    let message = format!("Somebody else has changed this meanwhile. Now it is {present}.");
+    let hint = "To set what you have typed all the same, send it again.";
+    Problem::bad_input(message, hint).about(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edited(of: &[(&str, &str)]) -> Edited {
+        let texts = of
+            .iter()
+            .map(|(name, text)| (name.to_string(), text.to_string()));
+        Edited(texts.collect())
+    }
+
+    #[test]
+    fn what_is_left_as_it_was_is_not_changed() {
+        let now = Edited::of([("args", "{}".into()), ("priority", "1".into())]);
+        let mut form = edited(&[
+            ("args", "{\r\n  \"n\": 1\r\n}"),
+            ("was_args", "{\n  \"n\": 1\n}"),
+            ("priority", "2"),
+            ("was_priority", "1"),
+        ]);
+        // A field that the form does not have is none that was emptied.
+        let changed = form.changed(["args", "priority", "meta"], &now);
+        let expected = BTreeMap::from([("priority", "2".to_owned())]);
+        assert!(changed.is_ok_and(|changed| changed == expected));
+        assert!(form.changed(["args", "meta"], &now).is_err());
+    }
+
+    #[test]
+    fn what_others_have_changed_is_replaced_once_it_was_seen() {
+        let now = Edited::of([("priority", "5".into())]);
+        let mut form = edited(&[("priority", "2"), ("was_priority", "1")]);
+        let refused = form.changed(["priority"], &now);
+        assert!(refused.is_err_and(|wrong| wrong.field() == Some("priority")));
+        assert!(form.changed(["priority"], &now).is_ok());
+    }
+}
