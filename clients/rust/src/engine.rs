@@ -222,21 +222,19 @@ impl Engine {
         if let Err(error) = &ended {
             tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
         }
-        let ending = match ended {
-            Ok(_) if job.is_completed() => None,
-            // Of one that was dropped the transaction may be in its commit, and has the row.
-            Err(error) if job.is_completed() && error.0["do"] == "release" => None,
-            Err(_) if job.reason.get() == Some(&Reason::Timeout) => Some(Err(Error::timeout())),
+        // Of one that was dropped the transaction may be in its commit, and has the row.
+        let is_dropped = |error: &Error| error.0["do"] == "release";
+        let is_told = job.is_completed() && ended.as_ref().err().is_none_or(is_dropped);
+        let ended = match ended {
+            Err(_) if job.reason.get() == Some(&Reason::Timeout) => Err(Error::timeout()),
             // Where somebody cancelled the job, this cancels it.
-            Err(error) if job.reason.get().is_some() && error.is_plain() => {
-                Some(Err(Error::release()))
-            }
-            ended => Some(ended),
+            Err(error) if job.reason.get().is_some() && error.is_plain() => Err(Error::release()),
+            ended => ended,
         };
         self.change(|state| {
             state.running.remove(&job.token);
-            if let Some(ending) = ending {
-                state.settle(&job, ending);
+            if !is_told {
+                state.settle(&job, ended);
             }
         });
     }
