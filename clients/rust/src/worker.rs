@@ -224,14 +224,11 @@ pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
 fn watchful(mut config: Config, name: &str) -> Config {
     let seconds = Duration::from_secs;
     let name = config.get_application_name().unwrap_or(name).to_owned();
-    let to_connect = config.get_connect_timeout().copied().unwrap_or(seconds(10));
-    let to_send = config
-        .get_tcp_user_timeout()
-        .copied()
-        .unwrap_or(seconds(30));
+    let to_connect = config.get_connect_timeout().copied();
+    let to_send = config.get_tcp_user_timeout().copied();
     config.application_name(name);
-    config.connect_timeout(to_connect);
-    config.tcp_user_timeout(to_send);
+    config.connect_timeout(to_connect.unwrap_or(seconds(10)));
+    config.tcp_user_timeout(to_send.unwrap_or(seconds(30)));
     config.keepalives_idle(seconds(30));
     config.keepalives_interval(seconds(10));
     config.keepalives_retries(3);
