@@ -20,7 +20,7 @@ use crate::finish::Finish;
 use crate::handler::{Ended, GIVE_UP};
 use crate::job::{JobInfo, Reason};
 use crate::link::Link;
-use crate::{ClientError, Error, Job, Result, Worker, control, fetch, finish};
+use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
 
 /// How long a worker that ends tries to send the last results.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
@@ -217,30 +217,24 @@ impl Engine {
     pub(crate) async fn attend(self: Arc<Self>, job: Arc<JobInfo>) {
         let _timing = self.part(self.clone().time_out(job.clone()));
         let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
-        let handling = self.worker.handling(Job {
-            args: (),
-            info: job.clone(),
-            engine: Some(self.clone()),
-        });
+        let handling = self.worker.handling(job.clone(), Some(self.clone()));
         let ended = handling.instrument(span).await;
         if let Err(error) = &ended {
             tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
         }
-        let ending = match ended {
-            Ok(_) if job.is_completed() => None,
-            // Of one that was dropped the transaction may be in its commit, and has the row.
-            Err(error) if job.is_completed() && error.0["do"] == "release" => None,
-            Err(_) if job.reason.get() == Some(&Reason::Timeout) => Some(Err(Error::timeout())),
+        // Of one that was dropped the transaction may be in its commit, and has the row.
+        let is_dropped = |error: &Error| error.0["do"] == "release";
+        let is_told = job.is_completed() && ended.as_ref().err().is_none_or(is_dropped);
+        let ended = match ended {
+            Err(_) if job.reason.get() == Some(&Reason::Timeout) => Err(Error::timeout()),
             // Where somebody cancelled the job, this cancels it.
-            Err(error) if job.reason.get().is_some() && error.is_plain() => {
-                Some(Err(Error::release()))
-            }
-            ended => Some(ended),
+            Err(error) if job.reason.get().is_some() && error.is_plain() => Err(Error::release()),
+            ended => ended,
         };
         self.change(|state| {
             state.running.remove(&job.token);
-            if let Some(ending) = ending {
-                state.settle(&job, ending);
+            if !is_told {
+                state.settle(&job, ended);
             }
         });
     }
@@ -295,13 +289,10 @@ impl Engine {
         let all_sent = self.until(|state| state.unsent.is_empty());
         let _ = timeout(SEND_WITHIN, all_sent).await;
         tracing::info!(worker = options.name, "worker has ended");
-        let (mut fault, mut unsent) = (None, 0);
-        self.change(|state| (fault, unsent) = (state.fault.take(), state.unsent.len()));
-        match fault {
-            Some(fault) => Err(fault),
-            None if unsent > 0 => Err(ClientError::Unsent(unsent)),
-            None => Ok(()),
-        }
+        let unsent = self.state.borrow().unsent.len();
+        let mut fault = (unsent > 0).then_some(ClientError::Unsent(unsent));
+        self.change(|state| fault = state.fault.take().or(fault.take()));
+        fault.map_or(Ok(()), Err)
     }
 
     fn running(&self) -> Vec<Arc<JobInfo>> {

@@ -25,16 +25,14 @@ call jobs.wait_any(string_to_array($1, e'\n'), worker => $2)";
 /// Fetches and starts jobs until the worker is to end.
 pub(crate) async fn run(engine: Arc<Engine>) {
     let options = &engine.worker.options;
-    let most = options.concurrency;
+    let free = |state: &State| options.concurrency.saturating_sub(state.places().count());
     let has_room = |state: &State| {
-        let is_full = state.places().count() >= most || state.unsent.len() >= finish::MOST;
-        state.stage == Stage::Run && !is_full
+        state.stage == Stage::Run && state.unsent.len() < finish::MOST && free(state) > 0
     };
     let mut link = Link::new(&engine.worker);
     // How often in a row there was nothing, though a wait had said that there might be.
     let mut in_vain = 0;
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
-        let free = |state: &State| most.saturating_sub(state.places().count());
         engine.gather(free).await;
         // A fetch under way is never abandoned: its jobs may be ours. A wait may be.
         let fetched = engine.fetch(&mut link).await;

@@ -6,8 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-#[cfg(not(feature = "tls"))]
-use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
@@ -48,6 +46,8 @@ async fn open(
     config: &Config,
     mut heard: impl FnMut(Notification) + Send + 'static,
 ) -> Result<(Client, AbortOnDropHandle<()>), Error> {
+    #[cfg(not(feature = "tls"))]
+    let tls = |_: &Config| tokio_postgres::NoTls;
     let mut connected = config.connect(tls(config)).await;
     if let Err(error) = &connected
         && error.code().is_none()
@@ -71,12 +71,7 @@ async fn open(
 }
 
 #[cfg(feature = "tls")]
-type Tls = tokio_postgres_rustls::MakeRustlsConnect;
-#[cfg(not(feature = "tls"))]
-type Tls = NoTls;
-
-#[cfg(feature = "tls")]
-fn tls(config: &Config) -> Tls {
+fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
     let mut roots = rustls::RootCertStore::empty();
     if config.get_ssl_mode() != SslMode::Disable {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -87,12 +82,7 @@ fn tls(config: &Config) -> Tls {
         .expect("ring has the default versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Tls::new(config)
-}
-
-#[cfg(not(feature = "tls"))]
-fn tls(_: &Config) -> Tls {
-    NoTls
+    tokio_postgres_rustls::MakeRustlsConnect::new(config)
 }
 
 /// One of a worker's connections, made anew when it breaks.

@@ -167,12 +167,7 @@ pub async fn work_all(
 
 async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Result<()> {
     let info = Arc::new(job);
-    let handling = worker.handling(Job {
-        args: (),
-        info: info.clone(),
-        engine: None,
-    });
-    let mut ended = handling.await;
+    let mut ended = worker.handling(info.clone(), None).await;
     if ended.is_ok() && info.is_completed() {
         return Ok(());
     }

@@ -32,13 +32,8 @@ async fn inserted_by(producer: &Producer, job: NewJob) -> Value {
     asked.lock().unwrap()[0][0].take()
 }
 
-fn job(members: Value) -> Job<()> {
-    let job: Job<Value> = testing::job(members).unwrap();
-    Job {
-        args: (),
-        info: job.info,
-        engine: None,
-    }
+fn job(members: Value) -> Arc<JobInfo> {
+    testing::job::<Value>(members).unwrap().info
 }
 
 /// What is sent of an error, without the stack that RUST_BACKTRACE asks for, and without nulls.
@@ -181,11 +176,11 @@ async fn args_of_another_type_fail_the_attempt() {
     let handler = async |job: Job<u8>| Ok::<_, Error>(job.args);
     let worker = worker(Options::default()).unwrap().kind("k", handler);
     let fits = worker
-        .handling(job(json!({ "kind": "k", "args": 7 })))
+        .handling(job(json!({ "kind": "k", "args": 7 })), None)
         .await;
     assert_eq!(fits.unwrap().get(), "7");
     let refused = worker
-        .handling(job(json!({ "kind": "k", "args": -7 })))
+        .handling(job(json!({ "kind": "k", "args": -7 })), None)
         .await;
     let refused = ending(refused.unwrap_err());
     assert_eq!(refused["details"]["type"], "invalid_args");
@@ -196,7 +191,7 @@ fn a_result_whose_job_is_locked_is_kept_with_its_place() {
     let mut state = State::default();
     for token in [1, 2, 3] {
         let members = json!({ "id": 10 * token, "token": token });
-        let result = Finish::new(&job(members).info, &Err(Error::release()));
+        let result = Finish::new(&job(members), &Err(Error::release()));
         state.unsent.insert(token, result);
     }
     let refused = [(1, "locked".into()), (2, "lease_lost".into())];
@@ -269,7 +264,7 @@ async fn spans_belong_together() {
     let meta = &inserted["meta"];
     for number in [1, 2] {
         let members = json!({ "kind": "k", "queue": "q", "attempt": number, "meta": meta });
-        worker.handling(job(members)).await.unwrap_err();
+        worker.handling(job(members), None).await.unwrap_err();
     }
     let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
         panic!("three spans")

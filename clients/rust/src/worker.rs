@@ -9,8 +9,9 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_postgres::Config;
 
+use crate::engine::Engine;
 use crate::link::random;
-use crate::{ClientError, Error, Handle, Handler, Handling, Job, Middleware, Result};
+use crate::{ClientError, Error, Handle, Handler, Handling, Job, JobInfo, Middleware, Result};
 
 /// The options of a worker.
 ///
@@ -84,26 +85,29 @@ impl From<&str> for Queue {
 }
 
 impl Options {
-    /// What no worker can have.
-    fn fault(&self) -> Option<String> {
+    fn check(&self) -> Result<()> {
+        require(!self.queues.is_empty(), "queues is empty")?;
         let mut names = HashSet::new();
-        let twice = self.queues.iter().find(|queue| !names.insert(&queue.name));
-        let weightless = |queue: &&Queue| !queue.weight.is_finite() || queue.weight <= 0.0;
-        let weightless = self.queues.iter().find(weightless);
-        let mut timeouts = self.kind_timeouts.iter();
-        let timeless = timeouts.find(|(_, timeout)| timeout.is_zero());
-        let faults = [
-            (self.queues.is_empty()).then(|| "queues is empty".into()),
-            twice.map(|queue| format!("queues has {} twice", queue.name)),
-            weightless
-                .map(|queue| format!("queues has {} with weight {}", queue.name, queue.weight)),
-            (self.concurrency == 0).then(|| "concurrency is 0".into()),
-            (self.lease.is_zero()).then(|| "lease is 0 s".into()),
-            (self.timeout == Some(Duration::ZERO)).then(|| "timeout is 0 s".into()),
-            timeless.map(|(kind, _)| format!("kind_timeouts has {kind} with 0 s")),
-        ];
-        faults.into_iter().flatten().next()
+        for Queue { name, weight } in &self.queues {
+            let is_weight = weight.is_finite() && *weight > 0.0;
+            require(names.insert(name), format!("queues has {name} twice"))?;
+            require(is_weight, format!("queues has {name} with weight {weight}"))?;
+        }
+        require(self.concurrency > 0, "concurrency is 0")?;
+        require(!self.lease.is_zero(), "lease is 0 s")?;
+        require(self.timeout != Some(Duration::ZERO), "timeout is 0 s")?;
+        for (kind, timeout) in &self.kind_timeouts {
+            let fault = format!("kind_timeouts has {kind} with 0 s");
+            require(!timeout.is_zero(), fault)?;
+        }
+        Ok(())
     }
+}
+
+/// Refuses what no worker can have.
+fn require(is_right: bool, fault: impl Into<String>) -> Result<()> {
+    let fault = || ClientError::Option(fault.into());
+    is_right.then_some(()).ok_or_else(fault)
 }
 
 /// Starts a handler, whatever type its args have.
@@ -118,8 +122,8 @@ pub struct Worker {
     /// By kind; none: of every other kind.
     handlers: HashMap<Option<String>, Start>,
     middleware: Vec<Arc<dyn Middleware>>,
-    /// Why it cannot start.
-    fault: Option<String>,
+    /// Whether it can start.
+    fit: Result<()>,
 }
 
 impl Worker {
@@ -128,15 +132,13 @@ impl Worker {
     /// # Errors
     /// An option is one that no worker can have.
     pub fn new(config: Config, options: Options) -> Result<Self> {
-        if let Some(fault) = options.fault() {
-            return Err(ClientError::Option(fault));
-        }
+        options.check()?;
         Ok(Self {
             config: watchful(config, &options.name),
             options,
             handlers: HashMap::new(),
             middleware: Vec::new(),
-            fault: None,
+            fit: Ok(()),
         })
     }
 
@@ -157,9 +159,9 @@ impl Worker {
     fn register<A>(mut self, kind: Option<String>, handler: Arc<impl Handler<A>>) -> Self {
         let shown = kind.clone().unwrap_or("otherwise".into());
         let handle = Arc::new(move |job| handler.clone().handle(job));
-        if self.handlers.insert(kind, handle).is_some() {
-            self.fault = Some(format!("kind {shown} has two handlers"));
-        }
+        let is_first = self.handlers.insert(kind, handle).is_none();
+        let fit = require(is_first, format!("kind {shown} has two handlers"));
+        self.fit = self.fit.and(fit);
         self
     }
 
@@ -170,7 +172,9 @@ impl Worker {
     }
 
     /// The handler of a job at work, with its middleware around it. A panic is an error.
-    pub(crate) fn handling(&self, job: Job<()>) -> Handling {
+    pub(crate) fn handling(&self, info: Arc<JobInfo>, engine: Option<Arc<Engine>>) -> Handling {
+        let args = ();
+        let job = Job { args, info, engine };
         let handler = self.handlers.get(&Some(job.kind.clone()));
         let handler = handler.or(self.handlers.get(&None)).cloned();
         let middleware = self.middleware.clone();
@@ -203,13 +207,10 @@ impl Worker {
     ///
     /// # Errors
     /// It has no handler, or two for a kind. A database that cannot be reached is tried again.
-    pub fn start(self) -> Result<Handle> {
-        let none = "the worker has no handler";
-        let none = self.handlers.is_empty().then(|| none.into());
-        match self.fault.clone().or(none) {
-            Some(fault) => Err(ClientError::Option(fault)),
-            None => Ok(Handle::start(self)),
-        }
+    pub fn start(mut self) -> Result<Handle> {
+        std::mem::replace(&mut self.fit, Ok(()))?;
+        require(!self.handlers.is_empty(), "the worker has no handler")?;
+        Ok(Handle::start(self))
     }
 }
 
@@ -223,14 +224,11 @@ pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
 fn watchful(mut config: Config, name: &str) -> Config {
     let seconds = Duration::from_secs;
     let name = config.get_application_name().unwrap_or(name).to_owned();
-    let to_connect = config.get_connect_timeout().copied().unwrap_or(seconds(10));
-    let to_send = config
-        .get_tcp_user_timeout()
-        .copied()
-        .unwrap_or(seconds(30));
+    let to_connect = config.get_connect_timeout().copied();
+    let to_send = config.get_tcp_user_timeout().copied();
     config.application_name(name);
-    config.connect_timeout(to_connect);
-    config.tcp_user_timeout(to_send);
+    config.connect_timeout(to_connect.unwrap_or(seconds(10)));
+    config.tcp_user_timeout(to_send.unwrap_or(seconds(30)));
     config.keepalives_idle(seconds(30));
     config.keepalives_interval(seconds(10));
     config.keepalives_retries(3);
