@@ -19,8 +19,9 @@ use crate::store::lanes;
 pub(super) const WORTH_A_FLOOR: Duration = Duration::from_micros(20);
 
 /// A scan reads all entries of a page that its keys allow, of which a lane has some two hundred in
-/// a page. So who wants few jobs first looks only so many positions a job above what was taken.
-const NEAR: i64 = 32;
+/// a page. So who wants few jobs first looks only twice as many positions above what was taken, and
+/// so many more.
+const NEAR: i64 = 16;
 
 /// A job that was taken.
 pub struct Taken {
@@ -184,7 +185,8 @@ impl Walk<'_> {
     fn near_and_far(&self, priority: i16, floors: &Floors) -> [[Key; 4]; 2] {
         let lane = Lane::Ready(priority);
         let most = self.most.try_into().unwrap_or(i64::MAX);
-        let near = floors.end(lane).saturating_add(NEAR.saturating_mul(most));
+        let reach = most.saturating_mul(2).saturating_add(NEAR);
+        let near = floors.end(lane).saturating_add(reach);
         let floor = floors.of(lane);
         [(floor, near), (floor.max(near.saturating_add(1)), i64::MAX)].map(|(from, to)| {
             let [queue, priority] = [Key::text(1, self.queue), Key::small(2, priority)];
