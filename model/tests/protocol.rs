@@ -17,13 +17,19 @@ fn fault() -> Fault {
     control.unwrap_or_default()
 }
 
+/// Every second scenario, which is enough for each change; with `JOBS_MODEL_EVERY=1` all of them.
+fn every() -> usize {
+    let every = std::env::var("JOBS_MODEL_EVERY").map(|every| every.parse().expect("a number"));
+    every.unwrap_or(2)
+}
+
 /// In one test, so that no other one competes for the processors: it uses all of them.
 #[test]
 fn every_property_holds_in_every_state() {
     let mut states = 0;
     for family in FAMILIES {
         let begin = Instant::now();
-        let sum = explore_family(family, fault(), 1);
+        let sum = explore_family(family, fault(), every());
         println!("{}", line(family.name, &sum, begin.elapsed()));
         states += sum.states;
         if let Some(found) = sum.found {
