@@ -451,7 +451,7 @@ release_refused() { # REGEX COMMAND..
 # PGXN's client reads META.json of the archive, and calls make with its own variables.
 packaging_pgxn() { # ZIP
   local said to=$PACKAGING/pgxn
-  if ! said=$(need_packaging_python 2>&1); then
+  if ! said=$(need_python packaging tests/packaging/requirements.txt 2>&1); then
     cannot packaging "PGXN's client installs from the source" "pip install -r tests/packaging/requirements.txt" "$said"
     return
   fi
@@ -473,7 +473,7 @@ pgxn_installs() { # ZIP DESTDIR
 # There may be no engine to build it with, so it is only read.
 packaging_docker() {
   local said
-  if ! said=$(need_packaging_python 2>&1); then
+  if ! said=$(need_python packaging tests/packaging/requirements.txt 2>&1); then
     cannot packaging "the Dockerfile" "pip install -r tests/packaging/requirements.txt" "$said"
     return
   fi
@@ -515,17 +515,6 @@ program_reads() { # NAME..
 }
 
 compose_is_valid() { "$STATE/packaging/bin/check-jsonschema" --builtin-schema vendor.compose-spec "$1"; }
-
-need_packaging_python() {
-  local wanted
-  command -v python3 >/dev/null || need_packages python3-venv
-  wanted=$(python3 --version && cat tests/packaging/requirements.txt)
-  [[ $(cat "$STATE/packaging/wanted" 2>/dev/null) != "$wanted" ]] || return 0
-  python3 -c "import ensurepip" 2>/dev/null || need_packages python3-venv
-  python3 -m venv --clear "$STATE/packaging" &&
-    "$STATE/packaging/bin/pip" install -q --disable-pip-version-check -r tests/packaging/requirements.txt &&
-    echo "$wanted" >"$STATE/packaging/wanted"
-}
 
 packaging_scripts() {
   need_packages shellcheck

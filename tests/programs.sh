@@ -1,20 +1,25 @@
-# What programs in Python and JavaScript need, in environments under $STATE, made once for each
-# version of their lists. tests/suites.sh sources this file.
+# What programs in Python and JavaScript need. tests/suites.sh sources this file.
 
+# $STATE/ENVIRONMENT is a link to an environment outside the checkout: one for each version of its
+# lists, which all checkouts use.
 need_python() { # ENVIRONMENT LIST.. [-- PIP_OPTION..]
-  local home=$STATE/$1 lists=() wanted
+  local name=$1 lists=() home
   shift
   while [[ $# -gt 0 && $1 != -- ]]; do lists+=("$1") && shift; done
   [[ $# == 0 ]] || shift
   command -v python3 >/dev/null || need_packages python3-venv
-  wanted=$(python3 --version && cat "${lists[@]}")
-  [[ $(cat "$home/wanted" 2>/dev/null) != "$wanted" ]] || return 0
-  say "Installing ${lists[*]}"
-  rm -rf "$home"
   python3 -c "import ensurepip" 2>/dev/null || need_packages python3-venv
-  python3 -m venv "$home" &&
-    "$home/bin/pip" install -q --disable-pip-version-check "$@" "${lists[@]/#/-r}" &&
-    echo "$wanted" >"$home/wanted"
+  home=$CACHE/python/$name-$( (python3 --version && cat "${lists[@]}") | sha256sum | cut -c1-12)
+  mkdir -p "$CACHE/python" "$STATE"
+  (
+    flock 9
+    [[ -e $home/is_whole ]] && exit
+    say "Installing ${lists[*]}"
+    python3 -m venv --clear "$home" &&
+      "$home/bin/pip" install -q --disable-pip-version-check "$@" "${lists[@]/#/-r}" &&
+      touch "$home/is_whole"
+  ) 9>"$home.lock" &&
+    rm -rf "${STATE:?}/$name" && ln -s "$home" "$STATE/$name"
 }
 
 # What a directory's package-lock.json names. Modules are looked for beside the program, so it is
