@@ -349,7 +349,7 @@ async fn jobs_that_are_far_apart_come_in_their_order() {
     let db = cluster.database("apart").await;
     // Jobs of another queue lie between them: none, a few, and thousands.
     let mut ids: Vec<i64> = Vec::new();
-    for between in [0, 1, 30, 31, 32, 33, 100, 0, 5000, 64, 0, 0, 500] {
+    for between in [0, 1, 16, 17, 18, 19, 100, 0, 5000, 64, 0, 0, 500] {
         run(
             &db,
             &format!("select from jobs.insert_batch('k', array_fill('1'::jsonb, array[{between}]), queue => 'other')"),
@@ -357,9 +357,7 @@ async fn jobs_that_are_far_apart_come_in_their_order() {
         .await;
         ids.push(number(&db, "select id from jobs.insert('k', queue => 'q')").await);
     }
-    let all = ids.clone();
     let mut ids = ids.into_iter();
-    let mut fetched = Vec::new();
     for most in [1, 1, 2, 3, 1, 4, 1, 1] {
         let expected: Vec<i64> = ids.by_ref().take(most).collect();
         let fetch = format!(
@@ -367,9 +365,8 @@ async fn jobs_that_are_far_apart_come_in_their_order() {
         );
         let got: Option<Vec<i64>> = db.query_one(&fetch, &[]).await.unwrap().get(0);
         assert_eq!(got.unwrap_or_default(), expected, "of {most}");
-        fetched.extend(expected);
     }
-    assert_eq!(fetched, all);
+    assert_eq!(ids.next(), None);
 }
 
 #[tokio::test]
