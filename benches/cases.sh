@@ -103,73 +103,48 @@ case_finish_many() {
   against "complete_many with outputs of 1 kB, against without" "-" "$large" "$outputs" "$complete"
 }
 
-# Calls on two servers, of this commit and of another one: what is new since and not used is to cost
-# nothing. On both at once, so that what the machine does meanwhile hits both alike, and each takes
-# from the other what it takes more. Each round has both servers anew, since one start of a server
-# can be some percent faster than the next. Without waiting for the disk and without images of
-# pages, which would hide the rest. What is judged is the processor time of all processes of each
-# server, which tells smaller differences apart than the time that passes.
-case_before() {
-  local port PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
-  mkdir -p "$WORK/other"
-  for port in "$PGPORT" "$AGAINST_PORT"; do PGPORT=$port PGDATABASE=postgres images_of_pages off; done
-  # Half of the clients each. A line "ours other": jobs a second, then jobs a second of processor
-  # time.
-  at_once() { # SECONDS
-    local CLIENTS=$((CLIENTS / 2)) THREADS=1 ours other begun_ours begun_other
-    begun_ours=$(processor_time "$PGPORT") begun_other=$(processor_time "$AGAINST_PORT")
-    (PGPORT=$AGAINST_PORT WORK=$WORK/other load "$WORK/ours.sql" -T "$1" >"$WORK/other/tps") &
-    other=$!
-    ours=$(load "$WORK/ours.sql" -T "$1")
-    wait "$other"
-    echo "$ours $(cat "$WORK/other/tps") $(($(processor_time "$PGPORT") - begun_ours)) $(($(processor_time "$AGAINST_PORT") - begun_other))" |
-      awk -v each="$EACH" -v seconds="$1" '{ print $1 * each, $2 * each, $1 * each * seconds * 100 / $3, $2 * each * seconds * 100 / $4 }'
-  }
-  fill_up() { # with what is left of the round before
-    [[ ! $WANTED ]] || FILL=$(sql -c "select $WANTED - count(*) from jobs.ready") fill_ours
-  }
-  round_anew() {
-    restart_server "$PGPORT"
-    restart_server "$AGAINST_PORT"
-    fill_up
-    PGPORT=$AGAINST_PORT fill_up
-    at_once 1 >/dev/null # plans and caches
-    at_once "$SECONDS_EACH"
-  }
-  before() { # TITLE JOBS-EACH [JOBS-TO-BE-THERE]; the script comes in
-    local round WANTED=${3:+$(scaled "$3")}
-    EACH=$2
-    ours
-    renew
-    PGPORT=$AGAINST_PORT renew
-    for round in $(seq "$TURNS"); do round_anew; done >"$WORK/rounds"
-    awk '{ print $3, $4 }' "$WORK/rounds" | ratio "$1, against commit $AGAINST" ">= 0.98" "jobs a second of processor time"
-    awk '{ print $1, $2 }' "$WORK/rounds" | ratio "- by the clock" - jobs/s
-  }
-  before "insert" 1 <<<"select id from jobs.insert('bench', '{\"user_id\": 42, \"template\": \"welcome\"}');"
-  before "unique insert, distinct keys" 1 <<<"$ANY_KEY"$'\n'"$UNIQUE_OURS"
-  before "insert_batch of 100" 100 <<<"select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[100]));"
-  before "fetch + complete, batches of 100" 100 400000 <<<"$(fetch_and_complete bench 100)"
-  before "fetch + complete, batches of 10" 10 200000 <<<"$(fetch_and_complete bench 10)"
-  before "fetch + complete, batches of 1" 1 45000 <<<"$(fetch_and_complete bench 1)"
-  for port in "$PGPORT" "$AGAINST_PORT"; do PGPORT=$port PGDATABASE=postgres images_of_pages on; done
+# What this commit and another one are compared by. FUNCTION is called with a title, the jobs that a
+# call is of, and a number of calls. The statement comes in; $1 in that is the number of the call.
+calls_compared() { # FUNCTION
+  local insert="jobs.insert('bench', '{\"user_id\": 42, \"template\": \"welcome\"}'"
+  "$1" "insert" 1 400 <<<"select id from $insert)"
+  "$1" "unique insert, distinct keys" 1 400 <<<"select id from jobs.insert('bench', jsonb_build_object('user_id', \$1), '{\"by_args\": true}')"
+  "$1" "insert_batch of 100" 100 20 <<<"select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[100]))"
+  "$1" "fetch + complete, batches of 100" 100 40 <<<"with f as materialized (select id, token from jobs.fetch('bench', 100)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
+  "$1" "fetch + complete, batches of 10" 10 100 <<<"with f as materialized (select id, token from jobs.fetch('bench', 10)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
+  "$1" "fetch + complete, batches of 1" 1 400 <<<"select jobs.complete(id, token) from jobs.fetch('bench', 1)"
 }
 
-# Of all processes that a server has and has had since it was started, in hundredths of a second.
-processor_time() { # PORT
-  local postmaster children
-  postmaster=$(PGPORT=$1 PGDATABASE=postgres sql -c "select (string_to_array(pg_read_file('postmaster.pid'), e'\\n'))[1]")
-  children=$(cat "/proc/$postmaster/task/$postmaster/children")
-  # shellcheck disable=SC2046,SC2086
-  cat "/proc/$postmaster/stat" $(printf '/proc/%s/stat ' $children) 2>/dev/null |
-    sed 's/.*) //' | awk '{ t += $12 + $13 } NR == 1 { t += $14 + $15 } END { print t }' || true
+# Calls on two servers, of this commit and of another one: what is new since and not used is to cost
+# nothing. What counts is the processor time of a session's backend; turns.py has how it is told.
+# Each round has both servers anew, since one start of a server can be some percent faster than the
+# next. Without waiting for the disk and without images of pages, which would hide the rest.
+case_before() {
+  local port round PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
+  for port in "$PGPORT" "$AGAINST_PORT"; do
+    PGPORT=$port renew
+    PGPORT=$port PGDATABASE=postgres images_of_pages off
+  done
+  mkdir "$WORK/calls"
+  one_round() { # TITLE JOBS-EACH CALLS
+    [[ $1 != fetch* ]] || for port in "$PGPORT" "$AGAINST_PORT"; do PGPORT=$port FILL=$(($2 * $3 * 11)) fill_ours; done
+    python3 "$HERE/turns.py" "$AGAINST_PORT" "$PGPORT" $(($3 / 4)) >>"$WORK/calls/$1"
+  }
+  for ((round = 0; round < TURNS; round++)); do
+    restart_server "$PGPORT"
+    restart_server "$AGAINST_PORT"
+    calls_compared one_round
+  done
+  both() { ratio "$1: commit $AGAINST against this" ">= 0.98" "ns a call" <"$WORK/calls/$1"; }
+  calls_compared both
+  for port in "$PGPORT" "$AGAINST_PORT"; do PGPORT=$port PGDATABASE=postgres images_of_pages on; done
 }
 
 # The calls of `before` by the instructions that they take, which do not depend on the machine's
 # mood: in a server of one process, under valgrind. What sessions do to each other is not in it, nor
 # what the disk does.
 case_instructions() {
-  local ours against insert="jobs.insert('bench', '{\"user_id\": 42, \"template\": \"welcome\"}'"
+  local ours against
   ours=$(one_process "$PGPORT")
   against=$(one_process "$AGAINST_PORT")
   # Of a job, once plans and caches are there. The statement comes in; $1 in it is the number of the
@@ -181,18 +156,13 @@ case_instructions() {
     many=$(instructions "$1" $((20 + $3)) <<<"$statement")
     echo $(((many - few) / ($2 * $3)))
   }
-  each() { # TITLE JOBS-EACH CALLS; the statement comes in
+  both() {
     local statement
     statement=$(cat)
     echo "$(counted "$against" "$2" "$3" <<<"$statement") $(counted "$ours" "$2" "$3" <<<"$statement")" |
       ratio "$1: commit $AGAINST against this" ">= 0.98" "instructions a job"
   }
-  each "insert" 1 400 <<<"select id from $insert)"
-  each "unique insert, distinct keys" 1 400 <<<"select id from jobs.insert('bench', jsonb_build_object('user_id', \$1), '{\"by_args\": true}')"
-  each "insert_batch of 100" 100 20 <<<"select count(*) from jobs.insert_batch('bench', array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[100]))"
-  each "fetch + complete, batches of 100" 100 40 <<<"with f as materialized (select id, token from jobs.fetch('many', 100)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
-  each "fetch + complete, batches of 10" 10 100 <<<"with f as materialized (select id, token from jobs.fetch('many', 10)) select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
-  each "fetch + complete, batches of 1" 1 400 <<<"select jobs.complete(id, token) from jobs.fetch('many', 1)"
+  calls_compared both
 }
 
 restart_server() { # PORT
@@ -212,7 +182,7 @@ one_process() { # PORT
     as_owner "$home/bin/initdb" -D "$home/data" -E UTF8 --locale=C
     printf '%s\n' "shared_preload_libraries = jobs" "jobs.enabled = off" "fsync = off" "autovacuum = off" "jit = off" |
       as_owner tee -a "$home/data/postgresql.conf"
-    for ((i = 0; i < 100; i++)); do echo "select count(*) from jobs.insert_batch('bench', array_fill('{}'::jsonb, array[100]), queue => 'many')"; done |
+    for ((i = 0; i < 100; i++)); do echo "select count(*) from jobs.insert_batch('bench', array_fill('{}'::jsonb, array[100]), queue => 'bench')"; done |
       cat <(echo "create extension jobs") - | as_owner "$home/bin/postgres" --single -D "$home/data" postgres
   } >"$home.log" 2>&1 || { cat "$home.log" >&2; exit 1; }
   echo "$home"

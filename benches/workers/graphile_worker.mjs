@@ -1,5 +1,6 @@
-// Graphile Worker, as its page about performance has it: a local queue of 500 jobs, completions
-// together, and a connection for each job that runs and one more.
+// Graphile Worker, as its page about performance has it: a local queue, completions together, and a
+// connection for each job that runs and one more. LOCAL_QUEUE is the queue's size, 500 on that
+// page. Without it there is none, which is the default.
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import { main, payload, send, url } from './bench.mjs';
 
@@ -28,7 +29,7 @@ await main({
           logger,
           concurrentJobs: concurrency,
           maxPoolSize: concurrency + 1,
-          localQueue: { size: 500 },
+          localQueue: { size: Number(process.env.LOCAL_QUEUE ?? -1) },
           completeJobBatchDelay: 0,
           failJobBatchDelay: 0,
         },

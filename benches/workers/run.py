@@ -39,6 +39,8 @@ IDLE = 0.01  # seconds in which a worker that has nothing to do has come to wait
 PYTHON = [sys.executable]
 NODE = [str(PROGRAMS / "npm/node_modules/.bin/node")]
 OURS = [*PYTHON, str(HERE / "jobs_python.py")]
+GRAPHILE = [*NODE, str(PROGRAMS / "npm/graphile_worker.mjs")]
+GRAPHILE_LEFT = "select exists(select from graphile_worker._private_jobs)"
 
 
 @dataclass(eq=False)
@@ -49,6 +51,7 @@ class Contestant:
     producer: list
     # Whether a job is not completed yet.
     left: str
+    environment: dict = field(default_factory=dict)
     # So many jobs a second, until it is known better.
     rate: dict = field(default_factory=lambda: dict.fromkeys(HANDLERS, 1000))
     rates: dict = field(default_factory=lambda: {handler: [] for handler in HANDLERS})
@@ -56,7 +59,7 @@ class Contestant:
 
     @property
     def database(self):
-        return "workers_" + ("jobs" if self.is_ours else pathlib.Path(self.worker[-1]).stem)
+        return "workers_" + ("jobs" if self.is_ours else "".join(filter(str.isalnum, self.name)).lower())
 
     @property
     def is_ours(self):
@@ -68,8 +71,8 @@ def ours(name, language, *worker):
     return Contestant(name, language, list(worker), OURS, left)
 
 
-def peer(name, language, left, *worker):
-    return Contestant(name, language, list(worker), list(worker), left)
+def peer(name, language, left, *worker, **environment):
+    return Contestant(name, language, list(worker), list(worker), left, environment)
 
 
 CONTESTANTS = [
@@ -82,8 +85,9 @@ CONTESTANTS = [
     ours("jobs", "TypeScript", *NODE, str(PROGRAMS / "npm/jobs_typescript.mjs")),
     peer("pg-boss", "TypeScript", "select exists(select from pgboss.job where name = 'bench' and state < 'completed')",
          *NODE, str(PROGRAMS / "npm/pgboss_worker.mjs")),
-    peer("Graphile Worker", "TypeScript", "select exists(select from graphile_worker._private_jobs)",
-         *NODE, str(PROGRAMS / "npm/graphile_worker.mjs")),
+    peer("Graphile Worker", "TypeScript", GRAPHILE_LEFT, *GRAPHILE, LOCAL_QUEUE="500"),
+    # As ours, it takes no more jobs than it runs at a time.
+    peer("Graphile Worker without a local queue", "TypeScript", GRAPHILE_LEFT, *GRAPHILE),
     ours("jobs", "Rust", str(PROGRAMS / "jobs_rust")),
     ours("SQL alone", "Rust", str(PROGRAMS / "sql_alone")),
     ours("jobs", "Go", str(PROGRAMS / "jobs_go")),
@@ -105,7 +109,7 @@ class Program:
         self.title = f"{contestant.name} ({contestant.language}): {command[-1]} {' '.join(map(str, values))}"
         self.process = subprocess.Popen(
             [*command, *map(str, values)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | {"DATABASE_URL": url(contestant.database)},
+            env=os.environ | contestant.environment | {"DATABASE_URL": url(contestant.database)},
         )
 
     def __enter__(self):
