@@ -46,15 +46,14 @@ if (live) {
   listen();
 }
 
-const connection = document.getElementById('connection');
-
-function say(isLost) {
-  if (connection) connection.hidden = !isLost;
+function notice(name, isShown) {
+  const element = document.getElementById(name);
+  if (element) element.hidden = !isShown;
 }
-document.body.addEventListener('htmx:sendError', () => say(true));
-document.body.addEventListener('htmx:responseError', (event) => say(event.detail.xhr.status >= 500));
-document.body.addEventListener('htmx:afterOnLoad', (event) => {
-  if (event.detail.xhr.status < 400) say(false);
+document.body.addEventListener('htmx:sendError', () => notice('connection', true));
+document.body.addEventListener('htmx:afterOnLoad', ({ detail: { xhr } }) => {
+  notice('connection', xhr.status >= 500);
+  notice('gone', xhr.status === 404);
 });
 
 // A refresh leaves alone what somebody is at: an opened part, a form that was touched, a chart.

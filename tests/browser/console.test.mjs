@@ -130,6 +130,17 @@ test("a page shows what has changed, and leaves alone what somebody is at", asyn
   await page.context().close();
 });
 
+test("a page says so when what it shows is gone", async () => {
+  const id = sql("select id from jobs.insert('live.gone', queue => 'gone')");
+  const page = await open();
+  await page.goto(`/jobs/${id}`);
+  const notice = page.getByRole("status").filter({ hasText: "not there any more" });
+  assert.equal(await notice.count(), 0);
+  sql(`select jobs.delete(${id})`);
+  await notice.waitFor();
+  await page.context().close();
+});
+
 test("a page goes on to refresh itself after an answer that is no stream", async () => {
   const page = await open();
   let answers = 0;

@@ -81,7 +81,12 @@ fn framed_page(
                 div #flash role="status" {
                     @if let Some(message) = visit.session.said() { p.flash { (message) } }
                 }
-                p #connection hidden role="status" { "The console does not answer. Trying again …" }
+                p.notice #connection hidden role="status" {
+                    "The console does not answer. Trying again …"
+                }
+                p.notice #gone hidden role="status" {
+                    "What this page shows is not there any more. It may have been deleted or pruned."
+                }
                 @if let Some(here) = here {
                     main #main tabindex="-1" hx-get=(here) hx-trigger="refresh from:body"
                         hx-target="this" hx-swap="morph:innerHTML" { (main) }
