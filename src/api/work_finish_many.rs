@@ -15,13 +15,14 @@ use crate::fault::{self, Fault};
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::{memory, time};
+use crate::pg::{memory, server, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::finish::{self, Wait};
 use crate::store::place::{self, Place};
 
 /// How long results of [`finish_many`] wait for others to let go of their jobs, all together: the
-/// leases of the other jobs go on, but their deadlines come nearer.
+/// leases of the other jobs go on, but their deadlines come nearer. At most half of a
+/// `statement_timeout`, which would undo the whole call.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Completes many jobs. See the COMMENT in sql/50_work.sql.
@@ -119,6 +120,7 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
             true => PATIENCE * 3600,
             false => PATIENCE,
         };
+        let patience = server::statement_timeout().map_or(patience, |all| patience.min(all / 2));
         let wait = Wait::Until(Instant::now() + patience);
         end_all(&said, wait, fcinfo, |n, said, outcome| {
             let mut cells = vec![Cell::Int(n as i32 + 1), Cell::Big(said.id)];

@@ -70,6 +70,13 @@ pub fn wait_for_latch(at_most: Duration) {
     }
 }
 
+/// The session's `statement_timeout`, if it has one.
+pub fn statement_timeout() -> Option<Duration> {
+    // SAFETY: reads a variable.
+    let milliseconds = unsafe { pg_sys::StatementTimeout };
+    (milliseconds > 0).then(|| Duration::from_millis(milliseconds as u64))
+}
+
 /// The session's application_name, which may be empty.
 pub fn application_name() -> String {
     // SAFETY: a setting's text, never null.

@@ -182,6 +182,34 @@ async fn a_result_whose_job_stays_locked_keeps_no_other_one_waiting() {
     .await;
 }
 
+/// Its job stays locked, and the call would wait for longer than a statement may take.
+#[tokio::test]
+async fn a_result_whose_job_is_locked_is_told_within_the_statement_timeout() {
+    let cluster = patient();
+    let db = cluster.database("timeout").await;
+    let holder = cluster.connect("timeout").await;
+    let caller = cluster.connect("timeout").await;
+    run(&caller, "set statement_timeout = '4s'").await;
+    directly_and_by_statements(&db, async |way| {
+        run(&db, "select jobs.insert_batch('k', '{1,2}')").await;
+        let held = fetch(&db, "max_jobs => 2").await;
+        let results = [0, 1].map(|n| result(held[n], json!({"do": "complete"})));
+        run(
+            &holder,
+            &format!("begin; select jobs.cancel({})", held[0].0),
+        )
+        .await;
+        let told = finish_many(&caller, &results).await.expect(way);
+        let expected = [
+            (held[0].0, "running f locked".to_string()),
+            (held[1].0, "completed t".to_string()),
+        ];
+        assert_eq!(told, expected, "{way}");
+        run(&holder, "commit").await;
+    })
+    .await;
+}
+
 /// The other transaction ends while its job is waited for.
 #[tokio::test]
 async fn a_result_is_stored_whose_job_is_unlocked_in_time() {
