@@ -51,8 +51,9 @@ export class Attempt {
   timeOutIn(seconds: number, onTimeout: (result: Result) => void): void {
     if (seconds > MOST_SECONDS) return;
     const over = () => {
+      if (this.isCompleted) return;
       this.abort("timeout");
-      if (this.#why === "timeout" && !this.isCompleted) onTimeout(failureOf("timeout", MESSAGES.timeout));
+      onTimeout(failureOf("timeout", MESSAGES.timeout));
     };
     this.#timer = setTimeout(over, Math.max(seconds, 0) * 1000);
   }

@@ -38,9 +38,10 @@ const PATIENCE = 120;
 
 /** The SQLSTATE with which the server has refused a statement for good; else undefined. */
 export function refusal(error: any): string | undefined {
-  // Errors of the network have codes, too, such as EPIPE, but no severity.
+  // Errors of the network have codes, too, such as EPIPE, but no severity, which is in the language
+  // of the server's messages.
   const { severity, code } = error ?? {};
-  return severity === "ERROR" && typeof code === "string" && !REPEATED.test(code) ? code : undefined;
+  return typeof severity === "string" && /^[0-9A-Z]{5}$/.test(code) && !REPEATED.test(code) ? code : undefined;
 }
 
 /** A connection of the worker: runs one statement at a time, and connects again when it breaks. */
@@ -116,7 +117,9 @@ export class Link {
 }
 
 // Other programs behind the same pooler can have the name only for the same text.
-const nameOf = (text: string): string => `jobs_${createHash("sha256").update(text).digest("hex").slice(0, 40)}`;
+const names = new Map<string, string>();
+const nameOf = (text: string): string =>
+  names.get(text) ?? names.set(text, `jobs_${createHash("sha256").update(text).digest("hex").slice(0, 40)}`).get(text)!;
 
 function answered<T>(answer: Promise<T>, patience: number): Promise<T> {
   return new Promise((resolve, reject) => {

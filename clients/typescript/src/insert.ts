@@ -133,8 +133,11 @@ const parametersOf = (job: NewJob): object =>
 
 const toSnake = (object: object): object =>
   Object.fromEntries(
-    Object.entries(object).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
+    Object.entries(object).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), sent(value)]),
   );
+
+// A date that is none would be null, as if it were left out.
+const sent = (value: unknown): unknown => (value instanceof Date ? value.toISOString() : value);
 
 export const RESULTS = "select to_json(r)::text as row from jobs.results($1::text::bigint[]) as r order by ord";
 

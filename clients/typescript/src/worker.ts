@@ -52,6 +52,7 @@ const HEARTBEAT = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[])`;
 
 const IDLE_WAIT = 30;
+const BEATING = 10; // without an answer: so leases are renewed by another connection in time
 const SENDING = 10; // seconds after the last handler ended
 
 /** Fetches jobs and runs a handler for each, many at a time. */
@@ -321,7 +322,7 @@ export class Worker {
     try {
       const values = [String(attempt.id), String(attempt.token), progress];
       const [isCancelled] = await this.#finish.rows(PROGRESS, values);
-      if (isCancelled) attempt.abort("cancelled");
+      if (isCancelled && !attempt.isCompleted) attempt.abort("cancelled");
     } catch (error) {
       if (["55000", "P0002"].includes((error as any).code)) this.#lose(attempt);
       throw error;
@@ -335,7 +336,7 @@ export class Worker {
     const pace = Math.min(this.#options.lease / 3, 10);
     while (!over.aborted) {
       try {
-        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + IDLE_WAIT, true);
+        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + BEATING / 2, true);
       } catch (error) {
         if (!over.aborted) this.#options.logger.error("a wait was refused, to be repeated", { error });
         await sleep(Math.min(pace, 1), over);
@@ -350,7 +351,7 @@ export class Worker {
     const { concurrency, info, logger } = this.#options;
     const shown = toJson({ version: VERSION, ...info, library: `postgres-jobs for TypeScript ${VERSION}` });
     const values = [this.name, toArray(this.queues), String(concurrency), shown];
-    const [command] = await this.#control.rows(BEAT, values, IDLE_WAIT);
+    const [command] = await this.#control.rows(BEAT, values, BEATING);
     if (command !== this.#command) {
       logger.info("an operator has given a command", { worker: this.name, command });
       this.#command = command;
@@ -360,7 +361,7 @@ export class Worker {
     const held = [...this.#held];
     if (held.length === 0) return;
     const ids = [toArray(held.map(({ id }) => id)), toArray(held.map(({ token }) => token))];
-    const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, IDLE_WAIT);
+    const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, BEATING);
     answers.forEach((isCancelled, at) => {
       const attempt = held[at]!;
       if (isCancelled === null) this.#lose(attempt);

@@ -32,6 +32,11 @@ const libraries = {
   },
 };
 
+withDatabase("a date that is none is refused, and nothing is inserted", async (client, queue) => {
+  await assert.rejects(insert(client, "k", {}, { queue, scheduledAt: new Date("none") }), RangeError);
+  assert.equal(await count(client, queue), 0);
+});
+
 for (const [name, open] of Object.entries(libraries)) {
   withDatabase(`${name}: a job is there if its transaction was committed`, (client, queue) =>
     open(async (inTransaction) => {

@@ -83,6 +83,24 @@ test("what ends a handler can be thrown or returned, in both packages", async ()
   }
 });
 
+test("an attempt times out though somebody has cancelled it before", { timeout: 60_000 }, async () => {
+  const { Attempt } = await import("../dist/esm/attempt.js");
+  const attempt = new Attempt({ id: 1, token: 1, left: null });
+  attempt.abort("cancelled");
+  const result = await new Promise((resolve) => attempt.timeOutIn(0.01, resolve));
+  assert.deepEqual([result.do, result.details.type], ["fail", "timeout"]);
+});
+
+test("what the server refuses is told from broken connections, whatever its language", async () => {
+  const { refusal } = await import("../dist/esm/connection.js");
+  for (const severity of ["ERROR", "FEHLER", "ОШИБКА"]) {
+    assert.equal(refusal({ severity, code: "22P05" }), "22P05");
+    assert.equal(refusal({ severity, code: "40001" }), undefined);
+  }
+  assert.equal(refusal({ code: "EPIPE" }), undefined);
+  assert.equal(refusal(new Error("closed")), undefined);
+});
+
 test("a worker whose driver is not installed, or whose URL is none, does not start", async () => {
   const missing = async () => import("not-installed");
   const worker = (database) => new Worker(database, { logger: quiet }).kind("k", () => {});
