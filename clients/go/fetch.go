@@ -115,7 +115,10 @@ func (w *Worker) start(a *attempt) {
 // timeOut fails an attempt at once, whether or not its handler ends. One that completes its job in
 // a transaction has the job locked, and the call would wait for that.
 func (w *Worker) timeOut(a *attempt) {
-	if a.row.CancelledBecause() != ErrLost && !a.completed.Load() {
+	if a.completed.Load() {
+		return
+	}
+	if a.row.CancelledBecause() != ErrLost {
 		w.tell(a, a.failure(ErrTimeout))
 	}
 	a.cancel(ErrTimeout)

@@ -160,11 +160,12 @@ func (j *JobRow) Progress(ctx context.Context, value any) error {
 	}
 	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
 	isCancelled, err := j.attempt.ask(ctx, call, j.ID, j.attempt.token, string(encoded))
-	if state := sqlState(err); state == "55000" || state == "P0002" {
+	switch state := sqlState(err); {
+	case j.attempt.completed.Load():
+	case state == "55000" || state == "P0002":
 		j.attempt.cancel(ErrLost)
 		return ErrLost
-	}
-	if err == nil && isCancelled[0] {
+	case err == nil && isCancelled[0]:
 		j.attempt.cancel(ErrCancelled)
 	}
 	return err

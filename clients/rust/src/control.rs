@@ -23,9 +23,10 @@ call jobs.wait_any('{}', worker => $1, timeout => make_interval(secs => $2::floa
 
 /// Beats until it is ended, or the worker's first beat is refused.
 pub(crate) async fn run(engine: Arc<Engine>) {
-    let mut link = Link::new(&engine.worker);
     let options = &engine.worker.options;
     let pace = (options.lease / 3).min(Duration::from_secs(10));
+    // So another connection renews the leases before they end.
+    let mut link = Link::new(&engine.worker, pace + Duration::from_secs(5));
     let pace = pace.as_secs_f64().to_string();
     loop {
         match beat(&engine, &mut link).await {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use tracing::Instrument;
 use crate::finish::Finish;
 use crate::handler::{Ended, GIVE_UP};
 use crate::job::{JobInfo, Reason};
-use crate::link::Link;
+use crate::link::{Link, PATIENCE};
 use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
 
 /// How long a worker that ends tries to send the last results.
@@ -35,7 +35,7 @@ impl Handle {
     pub(crate) fn start(worker: Worker) -> Self {
         let engine = Arc::new(Engine {
             state: watch::Sender::default(),
-            link: Mutex::new(Link::new(&worker)),
+            link: Mutex::new(Link::new(&worker, PATIENCE)),
             worker,
         });
         let task = tokio::spawn(engine.clone().serve());
@@ -188,6 +188,9 @@ impl Engine {
         self.change(|state| {
             if stage > state.stage || (state.stage, stage) == (Stage::Quiet, Stage::Run) {
                 state.stage = stage;
+                // Whoever waits for them waits for less time now.
+                let waiting = state.unsent.values_mut();
+                waiting.for_each(|result| result.due = result.due.min(Instant::now()));
             }
         });
     }
@@ -250,8 +253,8 @@ impl Engine {
         // In its transaction it still has the row, and the call would wait for that.
         if !job.is_completed() {
             self.change(|state| state.settle(&job, Err(Error::timeout())));
+            job.cancel(Reason::Timeout);
         }
-        job.cancel(Reason::Timeout);
     }
 
     /// Works until the worker is stopped.

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::engine::{Engine, Stage, State};
 use crate::job::JobInfo;
-use crate::link::Link;
+use crate::link::{Link, PATIENCE};
 use crate::worker::{Queue, names};
 use crate::{ClientError, Error, Worker, finish};
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let has_room = |state: &State| {
         state.stage == Stage::Run && state.unsent.len() < finish::MOST && free(state) > 0
     };
-    let mut link = Link::new(&engine.worker);
+    let mut link = Link::new(&engine.worker, PATIENCE);
     // How often in a row there was nothing, though a wait had said that there might be.
     let mut in_vain = 0;
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
@@ -92,6 +94,8 @@ pub(crate) struct Link {
     opened: Option<(Client, AbortOnDropHandle<()>)>,
     /// The statements that the session knows; none: they are not prepared.
     prepared: Option<HashMap<&'static str, Statement>>,
+    /// Without an answer for so long the connection counts as broken.
+    patience: Duration,
     /// How many calls have failed since one succeeded.
     pub(crate) failures: u32,
 }
@@ -103,8 +107,9 @@ impl Executor for Link {
 }
 
 impl Link {
-    pub(crate) fn new(worker: &Worker) -> Self {
+    pub(crate) fn new(worker: &Worker, patience: Duration) -> Self {
         Self {
+            patience,
             config: worker.config.clone(),
             opened: None,
             prepared: worker.options.prepare.then(HashMap::new),
@@ -114,7 +119,9 @@ impl Link {
 
     /// Runs a statement. If its connection does not serve any more, the next one has another.
     pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
-        let rows = self.once(sql, of).await;
+        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let rows = timeout(self.patience, self.once(sql, of)).await;
+        let rows = rows.unwrap_or_else(late);
         match &rows {
             Ok(_) => self.failures = 0,
             Err(error) if error.is(UNPREPARED) => (self.opened, self.prepared) = (None, None),
@@ -164,6 +171,9 @@ impl Link {
         self.opened.is_none() || error.is(RIVALRY)
     }
 }
+
+/// How long a call may take that does its work at once. No wait for jobs is longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The server ends the connection, cannot take one more, is short of something, or is a standby.
 const GONE: &[&str] = &["08", "25006", "53", "57P0"];
