@@ -282,10 +282,11 @@ class Engine:
         self._settle(attempt, {"do": "release"} if task.cancelled() else task.result())
 
     def _timed_out(self, attempt: Attempt) -> None:
-        log.warning("job %s (%s) timed out", attempt.job.id, attempt.job.kind, extra={"job_id": attempt.job.id})
         # If it completes the job itself its transaction decides, and has locked the job until then.
-        if not attempt.job._is_completed:
-            self._settle(attempt, timed_out(attempt.timeout))
+        if attempt.job._is_completed:
+            return
+        log.warning("job %s (%s) timed out", attempt.job.id, attempt.job.kind, extra={"job_id": attempt.job.id})
+        self._settle(attempt, timed_out(attempt.timeout))
         attempt.cancel("timeout")
 
     def _settle(self, attempt: Attempt, finish: Finish | None) -> None:
