@@ -32,6 +32,14 @@ function working(milliseconds, jobs) {
 // A handler that says when it starts.
 const listening = async () => say({ started: now() });
 
+// A handler that says when it starts, and when it is cancelled.
+const cancelling = async (_job, signal) => {
+  say({ started: now() });
+  await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  say({ cancelled: now() });
+  throw signal.reason;
+};
+
 // Inserts a job for each line that comes in, and says when it was committed.
 export async function send(insert) {
   for await (const _ of createInterface({ input: process.stdin })) {
@@ -44,6 +52,7 @@ export async function main(commands) {
   const [command, ...values] = process.argv.slice(2);
   const [concurrency, milliseconds, jobs] = values.map(Number);
   if (command === 'listen') await commands.work(concurrency, listening);
+  else if (command === 'cancel') await commands.work(concurrency, cancelling);
   else if (command === 'work') await commands.work(concurrency, working(milliseconds, jobs));
   else {
     await commands[command](concurrency);

@@ -34,6 +34,15 @@ async def listening(*_):
     say(started=time.time())
 
 
+async def cancelling(*_):
+    """A handler that says when it starts, and when it is cancelled."""
+    say(started=time.time())
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        say(cancelled=time.time())
+
+
 async def send(insert):
     """Inserts a job for each line that comes in, and says when it was committed."""
     loop = asyncio.get_running_loop()
@@ -52,6 +61,8 @@ def main(setup, fill, work, send):
         run = send()
     elif command == "listen":
         run = work(int(values[0]), listening)
+    elif command == "cancel":
+        run = work(int(values[0]), cancelling)
     else:
         concurrency, milliseconds, jobs = values
         run = work(int(concurrency), working(milliseconds, int(jobs)))

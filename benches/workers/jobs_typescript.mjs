@@ -1,7 +1,12 @@
 // Our library in TypeScript.
-import { Worker } from './postgres-jobs/dist/esm/index.js';
-import { main, url } from './bench.mjs';
+import pg from 'pg';
+import { insert, Worker } from './postgres-jobs/dist/esm/index.js';
+import { main, payload, send, url } from './bench.mjs';
 
 await main({
+  async send() {
+    const pool = new pg.Pool({ connectionString: url });
+    await send(() => insert(pool, 'bench', payload, { queue: 'bench' }));
+  },
   work: (concurrency, handle) => new Worker(url, { queues: ['bench'], concurrency }).kind('bench', handle).start(),
 });

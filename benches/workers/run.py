@@ -11,6 +11,7 @@ as
                                          seconds since 1970, when the first job began and the last
                                          one ended: {"first": .., "last": ..}
     listen CONCURRENCY                   prints {"started": ..} whenever a handler starts
+    cancel CONCURRENCY                   so, and {"cancelled": ..} when it is cancelled; ours alone
     send                                 for each line of stdin inserts a job, and then prints
                                          {"committed": ..}
 
@@ -18,6 +19,7 @@ Those that work go on until they are killed. Every peer has a database of its ow
 one. The programs work in turns, the one that goes first changing.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -40,6 +42,7 @@ PYTHON = [sys.executable]
 NODE = [str(PROGRAMS / "npm/node_modules/.bin/node")]
 OURS = [*PYTHON, str(HERE / "jobs_python.py")]
 GRAPHILE = [*NODE, str(PROGRAMS / "npm/graphile_worker.mjs")]
+SQL_ALONE = str(PROGRAMS / "sql_alone")
 GRAPHILE_LEFT = "select exists(select from graphile_worker._private_jobs)"
 
 
@@ -51,11 +54,14 @@ class Contestant:
     producer: list
     # Whether a job is not completed yet.
     left: str
+    # It takes more jobs than it may run at a time.
+    takes_more: bool = False
     environment: dict = field(default_factory=dict)
     # So many jobs a second, until it is known better.
     rate: dict = field(default_factory=lambda: dict.fromkeys(HANDLERS, 1000))
     rates: dict = field(default_factory=lambda: {handler: [] for handler in HANDLERS})
     latencies: list = field(default_factory=list)
+    cancels: list = field(default_factory=list)
 
     @property
     def database(self):
@@ -65,14 +71,22 @@ class Contestant:
     def is_ours(self):
         return self.producer is OURS
 
+    @property
+    def is_sql(self):
+        return self.worker == [SQL_ALONE]
 
-def ours(name, language, *worker):
+    @property
+    def sender(self):
+        return self.worker if self.language == "TypeScript" else self.producer
+
+
+def ours(name, language, *worker, takes_more=False, **environment):
     left = "select exists(select from jobs.running) or exists(select from jobs.ready)"
-    return Contestant(name, language, list(worker), OURS, left)
+    return Contestant(name, language, list(worker), OURS, left, takes_more, environment)
 
 
-def peer(name, language, left, *worker, **environment):
-    return Contestant(name, language, list(worker), list(worker), left, environment)
+def peer(name, language, left, *worker, takes_more=False, **environment):
+    return Contestant(name, language, list(worker), list(worker), left, takes_more, environment)
 
 
 CONTESTANTS = [
@@ -85,11 +99,11 @@ CONTESTANTS = [
     ours("jobs", "TypeScript", *NODE, str(PROGRAMS / "npm/jobs_typescript.mjs")),
     peer("pg-boss", "TypeScript", "select exists(select from pgboss.job where name = 'bench' and state < 'completed')",
          *NODE, str(PROGRAMS / "npm/pgboss_worker.mjs")),
-    peer("Graphile Worker", "TypeScript", GRAPHILE_LEFT, *GRAPHILE, LOCAL_QUEUE="500"),
-    # As ours, it takes no more jobs than it runs at a time.
-    peer("Graphile Worker without a local queue", "TypeScript", GRAPHILE_LEFT, *GRAPHILE),
+    peer("Graphile Worker", "TypeScript", GRAPHILE_LEFT, *GRAPHILE),
+    peer("Graphile Worker with a local queue", "TypeScript", GRAPHILE_LEFT, *GRAPHILE, takes_more=True, LOCAL_QUEUE="500"),
     ours("jobs", "Rust", str(PROGRAMS / "jobs_rust")),
-    ours("SQL alone", "Rust", str(PROGRAMS / "sql_alone")),
+    ours("SQL alone", "Rust", SQL_ALONE, CONNECTIONS="1"),
+    ours("SQL alone over three connections", "Rust", SQL_ALONE, takes_more=True, CONNECTIONS="3"),
     ours("jobs", "Go", str(PROGRAMS / "jobs_go")),
 ]
 # What could not be built or installed is left out.
@@ -157,15 +171,34 @@ def work(contestant, handler, connection):
     return contestant.rate[handler]
 
 
-def listen(contestant, count):
-    """Seconds from a commit to the handler's start, of jobs one by one, the worker being idle."""
-    latencies = []
-    with Program(contestant, contestant.worker, "listen", 10) as worker, Program(contestant, contestant.producer, "send") as producer:
+def listen(contestants, count):
+    """Seconds from a commit to the handler's start, of jobs one by one. All workers run meanwhile,
+    and are idle; they take turns job by job, in any order."""
+    latencies = {contestant: [] for contestant in contestants}
+    with contextlib.ExitStack() as stack:
+        workers = {c: stack.enter_context(Program(c, c.worker, "listen", 10)) for c in contestants}
+        senders = {c: stack.enter_context(Program(c, c.sender, "send")) for c in contestants}
         for _ in range(20 + count):  # the first ones are not counted
-            committed = producer.ask()["committed"]
-            latencies.append(worker.answer()["started"] - committed)
+            for contestant in random.sample(contestants, len(contestants)):
+                committed = senders[contestant].ask()["committed"]
+                latencies[contestant].append(workers[contestant].answer()["started"] - committed)
+                time.sleep(IDLE * random.uniform(1, 2))
+    for contestant in contestants:
+        contestant.latencies.append(latencies[contestant][20:])
+
+
+def cancel(contestant, connection, count):
+    """Seconds from a commit of `jobs.cancel` until the handler is cancelled, of jobs one by one."""
+    latencies = []
+    with Program(contestant, contestant.worker, "cancel", 10) as worker:
+        for _ in range(20 + count):  # the first ones are not counted
+            job = connection.execute("select id from jobs.insert('bench', queue => 'bench')").fetchone()[0]
+            worker.answer()
             time.sleep(IDLE * random.uniform(1, 2))
-    return latencies[20:]
+            connection.execute("select jobs.cancel(%s)", (job,))
+            committed = time.time()
+            latencies.append(worker.answer()["cancelled"] - committed)
+    contestant.cancels.append(latencies[20:])
 
 
 def percentile(values, share):
@@ -178,19 +211,26 @@ def row(title, wanted, figure, spread, of):
 
 def compare(language, title, unit, figures, wanted, digits=0):
     """Figures of each contestant by round, of ours against the best of its rivals; of latencies the
-    least is the best."""
+    least is the best. Those that take more jobs than they run follow, each by itself."""
     is_rate = unit == "jobs/s"
     middle = {contestant: statistics.median(values) for contestant, values in figures.items()}
-    mine = next(c for c in figures if c.is_ours and c.language == language and c.name == "jobs")
+    mine = next(c for c in figures if c.is_ours and c.language == language and not c.is_sql)
+
+    def against(rival, wanted, others=()):
+        ratios = [a / b if is_rate else b / a for a, b in zip(figures[mine], figures[rival])]
+        of = f"{middle[mine]:.{digits}f} {unit} against {middle[rival]:.{digits}f}"
+        of += "".join(f"; {other.name} {middle[other]:.{digits}f}" for other in others)
+        row(f"{language}, {title}, against {rival.name}", wanted, f"{statistics.median(ratios):.3f}", spread(ratios, 3), of)
+
     rivals = sorted((c for c in figures if c is not mine), key=middle.get, reverse=is_rate)
+    alike = [rival for rival in rivals if not rival.takes_more]
+    if alike:
+        against(alike[0], wanted, alike[1:])
     if not rivals:
         row(f"{language}, {title}", "-", f"{middle[mine]:.{digits}f}", spread(figures[mine], digits), unit)
-        return
-    best, *others = rivals
-    ratios = [a / b if is_rate else b / a for a, b in zip(figures[mine], figures[best])]
-    of = f"{middle[mine]:.{digits}f} {unit} against {middle[best]:.{digits}f}"
-    of += "".join(f"; {other.name} {middle[other]:.{digits}f}" for other in others)
-    row(f"{language}, {title}, against {best.name}", wanted, f"{statistics.median(ratios):.3f}", spread(ratios, 3), of)
+    for rival in rivals:
+        if rival.takes_more:
+            against(rival, "-")
 
 
 def spread(values, digits):
@@ -200,7 +240,7 @@ def spread(values, digits):
 def rivals(language):
     """Ours in a language, and what it is compared with: peers of the language, else SQL alone."""
     of_language = [c for c in CONTESTANTS if c.language == language]
-    return of_language if len(of_language) > 1 else [*of_language, *(c for c in CONTESTANTS if c.name == "SQL alone")]
+    return of_language if len(of_language) > 1 else [*of_language, *(c for c in CONTESTANTS if c.is_sql)]
 
 
 def main():
@@ -212,6 +252,7 @@ def main():
                 connection.execute(f"create database {contestant.database}")
             call(contestant, "setup")
             connections[contestant.database] = psycopg.connect(url(contestant.database), autocommit=True)
+    languages = list(dict.fromkeys(c.language for c in CONTESTANTS))
     for number in range(ROUNDS + 1):
         for contestant in reversed(CONTESTANTS) if number % 2 else CONTESTANTS:
             connection = connections[contestant.database]
@@ -220,24 +261,30 @@ def main():
                 contestant.rate = {handler: min(rate, 500 * handler[1]) if handler[0] else rate for handler in HANDLERS}
                 continue
             for handler in HANDLERS:
-                if contestant.name != "SQL alone" or not handler[0]:
+                if not contestant.is_sql or not handler[0]:
                     contestant.rates[handler].append(work(contestant, handler, connection))
-            if contestant.name != "SQL alone":
-                contestant.latencies.append(listen(contestant, LATENCIES))
             print(f"{number}. {contestant.name}, {contestant.language}: "
-                  + ", ".join(f"{values[-1]:.0f}" for values in contestant.rates.values() if values) + " jobs/s; "
-                  + ", ".join(f"{1000 * percentile(values, share):.2f}" for values in contestant.latencies[-1:] for share in (50, 99)) + " ms",
-                  file=sys.stderr)
+                  + ", ".join(f"{values[-1]:.0f}" for values in contestant.rates.values() if values) + " jobs/s", file=sys.stderr)
+        for language in languages if number else ():
+            of_language = [c for c in CONTESTANTS if c.language == language and not c.is_sql]
+            listen(of_language, LATENCIES)
+            mine = next(c for c in of_language if c.is_ours)
+            cancel(mine, connections[mine.database], LATENCIES)
 
-    for language in dict.fromkeys(c.language for c in CONTESTANTS):
+    for language in languages:
         wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "-"}[language]
         for milliseconds, concurrency in HANDLERS:
             title = f"{f'handlers of {milliseconds} ms' if milliseconds else 'empty handlers'}, {concurrency} at a time"
             rates = {c: c.rates[milliseconds, concurrency] for c in rivals(language) if c.rates[milliseconds, concurrency]}
             compare(language, title, "jobs/s", rates, wanted)
+        mine = next(c for c in CONTESTANTS if c.is_ours and c.language == language and not c.is_sql)
         for name, share in ("median", 50), ("99th percentile", 99):
             latencies = {c: [1000 * percentile(values, share) for values in c.latencies] for c in rivals(language) if c.latencies}
             compare(language, f"from commit to the start of the handler: {name}", "ms", latencies, wanted, 2)
+        for name, share in ("median", 50), ("99th percentile", 99):
+            cancels = [1000 * percentile(values, share) for values in mine.cancels]
+            row(f"{language}, from the commit of jobs.cancel to the handler: {name}", "< 100 ms",
+                f"{statistics.median(cancels):.2f}", spread(cancels, 2), "ms")
 
 
 main()

@@ -29,7 +29,7 @@ func main() {
 		value, _ := strconv.Atoi(arg)
 		values = append(values, value)
 	}
-	handle := listening
+	handle := map[string]func(context.Context){"listen": listening, "cancel": cancelling}[os.Args[1]]
 	if os.Args[1] == "work" {
 		handle = working(time.Duration(values[1])*time.Millisecond, int64(values[2]))
 	}
@@ -38,9 +38,9 @@ func main() {
 		panic(err)
 	}
 	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"bench"}, Concurrency: values[0]})
-	jobs.Handle(worker, func(context.Context, *jobs.Job[args]) (any, error) {
-		handle()
-		return nil, nil
+	jobs.Handle(worker, func(ctx context.Context, _ *jobs.Job[args]) (any, error) {
+		handle(ctx)
+		return nil, ctx.Err()
 	})
 	panic(worker.Run(context.Background()))
 }
@@ -53,10 +53,10 @@ func say(values map[string]float64) {
 }
 
 // working handles so many jobs, and says when the first one began and the last one ended.
-func working(sleep time.Duration, left int64) func() {
+func working(sleep time.Duration, left int64) func(context.Context) {
 	var first float64
 	var begun atomic.Bool
-	return func() {
+	return func(context.Context) {
 		if !begun.Swap(true) {
 			first = now()
 		}
@@ -70,4 +70,11 @@ func working(sleep time.Duration, left int64) func() {
 }
 
 // listening says when a handler starts.
-func listening() { say(map[string]float64{"started": now()}) }
+func listening(context.Context) { say(map[string]float64{"started": now()}) }
+
+// cancelling says when a handler starts, and when it is cancelled.
+func cancelling(ctx context.Context) {
+	listening(ctx)
+	<-ctx.Done()
+	say(map[string]float64{"cancelled": now()})
+}

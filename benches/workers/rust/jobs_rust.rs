@@ -23,6 +23,8 @@ async fn main() -> anyhow::Result<()> {
     let worker = Worker::new(var("DATABASE_URL")?.parse()?, options)?;
     let worker = if command == "listen" {
         worker.kind("bench", async |_: Job<Value>| listen())
+    } else if command == "cancel" {
+        worker.kind("bench", cancelled)
     } else {
         LEFT.store(values[2], Relaxed);
         let sleep = Duration::from_millis(values[1]);
@@ -35,6 +37,14 @@ async fn main() -> anyhow::Result<()> {
 fn listen() -> Result<(), Error> {
     println!("{}", json!({ "started": now() }));
     Ok(())
+}
+
+/// Says when a handler starts, and when it is cancelled.
+async fn cancelled(job: Job<Value>) -> Result<(), Error> {
+    listen()?;
+    job.cancellation().cancelled().await;
+    println!("{}", json!({ "cancelled": now() }));
+    Err(Error::new("cancelled"))
 }
 
 /// Works on a job, and says when the first one began and the last one ended.

@@ -1,5 +1,5 @@
-//! What a worker cannot be faster than: fetching and completing in batches of as many jobs as its
-//! handlers run, over as many connections as it has.
+//! What plain SQL does: fetching and completing in batches of as many jobs as a worker runs at a
+//! time, over as many connections as CONNECTIONS says, each with a batch of its own.
 
 use std::env::{args, var};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,13 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
-const CONNECTIONS: usize = 3;
-
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let batch: i32 = args().nth(2).unwrap_or_default().parse()?;
     let mut clients = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..var("CONNECTIONS")?.parse::<usize>()? {
         let (client, connection) = tokio_postgres::connect(&var("DATABASE_URL")?, NoTls).await?;
         tokio::spawn(connection);
         clients.push(client);
