@@ -189,7 +189,7 @@ with_node() { # MAJOR
 }
 
 package_rust() {
-  check clients "rust: its own tests" cargo test --quiet -p postgres-jobs
+  check clients "rust: its own tests, with all features" cargo test --quiet -p postgres-jobs --all-features
   check clients "rust: control: a block of README.md that is changed fails" rust_readme_control
   check clients "rust: the crate is made" cargo package --quiet -p postgres-jobs --allow-dirty --no-verify
   check clients "rust: the program jobs" cargo test --quiet -p postgres-jobs-cli
