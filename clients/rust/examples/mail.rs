@@ -1,6 +1,6 @@
 //! Works the queue mail.
 
-use postgres_jobs::{ClientError, Error, Job, Options, Worker};
+use postgres_jobs::{Error, Job, Options, Worker};
 use serde_json::{Value, json};
 
 async fn send(job: Job<Value>) -> Result<Value, Error> {
@@ -9,12 +9,8 @@ async fn send(job: Job<Value>) -> Result<Value, Error> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), ClientError> {
-    let database = std::env::var("DATABASE_URL").expect("DATABASE_URL");
-    let options = Options {
-        queues: vec!["mail".into()],
-        ..Options::default()
-    };
-    let worker = Worker::new(database.parse()?, options)?;
-    worker.kind("email.send", send).run().await
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let database = std::env::var("DATABASE_URL")?.parse()?;
+    let worker = Worker::new(database, Options::queues(["mail"]))?;
+    Ok(worker.kind("email.send", send).run().await?)
 }

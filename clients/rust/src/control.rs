@@ -46,7 +46,10 @@ async fn beat(engine: &Engine, link: &mut Link) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let of = [&*options.name, &queues, &concurrency, version, info.get()];
     for stage in query(link, BEAT, &of).await? {
-        engine.enter(stage);
+        let before = engine.enter(stage);
+        if before != stage && before != Stage::Start {
+            tracing::info!(command = ?stage, "an operator has given a command");
+        }
     }
     let jobs: Vec<Arc<JobInfo>> = {
         let state = engine.state.borrow();

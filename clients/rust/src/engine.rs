@@ -118,7 +118,7 @@ pub(crate) struct State {
 }
 
 /// What a worker is to do. `run`, `quiet` and `stop` are what operators can say.
-#[derive(Clone, Copy, Default, PartialEq, PartialOrd, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
     /// The database does not know of it yet.
@@ -141,6 +141,14 @@ impl State {
     /// Takes what became of a job, unless that has been said.
     pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ended: Ended) {
         if !job.is_settled.swap(true, SeqCst) {
+            if let Err(error) = &ended
+                && error.is_failure()
+            {
+                let JobInfo {
+                    id, kind, attempt, ..
+                } = &**job;
+                tracing::warn!(id, kind, attempt, %error, "an attempt has failed");
+            }
             self.unsent.insert(job.token, Finish::new(job, &ended));
         }
     }
@@ -183,16 +191,18 @@ impl Engine {
         }
     }
 
-    /// Goes on to a stage. There is a way back only from quiet to run.
-    pub(crate) fn enter(&self, stage: Stage) {
+    /// Goes on to a stage, and returns the one before. There is a way back only from quiet to run.
+    pub(crate) fn enter(&self, stage: Stage) -> Stage {
+        let mut before = stage;
         self.change(|state| {
             if stage > state.stage || (state.stage, stage) == (Stage::Quiet, Stage::Run) {
-                state.stage = stage;
+                before = std::mem::replace(&mut state.stage, stage);
                 // Whoever waits for them waits for less time now.
                 let waiting = state.unsent.values_mut();
                 waiting.for_each(|result| result.due = result.due.min(Instant::now()));
             }
         });
+        before
     }
 
     /// Ends the worker, and releases its jobs.
@@ -222,9 +232,6 @@ impl Engine {
         let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
         let handling = self.worker.handling(job.clone(), Some(self.clone()));
         let ended = handling.instrument(span).await;
-        if let Err(error) = &ended {
-            tracing::info!(id = job.id, kind = job.kind, %error, "handler ended");
-        }
         // Of one that was dropped the transaction may be in its commit, and has the row.
         let is_dropped = |error: &Error| error.0["do"] == "release";
         let is_told = job.is_completed() && ended.as_ref().err().is_none_or(is_dropped);

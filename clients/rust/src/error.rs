@@ -80,6 +80,11 @@ impl Error {
         Self(json!({ "do": "release" }))
     }
 
+    /// Whether the attempt has failed, and was not put off, cancelled or released.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.0["do"] == "fail"
+    }
+
     /// Whether it is just an error, as of a handler that gives up because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
         self.0["retryable"] == true && self.0["retry_in"].is_null()

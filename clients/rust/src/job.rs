@@ -97,9 +97,9 @@ fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Er
     Option::deserialize(from).map(in_seconds)
 }
 
-/// The time that is so many seconds from now.
+/// The time that is so many seconds from now; none if no clock gets there.
 fn in_seconds(left: Option<f64>) -> Option<Instant> {
-    Instant::now().checked_add(Duration::try_from_secs_f64(left?).unwrap_or_default())
+    Instant::now().checked_add(Duration::try_from_secs_f64(left?.max(0.0)).ok()?)
 }
 
 impl JobInfo {

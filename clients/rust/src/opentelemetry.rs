@@ -7,7 +7,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 
-use crate::{AfterInsert, Handling, Job, Middleware, NewJob};
+use crate::{AfterInsert, Handling, Job, Middleware, NewJob, Reason};
 
 /// Middleware that makes a span of every insert and of every attempt, by the global tracer.
 ///
@@ -74,8 +74,10 @@ impl Middleware for OpenTelemetry {
             span.set_attribute(KeyValue::new("messaging.message.id", job.id.to_string()));
             span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
             let result = handling.with_context(context.clone()).await;
-            // A job that is put off or cancelled has not failed.
+            // A job that is put off, cancelled or released has not failed.
+            let is_over = matches!(job.cancelled_because(), None | Some(Reason::Timeout));
             if let Err(error) = &result
+                && is_over
                 && let Some(type_name) = error.0["details"]["type"].as_str()
             {
                 span.set_attribute(KeyValue::new("error.type", type_name.to_owned()));

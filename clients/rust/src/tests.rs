@@ -241,9 +241,65 @@ async fn what_is_added_first_is_outermost() {
     assert_eq!(std::mem::take(&mut *said.lock().unwrap()), order);
 }
 
+#[test]
+fn a_deadline_that_no_clock_reaches_is_none() {
+    for (left, time_left) in [(1e20, None), (-1e20, Some(Duration::ZERO))] {
+        let job = job(json!({ "deadline": left }));
+        assert_eq!(job.time_left(), time_left, "{left}");
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_of_a_kind_without_handler_is_refused() {
+    let options = || Options {
+        kind_timeouts: [("l".into(), Duration::from_secs(1))].into(),
+        ..Options::default()
+    };
+    let has_k = || worker(options()).unwrap().kind("k", nothing);
+    let refused = has_k().start().err().unwrap().to_string();
+    assert_eq!(refused, "kind_timeouts has l, which has no handler");
+    assert!(has_k().otherwise(nothing).start().is_ok());
+}
+
+async fn nothing(_: Job<Value>) -> std::result::Result<(), Error> {
+    Ok(())
+}
+
+/// Keeps what it sees of handlers.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<String>>>);
+
+impl Middleware for Seen {
+    fn work(&self, _: Job<()>, handling: Handling) -> Handling {
+        let seen = self.clone();
+        Box::pin(async move {
+            let ended = handling.await;
+            let text = ended
+                .as_ref()
+                .map_or_else(ToString::to_string, |_| "ok".into());
+            seen.0.lock().unwrap().push(text);
+            ended
+        })
+    }
+}
+
+#[tokio::test]
+async fn middleware_sees_a_panic_as_an_error() {
+    let seen = Seen::default();
+    let worker = worker(Options::default()).unwrap().middleware(seen.clone());
+    let worker = worker.kind(
+        "k",
+        async |_: Job<Value>| -> std::result::Result<(), Error> { panic!("of the handler") },
+    );
+    let ended = worker.handling(job(json!({ "kind": "k" })), None).await;
+    assert_eq!(ending(ended.unwrap_err())["details"]["type"], "panic");
+    assert_eq!(*seen.0.lock().unwrap(), ["of the handler"]);
+}
+
 #[cfg(feature = "opentelemetry")]
 #[tokio::test]
 async fn spans_belong_together() {
+    use ::opentelemetry::trace::Status;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 
     let exporter = InMemorySpanExporter::default();
@@ -266,9 +322,14 @@ async fn spans_belong_together() {
         let members = json!({ "kind": "k", "queue": "q", "attempt": number, "meta": meta });
         worker.handling(job(members), None).await.unwrap_err();
     }
-    let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
-        panic!("three spans")
+    let cancelled = job(json!({ "kind": "k", "queue": "q", "attempt": 1, "meta": meta }));
+    cancelled.cancel(Reason::Cancelled);
+    worker.handling(cancelled, None).await.unwrap_err();
+    let [sent, first, second, cancelled] = &exporter.get_finished_spans().unwrap()[..] else {
+        panic!("four spans")
     };
+    assert_eq!(first.status, Status::error("no"));
+    assert_eq!(cancelled.status, Status::Unset);
     assert_eq!((&*sent.name, &*first.name), ("insert default", "work q"));
     assert_eq!(first.span_context.trace_id(), sent.span_context.trace_id());
     assert_eq!(first.parent_span_id, sent.span_context.span_id());

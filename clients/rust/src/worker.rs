@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tokio_postgres::Config;
 
 use crate::engine::Engine;
+use crate::handler::Ended;
 use crate::link::random;
 use crate::{ClientError, Error, Handle, Handler, Handling, Job, JobInfo, Middleware, Result};
 
@@ -18,9 +19,8 @@ use crate::{ClientError, Error, Handle, Handler, Handling, Job, JobInfo, Middlew
 /// ```
 /// # use postgres_jobs::Options;
 /// let options = Options {
-///     queues: vec!["mail".into()],
 ///     concurrency: 20,
-///     ..Options::default()
+///     ..Options::queues(["mail"])
 /// };
 /// ```
 #[derive(Clone, Debug)]
@@ -85,6 +85,15 @@ impl From<&str> for Queue {
 }
 
 impl Options {
+    /// The defaults, with these queues.
+    pub fn queues<Q: Into<Queue>>(queues: impl IntoIterator<Item = Q>) -> Self {
+        let queues = queues.into_iter().map(Into::into).collect();
+        Self {
+            queues,
+            ..Self::default()
+        }
+    }
+
     fn check(&self) -> Result<()> {
         require(!self.queues.is_empty(), "queues is empty")?;
         let mut names = HashSet::new();
@@ -178,14 +187,12 @@ impl Worker {
         let handler = self.handlers.get(&Some(job.kind.clone()));
         let handler = handler.or(self.handlers.get(&None)).cloned();
         let middleware = self.middleware.clone();
-        let handling = async move {
+        safe(async move {
             let handler = handler.expect("only kinds with a handler are fetched");
             let around = |inner, one: &Arc<dyn Middleware>| one.work(job.clone(), inner);
             let middleware = middleware.iter().rev();
-            middleware.fold(handler(job.clone()), around).await
-        };
-        let safe = AssertUnwindSafe(handling).catch_unwind();
-        Box::pin(safe.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
+            middleware.fold(safe(handler(job.clone())), around).await
+        })
     }
 
     /// The kinds that it fetches, each a line; a line's end alone: all of them.
@@ -206,12 +213,24 @@ impl Worker {
     /// Runs in the background, with signals left to the program.
     ///
     /// # Errors
-    /// It has no handler, or two for a kind. A database that cannot be reached is tried again.
+    /// It has no handler, or two for a kind, or a timeout of a kind without one. A database that
+    /// cannot be reached is tried again.
     pub fn start(mut self) -> Result<Handle> {
         std::mem::replace(&mut self.fit, Ok(()))?;
         require(!self.handlers.is_empty(), "the worker has no handler")?;
+        for kind in self.options.kind_timeouts.keys() {
+            let has = |kind| self.handlers.contains_key(&kind);
+            let fault = format!("kind_timeouts has {kind}, which has no handler");
+            require(has(None) || has(Some(kind.clone())), fault)?;
+        }
         Ok(Handle::start(self))
     }
+}
+
+/// Makes an error of a panic: of a handler's, which middleware is to see, or of middleware's own.
+fn safe(handling: impl Future<Output = Ended> + Send + 'static) -> Handling {
+    let ended = AssertUnwindSafe(handling).catch_unwind();
+    Box::pin(ended.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
 }
 
 /// The names of queues, each a line.
