@@ -372,9 +372,7 @@ export class Worker {
 /** In how many seconds the attempt is over: by the server's deadline, or by the handler's timeout. */
 function limit(row: JobRow, timeout = -1): number {
   const own = timeout < 0 ? Infinity : timeout;
-  if (row.left === null || row.deadline_at === null) return own;
-  const whole = (Date.parse(row.deadline_at) - Date.parse(row.attempted_at)) / 1000;
-  return Math.min(own, row.left - Math.min(whole / 20, 1));
+  return row.left === null ? own : Math.min(own, row.left - Math.min(row.whole / 20, 1));
 }
 
 // With the driver that is installed.

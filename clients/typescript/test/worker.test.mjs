@@ -68,6 +68,24 @@ for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: con
   });
 }
 
+withDatabase("an attempt has its time, also after the year 9999", async (client, queue) => {
+  const late = async (name) => {
+    const connection = await connectPg(url)(name);
+    const inTenThousandYears = ({ row }) => ({ row: row.replace(/"(attempted|deadline)_at":"/g, "$&1") });
+    return { ...connection, query: async (...given) => (await connection.query(...given)).map(inTenThousandYears) };
+  };
+  const isAborted = async (_job, signal) => {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    return signal.aborted;
+  };
+  const worker = new Worker({ connect: late }, { queues: [queue], logger: quiet }).kind("k", isAborted);
+  const [{ error, output }] = await worked(worker, async () => {
+    const { id } = await insert(client, "k", {}, { queue, maxAttempts: 1 });
+    return waitFor(client, [id]);
+  });
+  assert.deepEqual([error, output], [null, false]);
+});
+
 test("the package exports the same things to import and to require", async () => {
   for (const name of ["postgres-jobs", "postgres-jobs/testing", "postgres-jobs/opentelemetry"]) {
     assert.deepEqual(Object.keys(require(name)).sort(), Object.keys(await import(name)).sort());
