@@ -26,8 +26,9 @@ export class Aborted extends Error {
 /** An attempt that runs. */
 export class Attempt {
   readonly job: Job;
-  readonly id: number;
   readonly token: number;
+  /** What logs say of it. */
+  readonly fields: object;
   /** The handler has completed the job in a transaction of its own. */
   isCompleted = false;
   /** What became of it is decided: nothing more is sent. */
@@ -36,8 +37,8 @@ export class Attempt {
   #timer?: NodeJS.Timeout;
 
   constructor(row: JobRow, progress: JobCalls["progress"]) {
-    this.id = row.id;
     this.token = row.token;
+    this.fields = { job: row.id, kind: row.kind, attempt: row.attempt };
     const completed = (isCompleted: boolean) => void (this.isCompleted = isCompleted);
     this.job = new Job(row, { progress, completed }, this.#aborting.signal);
   }

@@ -86,11 +86,8 @@ export function failure(thrown: unknown): Result & { do: "fail" } {
 }
 
 /** A failed attempt of which the library itself knows the type. */
-export const failureOf = (type: string, error: string): Result & { do: "fail" } => ({
-  do: "fail",
-  error: storable(error),
-  details: { type },
-});
+export const failureOf = (type: string, error: string): Result & { do: "fail" } =>
+  ({ do: "fail", error: storable(error), details: { type } });
 
 /** The failed attempt of an output that was refused, here or by the database. */
 export const invalidOutput = (error: unknown): Result & { do: "fail" } =>

@@ -195,6 +195,7 @@ export class Worker {
 
   async #start(): Promise<void> {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
+    this.#options.logger.info("the worker starts", { worker: this.name });
     try {
       await Promise.race([this.#beat(), aborted(this.#stopping.signal)]);
     } catch (error) {
@@ -208,6 +209,7 @@ export class Worker {
 
   async #work(): Promise<void> {
     const cancelling = this.#cancelling.signal;
+    const { logger } = this.#options;
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
@@ -220,14 +222,17 @@ export class Worker {
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
     await atMost(1, fetching.then(emptied));
     for (const attempt of this.#running.keys()) {
+      logger.warn("a handler was left behind", attempt.fields);
       // What is completed in a transaction is locked by that.
       if (!attempt.isCompleted) this.#settle(attempt, { do: "release" });
     }
-    await this.#finisher.flush(SENDING);
+    const lost = await this.#finisher.flush(SENDING);
     this.#over.abort();
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
-    if (this.#finisher.lost > 0) throw new Error(`${this.#finisher.lost} results could not be sent`);
+    if (lost > 0) logger.error("results could not be sent", { worker: this.name, results: lost });
+    logger.info("the worker has ended", { worker: this.name });
+    if (lost > 0) throw new Error(`${lost} results could not be sent`);
   }
 
   // --- Fetching ----------------------------------------------------------------------------------
@@ -305,21 +310,21 @@ export class Worker {
       this.#held.delete(attempt);
       this.#wake(); // where so many results waited that nothing was fetched
     };
-    if (result) this.#finisher.send(attempt.id, attempt.token, result, forget);
+    if (result) this.#finisher.send(attempt, result, forget);
     else forget();
   }
 
   #lose(attempt: Attempt): void {
     // One that was completed while the answer was on its way looks lost, and is not.
     if (attempt.isSettled || attempt.isCompleted) return;
-    this.#options.logger.warn("a job was lost", { job: attempt.id });
+    this.#options.logger.warn("a job was lost", attempt.fields);
     this.#settle(attempt, null);
     attempt.abort("lost");
   }
 
   async #progress(attempt: Attempt, progress: string): Promise<void> {
     try {
-      const values = [String(attempt.id), String(attempt.token), progress];
+      const values = [String(attempt.job.id), String(attempt.token), progress];
       const [isCancelled] = await this.#finish.rows(PROGRESS, values);
       if (isCancelled) attempt.abort("cancelled");
     } catch (error) {
@@ -359,7 +364,7 @@ export class Worker {
     }
     const held = [...this.#held];
     if (held.length === 0) return;
-    const ids = [toArray(held.map(({ id }) => id)), toArray(held.map(({ token }) => token))];
+    const ids = [toArray(held.map(({ job }) => job.id)), toArray(held.map(({ token }) => token))];
     const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, IDLE_WAIT);
     answers.forEach((isCancelled, at) => {
       const attempt = held[at]!;

@@ -1,8 +1,9 @@
 // What the cases of conformance cannot see of a worker: its layers, its log, its packages.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { createRequire } from "node:module";
 import { test } from "node:test";
-import { connectPg, connectPostgres, insert, Producer, waitFor, Worker } from "postgres-jobs";
+import { Cancel, connectPg, connectPostgres, insert, Producer, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
 
 const require = createRequire(import.meta.url);
@@ -84,6 +85,63 @@ withDatabase("an attempt has its time, also after the year 9999", async (client,
     return waitFor(client, [id]);
   });
   assert.deepEqual([error, output], [null, false]);
+});
+
+/** A logger, and what was logged: level, message and fields. */
+function logging() {
+  const lines = [];
+  const to = (level) => (message, fields) => lines.push([level, message, fields]);
+  return { lines, logger: { info: to("info"), warn: to("warn"), error: to("error") } };
+}
+
+withDatabase("a failed attempt is logged, one that ends otherwise is not", async (client, queue) => {
+  const { lines, logger } = logging();
+  let isPutOff = false;
+  const worker = new Worker(url, { queues: [queue], logger })
+    .kind("fails", () => { throw new TypeError("no"); })
+    .kind("tarries", (_job, signal) => once(signal, "abort"), { timeout: 0.05 })
+    .kind("invalid", () => NaN)
+    .kind("refused", () => "\0")
+    .kind("is cancelled", () => new Cancel("c"))
+    .kind("is put off", () => ((isPutOff = !isPutOff) ? new Snooze(0) : "output"));
+  const errors = {
+    fails: "no",
+    tarries: "the attempt has exceeded its timeout",
+    invalid: "the output has no JSON that the database can hold: NaN has no JSON",
+    refused: /^the output has no JSON that the database can hold: .*Unicode/,
+  };
+  const ids = {};
+  await worked(worker, async () => {
+    for (const kind of [...Object.keys(errors), "is cancelled", "is put off"]) {
+      ({ id: ids[kind] } = await insert(client, kind, {}, { queue, maxAttempts: 1 }));
+    }
+    await waitFor(client, Object.values(ids));
+  });
+  for (const [kind, error] of Object.entries(errors)) {
+    const [[level, message, fields], ...more] = lines.filter(([, , { job }]) => job === ids[kind]);
+    assert.deepEqual([level, message, more], ["warn", "an attempt has failed", []]);
+    assert.deepEqual({ ...fields, error: "" }, { job: ids[kind], kind, attempt: 1, error: "" });
+    error instanceof RegExp ? assert.match(fields.error, error) : assert.equal(fields.error, error);
+  }
+  const others = lines.filter(([, , { kind }]) => !(kind in errors));
+  const named = { worker: worker.name };
+  assert.deepEqual(others, [["info", "the worker starts", named], ["info", "the worker has ended", named]]);
+});
+
+withDatabase("a handler that is left behind is logged", async (client, queue) => {
+  const { lines, logger } = logging();
+  let [begin, end] = [];
+  const begun = new Promise((resolve) => (begin = resolve));
+  const handler = () => (begin(), new Promise((resolve) => (end = resolve)));
+  const worker = new Worker(url, { queues: [queue], logger, grace: 0 }).kind("k", handler);
+  let id;
+  await worked(worker, async () => {
+    ({ id } = await insert(client, "k", {}, { queue }));
+    await begun;
+  });
+  end();
+  const warned = lines.filter(([level]) => level !== "info");
+  assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
 });
 
 test("the package exports the same things to import and to require", async () => {
