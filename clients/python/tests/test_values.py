@@ -162,5 +162,5 @@ def test_an_output_that_is_none_fails():
             raise RuntimeError("no")
 
     for bad in (object(), "\ud800", Worse()):
-        told = json.loads(wire(1, 2, {"do": "complete", "output": bad}))
+        told = json.loads(wire(1, 2, {"do": "complete", "output": bad})[0])
         assert (told["do"], told["details"]["type"]) == ("fail", "invalid_output")

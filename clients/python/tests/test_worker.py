@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import logging
 import os
 import re
 import threading
@@ -18,7 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Job, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Cancel, Job, Snooze, Worker, insert, insert_middleware, wait_for
 
 
 @asynccontextmanager
@@ -277,6 +278,49 @@ async def test_errors_that_are_false_or_odd_fail_their_job(url, queue):
         results = await done(url, *ids)
     assert [one.state for one in results] == ["discarded"] * 3
     assert results[0].error == results[2].error == "odd" and "StopIteration" in results[1].error
+
+
+async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url, queue, caplog):
+    caplog.set_level(logging.INFO, "postgres_jobs")
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("fails")
+    def fails(job):
+        raise ValueError("no")
+
+    @worker.kind("tarries", timeout=0.05)
+    async def tarries(job):
+        await asyncio.sleep(60)
+
+    @worker.kind("is cancelled")
+    async def is_cancelled(job):
+        raise Cancel("c")
+
+    put_off = []
+
+    @worker.kind("is put off")
+    async def is_put_off(job):
+        if not put_off:
+            put_off.append(job.id)
+            raise Snooze(0)
+
+    worker.kind("invalid")(lambda job: float("nan"))
+    worker.kind("refused")(lambda job: "\0")
+    errors = {
+        "fails": "no",
+        "tarries": "timed out after 0.05 s",
+        "invalid": "the output is no JSON that the database can hold: Out of range float values are not JSON compliant",
+        "refused": "the output is no JSON that the database can hold: unsupported Unicode escape sequence",
+    }
+    ids = {kind: begin(url, queue, kind, {}, max_attempts=1) for kind in [*errors, "is cancelled", "is put off"]}
+    async with working(worker):
+        await done(url, *ids.values())
+    for kind, error in errors.items():
+        (line,) = [line for line in caplog.records if getattr(line, "job", None) == ids[kind]]
+        assert (line.levelname, line.kind, line.attempt) == ("WARNING", kind, 1)
+        assert line.error.startswith(error) and line.getMessage().startswith(f"job {ids[kind]} ({kind}) failed: {error}")
+    others = [(line.levelname, line.getMessage()) for line in caplog.records if getattr(line, "kind", None) not in errors]
+    assert others == [("INFO", f"worker {worker.name} {verb}") for verb in ("starts", "has ended")]
 
 
 async def test_opentelemetry(url, queue):

@@ -102,12 +102,13 @@ def is_of_value(error: BaseException) -> bool:
     return (_code(error) or "22")[:2] in ("22", "54")
 
 
-def wire(id: int, token: int, finish: Finish) -> str:
-    """An element of jobs.finish_many as JSON. An output that is none fails the attempt."""
+def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:
+    """An element of jobs.finish_many as JSON, and what it says: an output that is none fails the
+    attempt."""
     try:
-        return encode({"id": id, "token": token} | finish)
+        return encode({"id": id, "token": token} | finish), finish
     except Exception as error:  # also what the output's own classes raise
-        return encode({"id": id, "token": token} | invalid_output(error))
+        return wire(id, token, invalid_output(error))
 
 
 def _failure(error: BaseException, given: str | BaseException | None = None) -> Finish:

@@ -133,7 +133,7 @@ async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool)
 
 async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> None:
     if finish:
-        element = wire(job.id, job.token, finish)
+        element, _ = wire(job.id, job.token, finish)
         await execute("select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{element}]")
     await execute("release savepoint before_handler")
 

@@ -189,8 +189,11 @@ class Worker:
         if not self.handlers:
             raise ValueError("a worker needs a handler: see Worker.kind")
         self._engine = Engine(self)
+        log.info("worker %s starts", self.name)
         try:
-            return await self._engine.serve()
+            is_all_sent = await self._engine.serve()
+            log.info("worker %s has ended", self.name)
+            return is_all_sent
         except Exception as error:
             log.error("worker %s has ended: %s", self.name, error)
             raise
