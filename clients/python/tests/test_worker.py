@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Cancel, Job, Snooze, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Cancel, Discard, Job, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
 
 
 @asynccontextmanager
@@ -323,13 +323,24 @@ async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url
     assert others == [("INFO", f"worker {worker.name} {verb}") for verb in ("starts", "has ended")]
 
 
-async def test_opentelemetry(url, queue):
+@pytest.fixture(scope="module")
+def provider():
+    provider = TracerProvider()
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+@pytest.fixture
+def exporter(provider):
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield exporter
+    exporter.shutdown()
+
+
+async def test_opentelemetry(url, queue, exporter):
     from postgres_jobs import opentelemetry
 
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
     insert_middleware.append(opentelemetry.around_insert)
     worker = Worker(url, queues=[queue], middleware=[opentelemetry.around_work])
 
@@ -358,6 +369,66 @@ async def test_opentelemetry(url, queue):
         "jobs.kind": "run",
         "jobs.attempt": 2,
     }
+
+
+async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
+    from postgres_jobs import opentelemetry
+
+    worker = Worker(url, queues=[queue], lease=1, middleware=[opentelemetry.around_work])
+    ran = []
+
+    async def tarries(job):
+        if job.kind in ran:
+            return
+        ran.append(job.kind)
+        await asyncio.sleep(600)
+
+    def tarries_in_a_thread(job):
+        job.cancelled.wait()
+        if "raises" in job.kind:
+            raise RuntimeError("as is usual")
+
+    def ends(ending):
+        def handler(job):
+            raise ending
+
+        return handler
+
+    worker.kind("timeout", timeout=0.05)(tarries)
+    worker.kind("timeout, returns", timeout=0.05)(tarries_in_a_thread)
+    worker.kind("timeout, raises", timeout=0.05)(tarries_in_a_thread)
+    worker.kind("lost")(tarries)
+    worker.kind("cancelled")(tarries)
+    worker.kind("cancelled, raises")(tarries_in_a_thread)
+    worker.kind("stopping")(tarries)
+    worker.kind("stopping, raises")(tarries_in_a_thread)
+    worker.kind("fails")(ends(ValueError("no")))
+    worker.kind("fails for good")(ends(Discard(OSError("no"))))
+    worker.kind("fails for now")(ends(RetryIn(600, "no")))
+    worker.kind("is put off")(ends(Snooze(600)))
+    worker.kind("ends itself")(ends(Cancel("c")))
+    timed_out = ["timeout", "timeout, returns", "timeout, raises"]
+    kinds = [kind for kind in worker.handlers if kind]
+    worker.concurrency = len(kinds)
+    ids = {kind: begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in kinds}
+    async with working(worker):
+        going_on = [(kind,) for kind in kinds if kind.partition(",")[0] in ("cancelled", "lost", "stopping")]
+        while look("select kind from jobs.jobs where queue = %s and state = 'running' order by id", queue) != going_on:
+            await asyncio.sleep(0.02)
+        look("select jobs.release(job_id, token) from jobs.running where job_id = %s", ids["lost"])
+        for kind in ("cancelled", "cancelled, raises"):
+            look("select jobs.cancel(%s)", ids[kind])
+        while len(exporter.get_finished_spans()) < len(kinds) - 1:  # lost has two, stopping none
+            await asyncio.sleep(0.02)
+    spans = {}
+    for span in exporter.get_finished_spans():
+        status = (span.status.status_code.name, span.attributes.get("error.type"), span.status.description)
+        spans.setdefault(span.attributes["jobs.kind"], []).append(status)
+    untouched = ("UNSET", None, None)
+    failed = {"fails": ("ValueError", "no"), "fails for good": ("OSError", "no"), "fails for now": ("RetryIn", "no")}
+    failed |= dict.fromkeys(timed_out, ("timeout", "timed out"))
+    wanted = {kind: [("ERROR", *failed[kind]) if kind in failed else untouched] for kind in kinds}
+    assert spans == wanted | {"lost": [untouched, untouched]}
 
 
 def test_insert_middleware_sees_errors(url, queue):
