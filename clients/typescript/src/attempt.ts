@@ -53,7 +53,8 @@ export class Attempt {
     if (seconds > MOST_SECONDS) return;
     const over = () => {
       this.abort("timeout");
-      if (this.#why === "timeout" && !this.isCompleted) onTimeout(failureOf("timeout", MESSAGES.timeout));
+      const result = timedOut(this.job.signal);
+      if (result && !this.isCompleted) onTimeout(result);
     };
     this.#timer = setTimeout(over, Math.max(seconds, 0) * 1000);
   }
@@ -64,21 +65,20 @@ export class Attempt {
       const output = await handler();
       return this.isCompleted ? null : (askedFor(output) ?? completion(output));
     } catch (thrown) {
-      const asked = askedFor(thrown);
-      if (asked) return asked;
-      const why = this.#why;
-      if (why === "timeout") return failureOf("timeout", MESSAGES.timeout);
-      return why ? { do: "release" } : failure(thrown);
+      return resultOf(thrown, this.job.signal);
     } finally {
       clearTimeout(this.#timer);
     }
   }
-
-  get #why(): Reason | undefined {
-    const { reason } = this.#aborting.signal;
-    return reason instanceof Aborted ? reason.why : undefined;
-  }
 }
+
+/** The failure of an attempt that was aborted because of its timeout. */
+export const timedOut = (signal?: AbortSignal): Result | undefined =>
+  signal?.reason?.why === "timeout" ? failureOf("timeout", MESSAGES.timeout) : undefined;
+
+/** What becomes of an attempt whose handler has thrown this. */
+export const resultOf = (thrown: unknown, signal?: AbortSignal): Result =>
+  timedOut(signal) ?? askedFor(thrown) ?? (signal?.aborted ? { do: "release" } : failure(thrown));
 
 /** The result of a handler that has returned this. */
 function completion(output: unknown): Result {
