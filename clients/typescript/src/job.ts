@@ -10,9 +10,6 @@ export const jobRows = (jobs: string): string =>
     extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 
-export const PROGRESS = `select to_json(cancel_requested)::text as row
-  from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
-
 /** What becomes of the calls of a handler. */
 export interface JobCalls {
   /** Stores progress. */

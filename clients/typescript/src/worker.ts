@@ -6,7 +6,7 @@ import { Attempt, type Handler } from "./attempt.js";
 import { Link, type Connect, type Logger } from "./connection.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
-import { jobRows, PROGRESS, type Job, type JobRow } from "./job.js";
+import { jobRows, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 import type { Middleware } from "./middleware.js";
 import { connectPg } from "./pg.js";
@@ -50,6 +50,8 @@ const BEAT = `select to_json(jobs.worker_beat($1::text, $2::text::text[], $3::te
   $4::text::jsonb))::text as row`;
 const HEARTBEAT = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[])`;
+const PROGRESS = `select to_json(cancel_requested)::text as row
+  from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
 
 const IDLE_WAIT = 30;
 const SENDING = 10; // seconds after the last handler ended

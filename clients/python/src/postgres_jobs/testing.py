@@ -70,6 +70,8 @@ def work_all(transaction: Any, worker: Worker) -> Any:
     after another in that transaction, until none is. Returns an entry an attempt, in order. Raises
     RuntimeError if that has no end.
 
+    Progress plays no part.
+
     What a handler did in the transaction stays if it returned. Else it is undone. With a connection
     that blocks, this is called where no event loop runs."""
     return converse(transaction, _work_all, worker, is_async(transaction))
