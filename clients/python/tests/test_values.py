@@ -106,11 +106,13 @@ def test_outcomes_are_no_exceptions():
 
 
 def test_a_delay_is_a_number():
-    for bad in (-1, float("nan"), float("inf"), timedelta(seconds=-1)):
-        with pytest.raises(ValueError):
+    for bad in (float("nan"), float("inf"), float("-inf")):
+        with pytest.raises(ValueError, match=f"delay of {bad}"):
             Snooze(bad)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=f"delay of {bad}"):
             RetryIn(bad)
+    for past in (-1, -0.5, timedelta(seconds=-1)):
+        assert Snooze(past).finish()["delay"] == RetryIn(past).finish()["retry_in"] == 0
     assert Snooze(timedelta(minutes=1)).finish() == {"do": "snooze", "delay": 60.0}
 
 

@@ -20,6 +20,7 @@ abstract class Ending extends Error {
 export class Snooze extends Ending {
   constructor(readonly delay: Duration) {
     super(`snoozed for ${delay}`);
+    this.delay = fromZero(delay);
   }
   [RESULT](): Result {
     return { do: "snooze", delay: this.delay };
@@ -50,10 +51,17 @@ export class Discard extends Ending {
 export class RetryIn extends Ending {
   constructor(readonly delay: Duration, error: unknown = `to be retried in ${delay}`) {
     super(typeof error === "string" ? error : undefined, { cause: error });
+    this.delay = fromZero(delay);
   }
   [RESULT](): Result {
     return { ...failure(typeof this.cause === "string" ? this : this.cause), retry_in: this.delay };
   }
+}
+
+function fromZero(delay: Duration): Duration {
+  if (typeof delay !== "number") return delay;
+  if (!Number.isFinite(delay)) throw new RangeError(`delay: ${delay} is no number of seconds`);
+  return Math.max(delay, 0);
 }
 
 /** What a handler has asked for by what it threw or returned, if it did so. */

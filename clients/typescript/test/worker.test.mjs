@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import { test } from "node:test";
-import { Cancel, connectPg, connectPostgres, insert, Producer, Snooze, waitFor, Worker } from "postgres-jobs";
+import { Cancel, connectPg, connectPostgres, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
 
 const require = createRequire(import.meta.url);
@@ -156,6 +156,18 @@ test("what ends a handler can be thrown or returned, in both packages", async ()
   for (const { Snooze, Cancel } of [await import("postgres-jobs"), require("postgres-jobs")]) {
     assert.deepEqual(await ran(async () => new Snooze(1)), { do: "snooze", delay: 1 });
     assert.deepEqual(await ran(() => { throw new Cancel("c"); }), { do: "cancel", reason: "c" });
+  }
+});
+
+test("a delay below zero counts as zero, one that is no number is refused", async () => {
+  const { askedFor } = await import("../dist/esm/endings.js");
+  assert.deepEqual(askedFor(new Snooze(-1)), { do: "snooze", delay: 0 });
+  assert.equal(askedFor(new RetryIn(-0.5, "no")).retry_in, 0);
+  assert.equal(askedFor(new RetryIn("1 hour", "no")).retry_in, "1 hour");
+  for (const bad of [NaN, Infinity, -Infinity]) {
+    const told = { name: "RangeError", message: `delay: ${bad} is no number of seconds` };
+    assert.throws(() => new Snooze(bad), told);
+    assert.throws(() => new RetryIn(bad, "no"), told);
   }
 });
 

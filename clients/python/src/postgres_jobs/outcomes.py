@@ -7,6 +7,7 @@ otherwise, and the job would be completed.
 
 from __future__ import annotations
 
+import math
 import re
 import traceback
 from typing import Any
@@ -73,9 +74,9 @@ class RetryIn(Outcome):
 
 
 def _delay(delay: Duration) -> float:
-    if not 0 <= seconds(delay) < float("inf"):
-        raise ValueError(f"a delay of {delay} is none: it is a number of seconds from 0 on, or a timedelta")
-    return seconds(delay)
+    if not math.isfinite(seconds(delay)):
+        raise ValueError(f"a delay of {delay} is none: it is a number of seconds, or a timedelta")
+    return max(seconds(delay), 0.0)
 
 
 def completion(output: object) -> Finish:
