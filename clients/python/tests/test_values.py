@@ -132,7 +132,9 @@ def test_an_error_keeps_its_text_type_and_stack():
 
 def test_the_error_of_an_outcome():
     assert failure(Discard("text"))["error"] == "text"
-    assert failure(Discard())["error"] == "Discard"
+    for without in (Discard(), RetryIn(5)):
+        told = failure(without)
+        assert (told["error"], told["details"]["type"]) == ("no error was given", type(without).__name__)
     inner = failure(RetryIn(5, OSError("busy")))
     assert (inner["error"], inner["details"]["type"], inner["retry_in"]) == ("busy", "OSError", 5.0)
     try:

@@ -12,6 +12,8 @@ export type Result =
 // By a symbol and not by class: a program can have this package twice, as ESM and as CommonJS.
 const RESULT = Symbol.for("postgres-jobs.result");
 
+const NOT_GIVEN = "no error was given";
+
 abstract class Ending extends Error {
   abstract [RESULT](): Result;
 }
@@ -39,7 +41,7 @@ export class Cancel extends Ending {
 
 /** Thrown or returned by a handler: the job has failed for good. The error is a text, or what was caught. */
 export class Discard extends Ending {
-  constructor(error: unknown) {
+  constructor(error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
   }
   [RESULT](): Result {
@@ -49,7 +51,7 @@ export class Discard extends Ending {
 
 /** Thrown or returned by a handler: the attempt has failed, and the job is retried after the delay. */
 export class RetryIn extends Ending {
-  constructor(readonly delay: Duration, error: unknown = `to be retried in ${delay}`) {
+  constructor(readonly delay: Duration, error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
     this.delay = fromZero(delay);
   }

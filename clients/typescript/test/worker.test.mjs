@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import { test } from "node:test";
-import { Cancel, connectPg, connectPostgres, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
+import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
 
 const require = createRequire(import.meta.url);
@@ -156,6 +156,14 @@ test("what ends a handler can be thrown or returned, in both packages", async ()
   for (const { Snooze, Cancel } of [await import("postgres-jobs"), require("postgres-jobs")]) {
     assert.deepEqual(await ran(async () => new Snooze(1)), { do: "snooze", delay: 1 });
     assert.deepEqual(await ran(() => { throw new Cancel("c"); }), { do: "cancel", reason: "c" });
+  }
+});
+
+test("a failure without an error says so", async () => {
+  const { askedFor } = await import("../dist/esm/endings.js");
+  for (const ending of [new Discard(), new RetryIn(5)]) {
+    const { error, details } = askedFor(ending);
+    assert.deepEqual([error, details.type], ["no error was given", ending.constructor.name]);
   }
 });
 

@@ -117,7 +117,7 @@ def _failure(error: BaseException, given: str | BaseException | None = None) -> 
     if given is None and isinstance(error, Outcome) and error.__cause__ is not None:
         shown = error.__cause__
     name = type(shown).__name__
-    text = given if isinstance(given, str) else _text(shown)
+    text = given if isinstance(given, str) else "no error was given" if isinstance(shown, Outcome) else _text(shown)
     details = {"type": storable(name), "trace": _trace(shown)}
     if code := _code(shown):
         details["code"] = storable(code)
