@@ -28,7 +28,7 @@ export interface WorkerOptions {
   grace?: number;
   /** Its name in `jobs.workers`. Default `HOST:PID:RANDOM`. */
   name?: string;
-  /** What else `jobs.workers` shows. `version` is that of your program. */
+  /** What `jobs.workers` shows beside the library's name and version. */
   info?: Record<string, unknown>;
   /** Around every handler, the first of them outermost. Default: none. */
   middleware?: readonly Middleware[];
@@ -355,7 +355,7 @@ export class Worker {
 
   async #beat(): Promise<void> {
     const { concurrency, info, logger } = this.#options;
-    const shown = toJson({ version: VERSION, ...info, library: `postgres-jobs for TypeScript ${VERSION}` });
+    const shown = toJson({ library: "postgres-jobs (TypeScript)", version: VERSION, ...info });
     const values = [this.name, toArray(this.queues), String(concurrency), shown];
     const [command] = await this.#control.rows(BEAT, values, IDLE_WAIT);
     if (command !== this.#command) {

@@ -1,6 +1,7 @@
 // What the cases of conformance cannot see of a worker: its layers, its log, its packages.
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { test } from "node:test";
 import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
@@ -142,6 +143,18 @@ withDatabase("a handler that is left behind is logged", async (client, queue) =>
   end();
   const warned = lines.filter(([level]) => level !== "info");
   assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
+});
+
+withDatabase("a worker shows its library and version, and what else it is told to", async (client, queue) => {
+  const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url)));
+  const shown = async (info) => {
+    const worker = new Worker(url, { queues: [queue], logger: quiet, info }).kind("k", () => {});
+    const sql = "select info from jobs.workers where worker = $1";
+    return worked(worker, async () => (await client.query(sql, [worker.name])).rows[0].info);
+  };
+  const own = { library: "postgres-jobs (TypeScript)", version };
+  assert.deepEqual(await shown(undefined), own);
+  assert.deepEqual(await shown({ commit: "a1", version: "mine" }), { ...own, commit: "a1", version: "mine" });
 });
 
 test("the package exports the same things to import and to require", async () => {
