@@ -284,7 +284,7 @@ export class Worker {
     const total = [...this.#weights.values()].reduce((sum, weight) => sum + weight);
     const share = (this.#options.concurrency * this.#weights.get(first)!) / total;
     const lacking = Math.ceil(share - (running.get(first) ?? 0));
-    return [queues, Math.min(free, Math.max(lacking, 1), 1_000)];
+    return [queues, Math.min(free, Math.max(lacking, 1), 10_000)];
   }
 
   // --- Handling ----------------------------------------------------------------------------------

@@ -145,6 +145,21 @@ withDatabase("a handler that is left behind is logged", async (client, queue) =>
   assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
 });
 
+withDatabase("a worker of many places asks for 10,000 jobs at a time", async (client, queue) => {
+  const asked = [];
+  const connect = async (name) => {
+    const connection = await connectPg(url)(name);
+    const query = (text, values, name) => {
+      if (text.includes("jobs.fetch_any")) asked.push(values[1]);
+      return connection.query(text, values, name);
+    };
+    return { ...connection, query };
+  };
+  const worker = new Worker({ connect }, { queues: [queue], logger: quiet, concurrency: 20_000 }).kind("k", () => "output");
+  await worked(worker, async () => waitFor(client, [(await insert(client, "k", {}, { queue })).id]));
+  assert.deepEqual([...new Set(asked)], ["10000"]);
+});
+
 withDatabase("a worker shows its library and version, and what else it is told to", async (client, queue) => {
   const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url)));
   const shown = async (info) => {
