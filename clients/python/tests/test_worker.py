@@ -109,6 +109,28 @@ async def test_a_worker_starts_again(url, queue):
             assert (await done(url, job))[0].output == kind
 
 
+async def test_a_program_sees_that_an_operator_has_stopped_its_worker(url, queue, look):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: None)
+    await worker.ended()  # it does not run
+    await worker.start()
+    ended = asyncio.create_task(worker.ended())
+    await asyncio.to_thread(worker.ready.wait, 60)
+    assert not ended.done()
+    look("select jobs.stop_worker(%s)", worker.name)
+    await asyncio.wait_for(ended, 60)
+    await worker.stop()
+
+
+async def test_who_waits_for_the_end_of_a_worker_may_give_up(url, queue):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: "output")
+    async with working(worker):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(worker.ended(), 0.01)
+        assert (await done(url, begin(url, queue, "run", {})))[0].output == "output"
+
+
 async def test_a_worker_stops_before_it_has_begun(url, queue):
     worker = Worker(url, queues=[queue])
     worker.kind("run")(lambda job: None)
@@ -132,9 +154,9 @@ async def test_what_the_server_has_against_a_worker_is_raised(url, queue):
     worker = Worker(url, queues=[queue], name="x" * 200)
     worker.kind("run")(lambda job: None)
     await worker.start()
-    with pytest.raises(psycopg.errors.InvalidParameterValue):
-        await asyncio.sleep(0.5)
-        await worker.stop()
+    for end in (worker.ended, worker.stop):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            await end()
 
 
 def test_options_that_are_wrong_are_refused(url):
