@@ -23,6 +23,24 @@ const libraries = {
     const db = knex({ client: "pg", connection: url });
     await use((run) => db.transaction(run)).finally(() => db.destroy());
   },
+  // Prisma itself needs a schema and code made of it. This has of it what `insert` knows it by.
+  async Prisma(use) {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    const prisma = { $queryRawUnsafe: async (text, ...values) => (await client.query(text, values)).rows };
+    const inTransaction = async (run) => {
+      let end = "rollback";
+      await client.query("begin");
+      try {
+        const result = await run(prisma);
+        end = "commit";
+        return result;
+      } finally {
+        await client.query(end);
+      }
+    };
+    await use(inTransaction).finally(() => client.end());
+  },
   async Drizzle(use) {
     const pool = new pg.Pool({ connectionString: url });
     await use((run) => drizzle(pool).transaction((tx) => run(inDrizzle(tx)))).finally(() => pool.end());
