@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from postgres_jobs import Inserted, Unique, insert, insert_many, wait_for
+from postgres_jobs import Inserted, Result, Unique, Worker, insert, insert_many, testing, wait_for
 
 UNIQUE = Unique(by_args=True, by_queue=True)
 
@@ -77,6 +77,63 @@ def test_blocking(library, url, queue, look):
         assert rows == [("k", {"n": "%s :n"}, {}), ("a", {}, {}), ("b", {}, {"m": 1})]
 
 
+@pytest.mark.parametrize("library", BLOCKING)
+def test_completing(library, url, queue):
+    worker = Worker(url, queues=[queue])
+    for connection, _, rollback in library(url):
+        worker.kind("k")(lambda job: job.complete(connection, {"n": "%s :n"}))
+        insert(connection, "k", queue=queue)
+        (worked,) = testing.work_all(connection, worker)
+        assert (worked.state, worked.output) == ("completed", {"n": "%s :n"})
+        rollback()
+
+
+async def completing(connection, rollback, url, queue):
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("k")
+    async def complete(job):
+        await job.complete(connection, {"n": 1})
+
+    await insert(connection, "k", queue=queue)
+    (worked,) = await testing.work_all(connection, worker)
+    assert (worked.state, worked.output) == ("completed", {"n": 1})
+    await rollback()
+
+
+def in_autocommit_with_psycopg(url):
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
+        yield connection
+
+
+def in_autocommit_with_session(url):
+    with Session(sqlalchemy.create_engine(sqlalchemy_url(url, "psycopg"), isolation_level="AUTOCOMMIT")) as session:
+        yield session
+
+
+def in_autocommit_with_sqlalchemy_and_psycopg_2(url):
+    engine = sqlalchemy.create_engine(sqlalchemy_url(url, "psycopg2"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        yield connection
+
+
+def in_autocommit_with_django(url):
+    for connection, _, _ in with_django(url):
+        connection.set_autocommit(True)
+        yield connection
+
+
+IN_AUTOCOMMIT = [in_autocommit_with_psycopg, in_autocommit_with_session]
+IN_AUTOCOMMIT += [in_autocommit_with_sqlalchemy_and_psycopg_2, in_autocommit_with_django]
+
+
+@pytest.mark.parametrize("library", IN_AUTOCOMMIT)
+def test_waiting(library, url, queue):
+    for connection in library(url):
+        job = insert(connection, "k", queue=queue)
+        assert wait_for(connection, [job.id], 0.1) == [Result(job.id, "available", None, None)]
+
+
 async def awaiting(connection, commit, rollback, look, queue):
     await insert(connection, "k", {"n": 1}, queue=queue)
     await rollback()
@@ -103,6 +160,12 @@ async def test_async_session(driver, url, queue, look):
     engine = create_async_engine(sqlalchemy_url(url, driver))
     async with AsyncSession(engine) as session:
         await awaiting(session, session.commit, session.rollback, look, queue)
+        await completing(session, session.rollback, url, f"{queue} completed")
+    await engine.dispose()
+    engine = create_async_engine(sqlalchemy_url(url, driver), isolation_level="AUTOCOMMIT")
+    async with AsyncSession(engine) as session:
+        job = await insert(session, "k", queue=queue)
+        assert await wait_for(session, [job.id], 0.1) == [Result(job.id, "available", None, None)]
     await engine.dispose()
 
 
@@ -117,6 +180,11 @@ async def test_asyncpg(url, queue, look):
         await transactions[-1].start()
 
     await awaiting(connection, lambda: transactions[-1].commit(), rollback, look, queue)
+    job = await insert(connection, "k", queue=queue)
+    assert await wait_for(connection, [job.id], 0.1) == [Result(job.id, "available", None, None)]
+    transactions.append(connection.transaction())
+    await transactions[-1].start()
+    await completing(connection, transactions[-1].rollback, url, f"{queue} completed")
     await connection.close()
 
 

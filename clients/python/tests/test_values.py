@@ -106,11 +106,13 @@ def test_outcomes_are_no_exceptions():
 
 
 def test_a_delay_is_a_number():
-    for bad in (-1, float("nan"), float("inf"), timedelta(seconds=-1)):
-        with pytest.raises(ValueError):
+    for bad in (float("nan"), float("inf"), float("-inf")):
+        with pytest.raises(ValueError, match=f"delay of {bad}"):
             Snooze(bad)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=f"delay of {bad}"):
             RetryIn(bad)
+    for past in (-1, -0.5, timedelta(seconds=-1)):
+        assert Snooze(past).finish()["delay"] == RetryIn(past).finish()["retry_in"] == 0
     assert Snooze(timedelta(minutes=1)).finish() == {"do": "snooze", "delay": 60.0}
 
 
@@ -130,7 +132,9 @@ def test_an_error_keeps_its_text_type_and_stack():
 
 def test_the_error_of_an_outcome():
     assert failure(Discard("text"))["error"] == "text"
-    assert failure(Discard())["error"] == "Discard"
+    for without in (Discard(), RetryIn(5)):
+        told = failure(without)
+        assert (told["error"], told["details"]["type"]) == ("no error was given", type(without).__name__)
     inner = failure(RetryIn(5, OSError("busy")))
     assert (inner["error"], inner["details"]["type"], inner["retry_in"]) == ("busy", "OSError", 5.0)
     try:
@@ -162,5 +166,5 @@ def test_an_output_that_is_none_fails():
             raise RuntimeError("no")
 
     for bad in (object(), "\ud800", Worse()):
-        told = json.loads(wire(1, 2, {"do": "complete", "output": bad}))
+        told = json.loads(wire(1, 2, {"do": "complete", "output": bad})[0])
         assert (told["do"], told["details"]["type"]) == ("fail", "invalid_output")

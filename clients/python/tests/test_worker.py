@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import logging
 import os
 import re
 import threading
@@ -18,7 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Job, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Cancel, Discard, Job, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
 
 
 @asynccontextmanager
@@ -108,6 +109,28 @@ async def test_a_worker_starts_again(url, queue):
             assert (await done(url, job))[0].output == kind
 
 
+async def test_a_program_sees_that_an_operator_has_stopped_its_worker(url, queue, look):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: None)
+    await worker.ended()  # it does not run
+    await worker.start()
+    ended = asyncio.create_task(worker.ended())
+    await asyncio.to_thread(worker.ready.wait, 60)
+    assert not ended.done()
+    look("select jobs.stop_worker(%s)", worker.name)
+    await asyncio.wait_for(ended, 60)
+    await worker.stop()
+
+
+async def test_who_waits_for_the_end_of_a_worker_may_give_up(url, queue):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: "output")
+    async with working(worker):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(worker.ended(), 0.01)
+        assert (await done(url, begin(url, queue, "run", {})))[0].output == "output"
+
+
 async def test_a_worker_stops_before_it_has_begun(url, queue):
     worker = Worker(url, queues=[queue])
     worker.kind("run")(lambda job: None)
@@ -131,9 +154,9 @@ async def test_what_the_server_has_against_a_worker_is_raised(url, queue):
     worker = Worker(url, queues=[queue], name="x" * 200)
     worker.kind("run")(lambda job: None)
     await worker.start()
-    with pytest.raises(psycopg.errors.InvalidParameterValue):
-        await asyncio.sleep(0.5)
-        await worker.stop()
+    for end in (worker.ended, worker.stop):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            await end()
 
 
 def test_options_that_are_wrong_are_refused(url):
@@ -279,13 +302,67 @@ async def test_errors_that_are_false_or_odd_fail_their_job(url, queue):
     assert results[0].error == results[2].error == "odd" and "StopIteration" in results[1].error
 
 
-async def test_opentelemetry(url, queue):
+async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url, queue, caplog):
+    caplog.set_level(logging.INFO, "postgres_jobs")
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("fails")
+    def fails(job):
+        raise ValueError("no")
+
+    @worker.kind("tarries", timeout=0.05)
+    async def tarries(job):
+        await asyncio.sleep(60)
+
+    @worker.kind("is cancelled")
+    async def is_cancelled(job):
+        raise Cancel("c")
+
+    put_off = []
+
+    @worker.kind("is put off")
+    async def is_put_off(job):
+        if not put_off:
+            put_off.append(job.id)
+            raise Snooze(0)
+
+    worker.kind("invalid")(lambda job: float("nan"))
+    worker.kind("refused")(lambda job: "\0")
+    errors = {
+        "fails": "no",
+        "tarries": "timed out after 0.05 s",
+        "invalid": "the output is no JSON that the database can hold: Out of range float values are not JSON compliant",
+        "refused": "the output is no JSON that the database can hold: unsupported Unicode escape sequence",
+    }
+    ids = {kind: begin(url, queue, kind, {}, max_attempts=1) for kind in [*errors, "is cancelled", "is put off"]}
+    async with working(worker):
+        await done(url, *ids.values())
+    for kind, error in errors.items():
+        (line,) = [line for line in caplog.records if getattr(line, "job", None) == ids[kind]]
+        assert (line.levelname, line.kind, line.attempt) == ("WARNING", kind, 1)
+        assert line.error.startswith(error) and line.getMessage().startswith(f"job {ids[kind]} ({kind}) failed: {error}")
+    others = [(line.levelname, line.getMessage()) for line in caplog.records if getattr(line, "kind", None) not in errors]
+    assert others == [("INFO", f"worker {worker.name} {verb}") for verb in ("starts", "has ended")]
+
+
+@pytest.fixture(scope="module")
+def provider():
+    provider = TracerProvider()
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+@pytest.fixture
+def exporter(provider):
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield exporter
+    exporter.shutdown()
+
+
+async def test_opentelemetry(url, queue, exporter):
     from postgres_jobs import opentelemetry
 
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
     insert_middleware.append(opentelemetry.around_insert)
     worker = Worker(url, queues=[queue], middleware=[opentelemetry.around_work])
 
@@ -314,6 +391,66 @@ async def test_opentelemetry(url, queue):
         "jobs.kind": "run",
         "jobs.attempt": 2,
     }
+
+
+async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
+    from postgres_jobs import opentelemetry
+
+    worker = Worker(url, queues=[queue], lease=1, middleware=[opentelemetry.around_work])
+    ran = []
+
+    async def tarries(job):
+        if job.kind in ran:
+            return
+        ran.append(job.kind)
+        await asyncio.sleep(600)
+
+    def tarries_in_a_thread(job):
+        job.cancelled.wait()
+        if "raises" in job.kind:
+            raise RuntimeError("as is usual")
+
+    def ends(ending):
+        def handler(job):
+            raise ending
+
+        return handler
+
+    worker.kind("timeout", timeout=0.05)(tarries)
+    worker.kind("timeout, returns", timeout=0.05)(tarries_in_a_thread)
+    worker.kind("timeout, raises", timeout=0.05)(tarries_in_a_thread)
+    worker.kind("lost")(tarries)
+    worker.kind("cancelled")(tarries)
+    worker.kind("cancelled, raises")(tarries_in_a_thread)
+    worker.kind("stopping")(tarries)
+    worker.kind("stopping, raises")(tarries_in_a_thread)
+    worker.kind("fails")(ends(ValueError("no")))
+    worker.kind("fails for good")(ends(Discard(OSError("no"))))
+    worker.kind("fails for now")(ends(RetryIn(600, "no")))
+    worker.kind("is put off")(ends(Snooze(600)))
+    worker.kind("ends itself")(ends(Cancel("c")))
+    timed_out = ["timeout", "timeout, returns", "timeout, raises"]
+    kinds = [kind for kind in worker.handlers if kind]
+    worker.concurrency = len(kinds)
+    ids = {kind: begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in kinds}
+    async with working(worker):
+        going_on = [(kind,) for kind in kinds if kind.partition(",")[0] in ("cancelled", "lost", "stopping")]
+        while look("select kind from jobs.jobs where queue = %s and state = 'running' order by id", queue) != going_on:
+            await asyncio.sleep(0.02)
+        look("select jobs.release(job_id, token) from jobs.running where job_id = %s", ids["lost"])
+        for kind in ("cancelled", "cancelled, raises"):
+            look("select jobs.cancel(%s)", ids[kind])
+        while len(exporter.get_finished_spans()) < len(kinds) - 1:  # lost has two, stopping none
+            await asyncio.sleep(0.02)
+    spans = {}
+    for span in exporter.get_finished_spans():
+        status = (span.status.status_code.name, span.attributes.get("error.type"), span.status.description)
+        spans.setdefault(span.attributes["jobs.kind"], []).append(status)
+    untouched = ("UNSET", None, None)
+    failed = {"fails": ("ValueError", "no"), "fails for good": ("OSError", "no"), "fails for now": ("RetryIn", "no")}
+    failed |= dict.fromkeys(timed_out, ("timeout", "timed out"))
+    wanted = {kind: [("ERROR", *failed[kind]) if kind in failed else untouched] for kind in kinds}
+    assert spans == wanted | {"lost": [untouched, untouched]}
 
 
 def test_insert_middleware_sees_errors(url, queue):

@@ -26,8 +26,9 @@ export class Aborted extends Error {
 /** An attempt that runs. */
 export class Attempt {
   readonly job: Job;
-  readonly id: number;
   readonly token: number;
+  /** What logs say of it. */
+  readonly fields: object;
   /** The handler has completed the job in a transaction of its own. */
   isCompleted = false;
   /** What became of it is decided: nothing more is sent. */
@@ -36,8 +37,8 @@ export class Attempt {
   #timer?: NodeJS.Timeout;
 
   constructor(row: JobRow, progress: JobCalls["progress"]) {
-    this.id = row.id;
     this.token = row.token;
+    this.fields = { job: row.id, kind: row.kind, attempt: row.attempt };
     const completed = (isCompleted: boolean) => void (this.isCompleted = isCompleted);
     this.job = new Job(row, { progress, completed }, this.#aborting.signal);
   }
@@ -64,21 +65,20 @@ export class Attempt {
       const output = await handler();
       return this.isCompleted ? null : (askedFor(output) ?? completion(output));
     } catch (thrown) {
-      const asked = askedFor(thrown);
-      if (asked) return asked;
-      const why = this.#why;
-      if (why === "timeout") return failureOf("timeout", MESSAGES.timeout);
-      return why ? { do: "release" } : failure(thrown);
+      return resultOf(thrown, this.job.signal);
     } finally {
       clearTimeout(this.#timer);
     }
   }
-
-  get #why(): Reason | undefined {
-    const { reason } = this.#aborting.signal;
-    return reason instanceof Aborted ? reason.why : undefined;
-  }
 }
+
+/** The failure of an attempt that was aborted because of its timeout. */
+export const timedOut = (signal?: AbortSignal): Result | undefined =>
+  signal?.reason?.why === "timeout" ? failureOf("timeout", MESSAGES.timeout) : undefined;
+
+/** What becomes of an attempt whose handler has thrown this. */
+export const resultOf = (thrown: unknown, signal?: AbortSignal): Result =>
+  timedOut(signal) ?? askedFor(thrown) ?? (signal?.aborted ? { do: "release" } : failure(thrown));
 
 /** The result of a handler that has returned this. */
 function completion(output: unknown): Result {

@@ -37,7 +37,8 @@ export async function rows(database: Database, text: string, values: Value[]): P
   return found.map(({ row }) => fromJson(row));
 }
 
-function run(database: Database, text: string, values: Value[]): PromiseLike<any> {
+/** Runs a statement, and returns what the library of the caller has for it. */
+export function run(database: Database, text: string, values: Value[]): PromiseLike<any> {
   if ("$queryRawUnsafe" in database) return database.$queryRawUnsafe(text, ...values);
   if ("unsafe" in database) return database.unsafe(text, values);
   if ("raw" in database) return database.raw(text.replace(/\$\d+/g, "?"), values);

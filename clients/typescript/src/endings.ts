@@ -12,6 +12,8 @@ export type Result =
 // By a symbol and not by class: a program can have this package twice, as ESM and as CommonJS.
 const RESULT = Symbol.for("postgres-jobs.result");
 
+const NOT_GIVEN = "no error was given";
+
 abstract class Ending extends Error {
   abstract [RESULT](): Result;
 }
@@ -20,6 +22,7 @@ abstract class Ending extends Error {
 export class Snooze extends Ending {
   constructor(readonly delay: Duration) {
     super(`snoozed for ${delay}`);
+    this.delay = fromZero(delay);
   }
   [RESULT](): Result {
     return { do: "snooze", delay: this.delay };
@@ -38,7 +41,7 @@ export class Cancel extends Ending {
 
 /** Thrown or returned by a handler: the job has failed for good. The error is a text, or what was caught. */
 export class Discard extends Ending {
-  constructor(error: unknown) {
+  constructor(error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
   }
   [RESULT](): Result {
@@ -48,12 +51,19 @@ export class Discard extends Ending {
 
 /** Thrown or returned by a handler: the attempt has failed, and the job is retried after the delay. */
 export class RetryIn extends Ending {
-  constructor(readonly delay: Duration, error: unknown = `to be retried in ${delay}`) {
+  constructor(readonly delay: Duration, error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
+    this.delay = fromZero(delay);
   }
   [RESULT](): Result {
     return { ...failure(typeof this.cause === "string" ? this : this.cause), retry_in: this.delay };
   }
+}
+
+function fromZero(delay: Duration): Duration {
+  if (typeof delay !== "number") return delay;
+  if (!Number.isFinite(delay)) throw new RangeError(`delay: ${delay} is no number of seconds`);
+  return Math.max(delay, 0);
 }
 
 /** What a handler has asked for by what it threw or returned, if it did so. */
@@ -86,11 +96,8 @@ export function failure(thrown: unknown): Result & { do: "fail" } {
 }
 
 /** A failed attempt of which the library itself knows the type. */
-export const failureOf = (type: string, error: string): Result & { do: "fail" } => ({
-  do: "fail",
-  error: storable(error),
-  details: { type },
-});
+export const failureOf = (type: string, error: string): Result & { do: "fail" } =>
+  ({ do: "fail", error: storable(error), details: { type } });
 
 /** The failed attempt of an output that was refused, here or by the database. */
 export const invalidOutput = (error: unknown): Result & { do: "fail" } =>

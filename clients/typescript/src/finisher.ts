@@ -1,11 +1,11 @@
 import { setImmediate } from "node:timers/promises";
+import type { Attempt } from "./attempt.js";
 import { refusal, type Link, type Logger } from "./connection.js";
 import { invalidOutput, type Result } from "./endings.js";
 import { atMost, backOff, sleep } from "./timing.js";
 
 interface Waiting {
-  id: number;
-  token: number;
+  attempt: Attempt;
   text: string;
   failures: number;
   isReplaced: boolean;
@@ -23,8 +23,6 @@ export class Finisher {
   #open = new Set<Waiting>();
   #sending = false;
   #onEmpty = () => {};
-  /** How many results could not be sent. */
-  lost = 0;
 
   constructor(
     private readonly link: Link,
@@ -38,18 +36,23 @@ export class Finisher {
     return [...this.#open].filter(({ failures }) => failures > 0).length;
   }
 
-  /** Calls back when the server has answered, or never will. */
-  send(id: number, token: number, result: Result, onAnswer: () => void): void {
-    const one = { id, token, text: textOf(id, token, result), failures: 0, isReplaced: false, onAnswer };
+  /** Calls back when the server has answered. */
+  send(attempt: Attempt, result: Result, onAnswer: () => void): void {
+    const one = { attempt, text: this.#text(attempt, result), failures: 0, isReplaced: false, onAnswer };
     this.#open.add(one);
     this.#push(one);
   }
 
-  /** Waits for so many seconds until all is sent, and counts what is not as lost. */
-  async flush(seconds: number): Promise<void> {
+  /** Waits for so many seconds until all is sent. Returns how many results are not, and so are lost. */
+  async flush(seconds: number): Promise<number> {
     const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
     if (this.#open.size > 0) await atMost(seconds, empty);
-    this.lost += this.#open.size;
+    return this.#open.size;
+  }
+
+  #text(attempt: Attempt, result: Result): string {
+    if (result.do === "fail") this.logger.warn("an attempt has failed", { ...attempt.fields, error: result.error });
+    return textOf(attempt.job.id, attempt.token, result);
   }
 
   #answered(one: Waiting): void {
@@ -81,10 +84,11 @@ export class Finisher {
   async #finish(results: Waiting[]): Promise<void> {
     try {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
-      for (const { ord, done, state, reason } of rows) {
+      for (const { ord, done, reason } of rows) {
         const result = results[ord - 1]!;
-        if (!done) this.logger.warn("a result was not stored", { job: result.id, state, reason });
-        if (reason === "locked") this.#repeat(result); // by another transaction
+        const { fields } = result.attempt;
+        if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...fields, reason });
+        if (reason === "locked") this.#repeat(result, reason); // by another transaction
         else this.#answered(result);
       }
     } catch (error) {
@@ -94,21 +98,17 @@ export class Finisher {
     }
   }
 
-  #repeat = (one: Waiting) => void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
+  #repeat(one: Waiting, error: unknown): void {
+    this.logger.warn("a result was refused, to be repeated", { ...one.attempt.fields, error });
+    void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
+  }
 
   async #refused(one: Waiting, error: any): Promise<void> {
-    if (!/^(22|54)/.test(refusal(error) ?? "")) {
-      this.logger.error("a result was refused, to be repeated", { job: one.id, error });
-      this.#repeat(one);
-    } else if (!one.isReplaced) {
-      one.text = textOf(one.id, one.token, invalidOutput(error));
+    if (/^(22|54)/.test(refusal(error) ?? "") && !one.isReplaced) {
+      one.text = this.#text(one.attempt, invalidOutput(error));
       one.isReplaced = true;
       await this.#finish([one]);
-    } else {
-      this.logger.error("a result cannot be sent", { job: one.id, error });
-      this.lost++;
-      this.#answered(one);
-    }
+    } else this.#repeat(one, error);
   }
 }
 

@@ -1,16 +1,14 @@
 import { rows, type Database, type Value } from "./database.js";
 import { toJson } from "./json.js";
 
-/** A row of `jobs.fetch_any`, and how many seconds are `left` to its deadline. */
+/** A row of `jobs.fetch_any`, how many seconds its attempt has as a `whole`, and how many are `left`. */
 export type JobRow = Record<string, any>;
 
 /** Selects a JobRow of each of these jobs. */
 export const jobRows = (jobs: string): string =>
   `select to_json(j)::text as row from (select *,
+    extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
-
-export const PROGRESS = `select to_json(cancel_requested)::text as row
-  from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
 
 /** What becomes of the calls of a handler. */
 export interface JobCalls {

@@ -2,7 +2,8 @@ import {
   context, isSpanContextValid, SpanKind, SpanStatusCode, trace,
   type Attributes, type Context, type Span, type SpanContext, type SpanOptions,
 } from "@opentelemetry/api";
-import { askedFor, failure, type Result } from "./endings.js";
+import { resultOf, timedOut } from "./attempt.js";
+import { askedFor, type Result } from "./endings.js";
 import type { Middleware } from "./middleware.js";
 import { VERSION } from "./version.js";
 
@@ -11,7 +12,8 @@ import { VERSION } from "./version.js";
  * and for a `Worker`.
  *
  * The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry is a
- * trace of its own, with a link to it. A failure sets the status of a span; Snooze and Cancel do not.
+ * trace of its own, with a link to it. A span has failed if its attempt has. One
+ * that was put off, cancelled, released at a stop or lost leaves the status unset.
  */
 export function tracing(): Required<Middleware> {
   return {
@@ -36,7 +38,7 @@ export function tracing(): Required<Middleware> {
         "jobs.kind": job.kind,
         "jobs.attempt": job.attempt,
       };
-      return within(`work ${job.queue}`, { kind: SpanKind.CONSUMER, links, attributes }, parent, next);
+      return within(`work ${job.queue}`, { kind: SpanKind.CONSUMER, links, attributes }, parent, next, job.signal);
     },
   };
 }
@@ -48,21 +50,28 @@ const about = (name: string, type: string, queue: string): Attributes => ({
   "messaging.destination.name": queue,
 });
 
-function within<T>(name: string, options: SpanOptions, parent: Context, run: (span: Span) => Promise<T>): Promise<T> {
+function within<T>(
+  name: string,
+  options: SpanOptions,
+  parent: Context,
+  run: (span: Span) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
   const tracer = trace.getTracer("postgres-jobs", VERSION);
   return tracer.startActiveSpan(name, options, parent, async (span) => {
     const tell = (result?: Result) => {
       if (result?.do !== "fail") return;
       const { type, trace: stack } = result.details;
+      span.setAttribute("error.type", type!);
       span.recordException({ name: type!, message: result.error, stack });
       span.setStatus({ code: SpanStatusCode.ERROR, message: result.error });
     };
     try {
       const returned = await run(span);
-      tell(askedFor(returned));
+      tell(timedOut(signal) ?? askedFor(returned));
       return returned;
     } catch (thrown) {
-      tell(askedFor(thrown) ?? failure(thrown));
+      tell(resultOf(thrown, signal));
       throw thrown;
     } finally {
       span.end();

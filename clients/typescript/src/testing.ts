@@ -1,10 +1,10 @@
 import { AssertionError } from "node:assert";
 import { Attempt } from "./attempt.js";
-import { rows, toInterval, type Database, type Duration } from "./database.js";
+import { rows, run, toInterval, type Database, type Duration } from "./database.js";
 import { failure, invalidOutput, type Result } from "./endings.js";
 import { FINISH, textOf } from "./finisher.js";
 import { RESULTS, type JobResult, type State } from "./insert.js";
-import { jobRows, PROGRESS, type JobRow } from "./job.js";
+import { jobRows, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 import type { Worker } from "./worker.js";
 
@@ -47,7 +47,7 @@ export interface Worked extends JobResult {
 /**
  * Runs what is due of the kinds and in the queues of a worker, which is not started: one job after
  * another in the transaction, until nothing is. What a handler did there stays if the job is
- * completed by that; else it is undone. Timeouts play no part.
+ * completed by that; else it is undone. Timeouts and progress play no part.
  */
 export async function workAll(transaction: Database, worker: Worker): Promise<Worked[]> {
   const worked: Worked[] = [];
@@ -65,11 +65,11 @@ export async function workAll(transaction: Database, worker: Worker): Promise<Wo
 }
 
 async function work(transaction: Database, worker: Worker, row: JobRow): Promise<void> {
-  const ids = [String(row.id), String(row.token)];
-  const attempt = new Attempt(row, async (value) => void (await rows(transaction, PROGRESS, [...ids, value])));
+  const attempt = new Attempt(row, async () => {});
   const finish = (result: Result) => rows(transaction, FINISH, [`[${textOf(row.id, row.token, result)}]`]);
-  const undo = () => rows(transaction, "rollback to before_handler", []);
-  await rows(transaction, "savepoint before_handler", []);
+  // No rows: Kysely has one for this.
+  const undo = () => run(transaction, "rollback to before_handler", []);
+  await run(transaction, "savepoint before_handler", []);
   const result = await attempt.run(() => worker.handle(attempt.job));
   if (result && result.do !== "complete") await undo();
   if (result) {
@@ -78,7 +78,7 @@ async function work(transaction: Database, worker: Worker, row: JobRow): Promise
       await finish(/^(22|54)/.test(error.code) ? invalidOutput(error) : failure(error));
     });
   }
-  await rows(transaction, "release before_handler", []);
+  await run(transaction, "release before_handler", []);
 }
 
 /** Lets time pass: jobs that are scheduled or retryable run that much earlier. */

@@ -6,7 +6,7 @@ import { Attempt, type Handler } from "./attempt.js";
 import { Link, type Connect, type Logger } from "./connection.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
-import { jobRows, PROGRESS, type Job, type JobRow } from "./job.js";
+import { jobRows, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 import type { Middleware } from "./middleware.js";
 import { connectPg } from "./pg.js";
@@ -28,7 +28,7 @@ export interface WorkerOptions {
   grace?: number;
   /** Its name in `jobs.workers`. Default `HOST:PID:RANDOM`. */
   name?: string;
-  /** What else `jobs.workers` shows. `version` is that of your program. */
+  /** What `jobs.workers` shows beside the library's name and version. */
   info?: Record<string, unknown>;
   /** Around every handler, the first of them outermost. Default: none. */
   middleware?: readonly Middleware[];
@@ -50,6 +50,8 @@ const BEAT = `select to_json(jobs.worker_beat($1::text, $2::text::text[], $3::te
   $4::text::jsonb))::text as row`;
 const HEARTBEAT = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[])`;
+const PROGRESS = `select to_json(cancel_requested)::text as row
+  from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
 
 const IDLE_WAIT = 30;
 const BEATING = 10; // without an answer: so leases are renewed by another connection in time
@@ -196,6 +198,7 @@ export class Worker {
 
   async #start(): Promise<void> {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
+    this.#options.logger.info("the worker starts", { worker: this.name });
     try {
       await Promise.race([this.#beat(), aborted(this.#stopping.signal)]);
     } catch (error) {
@@ -209,6 +212,7 @@ export class Worker {
 
   async #work(): Promise<void> {
     const cancelling = this.#cancelling.signal;
+    const { logger } = this.#options;
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
@@ -221,14 +225,17 @@ export class Worker {
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
     await atMost(1, fetching.then(emptied));
     for (const attempt of this.#running.keys()) {
+      logger.warn("a handler was left behind", attempt.fields);
       // What is completed in a transaction is locked by that.
       if (!attempt.isCompleted) this.#settle(attempt, { do: "release" });
     }
-    await this.#finisher.flush(SENDING);
+    const lost = await this.#finisher.flush(SENDING);
     this.#over.abort();
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
-    if (this.#finisher.lost > 0) throw new Error(`${this.#finisher.lost} results could not be sent`);
+    if (lost > 0) logger.error("results could not be sent", { worker: this.name, results: lost });
+    logger.info("the worker has ended", { worker: this.name });
+    if (lost > 0) throw new Error(`${lost} results could not be sent`);
   }
 
   // --- Fetching ----------------------------------------------------------------------------------
@@ -278,7 +285,7 @@ export class Worker {
     const total = [...this.#weights.values()].reduce((sum, weight) => sum + weight);
     const share = (this.#options.concurrency * this.#weights.get(first)!) / total;
     const lacking = Math.ceil(share - (running.get(first) ?? 0));
-    return [queues, Math.min(free, Math.max(lacking, 1), 1_000)];
+    return [queues, Math.min(free, Math.max(lacking, 1), 10_000)];
   }
 
   // --- Handling ----------------------------------------------------------------------------------
@@ -306,21 +313,21 @@ export class Worker {
       this.#held.delete(attempt);
       this.#wake(); // where so many results waited that nothing was fetched
     };
-    if (result) this.#finisher.send(attempt.id, attempt.token, result, forget);
+    if (result) this.#finisher.send(attempt, result, forget);
     else forget();
   }
 
   #lose(attempt: Attempt): void {
     // One that was completed while the answer was on its way looks lost, and is not.
     if (attempt.isSettled || attempt.isCompleted) return;
-    this.#options.logger.warn("a job was lost", { job: attempt.id });
+    this.#options.logger.warn("a job was lost", attempt.fields);
     this.#settle(attempt, null);
     attempt.abort("lost");
   }
 
   async #progress(attempt: Attempt, progress: string): Promise<void> {
     try {
-      const values = [String(attempt.id), String(attempt.token), progress];
+      const values = [String(attempt.job.id), String(attempt.token), progress];
       const [isCancelled] = await this.#finish.rows(PROGRESS, values);
       if (isCancelled && !attempt.isCompleted) attempt.abort("cancelled");
     } catch (error) {
@@ -349,7 +356,7 @@ export class Worker {
 
   async #beat(): Promise<void> {
     const { concurrency, info, logger } = this.#options;
-    const shown = toJson({ version: VERSION, ...info, library: `postgres-jobs for TypeScript ${VERSION}` });
+    const shown = toJson({ library: "postgres-jobs (TypeScript)", version: VERSION, ...info });
     const values = [this.name, toArray(this.queues), String(concurrency), shown];
     const [command] = await this.#control.rows(BEAT, values, BEATING);
     if (command !== this.#command) {
@@ -360,7 +367,7 @@ export class Worker {
     }
     const held = [...this.#held];
     if (held.length === 0) return;
-    const ids = [toArray(held.map(({ id }) => id)), toArray(held.map(({ token }) => token))];
+    const ids = [toArray(held.map(({ job }) => job.id)), toArray(held.map(({ token }) => token))];
     const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, BEATING);
     answers.forEach((isCancelled, at) => {
       const attempt = held[at]!;
@@ -373,9 +380,7 @@ export class Worker {
 /** In how many seconds the attempt is over: by the server's deadline, or by the handler's timeout. */
 function limit(row: JobRow, timeout = -1): number {
   const own = timeout < 0 ? Infinity : timeout;
-  if (row.left === null || row.deadline_at === null) return own;
-  const whole = (Date.parse(row.deadline_at) - Date.parse(row.attempted_at)) / 1000;
-  return Math.min(own, row.left - Math.min(whole / 20, 1));
+  return row.left === null ? own : Math.min(own, row.left - Math.min(row.whole / 20, 1));
 }
 
 // With the driver that is installed.

@@ -7,6 +7,7 @@ import pg from "pg";
 import { insert, insertMany, Worker } from "postgres-jobs";
 import { assertInserted, workAll } from "postgres-jobs/testing";
 import postgres from "postgres";
+import { rows } from "../dist/esm/database.js";
 import { count, url, withDatabase } from "./database.mjs";
 import { blockWith, load } from "./readme/blocks.mjs";
 
@@ -21,6 +22,24 @@ const libraries = {
   async Knex(use) {
     const db = knex({ client: "pg", connection: url });
     await use((run) => db.transaction(run)).finally(() => db.destroy());
+  },
+  // Prisma itself needs a schema and code made of it. This has of it what `insert` knows it by.
+  async Prisma(use) {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    const prisma = { $queryRawUnsafe: async (text, ...values) => (await client.query(text, values)).rows };
+    const inTransaction = async (run) => {
+      let end = "rollback";
+      await client.query("begin");
+      try {
+        const result = await run(prisma);
+        end = "commit";
+        return result;
+      } finally {
+        await client.query(end);
+      }
+    };
+    await use(inTransaction).finally(() => client.end());
   },
   async Drizzle(use) {
     const pool = new pg.Pool({ connectionString: url });
@@ -61,9 +80,19 @@ for (const [name, open] of Object.entries(libraries)) {
         await insert(tx, queue, { n: 1 }, { queue });
         await assertInserted(tx, queue, { n: 1 });
         await assert.rejects(assertInserted(tx, queue, { n: 2 }), /there is no job .* with args {"n":2}; the newest have {"n":1}/);
-        const worker = new Worker(url, { queues: [queue] }).kind(queue, (job) => job.args.n + 1);
-        const [worked] = await workAll(tx, worker);
+        await insert(tx, "far", {}, { queue });
+        await insert(tx, "farther", {}, { queue, maxAttempts: 1 });
+        const worker = new Worker(url, { queues: [queue] })
+          .kind(queue, (job) => job.args.n + 1)
+          .kind("far", async (job) => {
+            await job.progress({ percent: 50 });
+            const stored = "select to_json(progress is not null)::text as row from jobs.jobs where id = $1::text::bigint";
+            return { isStored: await rows(tx, stored, [String(job.id)]) };
+          })
+          .kind("farther", (job) => job.progress(NaN));
+        const [worked, far, farther] = await workAll(tx, worker);
         assert.deepEqual([worked.state, worked.output], ["completed", 2]);
+        assert.deepEqual([far.output, farther.error], [{ isStored: [false] }, "NaN has no JSON"]);
         throw new Error("rolled back");
       });
       await assert.rejects(failing, /rolled back/);

@@ -5,14 +5,15 @@ import { test } from "node:test";
 import { context, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { Cancel, Discard, Snooze } from "postgres-jobs";
+import { Aborted, Cancel, Discard, Snooze } from "postgres-jobs";
 import { tracing } from "postgres-jobs/opentelemetry";
 
 const exporter = new InMemorySpanExporter();
 trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }));
 context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
 
-const job = (meta, attempt) => ({ id: 7, kind: "k", queue: "q", attempt, meta });
+const job = (meta, attempt, signal = new AbortController().signal) =>
+  ({ id: 7, kind: "k", queue: "q", attempt, meta, signal });
 
 async function spans(run) {
   exporter.reset();
@@ -78,6 +79,7 @@ test("a failure is the status of its span and its exception; putting off and can
     const [failed] = await fails(error);
     assert.deepEqual(failed.status, { code: SpanStatusCode.ERROR, message: "no" });
     assert.equal(failed.events[0].attributes["exception.type"], "TypeError");
+    assert.equal(failed.attributes["error.type"], "TypeError");
   }
   const [returned] = await spans(() => tracing().work(job({}, 1), async () => new Discard("no")));
   assert.deepEqual(returned.status, { code: SpanStatusCode.ERROR, message: "no" });
@@ -89,6 +91,29 @@ test("a failure is the status of its span and its exception; putting off and can
   }
   const [refused] = await spans(() => tracing().insert([{ kind: "k" }], async () => Promise.reject("no")));
   assert.deepEqual(refused.status, { code: SpanStatusCode.ERROR, message: "no" });
+});
+
+test("a timeout is a failure; what was cancelled, stopped or lost is none", async () => {
+  const inCommonJs = createRequire(import.meta.url)("postgres-jobs");
+  for (const reason of [new Aborted("timeout"), new inCommonJs.Aborted("timeout")]) {
+    for (const handler of [async () => "late", async () => Promise.reject(reason), async () => new Snooze(1)]) {
+      const [span] = await spans(() => tracing().work(job({}, 1, AbortSignal.abort(reason)), handler));
+      assert.deepEqual(span.status, { code: SpanStatusCode.ERROR, message: "the attempt has exceeded its timeout" });
+      assert.equal(span.attributes["error.type"], "timeout");
+    }
+  }
+  for (const why of ["cancelled", "stopping", "lost"]) {
+    for (const reason of [new Aborted(why), new inCommonJs.Aborted(why)]) {
+      const signal = AbortSignal.abort(reason);
+      for (const handler of [async () => "in time", async () => Promise.reject(reason)]) {
+        const [span] = await spans(() => tracing().work(job({}, 1, signal), handler));
+        assert.equal(span.status.code, SpanStatusCode.UNSET);
+        assert.deepEqual([span.events, span.attributes["error.type"]], [[], undefined]);
+      }
+      const [span] = await spans(() => tracing().work(job({}, 1, signal), async () => new Discard("no")));
+      assert.deepEqual(span.status, { code: SpanStatusCode.ERROR, message: "no" });
+    }
+  }
 });
 
 test("a traceparent that is none is as none", async () => {

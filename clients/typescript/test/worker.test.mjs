@@ -1,8 +1,10 @@
 // What the cases of conformance cannot see of a worker: its layers, its log, its packages.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { test } from "node:test";
-import { connectPg, connectPostgres, insert, Producer, waitFor, Worker } from "postgres-jobs";
+import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
 
 const require = createRequire(import.meta.url);
@@ -68,6 +70,108 @@ for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: con
   });
 }
 
+withDatabase("an attempt has its time, also after the year 9999", async (client, queue) => {
+  const late = async (name) => {
+    const connection = await connectPg(url)(name);
+    const inTenThousandYears = ({ row }) => ({ row: row.replace(/"(attempted|deadline)_at":"/g, "$&1") });
+    return { ...connection, query: async (...given) => (await connection.query(...given)).map(inTenThousandYears) };
+  };
+  const isAborted = async (_job, signal) => {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    return signal.aborted;
+  };
+  const worker = new Worker({ connect: late }, { queues: [queue], logger: quiet }).kind("k", isAborted);
+  const [{ error, output }] = await worked(worker, async () => {
+    const { id } = await insert(client, "k", {}, { queue, maxAttempts: 1 });
+    return waitFor(client, [id]);
+  });
+  assert.deepEqual([error, output], [null, false]);
+});
+
+/** A logger, and what was logged: level, message and fields. */
+function logging() {
+  const lines = [];
+  const to = (level) => (message, fields) => lines.push([level, message, fields]);
+  return { lines, logger: { info: to("info"), warn: to("warn"), error: to("error") } };
+}
+
+withDatabase("a failed attempt is logged, one that ends otherwise is not", async (client, queue) => {
+  const { lines, logger } = logging();
+  let isPutOff = false;
+  const worker = new Worker(url, { queues: [queue], logger })
+    .kind("fails", () => { throw new TypeError("no"); })
+    .kind("tarries", (_job, signal) => once(signal, "abort"), { timeout: 0.05 })
+    .kind("invalid", () => NaN)
+    .kind("refused", () => "\0")
+    .kind("is cancelled", () => new Cancel("c"))
+    .kind("is put off", () => ((isPutOff = !isPutOff) ? new Snooze(0) : "output"));
+  const errors = {
+    fails: "no",
+    tarries: "the attempt has exceeded its timeout",
+    invalid: "the output has no JSON that the database can hold: NaN has no JSON",
+    refused: /^the output has no JSON that the database can hold: .*Unicode/,
+  };
+  const ids = {};
+  await worked(worker, async () => {
+    for (const kind of [...Object.keys(errors), "is cancelled", "is put off"]) {
+      ({ id: ids[kind] } = await insert(client, kind, {}, { queue, maxAttempts: 1 }));
+    }
+    await waitFor(client, Object.values(ids));
+  });
+  for (const [kind, error] of Object.entries(errors)) {
+    const [[level, message, fields], ...more] = lines.filter(([, , { job }]) => job === ids[kind]);
+    assert.deepEqual([level, message, more], ["warn", "an attempt has failed", []]);
+    assert.deepEqual({ ...fields, error: "" }, { job: ids[kind], kind, attempt: 1, error: "" });
+    error instanceof RegExp ? assert.match(fields.error, error) : assert.equal(fields.error, error);
+  }
+  const others = lines.filter(([, , { kind }]) => !(kind in errors));
+  const named = { worker: worker.name };
+  assert.deepEqual(others, [["info", "the worker starts", named], ["info", "the worker has ended", named]]);
+});
+
+withDatabase("a handler that is left behind is logged", async (client, queue) => {
+  const { lines, logger } = logging();
+  let [begin, end] = [];
+  const begun = new Promise((resolve) => (begin = resolve));
+  const handler = () => (begin(), new Promise((resolve) => (end = resolve)));
+  const worker = new Worker(url, { queues: [queue], logger, grace: 0 }).kind("k", handler);
+  let id;
+  await worked(worker, async () => {
+    ({ id } = await insert(client, "k", {}, { queue }));
+    await begun;
+  });
+  end();
+  const warned = lines.filter(([level]) => level !== "info");
+  assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
+});
+
+withDatabase("a worker of many places asks for 10,000 jobs at a time", async (client, queue) => {
+  const asked = [];
+  const connect = async (name) => {
+    const connection = await connectPg(url)(name);
+    const query = (text, values, name) => {
+      if (text.includes("jobs.fetch_any")) asked.push(values[1]);
+      return connection.query(text, values, name);
+    };
+    return { ...connection, query };
+  };
+  const worker = new Worker({ connect }, { queues: [queue], logger: quiet, concurrency: 20_000 }).kind("k", () => "output");
+  await worked(worker, async () => waitFor(client, [(await insert(client, "k", {}, { queue })).id]));
+  assert.deepEqual([...new Set(asked)], ["10000"]);
+});
+
+withDatabase("a worker shows its library and version, and what else it is told to", async (client, queue) => {
+  const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url)));
+  const shown = async (info) => {
+    const worker = new Worker(url, { queues: [queue], logger: quiet, info }).kind("k", () => {});
+    const sql = "select info from jobs.workers where worker = $1";
+    return worked(worker, async () => (await client.query(sql, [worker.name])).rows[0].info);
+  };
+  const own = { library: "postgres-jobs (TypeScript)", version };
+  assert.deepEqual(await shown(undefined), own);
+  assert.deepEqual(await shown({ commit: "a1", version: "mine" }), { ...own, commit: "a1", version: "mine" });
+});
+
 test("the package exports the same things to import and to require", async () => {
   for (const name of ["postgres-jobs", "postgres-jobs/testing", "postgres-jobs/opentelemetry"]) {
     assert.deepEqual(Object.keys(require(name)).sort(), Object.keys(await import(name)).sort());
@@ -99,6 +203,25 @@ test("what the server refuses is told from broken connections, whatever its lang
   }
   assert.equal(refusal({ code: "EPIPE" }), undefined);
   assert.equal(refusal(new Error("closed")), undefined);
+
+test("a failure without an error says so", async () => {
+  const { askedFor } = await import("../dist/esm/endings.js");
+  for (const ending of [new Discard(), new RetryIn(5)]) {
+    const { error, details } = askedFor(ending);
+    assert.deepEqual([error, details.type], ["no error was given", ending.constructor.name]);
+  }
+});
+
+test("a delay below zero counts as zero, one that is no number is refused", async () => {
+  const { askedFor } = await import("../dist/esm/endings.js");
+  assert.deepEqual(askedFor(new Snooze(-1)), { do: "snooze", delay: 0 });
+  assert.equal(askedFor(new RetryIn(-0.5, "no")).retry_in, 0);
+  assert.equal(askedFor(new RetryIn("1 hour", "no")).retry_in, "1 hour");
+  for (const bad of [NaN, Infinity, -Infinity]) {
+    const told = { name: "RangeError", message: `delay: ${bad} is no number of seconds` };
+    assert.throws(() => new Snooze(bad), told);
+    assert.throws(() => new RetryIn(bad, "no"), told);
+  }
 });
 
 test("a worker whose driver is not installed, or whose URL is none, does not start", async () => {

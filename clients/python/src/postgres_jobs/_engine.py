@@ -19,8 +19,8 @@ from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Link
 from ._threads import Threads
-from .job import COLUMNS, Job, Nothing, Reason, job_of
-from .outcomes import Finish, Outcome, completion, failure, timed_out, wire
+from .job import COLUMNS, Job, Nothing, Reason, fields, job_of
+from .outcomes import Finish, Outcome, completion, failure, timed_out
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -114,7 +114,7 @@ class Engine:
                 attempt.cancel("stopping")
             await self._until(lambda: not self.running, LEFT_BEHIND)
             for attempt in list(self.running.values()):
-                log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
+                log.warning("the handler of job %s is left behind", attempt.job.id, extra=fields(attempt.job))
                 if not attempt.job._is_completed:
                     self._settle(attempt, {"do": "release"})
             for backoff in [self.finish_link.backoff, *self.finisher.again.values()]:
@@ -153,7 +153,7 @@ class Engine:
                 except psycopg.Error as error:
                     if self.command is None:
                         raise
-                    log.error("a beat was refused: %s", error)
+                    log.error("a beat was refused: %s", error, extra={"error": error})
                     await asyncio.sleep(pace)
         finally:
             await self.control_link.close()
@@ -174,7 +174,8 @@ class Engine:
 
     def _obey(self, command: str) -> None:
         if command != self.command:
-            log.info("worker %s is to %s", self.worker.name, command)
+            if self.command or command != "run":
+                log.info("worker %s is to %s", self.worker.name, command)
             self.command = command
             self.worker.ready.set()
             self.is_changed.set()
@@ -187,7 +188,7 @@ class Engine:
         if attempt.job.token not in self.running or attempt.is_settled or attempt.job._is_completed:
             return
         if is_cancelled is None:
-            log.warning("job %s was lost", attempt.job.id, extra={"job_id": attempt.job.id})
+            log.warning("job %s was lost", attempt.job.id, extra=fields(attempt.job))
             self._settle(attempt, None)
         attempt.cancel("lost" if is_cancelled is None else "cancelled")
 
@@ -223,7 +224,7 @@ class Engine:
             except psycopg.Error as error:
                 if self.stage > WORKING:
                     return  # and is not repeated
-                log.error("a fetch was refused: %s", error)
+                log.error("a fetch was refused: %s", error, extra={"error": error})
                 await self.fetch_link.backoff.pause()
 
     def _share(self, free: int) -> tuple[list[str], int]:
@@ -267,11 +268,7 @@ class Engine:
                 # It ended because it was to. Who cancelled the job has given the reason, and the
                 # server makes a cancelled job of one that is released.
                 return timed_out(attempt.timeout) if job.cancelled_because == "timeout" else {"do": "release"}
-            finish = failure(error)
-            if finish["do"] == "fail":
-                told = {"job_id": job.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempt}
-                log.warning("job %s (%s) failed: %.200s", job.id, job.kind, finish["error"], extra=told)
-            return finish
+            return failure(error)
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         if attempt.timer:
@@ -297,7 +294,7 @@ class Engine:
         if finish is None:
             self._told(attempt.job)
         else:
-            self.finisher.add(attempt.job, wire(attempt.job.id, attempt.job.token, finish))
+            self.finisher.add(attempt.job, finish)
 
     def _told(self, job: Job[Any]) -> None:
         self.held.pop(job.token, None)

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from ._link import Backoff, Link
-from .job import Job
-from .outcomes import invalid_output, is_of_value, wire
+from .job import Job, fields
+from .outcomes import Finish, invalid_output, is_of_value, wire
 
 log = logging.getLogger("postgres_jobs")
 
@@ -20,7 +20,7 @@ MOST_RESULTS = 1000
 MOST_CHARACTERS = 16 << 20
 LONGEST_RESULT = 256 << 20  # bytes: more than jsonb takes
 
-_FINISH = "select done, cast(state as text), reason from jobs.finish_many(%s) order by ord"
+_FINISH = "select done, reason from jobs.finish_many(%s) order by ord"
 
 Result = tuple[Job[Any], str]  # the second as an element of jobs.finish_many
 
@@ -40,12 +40,20 @@ class Finisher:
         self.again: dict[int, Backoff] = {}
         """The pauses of those that are sent again, by tokens: they keep their jobs' places."""
 
-    def add(self, job: Job[Any], element: str) -> None:
-        self.waiting.append((job, element))
+    def add(self, job: Job[Any], finish: Finish) -> None:
+        self.waiting.append((job, self._element(job, finish)))
         self.has_some.set()
         self.unsent += 1
 
-    async def _repeat(self, job: Job[Any], element: str) -> None:
+    def _element(self, job: Job[Any], finish: Finish) -> str:
+        element, told = wire(job.id, job.token, finish)
+        if told["do"] == "fail":
+            error = told["error"]
+            log.warning("job %s (%s) failed: %.200s", job.id, job.kind, error, extra=fields(job, error=error))
+        return element
+
+    async def _repeat(self, job: Job[Any], element: str, error: object) -> None:
+        log.warning("the result of job %s was refused: %s", job.id, error, extra=fields(job, error=error))
         await self.again.setdefault(job.token, Backoff()).pause()
         self.waiting.append((job, element))
         self.has_some.set()
@@ -73,13 +81,12 @@ class Finisher:
         except Exception as error:  # also a lack of memory
             await self._send_apart(batch, error, is_last_try)
             return
-        for (job, element), (done, state, reason) in zip(batch, rows):
-            log.debug("job %s is %s", job.id, state, extra={"job_id": job.id})
+        for (job, element), (done, reason) in zip(batch, rows):
             if reason == "locked":  # by another transaction
-                asyncio.ensure_future(self._repeat(job, element))
+                asyncio.ensure_future(self._repeat(job, element, reason))
                 continue
             if not done:
-                log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra={"job_id": job.id})
+                log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra=fields(job, error=reason))
             self.again.pop(job.token, None)
             self.unsent -= 1
             self.on_told(job)
@@ -92,7 +99,6 @@ class Finisher:
             return
         job = batch[0][0]
         if is_of_value(error) and not is_last_try:
-            await self._send([(job, wire(job.id, job.token, invalid_output(error)))], is_last_try=True)
+            await self._send([(job, self._element(job, invalid_output(error)))], is_last_try=True)
         else:
-            log.error("what came of job %s is sent again: %s", job.id, error, extra={"job_id": job.id})
-            asyncio.ensure_future(self._repeat(*batch[0]))
+            asyncio.ensure_future(self._repeat(*batch[0], error))

@@ -78,7 +78,8 @@ class Link:
                 except psycopg.Error as error:
                     if not await self._passes(error) or self.is_closing:
                         raise
-                    log.warning("no answer from the database yet, trying again: %s", str(error).strip())
+                    shown = str(error).strip()
+                    log.warning("no answer from the database yet, trying again: %s", shown, extra={"error": error})
                     await self.backoff.pause()
 
     async def wait(self, sql: str, *values: object) -> None:

@@ -77,6 +77,11 @@ class Job(Generic[A]):
             raise
 
 
+def fields(job: Job[Any], **more: object) -> dict[str, object]:
+    """What logs say of the job, beside their text."""
+    return {"job": job.id, "kind": job.kind, "attempt": job.attempt, **more}
+
+
 class Nothing(Awaitable[None]):
     """What may be awaited, or not: it is done."""
 

@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ._version import __version__
 from .job import Job
-from .outcomes import Discard, RetryIn
+from .outcomes import Outcome, failure
 
 _tracer = trace.get_tracer("postgres_jobs", __version__)
 _propagator = TraceContextTextMapPropagator()
@@ -36,7 +36,8 @@ def around_insert(jobs: list[dict[str, Any]]) -> Iterator[None]:
 
 
 async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
-    """A consumer's span around a handler. A failure sets its status; Snooze and Cancel do not."""
+    """A consumer's span around a handler. It has failed if its attempt has. One that was put off,
+    cancelled, released at a stop or lost leaves the status unset."""
     producer = _propagator.extract({name: text for name, text in job.meta.items() if isinstance(text, str)})
     sender = trace.get_current_span(producer).get_span_context()
     is_retry = job.attempt > 1
@@ -47,12 +48,32 @@ async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any
         links=[trace.Link(sender)] if is_retry and sender.is_valid else [],
         attributes=_attributes("work", "process", job.queue)
         | {"messaging.message.id": str(job.id), "jobs.kind": job.kind, "jobs.attempt": job.attempt},
+        record_exception=False,
+        set_status_on_exception=False,
     ) as span:
         try:
-            return await handler(job)
-        except (Discard, RetryIn) as failure:
-            span.set_status(trace.StatusCode.ERROR, str(failure))
+            output = await handler(job)
+        except BaseException as error:
+            _end(span, job, error)
             raise
+        _end(span, job)
+        return output
+
+
+def _end(span: trace.Span, job: Job[Any], error: BaseException | None = None) -> None:
+    if job.cancelled_because == "timeout" and not (error is None and job._is_completed):
+        type, text = "timeout", "timed out"
+    elif error is None or (job.cancelled.is_set() and not isinstance(error, Outcome)):
+        return
+    else:
+        finish = failure(error)
+        if finish["do"] != "fail":
+            return
+        type, text = finish["details"]["type"], finish["error"]
+    if error is not None:
+        span.record_exception(error)
+    span.set_attribute("error.type", type)
+    span.set_status(trace.StatusCode.ERROR, text)
 
 
 def _attributes(name: str, type: str, queue: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ otherwise, and the job would be completed.
 
 from __future__ import annotations
 
+import math
 import re
 import traceback
 from typing import Any
@@ -73,9 +74,9 @@ class RetryIn(Outcome):
 
 
 def _delay(delay: Duration) -> float:
-    if not 0 <= seconds(delay) < float("inf"):
-        raise ValueError(f"a delay of {delay} is none: it is a number of seconds from 0 on, or a timedelta")
-    return seconds(delay)
+    if not math.isfinite(seconds(delay)):
+        raise ValueError(f"a delay of {delay} is none: it is a number of seconds, or a timedelta")
+    return max(seconds(delay), 0.0)
 
 
 def completion(output: object) -> Finish:
@@ -102,12 +103,13 @@ def is_of_value(error: BaseException) -> bool:
     return (_code(error) or "22")[:2] in ("22", "54")
 
 
-def wire(id: int, token: int, finish: Finish) -> str:
-    """An element of jobs.finish_many as JSON. An output that is none fails the attempt."""
+def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:
+    """An element of jobs.finish_many as JSON, and what it says: an output that is none fails the
+    attempt."""
     try:
-        return encode({"id": id, "token": token} | finish)
+        return encode({"id": id, "token": token} | finish), finish
     except Exception as error:  # also what the output's own classes raise
-        return encode({"id": id, "token": token} | invalid_output(error))
+        return wire(id, token, invalid_output(error))
 
 
 def _failure(error: BaseException, given: str | BaseException | None = None) -> Finish:
@@ -115,7 +117,7 @@ def _failure(error: BaseException, given: str | BaseException | None = None) -> 
     if given is None and isinstance(error, Outcome) and error.__cause__ is not None:
         shown = error.__cause__
     name = type(shown).__name__
-    text = given if isinstance(given, str) else _text(shown)
+    text = given if isinstance(given, str) else "no error was given" if isinstance(shown, Outcome) else _text(shown)
     details = {"type": storable(name), "trace": _trace(shown)}
     if code := _code(shown):
         details["code"] = storable(code)

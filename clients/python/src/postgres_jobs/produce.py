@@ -176,11 +176,11 @@ async def _wait_for(execute: Execute, ids: list[int], timeout: float, want: str)
         raise ValueError(f"want is all or any, not {want!r}")
     array = f"{{{','.join(map(str, ids))}}}"
     options = f"timeout => interval '{timeout:f} s', want => '{want}'"
-    await execute(f"call jobs.wait_for(cast(%s as bigint[]), {options})", array)
+    await execute(f"call jobs.wait_for(cast(cast(%s as text) as bigint[]), {options})", array)
     return await results_of(execute, array)
 
 
 async def results_of(execute: Execute, ids: str) -> list[Result]:
     columns = "id, cast(state as text), cast(output as text), error"
-    rows = await execute(f"select {columns} from jobs.results(cast(%s as bigint[])) order by ord", ids)
+    rows = await execute(f"select {columns} from jobs.results(cast(cast(%s as text) as bigint[])) order by ord", ids)
     return [Result(id, state, json.loads(output or "null"), error) for id, state, output, error in rows]

@@ -70,6 +70,8 @@ def work_all(transaction: Any, worker: Worker) -> Any:
     after another in that transaction, until none is. Returns an entry an attempt, in order. Raises
     RuntimeError if that has no end.
 
+    Progress plays no part.
+
     What a handler did in the transaction stays if it returned. Else it is undone. With a connection
     that blocks, this is called where no event loop runs."""
     return converse(transaction, _work_all, worker, is_async(transaction))
@@ -133,7 +135,7 @@ async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool)
 
 async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> None:
     if finish:
-        element = wire(job.id, job.token, finish)
+        element, _ = wire(job.id, job.token, finish)
         await execute("select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{element}]")
     await execute("release savepoint before_handler")
 

@@ -166,9 +166,15 @@ class Worker:
         if self._serving.done():
             self._serving.result()  # raises what is wrong
 
+    async def ended(self) -> None:
+        """Returns when the worker has ended, also if an operator has stopped it. Raises
+        RuntimeError if a result could not be sent, or what has ended the worker."""
+        if self._serving and not await asyncio.shield(self._serving):
+            raise RuntimeError("results could not be sent; their jobs run again when the leases are over")
+
     async def stop(self) -> None:
         """Fetches no more, gives handlers the grace period, and returns when all is told. Raises
-        RuntimeError if a result could not be sent, or what has ended the worker before."""
+        what `ended` raises."""
         await self._stop(LEAVING)
 
     async def stop_and_cancel(self) -> None:
@@ -178,8 +184,7 @@ class Worker:
     async def _stop(self, stage: int) -> None:
         if self._engine:
             self._engine.stop(stage)
-        if self._serving and not await asyncio.shield(self._serving):
-            raise RuntimeError("results could not be sent; their jobs run again when the leases are over")
+        await self.ended()
 
     def _signal(self) -> None:
         if self._engine:
@@ -189,8 +194,11 @@ class Worker:
         if not self.handlers:
             raise ValueError("a worker needs a handler: see Worker.kind")
         self._engine = Engine(self)
+        log.info("worker %s starts", self.name)
         try:
-            return await self._engine.serve()
+            is_all_sent = await self._engine.serve()
+            log.info("worker %s has ended", self.name)
+            return is_all_sent
         except Exception as error:
             log.error("worker %s has ended: %s", self.name, error)
             raise
