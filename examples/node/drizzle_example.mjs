@@ -1,4 +1,5 @@
-// How a program with Drizzle (on node-postgres) inserts jobs; worker.mjs is a complete worker.
+// How a program with Drizzle (on node-postgres) inserts jobs by SQL. The library in TypeScript does
+// this in a few lines, and has a worker: docs/workers.md.
 //
 //   create table orders (id bigint generated always as identity primary key, customer text not
 //   null, quantity smallint not null); DATABASE_URL=postgresql://postgres@localhost/jobs node

@@ -1,5 +1,5 @@
-// How a program with node-postgres (pg) inserts jobs and finishes them; worker.mjs is a complete
-// worker.
+// How a program with node-postgres (pg) inserts jobs and finishes them by SQL. The library in
+// TypeScript does this: docs/workers.md.
 //
 //   create table orders (id bigint generated always as identity primary key, customer text not
 //   null, quantity smallint not null); DATABASE_URL=postgresql://postgres@localhost/jobs node

@@ -5,7 +5,7 @@ management command that works.
     DATABASE_URL=postgresql://app@localhost/shop python django_example.py
 
 The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set
-POOLED=1.
+POOLED=1. The library in Python has a worker, and inserts with Django's connection: docs/workers.md.
 """
 
 import json

@@ -5,8 +5,9 @@ transactions, batches, a worker, a result.
     DATABASE_URL=postgresql://app@localhost/shop python psycopg_example.py
 
 The role needs jobs.grant_application, because it reads a result; for the rest jobs.grant_producer
-and jobs.grant_worker are enough. Behind PgBouncer in transaction mode set POOLED=1. worker.py is a
-worker for real use; docs/drivers.md says what to know of the types.
+and jobs.grant_worker are enough. Behind PgBouncer in transaction mode set POOLED=1. All of this is
+SQL by hand, which the library in Python does for you: docs/workers.md. docs/drivers.md says what to
+know of the types.
 """
 
 import os

@@ -5,7 +5,7 @@ of the ORM, a worker.
     DATABASE_URL=postgresql://app@localhost/shop python sqlalchemy_example.py
 
 The role needs jobs.grant_producer and jobs.grant_worker. Behind PgBouncer in transaction mode set
-POOLED=1.
+POOLED=1. The library in Python has a worker, and inserts with these sessions: docs/workers.md.
 """
 
 import os

@@ -7,9 +7,10 @@ LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into 
 
     create table done (job_id bigint, attempt int, worker text);
 
-It shows what the library postgres-jobs does: take that one for work. docs/worker-in-sql.md says why
-it does what it does. A worker that loses its database ends with an error; whoever supervises it
-starts it again, and the jobs that it held come back when their leases run out.
+It shows what the library in Python does: take that one for work (docs/workers.md).
+docs/worker-in-sql.md says why it does what it does. A worker that loses its database ends with an
+error; whoever supervises it starts it again, and the jobs that it held come back when their leases
+run out.
 """
 
 import asyncio

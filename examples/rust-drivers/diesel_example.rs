@@ -1,4 +1,5 @@
-//! How a program with Diesel inserts jobs and finishes them; ../worker.rs is a complete worker.
+//! How a program with Diesel inserts jobs and finishes them by SQL. The library in Rust has a
+//! worker, and inserts by other drivers: docs/workers.md.
 //!
 //! ```sql
 //! create table orders (id bigint generated always as identity primary key,

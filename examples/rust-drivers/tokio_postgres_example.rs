@@ -1,5 +1,5 @@
-//! How a program with tokio-postgres inserts jobs and finishes them; ../worker.rs is a complete
-//! worker.
+//! How a program with tokio-postgres inserts jobs and finishes them by SQL. The library in Rust
+//! does this: docs/workers.md.
 //!
 //! ```sql
 //! create table orders (id bigint generated always as identity primary key,

@@ -1,5 +1,5 @@
 // How a program with Prisma (its client without an engine, and the adapter for node-postgres)
-// inserts jobs; ../worker.mjs is a complete worker.
+// inserts jobs by SQL. The library in TypeScript does this, and has a worker: docs/workers.md.
 //
 //   create table orders (id bigint generated always as identity primary key, customer text not
 //   null, quantity smallint not null); npx prisma generate
