@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Write, stderr, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
-use crate::{Failed, REFUSED, print};
+use crate::{Failed, REFUSED, tell};
 
 /// Run a program for each job of some queues
 ///
@@ -74,7 +74,7 @@ type Groups = Arc<Mutex<HashSet<i32>>>;
 impl Work {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
+            .with_writer(stderr)
             .with_target(false)
             .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
             .init();
@@ -256,7 +256,7 @@ async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>) {
     let mut buffer = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         // Where nobody reads ours, the job goes on all the same.
-        let _ = std::io::stderr().write_all(&buffer[..length]);
+        let _ = stderr().write_all(&buffer[..length]);
         kept.extend_from_slice(&buffer[..length]);
         kept.drain(..kept.len().saturating_sub(LONGEST));
     }
@@ -283,17 +283,17 @@ impl Middleware for Report {
             let result = handling.await;
             let seconds = began.elapsed().as_secs_f64();
             let error = result.as_ref().err().map(ToString::to_string);
+            // Whether anybody reads it or not, the job has ended as it has.
             if json {
                 let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-                print(
-                    json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error }),
-                );
+                let report = json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
+                let _ = writeln!(stdout(), "{report}");
             } else {
                 let error = error.map_or("done".into(), |error| format!("failed: {error}"));
-                eprintln!(
+                tell(format_args!(
                     "job {} ({}), attempt {}: {error} after {seconds:.1} s",
                     job.id, job.kind, job.attempt
-                );
+                ));
             }
             result
         })
