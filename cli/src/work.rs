@@ -31,9 +31,10 @@ use crate::{Failed, REFUSED, tell};
 /// (EX_TEMPFAIL) is the usual one. What --discard lists fails the job for good. The type of such an
 /// error is exit_CODE or signal_NUMBER, for retry policies.
 ///
-/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and
-/// SIGKILL after the grace period. When the worker stops, it gets SIGTERM after the grace period,
-/// and SIGKILL a second later. Its exit code does not matter then.
+/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM.
+/// What is left of it gets SIGKILL when the program has ended, or after the grace period. When the
+/// worker stops, it gets SIGTERM after the grace period, and SIGKILL a second later. Its exit code
+/// does not matter then.
 #[derive(Args)]
 pub(crate) struct Work {
     /// A queue, or QUEUE=WEIGHT; can be repeated
@@ -162,11 +163,11 @@ impl Work {
             Some(ended) => ended,
             None => {
                 kill(group, Signal::TERM);
-                if timeout(Duration::from_secs_f64(self.grace), &mut ending)
-                    .await
-                    .is_err()
-                {
-                    kill(group, Signal::KILL);
+                let grace = Duration::from_secs_f64(self.grace);
+                let ended = timeout(grace, &mut ending).await;
+                // Also what it has started and left behind.
+                kill(group, Signal::KILL);
+                if ended.is_err() {
                     let _ = ending.await;
                 }
                 Err(Error::new("cancelled"))

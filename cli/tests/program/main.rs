@@ -1,11 +1,14 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
 //! Without one there is nothing to see.
 
+mod processes;
+
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio_postgres::types::FromSql;
 
 struct Program {
     url: String,
@@ -58,6 +61,21 @@ impl Program {
             ]
             .concat(),
         )
+    }
+
+    /// The first value of a statement about this queue, which is $1.
+    fn ask<T: for<'a> FromSql<'a>>(&self, statement: &str) -> T {
+        let asked = async {
+            let client = postgres_jobs::connect(&self.url.parse().unwrap()).await?;
+            client
+                .query_one(statement, &[&self.queue])
+                .await?
+                .try_get(0)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(asked).unwrap()
     }
 
     fn work(&self, options: &[&str], script: &str) -> Worker {
