@@ -1,6 +1,6 @@
 //! `jobs insert`.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -115,12 +115,12 @@ impl Insert {
             let inserted = insert_many(&transaction, batch).await?;
             duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
             if stderr().is_terminal() {
-                eprint!("\r{number} jobs");
+                let _ = write!(stderr(), "\r{number} jobs");
             }
         }
         transaction.commit().await?;
         if stderr().is_terminal() {
-            eprint!("\r");
+            let _ = write!(stderr(), "\r");
         }
         let inserted = number - duplicates;
         match json {

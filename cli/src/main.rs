@@ -7,8 +7,9 @@ mod show;
 mod top;
 mod work;
 
-use std::io::Write;
-use std::process::ExitCode;
+use std::fmt::Display;
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::process::{ExitCode, exit};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::Value;
@@ -104,11 +105,21 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
     }
 }
 
-/// Prints a line. A reader that has gone away, as `head` does, is no error.
-pub(crate) fn print(line: impl std::fmt::Display) {
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
+/// Prints a line, or ends the program: quietly if the reader has gone away, as `head` does.
+pub(crate) fn print(line: impl Display) {
+    let Err(error) = writeln!(stdout(), "{line}") else {
+        return;
+    };
+    if error.kind() == ErrorKind::BrokenPipe {
+        exit(0);
     }
+    tell(format_args!("jobs: stdout: {error}"));
+    exit(REFUSED.into());
+}
+
+/// Says it on stderr, if it can be said there.
+pub(crate) fn tell(line: impl Display) {
+    let _ = writeln!(stderr(), "{line}");
 }
 
 /// A value without the quotes of a text.
@@ -132,19 +143,16 @@ async fn main() -> ExitCode {
         Command::Top(top) => top.run(&database, json).await,
         Command::Console(console) => console.run(&database).await,
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Arguments::command(),
-                "jobs",
-                &mut std::io::stdout(),
-            );
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "jobs", &mut script);
+            print(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { code, message }) => {
-            eprintln!("jobs: {message}");
+            tell(format_args!("jobs: {message}"));
             ExitCode::from(code)
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Write, stderr, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
-use crate::{Failed, REFUSED, print};
+use crate::{Failed, REFUSED, tell};
 
 /// Run a program for each job of some queues
 ///
@@ -31,9 +31,10 @@ use crate::{Failed, REFUSED, print};
 /// (EX_TEMPFAIL) is the usual one. What --discard lists fails the job for good. The type of such an
 /// error is exit_CODE or signal_NUMBER, for retry policies.
 ///
-/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and
-/// SIGKILL after the grace period. When the worker stops, it gets SIGTERM after the grace period,
-/// and SIGKILL a second later. Its exit code does not matter then.
+/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM.
+/// What is left of it gets SIGKILL when the program has ended, or after the grace period. When the
+/// worker stops, it gets SIGTERM after the grace period, and SIGKILL a second later. Its exit code
+/// does not matter then.
 #[derive(Args)]
 pub(crate) struct Work {
     /// A queue, or QUEUE=WEIGHT; can be repeated
@@ -74,7 +75,7 @@ type Groups = Arc<Mutex<HashSet<i32>>>;
 impl Work {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
+            .with_writer(stderr)
             .with_target(false)
             .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
             .init();
@@ -162,11 +163,11 @@ impl Work {
             Some(ended) => ended,
             None => {
                 kill(group, Signal::TERM);
-                if timeout(Duration::from_secs_f64(self.grace), &mut ending)
-                    .await
-                    .is_err()
-                {
-                    kill(group, Signal::KILL);
+                let grace = Duration::from_secs_f64(self.grace);
+                let ended = timeout(grace, &mut ending).await;
+                // Also what it has started and left behind.
+                kill(group, Signal::KILL);
+                if ended.is_err() {
                     let _ = ending.await;
                 }
                 Err(Error::new("cancelled"))
@@ -256,7 +257,7 @@ async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>) {
     let mut buffer = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         // Where nobody reads ours, the job goes on all the same.
-        let _ = std::io::stderr().write_all(&buffer[..length]);
+        let _ = stderr().write_all(&buffer[..length]);
         kept.extend_from_slice(&buffer[..length]);
         kept.drain(..kept.len().saturating_sub(LONGEST));
     }
@@ -283,17 +284,17 @@ impl Middleware for Report {
             let result = handling.await;
             let seconds = began.elapsed().as_secs_f64();
             let error = result.as_ref().err().map(ToString::to_string);
+            // Whether anybody reads it or not, the job has ended as it has.
             if json {
                 let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-                print(
-                    json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error }),
-                );
+                let report = json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
+                let _ = writeln!(stdout(), "{report}");
             } else {
                 let error = error.map_or("done".into(), |error| format!("failed: {error}"));
-                eprintln!(
+                tell(format_args!(
                     "job {} ({}), attempt {}: {error} after {seconds:.1} s",
                     job.id, job.kind, job.attempt
-                );
+                ));
             }
             result
         })

@@ -21,6 +21,7 @@ use super::role::{PATIENCE, Role};
 use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
 use super::visit::{self, Query, Visit};
+use crate::tell;
 
 /// The cookie that the token of the form belongs to.
 const FORM: &str = "jobs_login";
@@ -165,7 +166,10 @@ pub(super) async fn login(
             }
             let session = app.sessions.begin(role.clone(), true);
             app.live.begin();
-            eprintln!("jobs: {:?} has logged in from {address}", role.name);
+            tell(format_args!(
+                "jobs: {:?} has logged in from {address}",
+                role.name
+            ));
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
             set_secret(&mut response, &app, is_https, COOKIE, &session.id, "");
@@ -175,10 +179,10 @@ pub(super) async fn login(
             if !problem.is_refused_role() {
                 app.attempts.take_back(address, role);
             }
-            eprintln!(
-                "jobs: {role:?} was not let in from {address}: {}",
-                problem.line()
-            );
+            let why = problem.line();
+            tell(format_args!(
+                "jobs: {role:?} was not let in from {address}: {why}"
+            ));
             Ok(refused(problem.status, problem.said()))
         }
     }

@@ -1,11 +1,14 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
 //! Without one there is nothing to see.
 
+mod processes;
+
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio_postgres::types::FromSql;
 
 struct Program {
     url: String,
@@ -60,32 +63,60 @@ impl Program {
         )
     }
 
+    /// The first value of a statement about this queue, which is $1.
+    fn ask<T: for<'a> FromSql<'a>>(&self, statement: &str) -> T {
+        let asked = async {
+            let client = postgres_jobs::connect(&self.url.parse().unwrap()).await?;
+            client
+                .query_one(statement, &[&self.queue])
+                .await?
+                .try_get(0)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(asked).unwrap()
+    }
+
     fn work(&self, options: &[&str], script: &str) -> Worker {
-        let command = [
-            &["work", "-q", &self.queue],
-            options,
-            &["--", "sh", "-c", script],
-        ]
-        .concat();
-        Worker(
-            self.command(&command)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap(),
-        )
+        self.work_into(options, script, Stdio::null(), Stdio::null())
+    }
+
+    fn work_into(&self, options: &[&str], script: &str, stdout: Stdio, stderr: Stdio) -> Worker {
+        let work = ["work", "-q", &self.queue];
+        let command = [&work, options, &["--", "sh", "-c", script]].concat();
+        let mut command = self.command(&command);
+        Worker(command.stdout(stdout).stderr(stderr).spawn().unwrap())
     }
 
     /// The job once it is in this state.
     fn job(&self, id: &Value, state: &str) -> Value {
-        for _ in 0..600 {
-            let (job, _) = self.json(&["show", &id.to_string()]);
-            if job["state"] == state {
-                return job;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("job {id} does not become {state}")
+        self.job_once(id, &[state])
+    }
+
+    /// The job once it has no attempt left.
+    fn job_that_ended(&self, id: &Value) -> Value {
+        self.job_once(id, &["completed", "discarded"])
+    }
+
+    fn job_once(&self, id: &Value, states: &[&str]) -> Value {
+        let mut job = Value::Null;
+        eventually(&format!("job {id} becomes {states:?}"), || {
+            job = self.json(&["show", &id.to_string()]).0;
+            job["state"]
+                .as_str()
+                .is_some_and(|state| states.contains(&state))
+        });
+        job
+    }
+}
+
+/// Waits until it is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -105,6 +136,18 @@ impl Drop for Worker {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A pipe that nobody reads.
+fn closed() -> Stdio {
+    let (_, writer) = std::io::pipe().unwrap();
+    writer.into()
+}
+
+/// A file that has no space.
+fn full() -> Stdio {
+    let file = std::fs::File::options().write(true).open("/dev/full");
+    file.unwrap().into()
 }
 
 #[test]
@@ -250,4 +293,54 @@ fn exit_codes_are_those_of_the_help() {
     assert_eq!(code(&["show", "9007199254740991"]), Some(4));
     assert_eq!(program.insert("k", &["--wait", "0.1"]).1, 5);
     assert_eq!(code(&["completions", "bash"]), Some(0));
+}
+
+#[test]
+fn a_worker_goes_on_whose_reports_cannot_be_written() {
+    let Some(program) = Program::new("reports") else {
+        return;
+    };
+    for stdio in [closed, full] {
+        for options in [&["--json"][..], &[]] {
+            let script = "echo said >&2; echo 1";
+            let worker = program.work_into(options, script, stdio(), stdio());
+            for _ in 0..3 {
+                let (inserted, _) = program.insert("k", &["--max-attempts", "1"]);
+                let job = program.job_that_ended(&inserted["id"]);
+                assert_eq!(job["state"], "completed", "{options:?}: {job}");
+                assert_eq!(job["output"], 1);
+            }
+            assert_eq!(worker.terminate(), Some(0));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_unless_its_reader_is_gone() {
+    let Some(program) = Program::new("written") else {
+        return;
+    };
+    let (inserted, _) = program.insert("k", &[]);
+    let id = inserted["id"].to_string();
+    let end = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
+        let child = program
+            .command(arguments)
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn();
+        let output = child.unwrap().wait_with_output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    for arguments in [&["show", &id][..], &["top"], &["completions", "bash"]] {
+        let (code, said) = end(arguments, full(), Stdio::piped());
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("No space left"), "{arguments:?}: {said}");
+        let gone = end(arguments, closed(), Stdio::piped());
+        assert_eq!(gone, (Some(0), String::new()), "{arguments:?}");
+    }
+    let unknown = ["show", "9007199254740991"];
+    assert_eq!(end(&unknown, Stdio::null(), full()).0, Some(4));
 }
