@@ -16,7 +16,12 @@ type ending struct {
 	value      any    // of the member
 }
 
-func (e *ending) Error() string { return fmt.Sprint(e.err) }
+func (e *ending) Error() string {
+	if e.err == nil {
+		return "no error was given"
+	}
+	return fmt.Sprint(e.err)
+}
 func (e *ending) Unwrap() error { return e.err }
 
 // Snooze ends a handler: return nil, jobs.Snooze(delay). The job comes again after the delay, and
@@ -74,6 +79,9 @@ func (a *attempt) failure(err error) string {
 	if errors.As(err, &ending) {
 		members[ending.member] = ending.value
 	}
+	if a.log != nil && !a.settled.Load() {
+		a.log.Warn("an attempt has failed", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "error", text)
+	}
 	return a.encode("fail", members)
 }
 
@@ -82,14 +90,17 @@ func (a *attempt) failure(err error) string {
 func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
 	var output any
 	var err error = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
-	defer func() {
-		if value := recover(); value != nil {
-			trace := string(debug.Stack())
-			err = named{"panic", fmt.Sprint(value), trace[len(trace)-least(len(trace), maxText):]}
-		}
-		end(a.outcome(output, err), err != nil)
-	}()
+	defer func() { end(a.outcome(output, err), err != nil) }()
+	defer recovered(&err) // of middleware
 	output, err = handler(a.ctx, a.row)
+}
+
+// recovered makes an error of a panic, where it is deferred.
+func recovered(err *error) {
+	if value := recover(); value != nil {
+		trace := string(debug.Stack())
+		*err = named{"panic", fmt.Sprint(value), trace[len(trace)-least(len(trace), maxText):]}
+	}
 }
 
 // outcome is the result of a handler that has ended so, "" for none.

@@ -93,6 +93,7 @@ func (w *Worker) hasPlaces() bool {
 
 // start runs the handler of a job.
 func (w *Worker) start(a *attempt) {
+	a.log = w.options.Log
 	a.ask = func(ctx context.Context, call string, args ...any) ([]bool, error) {
 		return query(ctx, w.finishing, value[bool], call, args...)
 	}

@@ -40,6 +40,7 @@ func Timeout(limit time.Duration) HandlerOption { return func(h *handler) { h.ti
 // All handlers are given before the worker starts. One that cannot be is an error of the start.
 func Handle[A Args](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
 	var args A
+	w.require(args.Kind() != others, "the kind of %T is empty", args)
 	HandleKind(w, args.Kind(), handle, options...)
 }
 
@@ -53,7 +54,8 @@ func HandleOthers[A any](w *Worker, handle func(context.Context, *Job[A]) (any, 
 
 // HandleKind is as Handle, for args of any type. With json.RawMessage they are not decoded.
 func HandleKind[A any](w *Worker, kind string, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
-	work := func(ctx context.Context, row *JobRow) (any, error) {
+	work := func(ctx context.Context, row *JobRow) (output any, err error) {
+		defer recovered(&err) // so middleware sees it
 		job := &Job[A]{JobRow: row}
 		if err := decode(row.RawArgs, &job.Args); err != nil {
 			return nil, fmt.Errorf("the args of the job are not as the handler expects them: %w", err)
@@ -155,7 +157,7 @@ type JobRow struct {
 // returns ErrLost where the job is somebody else's by now; the handler is cancelled then.
 func (j *JobRow) Progress(ctx context.Context, value any) error {
 	encoded, err := json.Marshal(value)
-	if err != nil || j.attempt == nil {
+	if err != nil || j.attempt == nil || j.attempt.ask == nil {
 		return err
 	}
 	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
@@ -174,7 +176,7 @@ func (j *JobRow) Progress(ctx context.Context, value any) error {
 // Complete completes the job within a transaction of the handler, with this output. So the end of
 // the job and what the handler writes in the transaction come true together, or neither does.
 //
-// Commit next, and return: the worker sends nothing more, and it renews the lease no more. An error
+// Commit next, and return: the worker sends nothing more. An error
 // of Complete belongs to the transaction: roll back, and return it.
 func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	encoded, err := json.Marshal(output)
@@ -211,6 +213,7 @@ type attempt struct {
 	completed atomic.Bool  // by Complete, in a transaction that may be under way
 	result    string       // what is to be sent, as JSON
 	failures  int          // how often it was sent in vain
+	log       Logger       // none in a test
 	// ask makes a call that answers yes or no.
 	ask func(ctx context.Context, call string, args ...any) ([]bool, error)
 }

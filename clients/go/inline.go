@@ -25,7 +25,7 @@ const maxInline = 1000
 // attempts in order.
 //
 // What a handler does in the transaction stays if it returns no error; else it is undone, and the
-// failure is stored. Timeouts play no part. The worker is not to be started.
+// failure is stored. Timeouts and progress play no part. The worker is not to be started.
 func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error) {
 	if w.err != nil {
 		return nil, w.err
@@ -56,10 +56,6 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 	a.ctx, a.cancelCtx = context.WithCancel(ctx)
 	defer a.cancelCtx()
-	a.ask = func(ctx context.Context, call string, args ...any) ([]bool, error) {
-		answer, err := value[bool](tx.QueryRowContext(ctx, call, args...).Scan)
-		return []bool{answer}, err
-	}
 	do := func(call string, args ...any) { // until there is an error
 		if err == nil {
 			_, err = tx.ExecContext(ctx, call, args...)

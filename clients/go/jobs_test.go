@@ -292,3 +292,64 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		t.Errorf("a worker that was not started stops: %v", err)
 	}
 }
+
+// heard keeps what is logged.
+type heard struct{ lines []string }
+
+func (h *heard) Warn(message string, args ...any) {
+	h.lines = append(h.lines, fmt.Sprint(message, args))
+}
+func (h *heard) Error(message string, args ...any) { h.Warn(message, args...) }
+
+func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
+	log := &heard{}
+	a := attemptOf()
+	a.log, a.row.Kind, a.row.Attempt = log, "k", 2
+	a.failure(errors.New("first"))
+	a.settled.Store(true)
+	a.failure(errors.New("second"))
+	if want := "[an attempt has failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
+		t.Errorf("%v", log.lines)
+	}
+}
+
+func TestFailuresWithoutAnError(t *testing.T) {
+	for _, err := range []error{Discard(nil), RetryIn(time.Second, nil)} {
+		if got := read(attemptOf().failure(err))["error"]; got != "no error was given" {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func TestMiddlewareSeesAPanic(t *testing.T) {
+	var seen error
+	around := func(next Work) Work {
+		return func(ctx context.Context, job *JobRow) (any, error) {
+			output, err := next(ctx, job)
+			seen = err
+			return output, err
+		}
+	}
+	w := NewWorker(&sql.DB{}, Options{Around: []func(Work) Work{around}})
+	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { panic("of the handler") })
+	a := attemptOf()
+	a.row.RawArgs = json.RawMessage("{}")
+	ended := make(chan string, 1)
+	a.perform(w.handler("k").work, func(result string, _ bool) { ended <- result })
+	details := read(<-ended)["details"].(map[string]any)
+	if seen == nil || seen.Error() != "of the handler" || details["type"] != "panic" || details["trace"] == nil {
+		t.Errorf("%v, %v", seen, details)
+	}
+}
+
+type unnamed struct{}
+
+func (unnamed) Kind() string { return "" }
+
+func TestAKindWithoutANameIsRefused(t *testing.T) {
+	w := NewWorker(&sql.DB{}, Options{})
+	Handle(w, func(context.Context, *Job[unnamed]) (any, error) { return nil, nil })
+	if err := w.Start(); err == nil || err.Error() != "jobs: the kind of jobs.unnamed is empty" {
+		t.Errorf("%v", err)
+	}
+}

@@ -48,8 +48,8 @@ func AroundInsert(next jobs.InsertFunc) jobs.InsertFunc {
 	}
 }
 
-// AroundWork is middleware for a worker. A failure sets the status of the span; Snooze and Cancel
-// do not.
+// AroundWork is middleware for a worker. A failure sets the status of the span. Snooze and Cancel do
+// not, nor does a job that was cancelled, released or lost.
 func AroundWork(next jobs.Work) jobs.Work {
 	return func(ctx context.Context, job *jobs.JobRow) (any, error) {
 		options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -64,7 +64,8 @@ func AroundWork(next jobs.Work) jobs.Work {
 		ctx, span := start(ctx, "work", "process", job.Queue, options...)
 		defer span.End()
 		output, err := next(ctx, job)
-		if jobs.IsFailure(err) {
+		reason := job.CancelledBecause()
+		if jobs.IsFailure(err) && (reason == nil || reason == jobs.ErrTimeout) {
 			fail(span, err)
 		}
 		return output, err

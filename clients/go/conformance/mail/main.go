@@ -12,9 +12,7 @@ import (
 	jobs "postgres_jobs"
 )
 
-type Email struct {
-	To string `json:"to"`
-}
+type Email struct{ To string }
 
 func (Email) Kind() string { return "email.send" }
 
