@@ -143,6 +143,7 @@ async function inTransaction(job, statement, then) {
       throw new Error("rolled back");
     }
     await client.query("commit");
+    if (then === "commit_and_exit") process.exit(9);
     if (then === "commit_and_fail") throw new Error("after the commit");
     return { in: "handler" };
   });

@@ -105,6 +105,8 @@ def simply(job: Job, action: dict) -> None:
 
 
 def after_transaction(then: str) -> dict | None:
+    if then == "commit_and_exit":
+        os._exit(9)
     if then == "commit_and_fail":
         raise RuntimeError("after the commit")
     return {"in": "handler"}

@@ -356,8 +356,11 @@ func (d *driver) inTransaction(ctx context.Context, job *jobs.Job[json.RawMessag
 	if err := tx.Commit(); err != nil {
 		return true, nil, err
 	}
-	if then == "commit_and_fail" {
+	switch then {
+	case "commit_and_fail":
 		return true, nil, errors.New("failed after the commit")
+	case "commit_and_exit":
+		os.Exit(9)
 	}
 	return true, object{"in": "handler"}, nil
 }
