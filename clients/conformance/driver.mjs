@@ -124,6 +124,12 @@ const actions = {
   retry_in(_job, seconds) {
     throw new RetryIn(seconds, "later");
   },
+  discard_without_error() {
+    throw new Discard();
+  },
+  retry_in_without_error(_job, seconds) {
+    throw new RetryIn(seconds);
+  },
   progress: (job, value) => job.progress(value),
   sql: (_job, text) => connected((client) => client.query(text)),
   exit_process: (_job, code) => process.exit(code),
@@ -143,6 +149,7 @@ async function inTransaction(job, statement, then) {
       throw new Error("rolled back");
     }
     await client.query("commit");
+    if (then === "commit_and_exit") process.exit(9);
     if (then === "commit_and_fail") throw new Error("after the commit");
     return { in: "handler" };
   });

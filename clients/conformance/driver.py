@@ -94,6 +94,10 @@ def simply(job: Job, action: dict) -> None:
             raise Discard(text)
         case {"retry_in": delay}:
             raise RetryIn(delay, "later")
+        case {"discard_without_error": _}:
+            raise Discard
+        case {"retry_in_without_error": delay}:
+            raise RetryIn(delay)
         case {"exit_process": code}:
             os._exit(code)
         case {"sql_in_test": text}:
@@ -105,6 +109,8 @@ def simply(job: Job, action: dict) -> None:
 
 
 def after_transaction(then: str) -> dict | None:
+    if then == "commit_and_exit":
+        os._exit(9)
     if then == "commit_and_fail":
         raise RuntimeError("after the commit")
     return {"in": "handler"}

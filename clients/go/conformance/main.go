@@ -235,6 +235,8 @@ type action struct {
 	InTransaction string `json:"in_transaction"`
 	Then          string
 	ExitProcess   *int            `json:"exit_process"`
+	DiscardNil    bool            `json:"discard_without_error"`
+	RetryInNil    *seconds        `json:"retry_in_without_error"`
 	SQLInTest     string          `json:"sql_in_test"`
 	CompleteIn    json.RawMessage `json:"complete_in_test"`
 }
@@ -291,6 +293,10 @@ func (d *driver) act(ctx context.Context, job *jobs.Job[json.RawMessage], do act
 		// Wrapped, as a program might do it.
 		err := jobs.RetryIn(do.RetryIn.duration(), errors.New("later"))
 		return true, nil, fmt.Errorf("%w", err)
+	case do.DiscardNil:
+		return true, nil, jobs.Discard(nil)
+	case do.RetryInNil != nil:
+		return true, nil, jobs.RetryIn(do.RetryInNil.duration(), nil)
 	case do.Progress != nil:
 		return false, nil, job.Progress(ctx, do.Progress)
 	case do.SQL != "":
@@ -356,8 +362,11 @@ func (d *driver) inTransaction(ctx context.Context, job *jobs.Job[json.RawMessag
 	if err := tx.Commit(); err != nil {
 		return true, nil, err
 	}
-	if then == "commit_and_fail" {
+	switch then {
+	case "commit_and_fail":
 		return true, nil, errors.New("failed after the commit")
+	case "commit_and_exit":
+		os.Exit(9)
 	}
 	return true, object{"in": "handler"}, nil
 }

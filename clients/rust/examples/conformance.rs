@@ -227,6 +227,10 @@ async fn in_transaction(job: &Job<Value>, statement: &str, then: &str) -> Result
             transaction.commit().await?;
             return Err(Error::new("after the commit"));
         }
+        "commit_and_exit" => {
+            transaction.commit().await?;
+            exit(9);
+        }
         _ => exit(9),
     }
     Ok(Output::raw(json!({ "in": "handler" }).to_string()))
