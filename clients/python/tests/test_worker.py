@@ -4,6 +4,8 @@ import asyncio
 import contextvars
 import os
 import re
+import signal
+import sys
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -278,6 +280,27 @@ async def test_outcomes_that_cannot_be_told_fail_their_job(url, queue, look):
     assert [one.state for one in results] == ["discarded"] * 3
     errors = look("select details->>'type' from jobs.errors where job_id = any(%s) order by job_id", ids)
     assert errors == [(kind,) for kind in raised]
+
+
+def test_an_exit_in_a_task_of_a_handler_fails_its_job_alone(url, queue, look):
+    worker = Worker(url, queues=[queue])
+
+    async def parse():
+        sys.exit("bad argument")
+
+    @worker.kind("exits")
+    async def exits(job):
+        await asyncio.gather(parse())
+
+    @worker.kind("stops")
+    async def stops(job):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ids = [begin(url, queue, kind, {}, max_attempts=1) for kind in ("exits", "stops")]
+    worker.concurrency = 1  # one after the other
+    worker.run()
+    assert look("select state::text from jobs.jobs where id = any(%s) order by id", ids) == [("discarded",), ("completed",)]
+    assert look("select error from jobs.errors where job_id = any(%s)", ids) == [("bad argument",)]
 
 
 async def test_errors_that_are_false_or_odd_fail_their_job(url, queue):
