@@ -220,7 +220,7 @@ class Engine:
                     # every wait at once.
                     in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0
                     await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
-            except psycopg.Error as error:
+            except Exception as error:  # also what a row cannot be read for
                 if self.stage > WORKING:
                     return  # and is not repeated
                 log.error("a fetch was refused: %s", error)
