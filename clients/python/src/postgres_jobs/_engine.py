@@ -107,12 +107,12 @@ class Engine:
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
-            await asyncio.wait([fetching], timeout=max(self.worker.grace, LEFT_BEHIND))
-            await self._until(lambda: not self.running or self.stage >= LEAVING)
-            await self._until(lambda: not self.running or self.stage >= NOW, self.worker.grace)
+            fetching.add_done_callback(lambda _: self.is_changed.set())
+            await self._until(lambda: fetching.done() and not self.running or self.stage >= LEAVING)
+            await self._until(lambda: fetching.done() and not self.running or self.stage >= NOW, self.worker.grace)
             for attempt in list(self.running.values()):
                 attempt.cancel("stopping")
-            await self._until(lambda: not self.running, LEFT_BEHIND)
+            await self._until(lambda: fetching.done() and not self.running, LEFT_BEHIND)
             for attempt in list(self.running.values()):
                 log.warning("the handler of job %s does not stop, it is left behind", attempt.job.id)
                 if not attempt.job._is_completed:
