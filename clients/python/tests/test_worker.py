@@ -5,6 +5,8 @@ import contextvars
 import logging
 import os
 import re
+import signal
+import sys
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Cancel, Discard, Job, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
 
 
 @asynccontextmanager
@@ -277,6 +279,51 @@ async def test_args_that_python_cannot_read_fail_their_job_alone(url, queue, loo
         states = [one.state for one in await done(url, *ids)]
     assert states[::2] == ["discarded", "completed"]
     assert states[1] in ("discarded", "completed")  # how deep Python reads depends on its version
+
+
+async def test_outcomes_that_cannot_be_told_fail_their_job(url, queue, look):
+    class Fatal(Discard):
+        def __init__(self, order):
+            self.order = order
+
+    class Unshowable:
+        def __str__(self):
+            raise RuntimeError("not to be shown")
+
+    raised = {"AttributeError": Fatal(1), "NotImplementedError": Outcome(), "RuntimeError": Cancel(Unshowable())}
+    worker = Worker(url, queues=[queue])
+
+    @worker.otherwise()
+    async def handle(job):
+        raise raised[job.kind]
+
+    ids = [begin(url, queue, kind, {}, max_attempts=1) for kind in raised]
+    async with working(worker):
+        results = await asyncio.wait_for(done(url, *ids), 60)
+    assert [one.state for one in results] == ["discarded"] * 3
+    errors = look("select details->>'type' from jobs.errors where job_id = any(%s) order by job_id", ids)
+    assert errors == [(kind,) for kind in raised]
+
+
+def test_an_exit_in_a_task_of_a_handler_fails_its_job_alone(url, queue, look):
+    worker = Worker(url, queues=[queue])
+
+    async def parse():
+        sys.exit("bad argument")
+
+    @worker.kind("exits")
+    async def exits(job):
+        await asyncio.gather(parse())
+
+    @worker.kind("stops")
+    async def stops(job):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ids = [begin(url, queue, kind, {}, max_attempts=1) for kind in ("exits", "stops")]
+    worker.concurrency = 1  # one after the other
+    worker.run()
+    assert look("select state::text from jobs.jobs where id = any(%s) order by id", ids) == [("discarded",), ("completed",)]
+    assert look("select error from jobs.errors where job_id = any(%s)", ids) == [("bad argument",)]
 
 
 async def test_errors_that_are_false_or_odd_fail_their_job(url, queue):

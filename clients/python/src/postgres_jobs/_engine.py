@@ -107,12 +107,12 @@ class Engine:
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
-            await asyncio.wait([fetching], timeout=max(self.worker.grace, LEFT_BEHIND))
-            await self._until(lambda: not self.running or self.stage >= LEAVING)
-            await self._until(lambda: not self.running or self.stage >= NOW, self.worker.grace)
+            fetching.add_done_callback(lambda _: self.is_changed.set())
+            await self._until(lambda: fetching.done() and not self.running or self.stage >= LEAVING)
+            await self._until(lambda: fetching.done() and not self.running or self.stage >= NOW, self.worker.grace)
             for attempt in list(self.running.values()):
                 attempt.cancel("stopping")
-            await self._until(lambda: not self.running, LEFT_BEHIND)
+            await self._until(lambda: fetching.done() and not self.running, LEFT_BEHIND)
             for attempt in list(self.running.values()):
                 log.warning("the handler of job %s is left behind", attempt.job.id, extra=fields(attempt.job))
                 if not attempt.job._is_completed:
@@ -221,7 +221,7 @@ class Engine:
                     # every wait at once.
                     in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0
                     await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
-            except psycopg.Error as error:
+            except Exception as error:  # also what a row cannot be read for
                 if self.stage > WORKING:
                     return  # and is not repeated
                 log.error("a fetch was refused: %s", error, extra={"error": error})
@@ -282,7 +282,6 @@ class Engine:
         # If it completes the job itself its transaction decides, and has locked the job until then.
         if attempt.job._is_completed:
             return
-        log.warning("job %s (%s) timed out", attempt.job.id, attempt.job.kind, extra={"job_id": attempt.job.id})
         self._settle(attempt, timed_out(attempt.timeout))
         attempt.cancel("timeout")
 

@@ -84,7 +84,10 @@ def completion(output: object) -> Finish:
 
 
 def failure(error: BaseException) -> Finish:
-    return error.finish() if isinstance(error, Outcome) else _failure(error)
+    try:
+        return error.finish() if isinstance(error, Outcome) else _failure(error)
+    except BaseException as second:  # as of a class whose __init__ does not call that of Discard
+        return _failure(second)
 
 
 def timed_out(after: float) -> Finish:

@@ -147,7 +147,14 @@ class Worker:
             asyncio.set_event_loop(loop)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._signal)
-            is_all_sent = loop.run_until_complete(self._serve())
+            serving = loop.create_task(self._serve())
+            while not serving.done():
+                try:
+                    loop.run_until_complete(serving)
+                except (SystemExit, KeyboardInterrupt) as error:
+                    # A task passes them also to who runs the loop.
+                    log.warning("a task of a handler has raised %r", error)
+            is_all_sent = serving.result()
         finally:
             # Not asyncio.run: it waits for handlers that do not stop.
             loop.set_exception_handler(lambda *_: None)

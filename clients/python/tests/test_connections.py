@@ -1,0 +1,108 @@
+"""A worker whose calls fail in ways that the conformance suite cannot bring about."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from test_worker import begin, done, working
+
+from postgres_jobs import Worker
+from postgres_jobs._link import Link
+
+
+class Pooler:
+    """Takes what it is sent, and passes it on to the server and back. With `silent_on` the next
+    connection on which that text comes gets no answer any more, and is not closed either."""
+
+    def __init__(self):
+        self.silent_on = b"never sent"
+        self.is_silent = asyncio.Event()
+
+    async def serve(self, url, reader, writer):
+        to = conninfo_to_dict(url)
+        server_reader, server_writer = await asyncio.open_connection(to["host"], to["port"])
+        is_silent = False
+
+        async def requests():
+            nonlocal is_silent
+            while data := await reader.read(1 << 16):
+                if self.silent_on in data:
+                    self.silent_on = b"never sent"
+                    is_silent = True
+                    self.is_silent.set()
+                if not is_silent:
+                    server_writer.write(data)
+            server_writer.close()
+
+        async def answers():
+            while data := await server_reader.read(1 << 16):
+                if not is_silent:
+                    writer.write(data)
+            writer.close()
+
+        await asyncio.gather(requests(), answers(), return_exceptions=True)
+
+
+@pytest.fixture
+async def pooler(url):
+    pooler = Pooler()
+    server = await asyncio.start_server(lambda *streams: pooler.serve(url, *streams), "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    pooler.url = make_conninfo(url, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
+    yield pooler
+    server.close()
+
+
+async def test_a_fetch_that_raises_anything_is_tried_again(url, queue, caplog, monkeypatch):
+    """Such as a text of the server that is not in the database's encoding."""
+    run, errors = Link.run, [RecursionError("too deep"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")]
+
+    async def run_or_fail(link, sql, *values, **options):
+        if "fetch_any" in sql and errors:
+            raise errors.pop()
+        return await run(link, sql, *values, **options)
+
+    monkeypatch.setattr(Link, "run", run_or_fail)
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: "output")
+    async with working(worker):
+        assert (await done(url, begin(url, queue, "run", {})))[0].output == "output"
+    refused = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
+    assert len(refused) == 2 and "can't decode" in refused[0] and "too deep" in refused[1]
+
+
+async def test_the_grace_period_is_one_for_handlers_and_a_fetch_without_an_answer(queue, url, pooler):
+    worker = Worker(pooler.url, queues=[queue], grace=4)
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    @worker.kind("run")
+    async def run(job):
+        pooler.silent_on = b"jobs.fetch_any"
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            cancelled.set()
+
+    begin(url, queue, "run", {}, timeout=-1)
+    await worker.start()
+    await begun.wait()
+    begin(url, queue, "other", {})  # ends the wait for work
+    await asyncio.wait_for(pooler.is_silent.wait(), 60)
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(1.75 * worker.grace)
+    assert cancelled.is_set()
+    await asyncio.wait_for(stopping, 60)
+
+
+async def test_the_grace_period_can_be_ended_while_a_fetch_has_no_answer(queue, url, pooler):
+    worker = Worker(pooler.url, queues=[queue], grace=600)
+    worker.kind("run")(lambda job: None)
+    pooler.silent_on = b"jobs.fetch_any"
+    await worker.start()
+    await asyncio.wait_for(pooler.is_silent.wait(), 60)
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0.1)
+    await asyncio.wait_for(worker.stop_and_cancel(), 60)
+    await stopping
