@@ -23,10 +23,10 @@ RUN make install PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" DESTDIR
 FROM rust AS build-worker
 WORKDIR /source
 COPY . .
-RUN cargo build --release -p postgres-jobs-cli
+RUN packaging/program /installed/jobs
 
 FROM debian:bookworm-slim AS worker
-COPY --from=build-worker /source/target/release/jobs /usr/local/bin/
+COPY --from=build-worker /installed/jobs /usr/local/bin/
 USER 65534
 ENTRYPOINT ["jobs"]
 

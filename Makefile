@@ -82,8 +82,7 @@ deb-tools: $(if $(BUILT),tools)
 	packaging/deb '$(TOOLS)' tools dist
 
 tools:
-	cargo build --release -p postgres-jobs-cli
-	install -D '$(TARGET)/release/jobs' '$(TOOLS)/usr/bin/jobs'
+	packaging/program '$(TOOLS)/usr/bin/jobs'
 
 clean:
 	rm -rf '$(TARGET)/package' '$(TARGET)/installcheck' dist

@@ -36,10 +36,8 @@ packaging_stage() { # DIRECTORY
   cp "$PG/share/postgresql/$PG_MAJOR/extension/"jobs{.control,--*.sql} "$extension/"
 }
 
-# The program `jobs` beside it, as ./dev builds it, without what a debugger wants.
-packaging_program() {
-  cargo build --quiet -p postgres-jobs-cli && install -D -s "${CARGO_TARGET_DIR:-target}/debug/jobs" "$STAGED/usr/bin/jobs"
-}
+# The program `jobs` beside it.
+packaging_program() { packaging/program "$STAGED/usr/bin/jobs" dev; }
 
 # A copy of the checkout, to be changed by a control. Not by git: what is not committed yet is
 # tested, too.
@@ -245,13 +243,32 @@ packaging_tools() {
   [[ -f $deb ]] || return 0 # that was counted
   check packaging "it has the program, its units and its manual page" deb_has "$deb" "$(printf '%s\n' \
     /lib/systemd/system/jobs-console.service /lib/systemd/system/jobs-work@.service /usr/bin/jobs \
-    /usr/share/bash-completion/completions/jobs /usr/share/man/man1/jobs.1.gz)"
+    /usr/share/bash-completion/completions/jobs /usr/share/lintian/overrides/jobs-tools /usr/share/man/man1/jobs.1.gz)"
   check packaging "it needs no files of Postgres" refuses grep -q postgresql <(dpkg-deb -f "$deb" Depends)
   check packaging "lintian is content with it" deb_lintian "$deb"
   dpkg-deb -x "$deb" "$PACKAGING/program"
   check packaging "the program runs" grep -q "^jobs $version" <("$PACKAGING/program/usr/bin/jobs" --version)
   check packaging "its manual page has every command" man_has_commands "$PACKAGING/program"
+  program_connects "$PACKAGING/program/usr/bin/jobs"
 }
+
+# Whatever system it is on, it needs nothing of it, also where it looks up a name.
+program_connects() { # PROGRAM
+  local port place
+  check packaging "it needs no library" is_static "$1"
+  check packaging "control: another one does" refuses is_static "$PG_BIN/psql"
+  port=$(test_port)
+  begin_server program "" "$port"
+  DATABASE_URL=postgresql://postgres@127.0.0.1:$port/postgres clients_sql "create extension jobs"
+  for place in "localhost port=$port" "127.0.0.1 port=$port" "$TMP/program port=$port"; do
+    check packaging "it connects to $place" "$1" top --once -d "host=$place user=postgres"
+  done
+  check packaging "it has TLS" finds 'TLS handshake' "$1" top --once -d "host=127.0.0.1 port=$port user=postgres sslmode=require"
+  stop_cluster "$TMP/program/data"
+  check packaging "the server's log is clean" tests/scan_log.sh "$TMP/program/data/server.log"
+}
+
+is_static() { ldd "$1" 2>&1 | grep -qE 'not a dynamic executable|statically linked'; }
 
 man_has_commands() { # TREE
   local command
