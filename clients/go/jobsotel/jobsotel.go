@@ -48,8 +48,8 @@ func AroundInsert(next jobs.InsertFunc) jobs.InsertFunc {
 	}
 }
 
-// AroundWork is middleware for a worker. A failure sets the status of the span. Snooze and Cancel do
-// not, nor does a job that was cancelled, released or lost.
+// AroundWork is middleware for a worker. A failure sets the status of the span. Snooze and Cancel
+// do not, nor does a job that was cancelled, released or lost.
 func AroundWork(next jobs.Work) jobs.Work {
 	return func(ctx context.Context, job *jobs.JobRow) (any, error) {
 		options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(

@@ -203,6 +203,7 @@ test("what the server refuses is told from broken connections, whatever its lang
   }
   assert.equal(refusal({ code: "EPIPE" }), undefined);
   assert.equal(refusal(new Error("closed")), undefined);
+});
 
 test("a failure without an error says so", async () => {
   const { askedFor } = await import("../dist/esm/endings.js");
