@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from test_worker import begin, done, working
 
 from postgres_jobs import Worker
-from postgres_jobs._link import Link
+from postgres_jobs._link import Backoff, Link
 
 
 class Pooler:
@@ -144,3 +144,17 @@ async def test_a_worker_whose_connection_was_forgotten_keeps_its_leases(call, qu
             await asyncio.sleep(0.1)
         ends.set()
         assert (await done(url, job))[0].output == 1
+
+
+async def test_a_wait_that_broke_is_not_repeated_at_once(queue, url, monkeypatch):
+    """As of a pooler that closes the connection of every call that waits."""
+    pauses, pause = [], Backoff.pause
+
+    async def pause_and_note(backoff):
+        pauses.append(backoff)
+        await pause(backoff)
+
+    monkeypatch.setattr(Backoff, "pause", pause_and_note)
+    link = Link(url, "worker")
+    await link.wait("select pg_terminate_backend(pg_backend_pid())", patience=60)
+    assert pauses == [link.backoff] and link.connection is None

@@ -90,12 +90,13 @@ class Link:
 
     async def wait(self, sql: str, *values: object, patience: float) -> None:
         """Runs a CALL that waits. It may be abandoned, and returns early when the connection
-        breaks: who waits has to look then, anyway."""
+        breaks, after a pause: who waits has to look then, anyway."""
         try:
             await self._run(sql, values, patience, is_wait=True)
         except psycopg.Error as error:
             if not await self._passes(error):
                 raise
+            await self.backoff.pause()
 
     async def _run(self, sql: str, values: tuple[object, ...], patience: float, is_wait: bool = False) -> list[Row]:
         if self.connection is None:
