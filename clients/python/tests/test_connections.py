@@ -1,14 +1,14 @@
 """A worker whose calls fail in ways that the conformance suite cannot bring about."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import time
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from test_worker import begin, done, working
 
 from postgres_jobs import Worker
-from postgres_jobs._link import Link
+from postgres_jobs._link import Backoff, Link
 
 
 class Pooler:
@@ -106,3 +106,55 @@ async def test_the_grace_period_can_be_ended_while_a_fetch_has_no_answer(queue, 
     await asyncio.sleep(0.1)
     await asyncio.wait_for(worker.stop_and_cancel(), 60)
     await stopping
+
+
+async def test_a_call_without_an_answer_is_repeated_by_another_connection(pooler):
+    link = Link(pooler.url, "worker")
+    try:
+        pooler.silent_on = b"silence"
+        assert await asyncio.wait_for(link.run("select 1 -- silence", patience=0.5), 60) == [(1,)]
+        assert pooler.is_silent.is_set()
+        pooler.silent_on = b"silence"
+        await asyncio.wait_for(link.wait("select 2 -- silence", patience=0.5), 60)
+        assert await link.run("select 3") == [(3,)]
+    finally:
+        await link.close()
+
+
+@pytest.mark.parametrize("call", ["jobs.wait_any('{}'", "jobs.heartbeat_many"])
+async def test_a_worker_whose_connection_was_forgotten_keeps_its_leases(call, queue, url, pooler, look):
+    worker = Worker(pooler.url, queues=[queue])
+    begun, ends = asyncio.Event(), asyncio.Event()
+
+    @worker.kind("run")
+    async def run(job):
+        begun.set()
+        await ends.wait()
+        return job.attempt
+
+    job = begin(url, queue, "run", {}, timeout=-1)
+    async with working(worker):
+        await begun.wait()
+        pooler.silent_on = call.encode()
+        await asyncio.wait_for(pooler.is_silent.wait(), 60)
+        ((lease,),) = look("select lease_expires_at from jobs.jobs where id = %s", job)
+        latest = time.monotonic() + 60
+        while look("select lease_expires_at from jobs.jobs where id = %s", job) == [(lease,)]:
+            assert time.monotonic() < latest
+            await asyncio.sleep(0.1)
+        ends.set()
+        assert (await done(url, job))[0].output == 1
+
+
+async def test_a_wait_that_broke_is_not_repeated_at_once(queue, url, monkeypatch):
+    """As of a pooler that closes the connection of every call that waits."""
+    pauses, pause = [], Backoff.pause
+
+    async def pause_and_note(backoff):
+        pauses.append(backoff)
+        await pause(backoff)
+
+    monkeypatch.setattr(Backoff, "pause", pause_and_note)
+    link = Link(url, "worker")
+    await link.wait("select pg_terminate_backend(pg_backend_pid())", patience=60)
+    assert pauses == [link.backoff] and link.connection is None

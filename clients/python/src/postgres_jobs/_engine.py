@@ -34,6 +34,9 @@ WORKING, ENDING, LEAVING, NOW, OVER = range(5)
 LEFT_BEHIND = 1
 SENDING = 10
 
+# Seconds for the answer to a beat: another connection is to renew the leases in time.
+BEAT = 10
+
 _FETCH = f"""
     select {COLUMNS}
       from jobs.fetch_any(queues => %s::text[], max_jobs => %s, worker => %s, lease => %s, kinds => %s::text[])
@@ -149,7 +152,7 @@ class Engine:
             while True:
                 try:
                     await self._beat()
-                    await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name)
+                    await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name, patience=pace + 5)
                 except psycopg.Error as error:
                     if self.command is None:
                         raise
@@ -162,13 +165,14 @@ class Engine:
         worker = self.worker
         sql = "select jobs.worker_beat(%s, %s::text[], %s, %s)"
         info = json.dumps(worker.info)
-        rows = await self.control_link.run(sql, worker.name, list(worker.queues), worker.concurrency, info)
+        rows = await self.control_link.run(sql, worker.name, list(worker.queues), worker.concurrency, info, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         held = list(self.held.values())
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
         if held:
             sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"
-            for attempt, (is_cancelled,) in zip(held, await self.control_link.run(sql, ids, tokens)):
+            rows = await self.control_link.run(sql, ids, tokens, patience=BEAT)
+            for attempt, (is_cancelled,) in zip(held, rows):
                 if is_cancelled is not False:
                     self.loop.call_soon_threadsafe(self._hear, attempt, is_cancelled)
 
@@ -216,7 +220,8 @@ class Engine:
                     in_vain = 0
                 elif self.stage == WORKING:
                     began = self.loop.time()
-                    await self.fetch_link.wait("call jobs.wait_any(%s::text[], worker => %s)", queues, worker.name)
+                    wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
+                    await self.fetch_link.wait(wait, queues, worker.name, patience=60)
                     # Jobs that are there and cannot be had, such as those of other kinds, end
                     # every wait at once.
                     in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +22,11 @@ log = logging.getLogger("postgres_jobs")
 # statement_timeout, as while somebody has the job locked.
 _ROLLED_BACK = {"40001", "40P01", "55P03", "57014"}
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P04", "57P05", "25006"}
+
+
+# Seconds. The network of itself can take much longer to find that nobody is there, and takes a
+# pooler for the server.
+PATIENCE = 120
 
 
 class Backoff:
@@ -66,13 +73,13 @@ class Link:
         self.is_closing = False
         """Set when a statement that breaks is not to be repeated any more."""
 
-    async def run(self, sql: str, *values: object) -> list[Row]:
-        """Repeats the statement until it is answered. Raises errors that do not pass by
-        themselves."""
+    async def run(self, sql: str, *values: object, patience: float = PATIENCE) -> list[Row]:
+        """Repeats the statement until it is answered. Without an answer for so many seconds the
+        connection counts as broken. Raises errors that do not pass by themselves."""
         async with self.lock:
             while True:
                 try:
-                    rows = await self._run(sql, values)
+                    rows = await self._run(sql, values, patience)
                     self.backoff.end()
                     return rows
                 except psycopg.Error as error:
@@ -82,26 +89,29 @@ class Link:
                     log.warning("no answer from the database yet, trying again: %s", shown, extra={"error": error})
                     await self.backoff.pause()
 
-    async def wait(self, sql: str, *values: object) -> None:
+    async def wait(self, sql: str, *values: object, patience: float) -> None:
         """Runs a CALL that waits. It may be abandoned, and returns early when the connection
-        breaks: who waits has to look then, anyway."""
+        breaks, after a pause: who waits has to look then, anyway."""
         try:
-            await self._run(sql, values, is_wait=True)
+            await self._run(sql, values, patience, is_wait=True)
         except psycopg.Error as error:
             if not await self._passes(error):
                 raise
+            await self.backoff.pause()
 
-    async def _run(self, sql: str, values: tuple[object, ...], is_wait: bool = False) -> list[Row]:
+    async def _run(self, sql: str, values: tuple[object, ...], patience: float, is_wait: bool = False) -> list[Row]:
         if self.connection is None:
             # No statement is prepared: a pooler may give each another session.
             self.connection = await psycopg.AsyncConnection.connect(
                 autocommit=True, prepare_threshold=None, row_factory=tuple_row, **self.options
             )
         self.is_busy = not is_wait
+        limit = asyncio.get_running_loop().call_later(patience, _break, self.connection, patience)
         try:
             cursor = await self.connection.execute(sql.encode(), values)
             return await cursor.fetchall() if cursor.description else []
         finally:
+            limit.cancel()
             self.is_busy = False
 
     async def _passes(self, error: psycopg.Error) -> bool:
@@ -117,3 +127,11 @@ class Link:
         connection, self.connection = self.connection, None
         if connection:
             await connection.close()
+
+
+def _break(connection: psycopg.AsyncConnection[Any], after: float) -> None:
+    """Fails the statement under way, as the network does. A task that is cancelled asks the server
+    to cancel the statement, and waits for the answer."""
+    log.warning("no answer from the database within %s s", after)
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
