@@ -1,16 +1,16 @@
 //! Which database it is, as psql is told it.
 
+use std::collections::BTreeMap;
 use std::env::var;
 use std::path::Path;
-use std::str::FromStr;
 
 use clap::Args;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
 use crate::{Failed, NOT_CONNECTED};
 
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(next_help_heading = "Database, as psql has it; PGHOST, PGPASSWORD and others count")]
 pub(crate) struct Database {
     /// Name, URL or key=value text of the database
@@ -27,6 +27,77 @@ pub(crate) struct Database {
     username: Option<String>,
 }
 
+/// What is known of a connection, by libpq's names. An empty value is none.
+type Settings = BTreeMap<String, String>;
+/// Where variables of the environment are looked up.
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What becomes of a setting.
+enum Use {
+    /// tokio-postgres takes it as it is.
+    Passed,
+    /// It is this file's.
+    Own,
+    /// It changes nothing here.
+    Ignored,
+    /// Without it the connection would not be the one that was asked for.
+    Refused,
+}
+use Use::{Ignored, Own, Passed, Refused};
+
+/// libpq's settings, and the variable of each.
+const SETTINGS: &[(&str, &str, Use)] = &[
+    ("host", "PGHOST", Passed),
+    ("hostaddr", "PGHOSTADDR", Passed),
+    ("port", "PGPORT", Passed),
+    ("dbname", "PGDATABASE", Passed),
+    ("user", "PGUSER", Passed),
+    ("password", "PGPASSWORD", Passed),
+    ("passfile", "PGPASSFILE", Own),
+    ("service", "PGSERVICE", Own),
+    ("connect_timeout", "PGCONNECT_TIMEOUT", Passed),
+    ("options", "PGOPTIONS", Passed),
+    ("application_name", "PGAPPNAME", Passed),
+    ("target_session_attrs", "PGTARGETSESSIONATTRS", Own),
+    ("load_balance_hosts", "PGLOADBALANCEHOSTS", Passed),
+    ("tcp_user_timeout", "", Passed),
+    ("keepalives", "", Passed),
+    ("keepalives_idle", "", Passed),
+    ("keepalives_interval", "", Passed),
+    ("keepalives_count", "", Own),
+    ("sslmode", "PGSSLMODE", Own),
+    ("sslrootcert", "PGSSLROOTCERT", Own),
+    ("sslnegotiation", "PGSSLNEGOTIATION", Passed),
+    ("channel_binding", "PGCHANNELBINDING", Passed),
+    ("client_encoding", "PGCLIENTENCODING", Ignored),
+    ("fallback_application_name", "", Ignored),
+    ("gssdelegation", "PGGSSDELEGATION", Ignored),
+    ("gssencmode", "PGGSSENCMODE", Ignored),
+    ("gsslib", "PGGSSLIB", Ignored),
+    ("krbsrvname", "PGKRBSRVNAME", Ignored),
+    ("sslcompression", "PGSSLCOMPRESSION", Ignored),
+    ("sslsni", "PGSSLSNI", Ignored),
+    ("replication", "", Refused),
+    ("require_auth", "PGREQUIREAUTH", Refused),
+    ("requirepeer", "PGREQUIREPEER", Refused),
+    ("sslcert", "PGSSLCERT", Refused),
+    ("sslcertmode", "PGSSLCERTMODE", Refused),
+    ("sslcrl", "PGSSLCRL", Refused),
+    ("sslcrldir", "PGSSLCRLDIR", Refused),
+    ("sslkey", "PGSSLKEY", Refused),
+    ("sslpassword", "", Refused),
+    (
+        "ssl_max_protocol_version",
+        "PGSSLMAXPROTOCOLVERSION",
+        Refused,
+    ),
+    (
+        "ssl_min_protocol_version",
+        "PGSSLMINPROTOCOLVERSION",
+        Refused,
+    ),
+];
+
 impl Database {
     pub(crate) async fn connect(&self) -> Result<Client, Failed> {
         let connected = postgres_jobs::connect(&self.config()?).await;
@@ -36,19 +107,19 @@ impl Database {
         })
     }
 
-    /// What the text says goes first, then the options, then the environment.
     pub(crate) fn config(&self) -> Result<Config, Failed> {
-        let mut config = self.place()?;
-        if config.get_user().is_none() {
-            let user = either(&self.username, "PGUSER").or_else(|| whoami::username().ok());
-            config.user(user.ok_or_else(|| Failed::new(NOT_CONNECTED, "give a user: --username"))?);
+        let mut settings = self.settings(true, &variable)?;
+        if !settings.contains_key("user") {
+            let user = whoami::username();
+            let user = user.map_err(|_| wrong("give a user: --username"))?;
+            settings.insert("user".into(), user);
         }
-        if config.get_dbname().is_none() {
-            let user = config.get_user().unwrap_or_default().to_owned();
-            config.dbname(user);
+        if !settings.contains_key("dbname") {
+            settings.insert("dbname".into(), settings["user"].clone());
         }
+        let mut config = configured(&settings)?;
         if config.get_password().is_none()
-            && let Some(password) = var("PGPASSWORD").ok().or_else(|| password_of_file(&config))
+            && let Some(password) = password_of_file(&config, settings.get("passfile"))
         {
             config.password(password);
         }
@@ -57,70 +128,250 @@ impl Database {
 
     /// Where the database is, without a user and a password that the text does not have.
     pub(crate) fn place(&self) -> Result<Config, Failed> {
-        let text = self.dbname.clone().or_else(|| var("PGDATABASE").ok());
-        let (mut config, mut has_mode) = (Config::new(), false);
-        match text {
-            Some(text) if text.contains("://") || text.contains('=') => {
-                has_mode = text.contains("sslmode=");
-                // What is verified cannot be less than what these ask for.
-                let text = ["verify-full", "verify-ca"]
-                    .iter()
-                    .fold(text, |text, mode| {
-                        text.replace(&format!("sslmode={mode}"), "sslmode=require")
-                    });
-                config = text.replace("sslmode=allow", "sslmode=prefer").parse()?;
+        configured(&self.settings(false, &variable)?)
+    }
+
+    /// What the text says goes first, then the options, a service, and the environment.
+    fn settings(&self, has_role: bool, variable: Variables) -> Result<Settings, Failed> {
+        let text = self.dbname.clone().or_else(|| variable("PGDATABASE"));
+        let mut settings = match text.unwrap_or_default() {
+            text if is_url(&text) => of_url(&text)?,
+            text if text.contains('=') => of_text(&text)?,
+            name => Settings::from([("dbname".into(), name)]),
+        };
+        settings.retain(|_, value| !value.is_empty());
+        let mut add = |key: &str, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                settings.entry(key.into()).or_insert(value);
             }
-            Some(name) => {
-                config.dbname(name);
-            }
-            None => {}
+        };
+        add("host", self.host.clone());
+        add("port", self.port.clone());
+        if has_role {
+            add("user", self.username.clone());
         }
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            let hosts = either(&self.host, "PGHOST").unwrap_or_else(default_host);
-            for host in hosts.split(',') {
-                config.host(host);
+        add("service", variable("PGSERVICE"));
+        if let Some(service) = settings.get("service") {
+            let told = of_service(service, variable)?;
+            settings = told.into_iter().chain(settings).collect();
+        }
+        for (key, name, _) in SETTINGS {
+            let is_told = match *key {
+                "user" | "password" => has_role,
+                // It can be a text, too, that was read above or does not count.
+                "dbname" => !variable(name).is_some_and(|name| is_url(&name) || name.contains('=')),
+                _ => true,
+            };
+            if let (true, Some(value)) = (is_told, variable(name)) {
+                settings.entry((*key).into()).or_insert(value);
             }
         }
-        if config.get_ports().is_empty()
-            && let Some(ports) = either(&self.port, "PGPORT")
+        if !["host", "hostaddr"]
+            .iter()
+            .any(|key| settings.contains_key(*key))
         {
-            for port in ports.split(',') {
-                config.port(number(port, "port")?);
-            }
+            settings.insert("host".into(), default_host());
         }
-        if let (Ok(mode), false) = (var("PGSSLMODE"), has_mode) {
-            config.ssl_mode(match mode.as_str() {
-                "disable" => SslMode::Disable,
-                "allow" | "prefer" => SslMode::Prefer,
-                _ => SslMode::Require,
-            });
-        }
-        if let (Ok(seconds), None) = (var("PGCONNECT_TIMEOUT"), config.get_connect_timeout()) {
-            config.connect_timeout(std::time::Duration::from_secs(number(&seconds, "timeout")?));
-        }
-        if let (Ok(options), None) = (var("PGOPTIONS"), config.get_options()) {
-            config.options(options);
-        }
-        if let (Ok(name), None) = (var("PGAPPNAME"), config.get_application_name()) {
-            config.application_name(name);
-        }
-        if let ("read-write" | "primary", TargetSessionAttrs::Any) = (
-            &*var("PGTARGETSESSIONATTRS").unwrap_or_default(),
-            config.get_target_session_attrs(),
-        ) {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
-        Ok(config)
+        Ok(settings)
     }
 }
 
-fn either(option: &Option<String>, name: &str) -> Option<String> {
-    option.clone().or_else(|| var(name).ok())
+/// A variable of the environment. An empty one counts as not set.
+fn variable(name: &str) -> Option<String> {
+    var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn number<T: FromStr>(text: &str, what: &str) -> Result<T, Failed> {
-    text.parse()
-        .map_err(|_| Failed::new(NOT_CONNECTED, format!("{text} is no {what}")))
+fn wrong(message: impl Into<String>) -> Failed {
+    Failed::new(NOT_CONNECTED, message)
+}
+
+/// The configuration that settings make. It says as well which certificates are trusted.
+fn configured(settings: &Settings) -> Result<Config, Failed> {
+    let (settings, certificates) = translated(settings)?;
+    if let Some(file) = certificates {
+        let trusted = postgres_jobs::trust(Path::new(&file));
+        trusted.map_err(|error| wrong(format!("sslrootcert {file}: {error}")))?;
+    }
+    parsed(&settings)
+}
+
+/// The configuration of settings that are tokio-postgres' own.
+fn parsed(settings: &Settings) -> Result<Config, Failed> {
+    let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
+    let texts = settings
+        .iter()
+        .map(|(key, value)| format!("{key}='{}'", quoted(value)));
+    let config = texts.collect::<Vec<_>>().join(" ").parse();
+    config.map_err(|error| wrong(Failed::from(error).message))
+}
+
+/// The settings as tokio-postgres has them, and the file of the certificates that are trusted if it
+/// is not the system's.
+fn translated(settings: &Settings) -> Result<(Settings, Option<String>), Failed> {
+    let get = |key| settings.get(key).map(String::as_str);
+    let mut own = Settings::new();
+    for (key, value) in settings {
+        match SETTINGS.iter().find(|(name, _, _)| name == key) {
+            Some((_, _, Passed)) => {
+                own.insert(key.clone(), value.clone());
+            }
+            Some((_, _, Own | Ignored)) => {}
+            Some((_, _, Refused)) => return Err(wrong(format!("{key} is not supported"))),
+            None => return Err(wrong(format!("there is no connection option {key}"))),
+        }
+    }
+    if get("gssencmode") == Some("require") {
+        return Err(wrong("gssencmode=require is not supported"));
+    }
+    let certificates = get("sslrootcert");
+    // What is verified cannot be less than what these ask for.
+    let mode = match (get("sslmode"), certificates) {
+        (Some(mode @ ("disable" | "allow" | "prefer")), Some("system")) => {
+            return Err(wrong(format!(
+                "sslrootcert=system is too much for sslmode={mode}"
+            )));
+        }
+        (None, Some("system")) | (Some("require" | "verify-ca" | "verify-full"), _) => "require",
+        (None | Some("allow" | "prefer"), _) => "prefer",
+        (Some("disable"), _) => "disable",
+        (Some(mode), _) => return Err(wrong(format!("there is no sslmode {mode}"))),
+    };
+    own.insert("sslmode".into(), mode.into());
+    let attributes = match get("target_session_attrs").unwrap_or("any") {
+        "primary" => "read-write",
+        "standby" => "read-only",
+        "prefer-standby" => "any",
+        attributes => attributes,
+    };
+    own.insert("target_session_attrs".into(), attributes.into());
+    if let Some(count) = get("keepalives_count") {
+        own.insert("keepalives_retries".into(), count.into());
+    }
+    let certificates = certificates.filter(|file| *file != "system" && mode != "disable");
+    Ok((own, certificates.map(str::to_owned)))
+}
+
+fn is_url(text: &str) -> bool {
+    let scheme = text.split_once("://");
+    scheme.is_some_and(|(scheme, _)| scheme.chars().all(|one| one.is_ascii_alphabetic()))
+}
+
+/// The settings in `postgresql://USER:PASSWORD@HOST:PORT,../DATABASE?KEY=VALUE&..`.
+fn of_url(url: &str) -> Result<Settings, Failed> {
+    let rest = url
+        .strip_prefix("postgresql://")
+        .or(url.strip_prefix("postgres://"));
+    let rest = rest.ok_or_else(|| wrong("the URL of a database begins with postgresql://"))?;
+    let (role, rest) = match rest.find(['@', '/']) {
+        Some(end) if rest[end..].starts_with('@') => (&rest[..end], &rest[end + 1..]),
+        _ => ("", rest),
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (places, dbname) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, password) = role.split_once(':').unwrap_or((role, ""));
+    let (mut hosts, mut ports) = (Vec::new(), Vec::new());
+    for place in places.split(',') {
+        let in_brackets = place
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'));
+        let (host, port) = match in_brackets {
+            Some((host, port)) => (host, port.strip_prefix(':').unwrap_or_default()),
+            None => place.split_once(':').unwrap_or((place, "")),
+        };
+        hosts.push(decoded(host)?);
+        ports.push(port);
+    }
+    let has_ports = ports.iter().any(|port| !port.is_empty());
+    let mut settings = Settings::from([
+        ("user".into(), decoded(user)?),
+        ("password".into(), decoded(password)?),
+        ("host".into(), hosts.join(",")),
+        (
+            "port".into(),
+            if has_ports {
+                ports.join(",")
+            } else {
+                String::new()
+            },
+        ),
+        ("dbname".into(), decoded(dbname)?),
+    ]);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let missing = || wrong(format!("{pair} in the URL has no value"));
+        let (key, value) = pair.split_once('=').ok_or_else(missing)?;
+        let (key, value) = match (decoded(key)?, decoded(value)?) {
+            (key, value) if (&*key, &*value) == ("ssl", "true") => {
+                ("sslmode".into(), "require".into())
+            }
+            pair => pair,
+        };
+        settings.insert(key, value);
+    }
+    Ok(settings)
+}
+
+/// A part of a URL without its %XX.
+fn decoded(text: &str) -> Result<String, Failed> {
+    let fault = || wrong(format!("{text} in the URL is no text with %XX"));
+    let mut bytes = Vec::new();
+    let mut parts = text.split('%');
+    bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).ok_or_else(fault)?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| fault())?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| fault())
+}
+
+/// The settings in `KEY=VALUE KEY='VALUE' ..`, where a backslash makes the next character plain.
+fn of_text(text: &str) -> Result<Settings, Failed> {
+    let mut settings = Settings::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let missing = || wrong(format!("there is no = after {rest}"));
+        let (key, after) = rest.split_once('=').ok_or_else(missing)?;
+        let after = after.trim_start();
+        let is_quoted = after.starts_with('\'');
+        let mut characters = after[usize::from(is_quoted)..].chars();
+        let mut value = String::new();
+        loop {
+            match characters.next() {
+                Some('\'') if is_quoted => break,
+                Some(space) if !is_quoted && space.is_whitespace() => break,
+                Some('\\') => value.extend(characters.next()),
+                Some(character) => value.push(character),
+                None if is_quoted => return Err(wrong(format!("{key} has no second quote"))),
+                None => break,
+            }
+        }
+        settings.insert(key.trim().into(), value);
+        rest = characters.as_str().trim_start();
+    }
+    Ok(settings)
+}
+
+/// The settings of a service: of PGSERVICEFILE or ~/.pg_service.conf, or the system's file.
+fn of_service(service: &str, variable: Variables) -> Result<Settings, Failed> {
+    let own = variable("PGSERVICEFILE").or_else(|| Some(variable("HOME")? + "/.pg_service.conf"));
+    let system = variable("PGSYSCONFDIR").unwrap_or("/etc/postgresql-common".into());
+    for file in own.into_iter().chain([system + "/pg_service.conf"]) {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with('#'));
+        let mut lines = lines.skip_while(|line| *line != format!("[{service}]"));
+        if lines.next().is_some() {
+            let lines = lines.take_while(|line| !line.starts_with('['));
+            let pairs = lines.filter_map(|line| line.split_once('='));
+            let trimmed = pairs.map(|(key, value)| (key.trim().into(), value.trim().into()));
+            return Ok(trimmed
+                .filter(|(_, value): &(_, String)| !value.is_empty())
+                .collect());
+        }
+    }
+    Err(wrong(format!("there is no service {service}")))
 }
 
 /// The first directory that can have the server's socket.
@@ -132,18 +383,19 @@ fn default_host() -> String {
     found.unwrap_or("localhost").into()
 }
 
-/// What PGPASSFILE or ~/.pgpass has for this host, port, database and user.
-fn password_of_file(config: &Config) -> Option<String> {
-    let file = var("PGPASSFILE")
-        .or_else(|_| var("HOME").map(|home| home + "/.pgpass"))
-        .ok()?;
+/// What a file, or ~/.pgpass, has for this host, port, database and user.
+fn password_of_file(config: &Config, file: Option<&String>) -> Option<String> {
+    let file = file
+        .cloned()
+        .or_else(|| Some(variable("HOME")? + "/.pgpass"))?;
     let text = std::fs::read_to_string(file).ok()?;
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.as_str(),
-        _ => "localhost",
+    let host = match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+        (Some(Host::Tcp(name)), _) => name.clone(),
+        (None, Some(address)) => address.to_string(),
+        _ => "localhost".into(),
     };
     let port = config.get_ports().first().unwrap_or(&5432).to_string();
-    let wanted = [host, &port, config.get_dbname()?, config.get_user()?];
+    let wanted = [&*host, &port, config.get_dbname()?, config.get_user()?];
     text.lines().find_map(|line| {
         let fields = fields(line);
         let is_it = |(field, wanted): (&String, &&str)| field == "*" || field == wanted;
@@ -169,4 +421,277 @@ fn fields(line: &str) -> Vec<String> {
         fields.iter_mut().last().expect("a field").extend(plain);
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Variables = &'static [(&'static str, &'static str)];
+
+    /// The settings that tokio-postgres gets and the file of certificates; or what is wrong.
+    fn told(text: &str, options: [&str; 2], variables: &[(&str, &str)]) -> Result<String, String> {
+        let option = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let [host, username] = options.map(option);
+        let dbname = option(text);
+        let database = Database {
+            dbname,
+            host,
+            username,
+            port: None,
+        };
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found
+                .map(|(_, value)| (*value).to_owned())
+                .filter(|value| !value.is_empty())
+        };
+        let told = database.settings(true, &variable).and_then(|settings| {
+            let (settings, certificates) = translated(&settings)?;
+            let hidden = [("sslmode", "prefer"), ("target_session_attrs", "any")];
+            let shown = settings.iter().filter(|(key, value)| {
+                !hidden.contains(&(key, value)) && **value != default_host()
+            });
+            let shown = shown.map(|(key, value)| format!("{key}={value}"));
+            let certificates = certificates.map(|file| format!("trusts {file}"));
+            parsed(&settings)?; // tokio-postgres takes it
+            Ok(shown.chain(certificates).collect::<Vec<_>>().join(" "))
+        });
+        told.map_err(|failed| failed.message)
+    }
+
+    #[test]
+    fn a_database_is_told_as_to_psql() {
+        const URL: &str = "postgresql://ada:p%40ss@db.example:6000/shop";
+        let cases: &[(&str, [&str; 2], Variables, &str)] = &[
+            ("", ["", ""], &[], ""),
+            ("shop", ["db", "ada"], &[], "dbname=shop host=db user=ada"),
+            (
+                URL,
+                ["", ""],
+                &[],
+                "dbname=shop host=db.example password=p@ss port=6000 user=ada",
+            ),
+            (
+                "postgres://[::1]:6000/",
+                ["", ""],
+                &[],
+                "host=::1 port=6000",
+            ),
+            (
+                "postgres://a:1,b/d",
+                ["", ""],
+                &[],
+                "dbname=d host=a,b port=1,",
+            ),
+            (
+                "postgres:///d?host=/run/x&user=u",
+                ["", ""],
+                &[],
+                "dbname=d host=/run/x user=u",
+            ),
+            (
+                "postgres://%2Frun%2Fx/d",
+                ["", ""],
+                &[],
+                "dbname=d host=/run/x",
+            ),
+            (
+                "postgres://h?ssl=true",
+                ["", ""],
+                &[],
+                "host=h sslmode=require",
+            ),
+            (
+                r"host = h password='a b\'c\\' port=1",
+                ["", ""],
+                &[],
+                r"host=h password=a b'c\ port=1",
+            ),
+            // The text goes first, then the options, then the environment.
+            (
+                "host=a",
+                ["b", "u"],
+                &[("PGHOST", "c"), ("PGUSER", "v")],
+                "host=a user=u",
+            ),
+            (
+                "",
+                ["b", ""],
+                &[("PGHOST", "c"), ("PGUSER", "v")],
+                "host=b user=v",
+            ),
+            (
+                "",
+                ["", ""],
+                &[("PGDATABASE", "d"), ("PGPORT", "1")],
+                "dbname=d port=1",
+            ),
+            (
+                "",
+                ["", ""],
+                &[("PGDATABASE", URL), ("PGUSER", "v"), ("PGPASSWORD", "w")],
+                "dbname=shop host=db.example password=p@ss port=6000 user=ada",
+            ),
+            (
+                "host=h",
+                ["", ""],
+                &[("PGDATABASE", "postgres://x/y")],
+                "host=h",
+            ),
+            // An empty one counts as not set.
+            (
+                "host=h user=",
+                ["", ""],
+                &[("PGUSER", "u"), ("PGPORT", ""), ("PGSSLMODE", "")],
+                "host=h user=u",
+            ),
+            (
+                "host=h",
+                ["", ""],
+                &[("PGHOSTADDR", "10.0.0.1")],
+                "host=h hostaddr=10.0.0.1",
+            ),
+            (
+                "",
+                ["", ""],
+                &[("PGHOSTADDR", "10.0.0.1")],
+                "hostaddr=10.0.0.1",
+            ),
+            (
+                "host=h",
+                ["", ""],
+                &[
+                    ("PGOPTIONS", "-c a=b"),
+                    ("PGAPPNAME", "n"),
+                    ("PGCONNECT_TIMEOUT", "3"),
+                ],
+                "application_name=n connect_timeout=3 host=h options=-c a=b",
+            ),
+            (
+                "host=h",
+                ["", ""],
+                &[
+                    ("PGTARGETSESSIONATTRS", "primary"),
+                    ("PGCHANNELBINDING", "require"),
+                ],
+                "channel_binding=require host=h target_session_attrs=read-write",
+            ),
+            (
+                "host=h keepalives=1 keepalives_count=4 keepalives_idle=5",
+                ["", ""],
+                &[],
+                "host=h keepalives=1 keepalives_idle=5 keepalives_retries=4",
+            ),
+            // What changes nothing.
+            (
+                "postgres://h/?gssencmode=prefer&client_encoding=UTF8&fallback_application_name=x",
+                ["", ""],
+                &[("PGKRBSRVNAME", "postgres")],
+                "host=h",
+            ),
+            // What is verified is all or nothing.
+            (
+                "host=h sslmode=disable",
+                ["", ""],
+                &[("PGSSLROOTCERT", "/ca.pem")],
+                "host=h sslmode=disable",
+            ),
+            ("host=h sslmode=allow", ["", ""], &[], "host=h"),
+            (
+                "host=h sslmode=require",
+                ["", ""],
+                &[],
+                "host=h sslmode=require",
+            ),
+            (
+                "host=h sslmode=verify-ca",
+                ["", ""],
+                &[("PGSSLMODE", "disable")],
+                "host=h sslmode=require",
+            ),
+            (
+                "host=h sslrootcert=system",
+                ["", ""],
+                &[],
+                "host=h sslmode=require",
+            ),
+            (
+                "host=h",
+                ["", ""],
+                &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", "/ca.pem")],
+                "host=h sslmode=require trusts /ca.pem",
+            ),
+        ];
+        for (text, options, variables, expected) in cases {
+            assert_eq!(
+                told(text, *options, variables).as_deref(),
+                Ok(*expected),
+                "{text} {variables:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_supported_is_said() {
+        let cases: &[(&str, Variables, &str)] = &[
+            ("host=h sslcert=a", &[], "sslcert is not supported"),
+            ("host=h", &[("PGSSLKEY", "a")], "sslkey is not supported"),
+            (
+                "postgres://h?gssencmode=require",
+                &[],
+                "gssencmode=require is not supported",
+            ),
+            ("host=h sslmode=full", &[], "there is no sslmode full"),
+            (
+                "host=h sslmode=prefer sslrootcert=system",
+                &[],
+                "sslrootcert=system is too much for sslmode=prefer",
+            ),
+            ("hots=h", &[], "there is no connection option hots"),
+            ("host='h", &[], "host has no second quote"),
+            ("host=h port", &[], "there is no = after port"),
+            ("postgres://h%4/", &[], "h%4 in the URL is no text with %XX"),
+            (
+                "mysql://h/",
+                &[],
+                "the URL of a database begins with postgresql://",
+            ),
+            (
+                "host=h",
+                &[("PGSERVICE", "none"), ("PGSYSCONFDIR", "/nowhere")],
+                "there is no service none",
+            ),
+        ];
+        for (text, variables, expected) in cases {
+            assert_eq!(
+                told(text, ["", ""], variables),
+                Err((*expected).into()),
+                "{text} {variables:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_service_goes_before_the_environment() {
+        let file = std::env::temp_dir().join(format!("jobs-service-{}", std::process::id()));
+        let text =
+            "# comment\n[other]\nhost=x\n\n[shop]\nhost = a\ndbname=d\n#user=no\n[last]\nport=1\n";
+        std::fs::write(&file, text).unwrap();
+        let place = [
+            ("PGSERVICEFILE", file.to_str().unwrap()),
+            ("PGHOST", "c"),
+            ("PGUSER", "v"),
+        ];
+        let service = [&place[..], &[("PGSERVICE", "shop")]].concat();
+        assert_eq!(
+            told("service=shop", ["", ""], &place).unwrap(),
+            "dbname=d host=a user=v"
+        );
+        assert_eq!(
+            told("", ["b", ""], &service).unwrap(),
+            "dbname=d host=b user=v"
+        );
+        std::fs::remove_file(file).unwrap();
+    }
 }

@@ -12,9 +12,16 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
 use tokio_postgres::Client;
 
 use crate::database::Database;
-use crate::{Failed, NOT_COMPLETED, REFUSED, print};
+use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, print};
+
+const EXAMPLES: &str = "Examples:
+  jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
+  jobs insert report --at 'tomorrow 6:00' --unique '{\"by_args\": true}'
+  jobs insert sum '[1, 2]' --wait 60 --json
+  jq -c '.users[]' users.json | jobs insert email.send --lines";
 
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Insert {
     /// The kind, which says what handler it has
     kind: String,
@@ -61,8 +68,8 @@ pub(crate) struct Insert {
     #[arg(long)]
     pending: bool,
     /// Wait for so many seconds until it has ended, and print its output
-    #[arg(long, value_name = "SECONDS")]
-    wait: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<Duration>,
 }
 
 impl Insert {
@@ -79,7 +86,7 @@ impl Insert {
         let job = self.job(&client, &args).await?;
         let inserted = insert(&client, job).await?;
         match self.wait {
-            Some(seconds) => wait(&client, &inserted, seconds, json).await,
+            Some(time) => wait(&client, &inserted, time, json).await,
             None => {
                 print(if json {
                     shown(&inserted).to_string()
@@ -101,8 +108,11 @@ impl Insert {
             while batch.len() < 1000
                 && let Some(line) = lines.next_line().await?
             {
-                let args =
-                    parsed::<Box<RawValue>>(&line, &format!("line {}", number + batch.len() + 1))?;
+                let what = format!("line {}", number + batch.len() + 1);
+                let args = parsed(&line, &what).map_err(|fault| Failed {
+                    code: REFUSED,
+                    ..fault
+                })?;
                 batch.push(NewJob {
                     args,
                     ..template.clone()
@@ -170,7 +180,12 @@ impl Insert {
 }
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {
-    serde_json::from_str(text).map_err(|error| Failed::new(REFUSED, format!("{what}: {error}")))
+    serde_json::from_str(text).map_err(|error| Failed::new(WRONG, format!("{what}: {error}")))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "no number of seconds")?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 async fn time(client: &Client, statement: &str, text: &str) -> Result<DateTime<Utc>, Failed> {
@@ -196,12 +211,10 @@ fn said(inserted: &Inserted) -> String {
 async fn wait(
     client: &Client,
     inserted: &Inserted,
-    seconds: f64,
+    time: Duration,
     json: bool,
 ) -> Result<(), Failed> {
     let ids: Vec<i64> = inserted.id.into_iter().collect();
-    let time = Duration::try_from_secs_f64(seconds);
-    let time = time.map_err(|error| Failed::new(2, format!("--wait {seconds}: {error}")))?;
     let results = wait_for(client, &ids, time, Want::All).await?;
     let Some(result) = results.first() else {
         return Err(Failed::new(NOT_COMPLETED, said(inserted)));

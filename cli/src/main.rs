@@ -71,6 +71,7 @@ pub(crate) struct Failed {
 
 /// The codes that the help lists.
 pub(crate) const REFUSED: u8 = 1;
+pub(crate) const WRONG: u8 = 2;
 pub(crate) const NOT_CONNECTED: u8 = 3;
 pub(crate) const NOT_FOUND: u8 = 4;
 pub(crate) const NOT_COMPLETED: u8 = 5;

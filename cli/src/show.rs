@@ -6,7 +6,12 @@ use serde_json::{Map, Value};
 use crate::database::Database;
 use crate::{Failed, NOT_FOUND, plain, print};
 
+const EXAMPLES: &str = "Examples:
+  jobs show 42
+  jobs show 42 43 --json | jq .errors";
+
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Show {
     /// Ids of jobs
     #[arg(required = true)]

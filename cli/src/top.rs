@@ -10,7 +10,13 @@ use tokio_postgres::Client;
 use crate::database::Database;
 use crate::{Failed, plain, print};
 
+const EXAMPLES: &str = "Examples:
+  jobs top
+  jobs top --interval 10 -d postgresql://postgres@localhost/app
+  jobs top --once --json | jq .queues";
+
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Top {
     /// Seconds between two looks
     #[arg(short, long, value_name = "SECONDS", default_value_t = 2.0)]

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use postgres_jobs::{Blocking, Error, Handling, Job, Middleware, Options, Queue, Worker};
+use postgres_jobs::{
+    Blocking, ClientError, Error, Handling, Job, Middleware, Options, Queue, Worker,
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -19,7 +21,13 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
-use crate::{Failed, REFUSED, tell};
+use crate::{Failed, REFUSED, WRONG, tell};
+
+const EXAMPLES: &str = "Examples:
+  jobs work -- ./send-email
+  jobs work --queue mail=3 --queue default=1 --concurrency 4 -- ./handle
+  jobs work --kind resize --timeout 30 --discard 64 -- sh -c 'convert \"$(jq -r .picture)\" small.png'
+  jobs work --json -- ./send-email | tee attempts.log";
 
 /// Run a program for each job of some queues
 ///
@@ -36,6 +44,7 @@ use crate::{Failed, REFUSED, tell};
 /// worker stops, it gets SIGTERM after the grace period, and SIGKILL a second later. Its exit code
 /// does not matter then.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
     /// A queue, or QUEUE=WEIGHT; can be repeated
     #[arg(short, long = "queue", value_name = "QUEUE", default_value = "default")]
@@ -46,8 +55,8 @@ pub(crate) struct Work {
     /// Only jobs of this kind; can be repeated [default: all]
     #[arg(short, long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
-    /// Seconds that a program may run [default: as the job says]
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds that a program may run, -1 for no other limit than the job's [default: -1]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     timeout: Option<f64>,
     /// Seconds for which a dead worker goes unnoticed
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
@@ -105,7 +114,11 @@ impl Work {
         let mut options = Options {
             queues: Vec::new(),
             concurrency: self.concurrency,
-            timeout: self.timeout.map(seconds).transpose()?,
+            timeout: self
+                .timeout
+                .filter(|limit| *limit >= 0.0)
+                .map(seconds)
+                .transpose()?,
             lease: seconds(self.lease)?,
             grace: seconds(self.grace)?,
             prepare: !self.no_prepare,
@@ -114,7 +127,8 @@ impl Work {
         for queue in &self.queues {
             let (name, weight) = queue.rsplit_once('=').unwrap_or((queue, "1"));
             let weight = weight.parse();
-            let weight = weight.map_err(|_| Failed::new(2, format!("{queue} has no weight")))?;
+            let weight =
+                weight.map_err(|_| Failed::new(WRONG, format!("{queue} has no weight")))?;
             let name = name.into();
             options.queues.push(Queue { name, weight });
         }
@@ -123,7 +137,11 @@ impl Work {
         }
         let program = self.command[0].to_string_lossy().into();
         options.info.insert("program".into(), program);
-        let worker = Worker::new(database.config()?, options)?.middleware(Report { json });
+        let worker = Worker::new(database.config()?, options).map_err(|fault| match fault {
+            ClientError::Option(fault) => Failed::new(WRONG, fault),
+            fault => fault.into(),
+        })?;
+        let worker = worker.middleware(Report { json });
         let (work, groups) = (Arc::new(self), groups.clone());
         // Blocking: the library ends no thread, so there is time between the two signals.
         let runtime = tokio::runtime::Handle::current();
@@ -207,7 +225,7 @@ impl Work {
 
 fn seconds(seconds: f64) -> Result<Duration, Failed> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Failed::new(2, format!("{seconds} are no seconds")))
+        .map_err(|_| Failed::new(WRONG, format!("{seconds} are no seconds")))
 }
 
 fn kill(group: i32, signal: Signal) {

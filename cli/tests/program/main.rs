@@ -3,7 +3,7 @@
 
 mod processes;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -283,9 +283,22 @@ fn exit_codes_are_those_of_the_help() {
     };
     let code = |arguments: &[&str]| program.run(arguments, "").status.code();
     assert_eq!(code(&["insert", ""]), Some(1));
-    assert_eq!(code(&["insert", "k", "{"]), Some(1));
     assert_eq!(code(&["work", "--", "no such program"]), Some(1));
-    assert_eq!(code(&["insert"]), Some(2));
+    for wrong in [
+        &["insert"][..],
+        &["insert", "k", "{"],
+        &["insert", "k", "--meta", "{"],
+        &["insert", "k", "--unique", "{}}"],
+        &["insert", "k", "--retry", "{"],
+        &["insert", "k", "--wait", "-1"],
+        &["work", "--concurrency", "0", "--", "true"],
+        &["work", "--lease", "0", "--", "true"],
+        &["work", "--timeout", "0", "--", "true"],
+        &["work", "-q", "a", "-q", "a=2", "--", "true"],
+        &["work", "-q", "a=b", "--", "true"],
+    ] {
+        assert_eq!(code(wrong), Some(2), "{wrong:?}");
+    }
     assert_eq!(
         code(&["show", "1", "--json", "-d", "host=127.0.0.1 port=1"]),
         Some(3)
@@ -343,4 +356,39 @@ fn what_cannot_be_written_is_an_error_unless_its_reader_is_gone() {
     }
     let unknown = ["show", "9007199254740991"];
     assert_eq!(end(&unknown, Stdio::null(), full()).0, Some(4));
+}
+
+#[test]
+fn a_worker_reports_each_attempt_as_json() {
+    let Some(program) = Program::new("json") else {
+        return;
+    };
+    let options = ["--json", "--timeout", "-1"];
+    let script = "[ $JOBS_KIND = good ] || { echo why >&2; exit 3; }";
+    let mut worker = program.work_into(&options, script, Stdio::piped(), Stdio::null());
+    let mut lines = BufReader::new(worker.0.stdout.take().unwrap()).lines();
+    for (kind, error) in [("good", Value::Null), ("bad", "why".into())] {
+        let (inserted, _) = program.insert(kind, &["--max-attempts", "1"]);
+        let line = lines.next().unwrap().unwrap();
+        let report: Value = serde_json::from_str(&line).unwrap();
+        assert!(report["seconds"].is_number(), "{line}");
+        assert_eq!(
+            (&report["id"], &report["kind"], &report["attempt"]),
+            (&inserted["id"], &json!(kind), &json!(1))
+        );
+        assert_eq!(report["error"], error);
+    }
+    assert_eq!(worker.terminate(), Some(0));
+}
+
+#[test]
+fn help_has_examples() {
+    for command in ["work", "insert", "show", "top"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_jobs"))
+            .args([command, "--help"])
+            .output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let example = format!("Examples:\n  jobs {command}");
+        assert!(text.contains(&example), "{text}");
+    }
 }

@@ -27,6 +27,8 @@ pub use insert::{
     Inserted, JobResult, NewJob, Producer, State, Want, insert, insert_many, wait_for,
 };
 pub use job::{Job, JobInfo, Reason};
+#[cfg(feature = "tls")]
+pub use link::trust;
 pub use link::{connect, connect_hearing};
 #[cfg(feature = "opentelemetry")]
 pub use opentelemetry::OpenTelemetry;

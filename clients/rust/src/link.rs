@@ -17,8 +17,9 @@ use crate::executor::{Executor, texts, typed};
 use crate::{ClientError, Result, Worker};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
-/// `sslmode=disable`. The server's certificate must be one that the system trusts, unless it says
-/// `sslmode=prefer`, the default. Then the connection is not encrypted where it is not.
+/// `sslmode=disable`. The server's certificate must be one that the system trusts, or that `trust`
+/// was told, unless it says `sslmode=prefer`, the default. Then the connection is not encrypted
+/// where it is not.
 ///
 /// # Errors
 /// There is no such server, or it does not let us in.
@@ -72,11 +73,38 @@ async fn open(
     Ok((client, AbortOnDropHandle::new(tokio::spawn(messages))))
 }
 
+/// The certificates that are trusted instead of the system's.
+#[cfg(feature = "tls")]
+static TRUSTED: std::sync::RwLock<Option<rustls::RootCertStore>> = std::sync::RwLock::new(None);
+
+/// Trusts the certificates in a file, PEM, and no others, in all connections of this process that
+/// are made from now on.
+///
+/// # Errors
+/// The file cannot be read, or has no certificate.
+#[cfg(feature = "tls")]
+pub fn trust(file: &std::path::Path) -> std::io::Result<()> {
+    let found = rustls_native_certs::load_certs_from_paths(Some(file), None);
+    if let Some(error) = found.errors.into_iter().next() {
+        return Err(std::io::Error::other(error));
+    }
+    let mut roots = rustls::RootCertStore::empty();
+    if roots.add_parsable_certificates(found.certs).0 == 0 {
+        return Err(std::io::Error::other("it has no certificate"));
+    }
+    *TRUSTED.write().expect("no panic") = Some(roots);
+    Ok(())
+}
+
 #[cfg(feature = "tls")]
 fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
     let mut roots = rustls::RootCertStore::empty();
     if config.get_ssl_mode() != SslMode::Disable {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let trusted = TRUSTED.read().expect("no panic").clone();
+        roots = trusted.unwrap_or_else(|| {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
+        });
     }
     let provider = rustls::crypto::ring::default_provider();
     let config = rustls::ClientConfig::builder_with_provider(provider.into())
