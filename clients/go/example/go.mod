@@ -7,7 +7,5 @@ require (
 	postgres_jobs v0.1.0
 )
 
-// Debian's golang-github-lib-pq-dev, so that the example needs no network.
-replace github.com/lib/pq => /usr/share/gocode/src/github.com/lib/pq
-
+// Not released yet. `go mod tidy` writes go.sum.
 replace postgres_jobs => ../
