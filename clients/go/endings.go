@@ -64,9 +64,7 @@ func (a *attempt) encode(do string, members object) string {
 func (a *attempt) failure(err error) string {
 	// fmt shows also an error whose method panics.
 	kind, text := storable(typeOf(err)), storable(fmt.Sprint(err))
-	if text == "" {
-		text = kind
-	}
+	orDefault(&text, kind)
 	details := object{"type": kind}
 	members := object{"error": text, "details": details}
 	if panicked := (named{}); errors.As(err, &panicked) && panicked.trace != "" {
@@ -127,16 +125,13 @@ func (a *attempt) outcome(output any, err error) (result string) {
 	return a.failure(err)
 }
 
-// maxOutput is how many bytes of JSON Postgres takes in a message, with room for other results.
-const maxOutput = 1<<30 - 2*maxBytes
-
 // complete is the result of a handler that has returned.
 func (a *attempt) complete(output any) string {
 	encoded, err := json.Marshal(output)
 	switch {
 	case err != nil:
 		return a.failure(invalidOutput(err))
-	case len(encoded) > maxOutput:
+	case len(encoded) > 1<<30-2*maxBytes: // what Postgres takes in a message, less other results
 		return a.failure(invalidOutput(fmt.Errorf("the output has %d bytes: too many", len(encoded))))
 	case string(encoded) == "null":
 		return a.encode("complete", object{})
@@ -180,7 +175,6 @@ const maxText = 10_000
 // storable is a text as the database can hold it: valid, and not too long.
 func storable(text string) string {
 	text = text[:least(len(text), 4*maxText)] // not all of 100 MB is to be looked at
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	runes := []rune(text)
+	runes := []rune(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"))
 	return string(runes[:least(len(runes), maxText)])
 }

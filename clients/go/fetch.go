@@ -93,10 +93,7 @@ func (w *Worker) hasPlaces() bool {
 
 // start runs the handler of a job.
 func (w *Worker) start(a *attempt) {
-	a.log = w.options.Log
-	a.ask = func(ctx context.Context, call string, args ...any) ([]bool, error) {
-		return query(ctx, w.finishing, value[bool], call, args...)
-	}
+	a.log, a.link = w.options.Log, w.finishing
 	a.ctx, a.cancelCtx = context.WithCancel(context.Background())
 	w.change(func() { w.running[a], w.held[a] = true, true })
 	h := w.handler(a.row.Kind)
@@ -116,13 +113,10 @@ func (w *Worker) start(a *attempt) {
 // timeOut fails an attempt at once, whether or not its handler ends. One that completes its job in
 // a transaction has the job locked, and the call would wait for that.
 func (w *Worker) timeOut(a *attempt) {
-	if a.completed.Load() {
-		return
-	}
-	if a.row.CancelledBecause() != ErrLost {
+	if !a.completed.Load() && a.row.CancelledBecause() != ErrLost {
 		w.tell(a, a.failure(ErrTimeout))
+		a.cancel(ErrTimeout)
 	}
-	a.cancel(ErrTimeout)
 }
 
 // at is a time by its seconds since 1970.

@@ -44,20 +44,16 @@ func (w *Worker) finishLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case first := <-w.results:
-			w.finish(ctx, w.batch(first))
+			batch, bytes := []*attempt{first}, len(first.result)
+			// Handlers that are ready to end go first, until none is.
+			for runtime.Gosched(); len(w.results) > 0 && len(batch) < maxResults && bytes < maxBytes; runtime.Gosched() {
+				next := <-w.results
+				batch, bytes = append(batch, next), bytes+len(next.result)
+			}
+			w.finish(ctx, batch)
 		case <-ctx.Done():
 		}
 	}
-}
-
-// batch is what to send in one call. Handlers that are ready to end go first, until none is.
-func (w *Worker) batch(first *attempt) []*attempt {
-	batch, bytes := []*attempt{first}, len(first.result)
-	for runtime.Gosched(); len(w.results) > 0 && len(batch) < maxResults && bytes < maxBytes; runtime.Gosched() {
-		next := <-w.results
-		batch, bytes = append(batch, next), bytes+len(next.result)
-	}
-	return batch
 }
 
 // finish sends the results of attempts. One that is refused spoils no other.

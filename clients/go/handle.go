@@ -153,15 +153,15 @@ type JobRow struct {
 	attempt *attempt
 }
 
-// Progress stores a value of any JSON, which jobs.jobs shows, and renews the lease of the job. It
-// returns ErrLost where the job is somebody else's by now; the handler is cancelled then.
-func (j *JobRow) Progress(ctx context.Context, value any) error {
-	encoded, err := json.Marshal(value)
-	if err != nil || j.attempt == nil || j.attempt.ask == nil {
+// Progress stores any JSON, which jobs.jobs shows, and renews the lease of the job. It returns
+// ErrLost where the job is somebody else's by now; the handler is cancelled then.
+func (j *JobRow) Progress(ctx context.Context, progress any) error {
+	encoded, err := json.Marshal(progress)
+	if err != nil || j.attempt == nil || j.attempt.link == nil {
 		return err
 	}
 	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
-	isCancelled, err := j.attempt.ask(ctx, call, j.ID, j.attempt.token, string(encoded))
+	isCancelled, err := query(ctx, j.attempt.link, value[bool], call, j.ID, j.attempt.token, string(encoded))
 	switch state := sqlState(err); {
 	case j.attempt.completed.Load():
 	case state == "55000" || state == "P0002":
@@ -214,8 +214,7 @@ type attempt struct {
 	result    string       // what is to be sent, as JSON
 	failures  int          // how often it was sent in vain
 	log       Logger       // none in a test
-	// ask makes a call that answers yes or no.
-	ask func(ctx context.Context, call string, args ...any) ([]bool, error)
+	link      *link        // for progress; none in a test
 }
 
 func (a *attempt) cancel(reason error) {

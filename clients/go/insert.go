@@ -83,17 +83,13 @@ type Unique struct {
 // MarshalJSON writes the options as jobs.insert takes them.
 func (u Unique) MarshalJSON() ([]byte, error) {
 	type plain Unique
-	var wait *bool
-	if u.NoWait {
-		wait = new(bool)
-	}
 	return json.Marshal(struct {
 		plain
 		ByPeriod float64 `json:"by_period,omitempty"`
 		Window   float64 `json:"window,omitempty"`
 		HoldFor  float64 `json:"hold_for,omitempty"`
 		Wait     *bool   `json:"wait,omitempty"`
-	}{plain(u), u.ByPeriod.Seconds(), u.Window.Seconds(), u.HoldFor.Seconds(), wait})
+	}{plain(u), u.ByPeriod.Seconds(), u.Window.Seconds(), u.HoldFor.Seconds(), given(false, u.NoWait)})
 }
 
 // NewJob is a job to be inserted.
@@ -104,12 +100,6 @@ type NewJob struct {
 
 // MarshalJSON writes the job as jobs.insert_many takes it.
 func (j NewJob) MarshalJSON() ([]byte, error) {
-	given := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		return &at
-	}
 	return json.Marshal(struct {
 		Kind string `json:"kind"`
 		Args Args   `json:"args"`
@@ -117,7 +107,16 @@ func (j NewJob) MarshalJSON() ([]byte, error) {
 		ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
 		ExpiresAt   *time.Time `json:"expires_at,omitempty"`
 		Timeout     float64    `json:"timeout,omitempty"`
-	}{j.Args.Kind(), j.Args, j.InsertOpts, given(j.ScheduledAt), given(j.ExpiresAt), j.Timeout.Seconds()})
+	}{j.Args.Kind(), j.Args, j.InsertOpts, given(j.ScheduledAt, !j.ScheduledAt.IsZero()),
+		given(j.ExpiresAt, !j.ExpiresAt.IsZero()), j.Timeout.Seconds()})
+}
+
+// given is the value of a member that is left out where it is not given.
+func given[T any](value T, isGiven bool) *T {
+	if isGiven {
+		return &value
+	}
+	return nil
 }
 
 // Inserted is what became of an insert.

@@ -119,8 +119,7 @@ const LENGTH = 10_000;
 // characters, or before the last so many.
 function storable(text: string, length = LENGTH): string {
   // A character has at most two code units. Few are looked at, however long the text is.
-  const near = length < 0 ? text.slice(2 * length) : text.slice(0, 2 * length);
-  const characters = [...near];
+  const characters = [...(length < 0 ? text.slice(2 * length) : text.slice(0, 2 * length))];
   const cut = length < 0 ? characters.slice(length) : characters.slice(0, length);
   return cut.join("").replace(/[\0\p{Surrogate}]/gu, "\uFFFD");
 }

@@ -93,22 +93,19 @@ export class Finisher {
       }
     } catch (error) {
       if (this.closed.aborted) return;
+      const [one] = results as [Waiting];
       if (results.length > 1) for (const result of results) await this.#finish([result]);
-      else await this.#refused(results[0]!, error);
+      else if (/^(22|54)/.test(refusal(error) ?? "") && !one.isReplaced) {
+        one.text = this.#text(one.attempt, invalidOutput(error));
+        one.isReplaced = true;
+        await this.#finish([one]);
+      } else this.#repeat(one, error);
     }
   }
 
   #repeat(one: Waiting, error: unknown): void {
     this.logger.warn("a result was refused, to be repeated", { ...one.attempt.fields, error });
     void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
-  }
-
-  async #refused(one: Waiting, error: any): Promise<void> {
-    if (/^(22|54)/.test(refusal(error) ?? "") && !one.isReplaced) {
-      one.text = this.#text(one.attempt, invalidOutput(error));
-      one.isReplaced = true;
-      await this.#finish([one]);
-    } else this.#repeat(one, error);
   }
 }
 

@@ -159,9 +159,8 @@ export interface JobResult<Output = any> {
 export async function waitFor<Output = any>(
   database: Database,
   ids: readonly number[],
-  options: { timeout?: Duration; want?: "all" | "any" } = {},
+  { timeout = 30, want = "all" }: { timeout?: Duration; want?: "all" | "any" } = {},
 ): Promise<JobResult<Output>[]> {
-  const { timeout = 30, want = "all" } = options;
   const wait = "call jobs.wait_for($1::text::bigint[], $2::text::interval, $3::text)";
   await rows(database, wait, [toArray(ids), toInterval(timeout), want]);
   const found = await rows(database, RESULTS, [toArray(ids)]);

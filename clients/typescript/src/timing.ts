@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { setTimeout as timer } from "node:timers/promises";
 
 /** Sleeps, in seconds, until the signal is aborted. */
@@ -6,24 +7,15 @@ export async function sleep(seconds: number, signal?: AbortSignal): Promise<void
 }
 
 /** Returns when the signal is aborted. */
-export const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
+export async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, "abort");
+}
 
-/** Returns when the work is done, after so many seconds, or when the signal is aborted. */
-export async function atMost(seconds: number, work: Promise<unknown>, signal?: AbortSignal): Promise<void> {
+/** Returns when the work is done, or after so many seconds. */
+export async function atMost(seconds: number, work: Promise<unknown>): Promise<void> {
   const over = new AbortController();
-  const end = () => over.abort();
-  signal?.addEventListener("abort", end);
-  if (signal?.aborted) end();
-  try {
-    await Promise.race([work, sleep(Math.min(seconds, MOST_SECONDS), over.signal)]);
-  } finally {
-    signal?.removeEventListener("abort", end);
-    end();
-  }
+  const late = sleep(Math.min(seconds, MOST_SECONDS), over.signal);
+  await Promise.race([work, late]).finally(() => over.abort());
 }
 
 /** The longest time that a timer of Node can take: 24 days. */

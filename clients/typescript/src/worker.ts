@@ -211,17 +211,17 @@ export class Worker {
   }
 
   async #work(): Promise<void> {
-    const cancelling = this.#cancelling.signal;
     const { logger } = this.#options;
+    const cancelled = aborted(this.#cancelling.signal);
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
     // A wait is ended. A fetch under way is not: its jobs are ours.
     if (this.#isWaiting) await this.#fetch.interrupt(fetching);
-    else await atMost(Infinity, fetching, cancelling);
+    else await Promise.race([fetching, cancelled]);
 
     const emptied = () => Promise.all(this.#running.values());
-    await atMost(Infinity, emptied(), cancelling);
+    await Promise.race([emptied(), cancelled]);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
     await atMost(1, fetching.then(emptied));
     for (const attempt of this.#running.keys()) {
@@ -263,8 +263,7 @@ export class Worker {
         this.#isWaiting = true;
         await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
         this.#isWaiting = false;
-        const isShort = jobs.length === 0 && performance.now() - before < 50;
-        emptyWaits = isShort ? emptyWaits + 1 : 0;
+        emptyWaits = jobs.length === 0 && performance.now() - before < 50 ? emptyWaits + 1 : 0;
         if (emptyWaits > 1) await sleep(Math.min(0.01 * 2 ** emptyWaits, 0.5), stopping);
       } catch (error) {
         this.#isWaiting = false;
