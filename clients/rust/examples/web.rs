@@ -21,7 +21,8 @@ async fn order(State(pool): State<PgPool>, customer: String) -> Result<String, S
     })
 }
 
-async fn place(pool: &PgPool, customer: &str) -> Result<String, Box<dyn std::error::Error>> {
+/// The order and its job are there together, or neither is.
+pub async fn place(pool: &PgPool, customer: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut transaction = pool.begin().await?;
     let order: i64 = sqlx::query_scalar("insert into orders (customer) values ($1) returning id")
         .bind(customer)
