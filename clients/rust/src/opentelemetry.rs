@@ -75,9 +75,9 @@ impl Middleware for OpenTelemetry {
             span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
             let result = handling.with_context(context.clone()).await;
             // A job that is put off, cancelled or released has not failed.
-            let is_over = matches!(job.cancelled_because(), None | Some(Reason::Timeout));
+            let is_cancelled = !matches!(job.cancelled_because(), None | Some(Reason::Timeout));
             if let Err(error) = &result
-                && is_over
+                && !is_cancelled
                 && let Some(type_name) = error.0["details"]["type"].as_str()
             {
                 span.set_attribute(KeyValue::new("error.type", type_name.to_owned()));
