@@ -214,7 +214,7 @@ def compare(language, title, unit, figures, wanted, digits=0):
     least is the best. Those that take more jobs than they run follow, each by itself."""
     is_rate = unit == "jobs/s"
     middle = {contestant: statistics.median(values) for contestant, values in figures.items()}
-    mine = next(c for c in figures if c.is_ours and c.language == language and not c.is_sql)
+    mine = ours_in(language)
 
     def against(rival, wanted, others=()):
         ratios = [a / b if is_rate else b / a for a, b in zip(figures[mine], figures[rival])]
@@ -235,6 +235,10 @@ def compare(language, title, unit, figures, wanted, digits=0):
 
 def spread(values, digits):
     return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+def ours_in(language):
+    return next(c for c in CONTESTANTS if c.is_ours and c.language == language and not c.is_sql)
 
 
 def rivals(language):
@@ -268,7 +272,7 @@ def main():
         for language in languages if number else ():
             of_language = [c for c in CONTESTANTS if c.language == language and not c.is_sql]
             listen(of_language, LATENCIES)
-            mine = next(c for c in of_language if c.is_ours)
+            mine = ours_in(language)
             cancel(mine, connections[mine.database], LATENCIES)
 
     for language in languages:
@@ -277,7 +281,7 @@ def main():
             title = f"{f'handlers of {milliseconds} ms' if milliseconds else 'empty handlers'}, {concurrency} at a time"
             rates = {c: c.rates[milliseconds, concurrency] for c in rivals(language) if c.rates[milliseconds, concurrency]}
             compare(language, title, "jobs/s", rates, wanted)
-        mine = next(c for c in CONTESTANTS if c.is_ours and c.language == language and not c.is_sql)
+        mine = ours_in(language)
         for name, share in ("median", 50), ("99th percentile", 99):
             latencies = {c: [1000 * percentile(values, share) for values in c.latencies] for c in rivals(language) if c.latencies}
             compare(language, f"from commit to the start of the handler: {name}", "ms", latencies, wanted, 2)
