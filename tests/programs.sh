@@ -13,13 +13,16 @@ need_python() { # ENVIRONMENT LIST.. [-- PIP_OPTION..]
   mkdir -p "$CACHE/python" "$STATE"
   (
     flock 9
-    [[ -e $home/is_whole ]] && exit
-    say "Installing ${lists[*]}"
-    python3 -m venv --clear "$home" &&
-      "$home/bin/pip" install -q --disable-pip-version-check "$@" "${lists[@]/#/-r}" &&
-      touch "$home/is_whole"
-  ) 9>"$home.lock" &&
-    rm -rf "${STATE:?}/$name" && ln -s "$home" "$STATE/$name"
+    if [[ ! -e $home/is_whole ]]; then
+      say "Installing ${lists[*]}"
+      python3 -m venv --clear "$home" &&
+        "$home/bin/pip" install -q --disable-pip-version-check "$@" "${lists[@]/#/-r}" &&
+        touch "$home/is_whole" || exit
+    fi
+    # Left alone where it is right: programs of another suite start through it.
+    [[ $(readlink "$STATE/$name") == "$home" ]] ||
+      { rm -rf "${STATE:?}/$name" && ln -s "$home" "$STATE/$name"; }
+  ) 9>"$home.lock"
 }
 
 # What a directory's package-lock.json names. Modules are looked for beside the program, so it is

@@ -283,6 +283,7 @@ suite_harness() {
   check harness "failed Rust tests are counted" counted "3 2" 'test result: FAILED. 3 passed; 2 failed; 0 ignored' 101
   check harness "a build that fails is a failure" counted "0 1" 'error: could not compile' 101
   check harness "packages are installed by one unit after the other" packages_one_by_one
+  check harness "an environment stays in its place while it is asked for again" environment_stays
   check harness "test binaries are added up" counted "7 0" $'test result: ok. 3 passed; 0 failed;\ntest result: ok. 4 passed; 0 failed;' 0
 }
 
@@ -307,6 +308,15 @@ packages_one_by_one() {
     need_packages no-such-package-either && wait $!
   ) 2>/dev/null
 }
+
+# Programs of another suite start through the link at any time.
+environment_stays() (
+  CACHE=$TMP/environments STATE=$TMP/environments/state
+  python3() { if [[ $1 == -m ]]; then mkdir -p "$4/bin" && ln -s /bin/true "$4/bin/pip"; fi; }
+  need_python some clients/conformance/requirements.txt >/dev/null || exit
+  before=$(stat -c "%i %z" "$STATE/some")
+  need_python some clients/conformance/requirements.txt && [[ $(stat -c "%i %z" "$STATE/some") == "$before" ]]
+)
 
 # --- core, pgtest, server: Rust tests -------------------------------------------------------------
 
