@@ -2,10 +2,11 @@
 
 use pgrx::pg_sys::Datum;
 
+use super::direct;
 use super::spi::{Plan, bigs, text};
 use super::types::*;
 
-/// A queue as one snapshot shows it.
+/// What a queue has for a fetch.
 #[derive(Default)]
 pub struct Look {
     /// what a fetch would take first, to tell it from others: a position in the lane, or a
@@ -17,14 +18,21 @@ pub struct Look {
 
 /// Looks at a queue.
 pub fn look(queue: &str, now: i64) -> Look {
-    LOOK.run(&[text(queue), Some(Datum::from(now))], |rows| {
-        let due = rows.big(0, 2).zip(rows.big(0, 3));
-        Look {
-            head: rows
-                .big(0, 1)
-                .or(due.filter(|(at, _)| *at <= now).map(|(_, id)| -id)),
-            due_at: due.map(|(at, _)| at).filter(|at| *at > now),
-        }
+    let (ready, scheduled) =
+        direct::wait::first(queue, now).unwrap_or_else(|| first_by_statement(queue, now));
+    let is_due = |(at, _): &(i64, i64)| *at <= now;
+    Look {
+        head: ready.or(scheduled.filter(is_due).map(|(_, id)| -id)),
+        due_at: scheduled.map(|(at, _)| at).filter(|at| *at > now),
+    }
+}
+
+/// The position of a queue's first available job, and the time and id of its first scheduled one.
+pub type First = (Option<i64>, Option<(i64, i64)>);
+
+fn first_by_statement(queue: &str, now: i64) -> First {
+    FIRST.run(&[text(queue), Some(Datum::from(now))], |rows| {
+        (rows.big(0, 1), rows.big(0, 2).zip(rows.big(0, 3)))
     })
 }
 
@@ -40,7 +48,7 @@ static NOT_OVER: Plan = Plan::new(
         AND (SELECT j.id FROM jobs.job j WHERE j.id = n.id) IS NOT NULL ORDER BY n.ord",
     &[INT8S],
 );
-static LOOK: Plan = Plan::new(
+static FIRST: Plan = Plan::new(
     "SELECT r.seq, s.due_at, s.job_id
        FROM (SELECT) one
        LEFT JOIN LATERAL (

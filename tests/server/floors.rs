@@ -66,6 +66,41 @@ async fn pages(db: &Client) -> i64 {
     plan["Shared Hit Blocks"].as_i64().unwrap() + plan["Shared Read Blocks"].as_i64().unwrap()
 }
 
+/// The pages of `ready` and `scheduled` that a session has looked at so far.
+async fn pages_so_far(db: &Client) -> i64 {
+    run(db, "select pg_stat_force_next_flush()").await;
+    let sum = "select sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
+        from pg_statio_user_tables where schemaname = 'jobs' and relname in ('ready', 'scheduled')";
+    number(db, sum).await
+}
+
+/// The pages that a call of `jobs.wait` looks at after 40,000 jobs under a held snapshot, a fifth
+/// of which were due later.
+async fn pages_of_a_wait_after_many(cluster: &Cluster) -> i64 {
+    let db = cluster.database("held").await;
+    let _holder = holder(cluster, "held").await;
+    go_on(&db, 16).await;
+    run(
+        &db,
+        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[8000]), queue => 'q', scheduled_at => clock_timestamp() + '0.5 s')",
+    )
+    .await;
+    run(&db, "select pg_sleep(0.6)").await;
+    poll_until("all are fetched", SOON, async || {
+        number(&db, "select count(*) from jobs.fetch('q', 10000)").await == 0
+    })
+    .await;
+    // The first ones find the end.
+    for _ in 0..3 {
+        run(&db, "call jobs.wait('q', '1 ms')").await;
+    }
+    let before = pages_so_far(&db).await;
+    run(&db, "call jobs.wait('q', '1 ms')").await;
+    let looked_at = pages_so_far(&db).await - before;
+    println!("{looked_at} pages");
+    looked_at
+}
+
 /// Jobs that one fetch gets: those of kind `kept`.
 async fn kept(db: &Client) -> i64 {
     number(
@@ -94,6 +129,12 @@ async fn pages_after_many(cluster: &Cluster) -> i64 {
 async fn a_fetch_under_a_held_snapshot_walks_over_little() {
     let looked_at = pages_after_many(&quiet()).await;
     assert!(looked_at < 100, "{looked_at} pages for one job");
+}
+
+#[tokio::test]
+async fn a_wait_under_a_held_snapshot_walks_over_little() {
+    let looked_at = pages_of_a_wait_after_many(&quiet()).await;
+    assert!(looked_at < 100, "{looked_at} pages for a look");
 }
 
 /// Nothing comes in below a floor, in practice. A serializable transaction goes by what it has
@@ -155,6 +196,16 @@ async fn control_without_shared_memory_it_walks_over_everything() {
         .start();
     let looked_at = pages_after_many(&cluster).await;
     assert!(looked_at > 200, "{looked_at} pages for one job");
+}
+
+#[tokio::test]
+async fn control_without_shared_memory_a_wait_walks_over_everything() {
+    let cluster = Cluster::builder()
+        .without_preload()
+        .set("autovacuum", "off")
+        .start();
+    let looked_at = pages_of_a_wait_after_many(&cluster).await;
+    assert!(looked_at > 200, "{looked_at} pages for a look");
 }
 
 /// A job that another session inserts, and commits only after fetches have passed its place;

@@ -161,6 +161,25 @@ pub fn has_due(queue: &str, now: i64) -> Option<bool> {
     Some(look_also_below(&table, whose, now, &mut is_there))
 }
 
+/// When the first scheduled job of a queue is due, and its id; `None`: use a statement.
+pub fn first_of(queue: &str) -> Option<Option<(i64, i64)>> {
+    let whose = Whose::Queue(queue);
+    let table = whose.open()?;
+    let mut first: Option<(i64, i64)> = None;
+    let mut is_there = |row: &Row, _: &Due| {
+        let due_at = row.big(scheduled::DUE_AT).expect("it is not null");
+        let id = row.big(scheduled::JOB_ID).expect("it is not null");
+        let is_there = !row.is_in_progress;
+        // A second look, below the floor, may find an earlier one.
+        if is_there && first.is_none_or(|first| (due_at, id) < first) {
+            first = Some((due_at, id));
+        }
+        is_there
+    };
+    look_also_below(&table, whose, i64::MAX, &mut is_there);
+    Some(first)
+}
+
 /// Whether anything is due, from the floor on, and now and then below it: it may have come in
 /// without our knowing.
 fn look_also_below(

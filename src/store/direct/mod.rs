@@ -26,6 +26,7 @@ pub mod moves;
 pub mod prune;
 pub mod reap;
 pub mod shapes;
+pub mod wait;
 mod walk;
 
 use crate::pg::table::{Shape, Table};

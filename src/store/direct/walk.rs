@@ -27,6 +27,8 @@ const NEAR: i64 = 16;
 pub struct Taken {
     /// its id
     pub job_id: i64,
+    /// where it was in its lane
+    pub position: i64,
     /// when it was due, where that differs from its first schedule
     pub scheduled_at: Option<i64>,
     /// attempts before this one
@@ -257,6 +259,7 @@ impl Walk<'_> {
             }
             self.taken.push(Taken {
                 job_id,
+                position: seq,
                 scheduled_at: row.big(ready::SCHEDULED_AT),
                 attempts: row.int(ready::ATTEMPT).expect("it is not null"),
             });
