@@ -84,7 +84,7 @@ class Worker:
         self.lease = seconds(lease)
         self.grace = seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{random.getrandbits(32):08x}"
-        self.info = {"library": "postgres-jobs (Python)", "version": __version__, **(info or {})}
+        self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind; None: of every other kind."""
