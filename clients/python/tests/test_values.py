@@ -130,6 +130,14 @@ def test_an_error_keeps_its_text_type_and_stack():
     assert trace.index("KeyError") < trace.index("LookupError") and "test_values.py" in trace
 
 
+def test_a_long_text_does_not_drive_the_stack_out_of_the_trace():
+    try:
+        raise ValueError("x" * 100_000)
+    except ValueError as error:
+        trace = failure(error)["details"]["trace"]
+    assert "test_values.py" in trace and "ValueError: xxx" in trace and len(trace) <= 10_000
+
+
 def test_the_error_of_an_outcome():
     assert failure(Discard("text"))["error"] == "text"
     for without in (Discard(), RetryIn(5)):

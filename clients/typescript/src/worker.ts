@@ -355,7 +355,7 @@ export class Worker {
 
   async #beat(): Promise<void> {
     const { concurrency, info, logger } = this.#options;
-    const shown = toJson({ library: "postgres-jobs (TypeScript)", version: VERSION, ...info });
+    const shown = toJson({ library: "postgres-jobs for TypeScript", version: VERSION, ...info });
     const values = [this.name, toArray(this.queues), String(concurrency), shown];
     const [command] = await this.#control.rows(BEAT, values, BEATING);
     if (command !== this.#command) {

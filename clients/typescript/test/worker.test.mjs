@@ -167,7 +167,7 @@ withDatabase("a worker shows its library and version, and what else it is told t
     const sql = "select info from jobs.workers where worker = $1";
     return worked(worker, async () => (await client.query(sql, [worker.name])).rows[0].info);
   };
-  const own = { library: "postgres-jobs (TypeScript)", version };
+  const own = { library: "postgres-jobs for TypeScript", version };
   assert.deepEqual(await shown(undefined), own);
   assert.deepEqual(await shown({ commit: "a1", version: "mine" }), { ...own, commit: "a1", version: "mine" });
 });

@@ -46,20 +46,17 @@ def converse(connection: Any, talk: Callable[..., Coroutine[Any, Any, Any]], *ar
 
 
 def _execute(connection: Any, sql: str, text: tuple[str, ...]) -> list[Row]:
-    if isinstance(connection, psycopg.Cursor):
-        connection = connection.connection
-    if isinstance(connection, psycopg.Connection):
-        # A cursor of our own: the caller's may have rows to read, or rows of another form.
-        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-            cursor.execute(sql.encode(), text or None)
-            return cursor.fetchall() if cursor.description else []
     if _is_of(connection, "sqlalchemy"):
         return _rows_of_sqlalchemy(connection.execute(*_for_sqlalchemy(sql, text)))
+    if isinstance(connection, psycopg.Cursor):
+        connection = connection.connection
     if not hasattr(connection, "cursor"):
         raise TypeError(f"a {type(connection).__name__} is no connection or session: it has no cursor()")
-    with connection.cursor() as other:  # Django, psycopg 2
-        other.execute(sql, text or None)
-        rows = other.fetchall() if other.description else []
+    # A cursor of our own: the caller's may have rows to read, or rows of another form.
+    is_psycopg_3 = isinstance(connection, psycopg.Connection)
+    with psycopg.Cursor(connection, row_factory=tuple_row) if is_psycopg_3 else connection.cursor() as cursor:
+        cursor.execute(sql, text or None)
+        rows = cursor.fetchall() if cursor.description else []
         return [tuple(row.values() if isinstance(row, dict) else row) for row in rows]
 
 

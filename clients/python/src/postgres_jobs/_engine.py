@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -19,13 +19,11 @@ from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Link
 from ._threads import Threads
-from .job import COLUMNS, Job, Nothing, Reason, fields, job_of
+from .job import COLUMNS, Job, Nothing, Reason, fields, job_of, log
 from .outcomes import Finish, Outcome, completion, failure, timed_out
 
 if TYPE_CHECKING:
     from .worker import Worker
-
-log = logging.getLogger("postgres_jobs")
 
 # How far the worker is on its way to the end. Leaving: the grace period has begun; now: it is over.
 WORKING, ENDING, LEAVING, NOW, OVER = range(5)
@@ -50,7 +48,6 @@ class Attempt:
         self.job = job
         self.is_async = is_async
         self.task: asyncio.Task[Finish | None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
         self.timeout = math.inf
         self.is_settled = False
         """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
@@ -103,10 +100,9 @@ class Engine:
         finishing = asyncio.create_task(self.finisher.run())
         tasks = [fetching, finishing, control]
         try:
-            await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                if task.done():
-                    task.result()  # raises what the server has against this worker
+            done, _ = await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # raises what the server has against this worker
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
@@ -165,7 +161,9 @@ class Engine:
         worker = self.worker
         sql = "select jobs.worker_beat(%s, %s::text[], %s, %s)"
         info = json.dumps(worker.info)
-        rows = await self.control_link.run(sql, worker.name, list(worker.queues), worker.concurrency, info, patience=BEAT)
+        rows = await self.control_link.run(
+            sql, worker.name, list(worker.queues), worker.concurrency, info, patience=BEAT
+        )
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         held = list(self.held.values())
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
@@ -174,7 +172,7 @@ class Engine:
             rows = await self.control_link.run(sql, ids, tokens, patience=BEAT)
             for attempt, (is_cancelled,) in zip(held, rows):
                 if is_cancelled is not False:
-                    self.loop.call_soon_threadsafe(self._hear, attempt, is_cancelled)
+                    self.loop.call_soon_threadsafe(self._hear, attempt.job, is_cancelled)
 
     def _obey(self, command: str) -> None:
         if command != self.command:
@@ -186,13 +184,14 @@ class Engine:
             if command == "stop":
                 self.stop(ENDING)
 
-    def _hear(self, attempt: Attempt, is_cancelled: bool | None) -> None:
+    def _hear(self, job: Job[Any], is_cancelled: bool | None) -> None:
         """Of a heartbeat that says that the job is to be cancelled, or, by None, that it is lost.
         An attempt that ended meanwhile looks lost, and is not."""
-        if attempt.job.token not in self.running or attempt.is_settled or attempt.job._is_completed:
+        attempt = self.running.get(job.token)
+        if attempt is None or attempt.is_settled or job._is_completed:
             return
         if is_cancelled is None:
-            log.warning("job %s was lost", attempt.job.id, extra=fields(attempt.job))
+            log.warning("job %s was lost", job.id, extra=fields(job))
             self._settle(attempt, None)
         attempt.cancel("lost" if is_cancelled is None else "cancelled")
 
@@ -207,7 +206,7 @@ class Engine:
             # Results that cannot be sent, or not yet, hold their places.
             kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
             free = worker.concurrency - len(self.running.keys() | kept)
-            if free <= 0 or self.command != "run" or len(self.finisher.waiting) > MOST_RESULTS:
+            if free <= 0 or self.command != "run" or self.finisher.waiting.qsize() > MOST_RESULTS:
                 self.is_changed.clear()
                 await self.is_changed.wait()
                 continue
@@ -235,9 +234,7 @@ class Engine:
     def _share(self, free: int) -> tuple[list[str], int]:
         """The queues, that which lacks most of its share first, and how many jobs to ask for."""
         weights = self.worker.queues
-        runs = dict.fromkeys(weights, 0)
-        for attempt in self.running.values():
-            runs[attempt.job.queue] += 1
+        runs = Counter(attempt.job.queue for attempt in self.running.values())
         queues = sorted(weights, key=lambda queue: runs[queue] / weights[queue])
         share = self.worker.concurrency * weights[queues[0]] / sum(weights.values())
         lacks = max(math.ceil(share) - runs[queues[0]], 1)
@@ -257,8 +254,8 @@ class Engine:
             attempt.timeout = max(min(attempt.timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        if attempt.timeout < math.inf:
-            attempt.timer = self.loop.call_later(min(attempt.timeout, 1e9), self._timed_out, attempt)
+        timer = self.loop.call_later(min(attempt.timeout, 1e9), self._timed_out, attempt)
+        attempt.task.add_done_callback(lambda _: timer.cancel())
 
     # --- Handling
 
@@ -276,8 +273,6 @@ class Engine:
             return failure(error)
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
-        if attempt.timer:
-            attempt.timer.cancel()
         self.running.pop(attempt.job.token, None)
         self.is_changed.set()
         # A task that was cancelled before it began has run nothing.
@@ -304,23 +299,18 @@ class Engine:
         self.held.pop(job.token, None)
         self.is_changed.set()
 
-    def _store(self, token: int, progress: str) -> Awaitable[None]:
+    def _store(self, job: Job[Any], progress: str) -> Awaitable[None]:
         if threading.get_ident() == self.thread:
             # A handler that is cancelled meanwhile must not break the statement off.
-            return asyncio.shield(self.loop.create_task(self._store_progress(token, progress)))
-        asyncio.run_coroutine_threadsafe(self._store_progress(token, progress), self.loop).result()
+            return asyncio.shield(self.loop.create_task(self._store_progress(job, progress)))
+        asyncio.run_coroutine_threadsafe(self._store_progress(job, progress), self.loop).result()
         return Nothing()
 
-    async def _store_progress(self, token: int, progress: str) -> None:
-        attempt = self.held.get(token)
-        if attempt is None:
-            return  # the job is lost, and its handler cancelled
+    async def _store_progress(self, job: Job[Any], progress: str) -> None:
         sql = "select cancel_requested from jobs.heartbeat(%s, %s, progress => %s)"
         try:
-            rows = await self.finish_link.run(sql, attempt.job.id, token, progress)
+            rows = await self.finish_link.run(sql, job.id, job.token, progress)
             if rows[0][0]:
-                self._hear(attempt, True)
-        except psycopg.Error as error:
-            if error.sqlstate not in ("55000", "P0002"):
-                raise
-            self._hear(attempt, None)
+                self._hear(job, True)
+        except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.NoDataFound):
+            self._hear(job, None)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
 from ._link import Backoff, Link
-from .job import Job, fields
+from .job import Job, fields, log
 from .outcomes import Finish, invalid_output, is_of_value, wire
-
-log = logging.getLogger("postgres_jobs")
 
 MOST_RESULTS = 1000
 MOST_CHARACTERS = 16 << 20
@@ -33,16 +29,14 @@ class Finisher:
     def __init__(self, link: Link, on_told: Callable[[Job[Any]], None]) -> None:
         self.link = link
         self.on_told = on_told
-        self.waiting: deque[Result] = deque()
-        self.has_some = asyncio.Event()
+        self.waiting: asyncio.Queue[Result] = asyncio.Queue()
         self.unsent = 0
         """Also those of the call that is under way."""
         self.again: dict[int, Backoff] = {}
         """The pauses of those that are sent again, by tokens: they keep their jobs' places."""
 
     def add(self, job: Job[Any], finish: Finish) -> None:
-        self.waiting.append((job, self._element(job, finish)))
-        self.has_some.set()
+        self.waiting.put_nowait((job, self._element(job, finish)))
         self.unsent += 1
 
     def _element(self, job: Job[Any], finish: Finish) -> str:
@@ -55,21 +49,17 @@ class Finisher:
     async def _repeat(self, job: Job[Any], element: str, error: object) -> None:
         log.warning("the result of job %s was refused: %s", job.id, error, extra=fields(job, error=error))
         await self.again.setdefault(job.token, Backoff()).pause()
-        self.waiting.append((job, element))
-        self.has_some.set()
+        self.waiting.put_nowait((job, element))
 
     async def run(self) -> None:
         while True:
-            await self.has_some.wait()
-            self.has_some.clear()
-            while self.waiting:
-                await self._send(self._batch())
+            await self._send(await self._batch())
 
-    def _batch(self) -> list[Result]:
-        batch = [self.waiting.popleft()]
+    async def _batch(self) -> list[Result]:
+        batch = [await self.waiting.get()]
         size = len(batch[0][1])
-        while self.waiting and len(batch) < MOST_RESULTS and size + len(self.waiting[0][1]) < MOST_CHARACTERS:
-            batch.append(self.waiting.popleft())
+        while len(batch) < MOST_RESULTS and size < MOST_CHARACTERS and not self.waiting.empty():
+            batch.append(self.waiting.get_nowait())
             size += len(batch[-1][1])
         return batch
 
@@ -79,26 +69,23 @@ class Finisher:
                 raise psycopg.errors.ProgramLimitExceeded("it is too long")
             rows = await self.link.run(_FINISH, f"[{','.join(element for _, element in batch)}]")
         except Exception as error:  # also a lack of memory
-            await self._send_apart(batch, error, is_last_try)
+            if len(batch) > 1:  # one that is refused must not spoil the others
+                for result in batch:
+                    await self._send([result])
+            elif is_of_value(error) and not is_last_try:
+                job = batch[0][0]
+                await self._send([(job, self._element(job, invalid_output(error)))], is_last_try=True)
+            else:
+                asyncio.ensure_future(self._repeat(*batch[0], error))
             return
         for (job, element), (done, reason) in zip(batch, rows):
             if reason == "locked":  # by another transaction
                 asyncio.ensure_future(self._repeat(job, element, reason))
                 continue
             if not done:
-                log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra=fields(job, error=reason))
+                log.warning(
+                    "job %s was lost, its result is dropped: %s", job.id, reason, extra=fields(job, error=reason)
+                )
             self.again.pop(job.token, None)
             self.unsent -= 1
             self.on_told(job)
-
-    async def _send_apart(self, batch: list[Result], error: Exception, is_last_try: bool) -> None:
-        """A result that is refused must not spoil the others."""
-        if len(batch) > 1:
-            for result in batch:
-                await self._send([result])
-            return
-        job = batch[0][0]
-        if is_of_value(error) and not is_last_try:
-            await self._send([(job, self._element(job, invalid_output(error)))], is_last_try=True)
-        else:
-            asyncio.ensure_future(self._repeat(*batch[0], error))

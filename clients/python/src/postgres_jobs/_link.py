@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import socket
@@ -15,8 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
 from ._database import Row
-
-log = logging.getLogger("postgres_jobs")
+from .job import log
 
 # Of an error that passes by itself. What has rolled back need not connect again: 57014 is of a
 # statement_timeout, as while somebody has the job locked.

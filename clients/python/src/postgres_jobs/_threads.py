@@ -16,34 +16,32 @@ class Threads:
     not keep the program from ending, as the threads of an executor do."""
 
     def __init__(self) -> None:
-        self.idle: list[queue.SimpleQueue[Any]] = []
+        self.calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.idle = threading.Semaphore(0)
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
         ended: Future[tuple[Any, BaseException | None]] = Future()
         ended.set_running_or_notify_cancel()  # who waits for it may be cancelled, it may not
-        if self.idle:
-            calls = self.idle.pop()
-        else:
-            calls = queue.SimpleQueue()
-            threading.Thread(target=self._work, args=[calls], name="postgres_jobs handler", daemon=True).start()
-        calls.put((contextvars.copy_context(), function, args, ended))
+        if not self.idle.acquire(blocking=False):
+            threading.Thread(target=self._work, name="postgres_jobs handler", daemon=True).start()
+        self.calls.put((contextvars.copy_context(), function, args, ended))
         value, error = await asyncio.wrap_future(ended)
         if error is not None:
             raise error
         return value
 
-    def _work(self, calls: queue.SimpleQueue[Any]) -> None:
-        while call := calls.get():
+    def _work(self) -> None:
+        while call := self.calls.get():
             context, function, args, ended = call
             value = error = None
             try:
                 value = context.run(function, *args)
             except BaseException as raised:
                 error = raised
-            self.idle.append(calls)
+            self.idle.release()
             ended.set_result((value, error))
             del call, context, function, args, ended, value, error
 
     def close(self) -> None:
-        while self.idle:
-            self.idle.pop().put(None)
+        while self.idle.acquire(blocking=False):
+            self.calls.put(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from ._database import AsyncTransaction, Execute, Row, converse
 from ._values import encode
+
+log = logging.getLogger("postgres_jobs")
 
 A = TypeVar("A")
 Reason = Literal["timeout", "cancelled", "stopping", "lost"]
@@ -46,14 +49,14 @@ class Job(Generic[A]):
     """Why: its time is over, somebody has cancelled the job, the worker stops, or the job was lost.
     The `CancelledError` of an async handler has this as its message, too."""
 
-    _store: Callable[[int, str], Awaitable[None]] | None = field(default=None, repr=False)
+    _store: Callable[[Job[A], str], Awaitable[None]] | None = field(default=None, repr=False)
     _is_completed: bool = field(default=False, repr=False)
 
     def progress(self, value: object) -> Awaitable[None]:
         """Stores progress, any JSON value, and renews the lease. In a thread it returns when that
         is done; in an async handler it is awaited."""
         assert self._store, "this job does not run"
-        return self._store(self.token, encode(value))
+        return self._store(self, encode(value))
 
     @overload
     def complete(self, transaction: AsyncTransaction, output: object = None) -> Awaitable[None]: ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from ._values import Duration, encode, seconds
@@ -103,7 +104,7 @@ def invalid_output(error: BaseException) -> Finish:
 
 def is_of_value(error: BaseException) -> bool:
     """Whether a call failed because of a value in it. Also what comes of no database."""
-    return (_code(error) or "22")[:2] in ("22", "54")
+    return (_ask(error, _code) or "22")[:2] in ("22", "54")
 
 
 def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:
@@ -120,48 +121,37 @@ def _failure(error: BaseException, given: str | BaseException | None = None) -> 
     if given is None and isinstance(error, Outcome) and error.__cause__ is not None:
         shown = error.__cause__
     name = type(shown).__name__
-    text = given if isinstance(given, str) else "no error was given" if isinstance(shown, Outcome) else _text(shown)
-    details = {"type": storable(name), "trace": _trace(shown)}
-    if code := _code(shown):
-        details["code"] = storable(code)
+    text = given if isinstance(given, str) else "no error was given" if isinstance(shown, Outcome) else _ask(shown, str)
+    details = {"type": storable(name), "trace": _ask(shown, _trace)}
+    if code := _ask(shown, _code):
+        details["code"] = code
     return {"do": "fail", "error": storable(text) or storable(name), "details": details}
 
 
-def _text(error: BaseException) -> str:
+def _ask(error: BaseException, question: Callable[[BaseException], str]) -> str:
+    """What the error says of itself. It can fail to be shown, or even to be looked at."""
     try:
-        return str(error)[: LONGEST_TEXT + 1]
-    except BaseException:  # an error can fail to show itself
+        return storable(question(error))
+    except BaseException:
         return ""
 
 
-def _code(error: BaseException) -> str | None:
+def _code(error: BaseException) -> str:
     """The SQLSTATE of an error of psycopg, SQLAlchemy (orig) or Django (__cause__); else the
     error's own code."""
-    try:
-        places = (error, getattr(error, "orig", None), error.__cause__)
-        found = [getattr(one, name, None) for one in places for name in ("sqlstate", "pgcode")]
-        codes = [code for code in [*found, getattr(error, "code", None)] if isinstance(code, (str, int))]
-        return str(codes[0]) if codes else None
-    except BaseException:  # an error can fail to be looked at, too
-        return None
+    places = (error, getattr(error, "orig", None), error.__cause__)
+    found = [getattr(one, name, None) for one in places for name in ("sqlstate", "pgcode")]
+    codes = [code for code in [*found, getattr(error, "code", None)] if isinstance(code, (str, int))]
+    return str(codes[0]) if codes else ""
 
 
 def _trace(error: BaseException) -> str:
-    """The stack, and those of the errors that led to it. The texts in it are short: the end is what
-    is kept."""
-    parts: list[str] = []
-    seen: BaseException | None = error
-    while seen is not None and len(parts) < 10:
-        frames = "".join(traceback.format_tb(seen.__traceback__)[-50:])
-        parts.append(f"{frames}{type(seen).__name__}: {_text(seen)[:1000]}\n")
-        seen = seen.__cause__ if seen.__suppress_context__ else seen.__context__
-    trace = "\n".join(reversed(parts))
-    return _UNSTORABLE.sub("\ufffd", trace[-LONGEST_TEXT:])
-
-
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+    """The stack, and those of the errors that led to it. Its end is kept, so no text in it may be
+    long."""
+    parts = traceback.format_exception(error, limit=-50)
+    return "".join(part[:1000] for part in parts)[-LONGEST_TEXT:]
 
 
 def storable(text: str) -> str:
     """A text as the database can hold it: without NUL and lone surrogates, and not endless."""
-    return _UNSTORABLE.sub("\ufffd", text[:LONGEST_TEXT])
+    return re.sub("[\0\ud800-\udfff]", "\ufffd", text[:LONGEST_TEXT])

@@ -119,7 +119,7 @@ async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Wo
 
 
 async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool) -> None:
-    job._store = lambda token, progress: Nothing()
+    job._store = lambda job, progress: Nothing()
     handling = worker._handle(job, _directly)
     is_waiting = worker._handler(job).is_async or worker.middleware
     told = failure

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import logging
 import math
 import os
-import random
 import signal
 import socket
 import sys
@@ -21,9 +19,7 @@ from typing import Any, TypeVar, cast
 from ._engine import LEAVING, NOW, Engine
 from ._values import Duration, args_type, build, seconds
 from ._version import __version__
-from .job import Job
-
-log = logging.getLogger("postgres_jobs")
+from .job import Job, log
 
 Function = TypeVar("Function", bound=Callable[[Job[Any]], Any])
 Middleware = Callable[..., Awaitable[Any]]
@@ -83,8 +79,8 @@ class Worker:
         self.timeout = _timeout("timeout", timeout)
         self.lease = seconds(lease)
         self.grace = seconds(grace)
-        self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{random.getrandbits(32):08x}"
-        self.info = {"library": "postgres-jobs (Python)", "version": __version__, **(info or {})}
+        self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
+        self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind; None: of every other kind."""
