@@ -306,6 +306,13 @@ func (h *heard) hear(level, message string, args []any) {
 	h.lines = append(h.lines, fmt.Sprint(level, " ", message, args))
 }
 
+// said is all of it so far.
+func (h *heard) said() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.lines...)
+}
+
 func (h *heard) Info(message string, args ...any)  { h.hear("info", message, args) }
 func (h *heard) Warn(message string, args ...any)  { h.hear("warn", message, args) }
 func (h *heard) Error(message string, args ...any) { h.hear("error", message, args) }

@@ -209,7 +209,26 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 	}
 	want := []string{"info the worker starts[worker w]", "info an operator has given a command[worker w command stop]",
 		"info the worker has ended[worker w]"}
-	if !reflect.DeepEqual(s.log.lines, want) {
-		t.Errorf("%q", s.log.lines)
+	if said := s.log.said(); !reflect.DeepEqual(said, want) {
+		t.Errorf("%q", said)
+	}
+}
+
+// It takes the 10 seconds that results have.
+func TestAResultThatIsLostIsLogged(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}}
+	calls := make(chan struct{}, 1000)
+	s.finish = func(context.Context, []int64) ([]string, error) {
+		calls <- struct{}{}
+		return nil, stated{"42501"}
+	}
+	w := s.begin(t)
+	<-calls
+	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "1 results could not be sent") {
+		t.Errorf("%v", err)
+	}
+	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "error a result is lost[job 1]") {
+		t.Error(said)
 	}
 }
