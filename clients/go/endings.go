@@ -11,18 +11,18 @@ import (
 
 // ending is an error that says what is to become of the job.
 type ending struct {
-	err        error
+	error
 	do, member string // as jobs.finish_many has them
 	value      any    // of the member
 }
 
-func (e *ending) Error() string {
-	if e.err == nil {
-		return "no error was given"
-	}
-	return fmt.Sprint(e.err)
+func (e *ending) Unwrap() error { return e.error }
+
+// failed is the ending of an attempt that has failed.
+func failed(err error, member string, value any) error {
+	orDefault(&err, errors.New("no error was given"))
+	return &ending{err, "fail", member, value}
 }
-func (e *ending) Unwrap() error { return e.err }
 
 // Snooze ends a handler: return nil, jobs.Snooze(delay). The job comes again after the delay, and
 // the attempt does not count. Like the other endings it is found also where it is wrapped.
@@ -36,13 +36,11 @@ func Cancel(reason string) error {
 }
 
 // Discard ends a handler: the job has failed with this error, and is not tried again.
-func Discard(err error) error { return &ending{err, "fail", "retryable", false} }
+func Discard(err error) error { return failed(err, "retryable", false) }
 
 // RetryIn ends a handler: the attempt has failed with this error, and the job is tried again after
 // the delay and not as its policy has it.
-func RetryIn(delay time.Duration, err error) error {
-	return &ending{err, "fail", "retry_in", interval(delay)}
-}
+func RetryIn(delay time.Duration, err error) error { return failed(err, "retry_in", interval(delay)) }
 
 // IsFailure is whether a handler that ends so has failed. After Snooze and Cancel it has not.
 func IsFailure(err error) bool {
@@ -77,8 +75,8 @@ func (a *attempt) failure(err error) string {
 	if errors.As(err, &ending) {
 		members[ending.member] = ending.value
 	}
-	if a.log != nil && !a.settled.Load() {
-		a.log.Warn("an attempt has failed", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "error", text)
+	if a.worker != nil && !a.settled.Load() {
+		a.worker.options.Log.Warn("an attempt has failed", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "error", text)
 	}
 	return a.encode("fail", members)
 }

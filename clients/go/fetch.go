@@ -12,26 +12,23 @@ import (
 // the server, as its clock and ours need not agree.
 //
 // The numbers are float8, and what is empty is null, as that costs the server least.
-const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args,
+const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.attempt, j.max_attempts,
 		CASE WHEN j.meta <> '{}' OR j.tags <> '{}' THEN json_build_object('Meta', j.meta, 'Tags', j.tags) END,
-		j.priority, j.attempt, j.max_attempts,
 		date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), date_part('epoch', j.attempted_at),
 		coalesce(date_part('epoch', j.deadline_at - clock_timestamp()), 'Infinity'),
 		least(date_part('epoch', j.deadline_at - j.attempted_at) / 20, 1)
 	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4, kinds => $5) j`
 
 // scanAttempt is the attempt of a fetched job.
-func scanAttempt(columns columns) (*attempt, error) {
+func scanAttempt(columns func(into ...any) error) (*attempt, error) {
 	row := &JobRow{Meta: map[string]any{}}
 	a := &attempt{row: row}
 	row.attempt = a
-	var more []byte // of the fields of JobRow
+	var more []byte // of the fields of JobRow; null is none
 	var created, scheduled, attempted, left, margin float64
-	err := columns(&row.ID, &a.token, &row.Kind, &row.Queue, (*[]byte)(&row.RawArgs), &more,
-		&row.Priority, &row.Attempt, &row.MaxAttempts, &created, &scheduled, &attempted, &left, &margin)
-	if more != nil {
-		_ = decode(more, row)
-	}
+	err := columns(&row.ID, &a.token, &row.Kind, &row.Queue, (*[]byte)(&row.RawArgs),
+		&row.Priority, &row.Attempt, &row.MaxAttempts, &more, &created, &scheduled, &attempted, &left, &margin)
+	_ = decode(more, row)
 	row.CreatedAt, row.ScheduledAt, row.AttemptedAt = at(created), at(scheduled), at(attempted)
 	if a.limit = seconds(left - margin); !math.IsInf(left, 1) {
 		row.Deadline = time.Now().Add(seconds(left))
@@ -46,8 +43,8 @@ func (w *Worker) fetchLoop() {
 	for inVain := 0; w.await(w.quit, w.hasPlaces); {
 		jobs, err := query(w.quit, w.fetching, scanAttempt, fetchCall,
 			w.order, w.places, w.options.Name, interval(w.options.Lease), w.kinds())
-		for _, a := range jobs {
-			w.start(a)
+		for i := 0; i < len(jobs) && err == nil; i++ { // else they may not be ours
+			w.start(jobs[i])
 		}
 		begun := time.Now()
 		if err == nil && len(jobs) < w.places {
@@ -91,9 +88,10 @@ func (w *Worker) hasPlaces() bool {
 	return w.command == "run" && free > 0 && len(w.held) < w.options.Concurrency+maxResults
 }
 
-// start runs the handler of a job.
+// start runs the handler of a job. A timeout fails the attempt at once, whether or not the handler
+// ends.
 func (w *Worker) start(a *attempt) {
-	a.log, a.link = w.options.Log, w.finishing
+	a.worker = w
 	a.ctx, a.cancelCtx = context.WithCancel(context.Background())
 	w.change(func() { w.running[a], w.held[a] = true, true })
 	h := w.handler(a.row.Kind)
@@ -101,22 +99,19 @@ func (w *Worker) start(a *attempt) {
 		a.cancel(ErrStopping)
 		h.work = func(context.Context, *JobRow) (any, error) { return nil, ErrStopping }
 	}
-	timer := time.AfterFunc(least(h.timeout, a.limit), func() { w.timeOut(a) })
+	timer := time.AfterFunc(least(h.timeout, a.limit), func() {
+		// One that completes its job in a transaction has it locked, and the call would wait for that.
+		if !a.completed.Load() && a.row.CancelledBecause() != ErrLost {
+			w.tell(a, a.failure(ErrTimeout))
+			a.cancel(ErrTimeout)
+		}
+	})
 	go a.perform(h.work, func(result string, _ bool) {
 		timer.Stop()
 		a.cancelCtx()
 		w.tell(a, result)
 		w.change(func() { delete(w.running, a) })
 	})
-}
-
-// timeOut fails an attempt at once, whether or not its handler ends. One that completes its job in
-// a transaction has the job locked, and the call would wait for that.
-func (w *Worker) timeOut(a *attempt) {
-	if !a.completed.Load() && a.row.CancelledBecause() != ErrLost {
-		w.tell(a, a.failure(ErrTimeout))
-		a.cancel(ErrTimeout)
-	}
 }
 
 // at is a time by its seconds since 1970.

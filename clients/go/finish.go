@@ -44,31 +44,27 @@ func (w *Worker) finishLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case first := <-w.results:
-			batch, bytes := []*attempt{first}, len(first.result)
+			batch, results, bytes := []*attempt{first}, []string{first.result}, len(first.result)
 			// Handlers that are ready to end go first, until none is.
 			for runtime.Gosched(); len(w.results) > 0 && len(batch) < maxResults && bytes < maxBytes; runtime.Gosched() {
 				next := <-w.results
-				batch, bytes = append(batch, next), bytes+len(next.result)
+				batch, results, bytes = append(batch, next), append(results, next.result), bytes+len(next.result)
 			}
-			w.finish(ctx, batch)
+			w.finish(ctx, batch, results)
 		case <-ctx.Done():
 		}
 	}
 }
 
 // finish sends the results of attempts. One that is refused spoils no other.
-func (w *Worker) finish(ctx context.Context, batch []*attempt) {
-	results := make([]string, len(batch))
-	for i, a := range batch {
-		results[i] = a.result
-	}
+func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string) {
 	const call = "SELECT coalesce(reason, '') FROM jobs.finish_many($1) ORDER BY ord"
 	reasons, err := query(ctx, w.finishing, value[string], call, "["+strings.Join(results, ",")+"]")
 	for i, a := range batch {
 		switch {
 		case ctx.Err() != nil && err != nil: // the worker has ended
 		case err != nil && len(batch) > 1:
-			w.finish(ctx, batch[i:i+1])
+			w.finish(ctx, batch[i:i+1], results[i:i+1])
 		case err != nil || reasons[i] == "locked": // by another transaction
 			w.tellAgain(a, err)
 		default:

@@ -157,11 +157,11 @@ type JobRow struct {
 // ErrLost where the job is somebody else's by now; the handler is cancelled then.
 func (j *JobRow) Progress(ctx context.Context, progress any) error {
 	encoded, err := json.Marshal(progress)
-	if err != nil || j.attempt == nil || j.attempt.link == nil {
+	if err != nil || j.attempt == nil || j.attempt.worker == nil {
 		return err
 	}
 	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
-	isCancelled, err := query(ctx, j.attempt.link, value[bool], call, j.ID, j.attempt.token, string(encoded))
+	isCancelled, err := query(ctx, j.attempt.worker.finishing, value[bool], call, j.ID, j.attempt.token, string(encoded))
 	switch state := sqlState(err); {
 	case j.attempt.completed.Load():
 	case state == "55000" || state == "P0002":
@@ -193,11 +193,10 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 
 // CancelledBecause says why the context of the handler was cancelled: ErrTimeout, ErrCancelled,
 // ErrStopping or ErrLost. While it is not cancelled, it is nil.
-func (j *JobRow) CancelledBecause() error {
-	if j.attempt == nil {
-		return nil
+func (j *JobRow) CancelledBecause() (reason error) {
+	if j.attempt != nil {
+		reason, _ = j.attempt.reason.Load().(error)
 	}
-	reason, _ := j.attempt.reason.Load().(error)
 	return reason
 }
 
@@ -213,8 +212,7 @@ type attempt struct {
 	completed atomic.Bool  // by Complete, in a transaction that may be under way
 	result    string       // what is to be sent, as JSON
 	failures  int          // how often it was sent in vain
-	log       Logger       // none in a test
-	link      *link        // for progress; none in a test
+	worker    *Worker      // none in a test
 }
 
 func (a *attempt) cancel(reason error) {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -280,7 +281,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		db := sql.OpenDB(nil)
 		if give == nil {
 			db.SetMaxOpenConns(3)
-			give = func(*Worker) {}
+			give = func(w *Worker) { HandleKind(w, "k", handle) }
 		}
 		worker := NewWorker(db, Options{Timeout: NoTimeout, Grace: NoGrace})
 		give(worker)
@@ -294,21 +295,36 @@ func TestOptionsThatCannotBe(t *testing.T) {
 }
 
 // heard keeps what is logged.
-type heard struct{ lines []string }
-
-func (h *heard) Warn(message string, args ...any) {
-	h.lines = append(h.lines, fmt.Sprint(message, args))
+type heard struct {
+	mu    sync.Mutex
+	lines []string
 }
-func (h *heard) Error(message string, args ...any) { h.Warn(message, args...) }
+
+func (h *heard) hear(level, message string, args []any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, fmt.Sprint(level, " ", message, args))
+}
+
+// said is all of it so far.
+func (h *heard) said() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.lines...)
+}
+
+func (h *heard) Info(message string, args ...any)  { h.hear("info", message, args) }
+func (h *heard) Warn(message string, args ...any)  { h.hear("warn", message, args) }
+func (h *heard) Error(message string, args ...any) { h.hear("error", message, args) }
 
 func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
 	log := &heard{}
 	a := attemptOf()
-	a.log, a.row.Kind, a.row.Attempt = log, "k", 2
+	a.worker, a.row.Kind, a.row.Attempt = NewWorker(nil, Options{Log: log}), "k", 2
 	a.failure(errors.New("first"))
 	a.settled.Store(true)
 	a.failure(errors.New("second"))
-	if want := "[an attempt has failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
+	if want := "[warn an attempt has failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
 		t.Errorf("%v", log.lines)
 	}
 }

@@ -23,11 +23,8 @@ const maxPause = 10 * time.Second
 // backOff is how long to wait before what is repeated for the n-th time, from 0.
 func backOff(n int) time.Duration { return least(100*time.Millisecond<<least(n, 7), maxPause) }
 
-// columns scans the columns of a row, as [sql.Rows.Scan] does.
-type columns = func(into ...any) error
-
-// scan makes something of a row.
-type scan[T any] func(columns) (T, error)
+// scan makes something of a row, whose columns are scanned by [sql.Rows.Scan].
+type scan[T any] func(columns func(into ...any) error) (T, error)
 
 // link is one connection of a worker. It is made again when it breaks.
 type link struct {
@@ -108,7 +105,7 @@ func (l *link) rows(ctx context.Context, call string, args []any) (rows *sql.Row
 	return l.prepared[call].QueryContext(ctx, args...)
 }
 
-// all is what scan makes of each row. What came before an error does not count.
+// all is what scan makes of each row, up to an error.
 func all[T any](rows *sql.Rows, scan scan[T]) (answer []T, err error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -118,14 +115,11 @@ func all[T any](rows *sql.Rows, scan scan[T]) (answer []T, err error) {
 		}
 		answer = append(answer, row)
 	}
-	if rows.Err() != nil {
-		return nil, rows.Err()
-	}
-	return answer, nil
+	return answer, rows.Err()
 }
 
 // value scans a row that has one column.
-func value[T any](columns columns) (value T, err error) {
+func value[T any](columns func(into ...any) error) (value T, err error) {
 	err = columns(&value)
 	return value, err
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -14,10 +15,11 @@ import (
 
 // server stands for a database: it has jobs to fetch, and answers finish_many as a test says.
 type server struct {
-	beat   func() error
+	beat   func() (command string, err error)
 	finish func(ctx context.Context, ids []int64) ([]string, error) // the reasons
 
 	patience time.Duration // of the worker, for a call of results
+	log      heard         // what the worker logs
 
 	mu   sync.Mutex
 	jobs []string       // their args
@@ -38,10 +40,11 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 	defer c.mu.Unlock()
 	switch {
 	case strings.Contains(call, "worker_beat"):
+		command, err := "run", error(nil)
 		if c.beat != nil {
-			return nil, c.beat()
+			command, err = c.beat()
 		}
-		return &rows{{"run"}}, nil
+		return &rows{{command}}, err
 	case strings.Contains(call, "heartbeat_many"):
 		answer := &rows{}
 		for _, id := range strings.FieldsFunc(args[0].Value.(string), func(r rune) bool { return strings.ContainsRune(`{}",`, r) }) {
@@ -52,8 +55,8 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 	case strings.Contains(call, "fetch_any"):
 		answer := &rows{}
 		for i, jobArgs := range c.jobs {
-			*answer = append(*answer, []driver.Value{int64(i + 1), int64(7), "k", "default", []byte(jobArgs), nil,
-				int64(1), int64(1), int64(25), 0.0, 0.0, 0.0, "Infinity", 1.0})
+			*answer = append(*answer, []driver.Value{int64(i + 1), int64(7), "k", "default", []byte(jobArgs),
+				int64(1), int64(1), int64(25), nil, 0.0, 0.0, 0.0, "Infinity", 1.0})
 		}
 		c.jobs = nil
 		return answer, nil
@@ -104,7 +107,7 @@ func (r *rows) Next(into []driver.Value) error {
 // begin starts a worker of a server, whose handlers return at once.
 func (s *server) begin(t *testing.T) *Worker {
 	s.kept = map[string]int{}
-	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Concurrency: 2, Grace: time.Hour})
+	w := NewWorker(sql.OpenDB(s), Options{Name: "w", NoPrepare: true, Concurrency: 2, Grace: time.Hour, Log: &s.log})
 	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
 	if s.patience > 0 {
 		w.finishing.patience = s.patience
@@ -187,7 +190,7 @@ func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
 }
 
 func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
-	w := (&server{beat: func() error { return stated{"42501"} }}).begin(t)
+	w := (&server{beat: func() (string, error) { return "", stated{"42501"} }}).begin(t)
 	select {
 	case <-w.Done():
 	default:
@@ -195,5 +198,37 @@ func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
 	}
 	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatAWorkerLogsOfItself(t *testing.T) {
+	s := &server{beat: func() (string, error) { return "stop", nil }}
+	w := s.begin(t)
+	if err := w.Stop(); err != nil {
+		t.Error(err)
+	}
+	want := []string{"info the worker starts[worker w]", "info an operator has given a command[worker w command stop]",
+		"info the worker has ended[worker w]"}
+	if said := s.log.said(); !reflect.DeepEqual(said, want) {
+		t.Errorf("%q", said)
+	}
+}
+
+// It takes the 10 seconds that results have.
+func TestAResultThatIsLostIsLogged(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}}
+	calls := make(chan struct{}, 1000)
+	s.finish = func(context.Context, []int64) ([]string, error) {
+		calls <- struct{}{}
+		return nil, stated{"42501"}
+	}
+	w := s.begin(t)
+	<-calls
+	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "1 results could not be sent") {
+		t.Errorf("%v", err)
+	}
+	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "error a result is lost[job 1]") {
+		t.Error(said)
 	}
 }

@@ -5,22 +5,21 @@
 //
 //	func (EmailArgs) Kind() string { return "email.send" }
 //
-//	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"mail"}})
+//	worker := jobs.OpenWorker("postgres", url, jobs.Options{Queues: []string{"mail"}})
 //	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[EmailArgs]) (any, error) {
 //		return nil, send(ctx, job.Args.To)
 //	})
-//	err := worker.Run(ctx) // until SIGTERM
+//	worker.Main() // until SIGTERM
 //
 //	inserted, err := jobs.Insert(ctx, tx, EmailArgs{To: "a@example.com"})
 package jobs
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"hash/maphash"
 	"log"
 	"math"
 	"os"
@@ -35,6 +34,9 @@ import (
 
 // Version is that of this library.
 const Version = "0.1.0"
+
+// library is what every worker says of itself in jobs.workers.
+const library = `{"library": "postgres-jobs for Go", "version": "` + Version + `"}`
 
 // Options are those of a worker. The zero value is the default of each.
 type Options struct {
@@ -70,6 +72,7 @@ const NoGrace time.Duration = -1
 
 // Logger is what a worker logs to. A *slog.Logger is one. The args are names and values by turns.
 type Logger interface {
+	Info(message string, args ...any)
 	Warn(message string, args ...any)
 	Error(message string, args ...any)
 }
@@ -77,6 +80,7 @@ type Logger interface {
 // standardLogger logs to the logger of package log.
 type standardLogger struct{}
 
+func (standardLogger) Info(message string, args ...any)  { log.Println("INFO jobs:", message, args) }
 func (standardLogger) Warn(message string, args ...any)  { log.Println("WARN jobs:", message, args) }
 func (standardLogger) Error(message string, args ...any) { log.Println("ERROR jobs:", message, args) }
 
@@ -111,6 +115,16 @@ type Worker struct {
 	fetchIsOver, controlIsOver bool // of the loops
 }
 
+// OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. All connections in it are
+// the worker's, which closes them when it ends. An unknown driver is an error of the start, as
+// options that cannot be are. Where handlers need the database, give their pool to [NewWorker].
+func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
+	db, err := sql.Open(driverName, dataSourceName)
+	w := NewWorker(db, options)
+	w.require(err == nil, "%w", err)
+	return w
+}
+
 // NewWorker is a worker that takes its three connections from db for as long as it runs. So db must
 // allow for more than three, as the handlers need theirs as well. Options that cannot be are an
 // error of the start.
@@ -121,9 +135,9 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	orDefault(&options.Lease, 30*time.Second)
 	orDefault(&options.Grace, 10*time.Second)
 	host, _ := os.Hostname()
-	random := make([]byte, 4)
-	_, _ = rand.Read(random)
-	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%x", host, os.Getpid(), random))
+	// The seed of a maphash is a random number.
+	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), new(maphash.Hash).Sum64()>>32))
+	orDefault(&options.Info, map[string]any{})
 	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
 		db: db, options: options, command: "run", weights: map[string]float64{},
@@ -147,11 +161,7 @@ func orDefault[T any](option *T, otherwise T) {
 // check looks for options that cannot be.
 func (w *Worker) check() {
 	o := w.options
-	info := object{"library": "postgres-jobs for Go", "version": Version}
-	for name, value := range o.Info {
-		info[name] = value
-	}
-	w.info, w.err = json.Marshal(info)
+	w.info, w.err = json.Marshal(o.Info)
 	w.require(len(o.Queues) > 0, "Queues is empty")
 	for _, queue := range o.Queues {
 		w.require(w.weights[queue] == 0, "Queues has %q twice", queue)
@@ -166,14 +176,22 @@ func (w *Worker) check() {
 	w.require(o.Timeout > 0 || o.Timeout == NoTimeout, "Timeout is %v: neither positive nor NoTimeout", o.Timeout)
 	w.require(o.Lease > 0, "Lease is %v: not positive", o.Lease)
 	w.require(o.Grace >= 0 || o.Grace == NoGrace, "Grace is %v: neither positive nor NoGrace", o.Grace)
-	connections := w.db.Stats().MaxOpenConnections
-	w.require(connections == 0 || connections > 3, "a worker takes three connections, and db has only %d", connections)
 }
 
 // require keeps what is wrong until the start, the first of it.
 func (w *Worker) require(isRight bool, format string, args ...any) {
 	if !isRight && w.err == nil {
 		w.err = fmt.Errorf("jobs: "+format, args...)
+	}
+}
+
+// Main is [Worker.Run] for a program that does nothing else, until SIGTERM or SIGINT. It returns if
+// nothing was lost, so that the program can end with status 0. Otherwise it logs the error and ends
+// the program with status 1.
+func (w *Worker) Main() {
+	if err := w.Run(context.Background()); err != nil {
+		w.options.Log.Error("the worker has failed", "worker", w.options.Name, "error", err)
+		os.Exit(1)
 	}
 }
 
@@ -206,8 +224,11 @@ func (w *Worker) Start() error {
 	if w.err != nil {
 		return w.err
 	}
+	if most := w.db.Stats().MaxOpenConnections; most > 0 && most <= 3 {
+		return fmt.Errorf("jobs: a worker takes three connections, and db has only %d", most)
+	}
 	if w.started.Swap(true) {
-		return errors.New("jobs: a worker is started once")
+		return fmt.Errorf("jobs: a worker is started once")
 	}
 	// As many as are held at most, so that none waits here.
 	w.results = make(chan *attempt, 2*least(w.options.Concurrency, 10_000)+maxResults)
@@ -240,6 +261,7 @@ func (w *Worker) stop(grace time.Duration) error {
 
 // live is the worker's whole life.
 func (w *Worker) live() {
+	w.options.Log.Info("the worker starts", "worker", w.options.Name)
 	if err := w.beat(w.quit); err == nil {
 		close(w.ready)
 		w.work()
@@ -250,6 +272,7 @@ func (w *Worker) live() {
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		go link.close()
 	}
+	w.options.Log.Info("the worker has ended", "worker", w.options.Name)
 	close(w.done)
 }
 
@@ -276,6 +299,9 @@ func (w *Worker) work() {
 	}
 	w.awaitFor(10*time.Second, func() bool { return len(w.held) == 0 })
 	unsent := w.list(w.held)
+	for _, a := range unsent {
+		w.options.Log.Error("a result is lost", "job", a.row.ID)
+	}
 	w.require(len(unsent) == 0, "%d results could not be sent", len(unsent))
 	end()
 	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
@@ -296,13 +322,16 @@ func (w *Worker) controlLoop(ctx context.Context) {
 
 // beat says that the worker is there and renews its leases, and obeys the answers.
 func (w *Worker) beat(ctx context.Context) error {
-	commands, err := query(ctx, w.control, value[string], "SELECT jobs.worker_beat($1, $2, $3, $4)",
-		w.options.Name, array(w.options.Queues), w.options.Concurrency, string(w.info))
+	commands, err := query(ctx, w.control, value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
+		w.options.Name, array(w.options.Queues), w.options.Concurrency, library, string(w.info))
 	if err != nil {
 		return err
 	}
-	w.change(func() { w.command = commands[0] })
-	if commands[0] == "stop" {
+	if command := commands[0]; command != w.command {
+		w.options.Log.Info("an operator has given a command", "worker", w.options.Name, "command", command)
+		w.change(func() { w.command = command })
+	}
+	if w.command == "stop" {
 		w.leave()
 	}
 	held, ids, tokens := w.list(w.held), []int64{}, []int64{}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,14 +77,25 @@ func begin(t *testing.T) *sql.Tx {
 
 // TestAWorker is one that runs until its job is done.
 func TestAWorker(t *testing.T) {
-	ctx, stop := context.WithCancel(ctx)
 	args := newArgs(t)
 	inserted := must(jobs.Insert(ctx, db, args, jobs.InsertOpts{Queue: "mail"}))
 	go func() {
 		must(jobs.WaitFor(ctx, db, []int64{inserted.ID}, time.Minute, jobs.All))
-		stop()
+		must(0, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	}()
-	// README: worker.Run(ctx)
+	// README: worker.Main()
+	if _, isSent := sent.Load(args.To); !isSent {
+		t.Error("the mail is not sent")
+	}
+}
+
+func TestAPoolOfTheProgram(t *testing.T) {
+	tx := begin(t)
+	// README: jobs.NewWorker(db, jobs.Options{Queues
+	handleMail(worker)
+	args := newArgs(t)
+	must(jobs.Insert(ctx, tx, args, jobs.InsertOpts{Queue: "mail"}))
+	jobstest.WorkAll(t, tx, worker)
 	if _, isSent := sent.Load(args.To); !isSent {
 		t.Error("the mail is not sent")
 	}
