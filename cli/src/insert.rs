@@ -74,16 +74,17 @@ pub(crate) struct Insert {
 
 impl Insert {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
-        let mut client = database.connect().await?;
-        if self.lines {
-            return self.lines(&mut client, json).await;
-        }
         let mut args = self.args.clone();
         if args == "-" {
             args.clear();
             stdin().read_to_string(&mut args).await?;
         }
-        let job = self.job(&client, &args).await?;
+        let mut job = self.job(&args)?;
+        let mut client = database.connect().await?;
+        self.set_times(&client, &mut job).await?;
+        if self.lines {
+            return lines(&mut client, job, json).await;
+        }
         let inserted = insert(&client, job).await?;
         match self.wait {
             Some(time) => wait(&client, &inserted, time, json).await,
@@ -98,49 +99,8 @@ impl Insert {
         }
     }
 
-    async fn lines(&self, client: &mut Client, json: bool) -> Result<(), Failed> {
-        let template = self.job(client, "{}").await?;
-        let transaction = client.transaction().await?;
-        let mut lines = BufReader::new(stdin()).lines();
-        let (mut number, mut duplicates) = (0, 0);
-        loop {
-            let mut batch = Vec::new();
-            while batch.len() < 1000
-                && let Some(line) = lines.next_line().await?
-            {
-                let what = format!("line {}", number + batch.len() + 1);
-                let args = parsed(&line, &what).map_err(|fault| Failed {
-                    code: REFUSED,
-                    ..fault
-                })?;
-                batch.push(NewJob {
-                    args,
-                    ..template.clone()
-                });
-            }
-            if batch.is_empty() {
-                break;
-            }
-            number += batch.len();
-            let inserted = insert_many(&transaction, batch).await?;
-            duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
-            if stderr().is_terminal() {
-                let _ = write!(stderr(), "\r{number} jobs");
-            }
-        }
-        transaction.commit().await?;
-        if stderr().is_terminal() {
-            let _ = write!(stderr(), "\r");
-        }
-        let inserted = number - duplicates;
-        match json {
-            true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
-            false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
-        }
-        Ok(())
-    }
-
-    async fn job(&self, client: &Client, args: &str) -> Result<NewJob, Failed> {
+    /// The job, but for its times.
+    fn job(&self, args: &str) -> Result<NewJob, Failed> {
         let mut job = NewJob {
             queue: self.queue.clone(),
             priority: self.priority,
@@ -149,15 +109,6 @@ impl Insert {
             pending: self.pending,
             ..NewJob::new(&self.kind, parsed::<Box<RawValue>>(args, "args")?)?
         };
-        if let Some(text) = &self.at {
-            job.scheduled_at = Some(time(client, "select $1::text::timestamptz", text).await?);
-        }
-        if let Some(text) = &self.r#in {
-            job.scheduled_at = Some(time(client, "select now() + $1::text::interval", text).await?);
-        }
-        if let Some(text) = &self.expires_at {
-            job.expires_at = Some(time(client, "select $1::text::timestamptz", text).await?);
-        }
         if let Some(meta) = &self.meta {
             job.meta = parsed(meta, "meta")?;
         }
@@ -177,6 +128,62 @@ impl Insert {
         }
         Ok(job)
     }
+
+    /// Sets the times, which Postgres reads.
+    async fn set_times(&self, client: &Client, job: &mut NewJob) -> Result<(), Failed> {
+        if let Some(text) = &self.at {
+            job.scheduled_at = Some(time(client, "select $1::text::timestamptz", text).await?);
+        }
+        if let Some(text) = &self.r#in {
+            job.scheduled_at = Some(time(client, "select now() + $1::text::interval", text).await?);
+        }
+        if let Some(text) = &self.expires_at {
+            job.expires_at = Some(time(client, "select $1::text::timestamptz", text).await?);
+        }
+        Ok(())
+    }
+}
+
+/// Inserts a job like the template for each line of stdin.
+async fn lines(client: &mut Client, template: NewJob, json: bool) -> Result<(), Failed> {
+    let transaction = client.transaction().await?;
+    let mut lines = BufReader::new(stdin()).lines();
+    let (mut number, mut duplicates) = (0, 0);
+    loop {
+        let mut batch = Vec::new();
+        while batch.len() < 1000
+            && let Some(line) = lines.next_line().await?
+        {
+            let what = format!("line {}", number + batch.len() + 1);
+            let args = parsed(&line, &what).map_err(|fault| Failed {
+                code: REFUSED,
+                ..fault
+            })?;
+            batch.push(NewJob {
+                args,
+                ..template.clone()
+            });
+        }
+        if batch.is_empty() {
+            break;
+        }
+        number += batch.len();
+        let inserted = insert_many(&transaction, batch).await?;
+        duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
+        if stderr().is_terminal() {
+            let _ = write!(stderr(), "\r{number} jobs");
+        }
+    }
+    transaction.commit().await?;
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r");
+    }
+    let inserted = number - duplicates;
+    match json {
+        true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
+        false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+    }
+    Ok(())
 }
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {

@@ -138,6 +138,9 @@ impl Drop for Worker {
     }
 }
 
+/// No server listens there.
+const NOWHERE: &str = "host=127.0.0.1 port=1";
+
 /// A pipe that nobody reads.
 fn closed() -> Stdio {
     let (_, writer) = std::io::pipe().unwrap();
@@ -296,13 +299,14 @@ fn exit_codes_are_those_of_the_help() {
         &["work", "--timeout", "0", "--", "true"],
         &["work", "-q", "a", "-q", "a=2", "--", "true"],
         &["work", "-q", "a=b", "--", "true"],
+        &["work", "-k", "a", "-k", "a", "--", "true"],
     ] {
         assert_eq!(code(wrong), Some(2), "{wrong:?}");
+        // What is wrong is so without a database.
+        let unconnected = [&wrong[..1], &["-d", NOWHERE], &wrong[1..]].concat();
+        assert_eq!(code(&unconnected), Some(2), "{wrong:?}");
     }
-    assert_eq!(
-        code(&["show", "1", "--json", "-d", "host=127.0.0.1 port=1"]),
-        Some(3)
-    );
+    assert_eq!(code(&["show", "1", "--json", "-d", NOWHERE]), Some(3));
     assert_eq!(code(&["show", "9007199254740991"]), Some(4));
     assert_eq!(program.insert("k", &["--wait", "0.1"]).1, 5);
     assert_eq!(code(&["completions", "bash"]), Some(0));
