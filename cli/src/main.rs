@@ -86,6 +86,8 @@ impl Failed {
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failed {
+    /// With the messages of its causes that its own does not have in it. What the database says
+    /// stands alone.
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
@@ -99,6 +101,8 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
                 {
                     message += &format!("\n{name}: {text}");
                 }
+            } else if !message.contains(&error.to_string()) {
+                message += &format!(": {error}");
             }
             cause = error.source();
         }

@@ -313,6 +313,17 @@ fn exit_codes_are_those_of_the_help() {
 }
 
 #[test]
+fn why_there_is_no_connection_is_told() {
+    let program = Program {
+        url: NOWHERE.into(),
+        queue: String::new(),
+    };
+    let output = program.run(&["show", "1"], "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Connection refused"), "{said}");
+}
+
+#[test]
 fn a_worker_goes_on_whose_reports_cannot_be_written() {
     let Some(program) = Program::new("reports") else {
         return;
