@@ -322,14 +322,10 @@ async fn spans_belong_together() {
         let members = json!({ "kind": "k", "queue": "q", "attempt": number, "meta": meta });
         worker.handling(job(members), None).await.unwrap_err();
     }
-    let cancelled = job(json!({ "kind": "k", "queue": "q", "attempt": 1, "meta": meta }));
-    cancelled.cancel(Reason::Cancelled);
-    worker.handling(cancelled, None).await.unwrap_err();
-    let [sent, first, second, cancelled] = &exporter.get_finished_spans().unwrap()[..] else {
-        panic!("four spans")
+    let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
+        panic!("three spans")
     };
     assert_eq!(first.status, Status::error("no"));
-    assert_eq!(cancelled.status, Status::Unset);
     assert_eq!((&*sent.name, &*first.name), ("insert default", "work q"));
     assert_eq!(first.span_context.trace_id(), sent.span_context.trace_id());
     assert_eq!(first.parent_span_id, sent.span_context.span_id());
@@ -344,4 +340,48 @@ async fn spans_belong_together() {
             .iter()
             .any(|one| one.key.as_str() == "error.type" && one.value.as_str() == "t")
     );
+    // They have failed if their attempts have: how a handler ends, why it was cancelled, its type.
+    let cases = [
+        ("k", None, "t"),
+        ("invalid", None, "invalid_output"),
+        ("done", None, ""),
+        ("snooze", None, ""),
+        ("k", Some(Reason::Timeout), "timeout"),
+        ("done", Some(Reason::Timeout), "timeout"),
+        ("snooze", Some(Reason::Timeout), "timeout"),
+        ("endless", Some(Reason::Timeout), "timeout"),
+        ("k", Some(Reason::Cancelled), ""),
+        ("k", Some(Reason::Stopping), ""),
+        ("k", Some(Reason::Lost), ""),
+        ("discard", Some(Reason::Stopping), "t"),
+    ];
+    let worker = worker
+        .kind("done", nothing)
+        .kind("snooze", async |_: Job<Value>| {
+            Err::<(), _>(snooze(Duration::ZERO))
+        })
+        .kind("discard", async |_: Job<Value>| {
+            Err::<(), _>(Error::new("no").typed("t").discard())
+        })
+        .kind("invalid", async |_: Job<Value>| {
+            Ok::<_, Error>(std::collections::HashMap::from([(vec![1], 1)]))
+        })
+        .kind("endless", async |_: Job<Value>| {
+            std::future::pending::<std::result::Result<(), Error>>().await
+        });
+    for (kind, reason, type_name) in cases {
+        exporter.reset();
+        let job = job(json!({ "kind": kind }));
+        if let Some(reason) = reason {
+            job.cancel(reason);
+        }
+        let _ = worker.handling(job, None).await;
+        let span = exporter.get_finished_spans().unwrap().remove(0);
+        let mut attributes = span.attributes.iter();
+        let error = attributes.find(|one| one.key.as_str() == "error.type");
+        let error = error.map(|one| one.value.to_string());
+        assert_eq!(error.unwrap_or_default(), type_name, "{kind} {reason:?}");
+        let has_failed = matches!(span.status, Status::Error { .. });
+        assert_eq!(has_failed, !type_name.is_empty(), "{kind} {reason:?}");
+    }
 }
