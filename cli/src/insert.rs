@@ -227,10 +227,8 @@ async fn wait(
         return Err(Failed::new(NOT_COMPLETED, said(inserted)));
     };
     if json {
-        print(
-            json!({ "id": result.id, "state": result.state, "output": result.output, "error": result.error }),
-        );
-    } else if let Some(output) = &result.output {
+        print(serde_json::to_string(result)?);
+    } else if let Some(output) = &result.raw_output {
         print(output);
     }
     match result.state {

@@ -172,6 +172,24 @@ fn a_program_gets_its_job_and_gives_its_output() {
 }
 
 #[test]
+fn an_output_deeper_than_a_value_of_serde_is_printed() {
+    let Some(program) = Program::new("deep") else {
+        return;
+    };
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let _worker = program.work(&[], "cat");
+    let insert = ["insert", "k", &deep, "-q", &program.queue, "--wait", "60"];
+    let printed = |arguments: &[&str]| {
+        let output = program.run(arguments, "");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(printed(&insert), format!("{deep}\n"));
+    let line = printed(&[&insert[..], &["--json"]].concat());
+    assert!(line.contains(&format!(r#""output":{deep},"#)), "{line}");
+}
+
+#[test]
 fn an_exit_code_says_what_becomes_of_the_job() {
     let Some(program) = Program::new("codes") else {
         return;

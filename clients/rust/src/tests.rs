@@ -85,6 +85,36 @@ async fn every_option_is_written() {
     assert_eq!(written, expected);
 }
 
+/// Has the result of a job.
+struct Results(String);
+
+impl Executor for Results {
+    async fn rows(&mut self, _: &'static str, _: &[&str]) -> Result<Vec<String>> {
+        Ok(vec![self.0.clone()])
+    }
+}
+
+#[tokio::test]
+async fn a_program_gets_results_whatever_their_outputs_are() {
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    for (output, is_read) in [
+        (&*deep, false),
+        ("1e999", false),
+        ("[1]", true),
+        ("null", true),
+    ] {
+        let row =
+            format!(r#"{{"id": 7, "state": "completed", "output": {output}, "error": null}}"#);
+        let results = wait_for(Results(row), &[7], Duration::ZERO, Want::All).await;
+        let result = results.unwrap().remove(0);
+        assert_eq!(result.state, Some(crate::State::Completed), "{output}");
+        let raw = result.raw_output.as_ref().map_or("null", |raw| raw.get());
+        assert_eq!(raw, output);
+        let read = result.output::<Option<Vec<i64>>>();
+        assert_eq!(read.is_ok(), is_read, "{output}: {read:?}");
+    }
+}
+
 #[test]
 fn args_without_json_are_refused() {
     let refused = NewJob::new("k", std::collections::HashMap::from([(vec![1], 1)])).unwrap_err();
