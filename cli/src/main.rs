@@ -8,7 +8,7 @@ mod top;
 mod work;
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::process::{ExitCode, exit};
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -125,6 +125,15 @@ pub(crate) fn print(line: impl Display) {
 /// Says it on stderr, if it can be said there.
 pub(crate) fn tell(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
+}
+
+/// Shows how far it is on a line of a terminal, in place of what was shown there before.
+pub(crate) fn show_progress(line: impl Display) {
+    if stderr().is_terminal() {
+        // A terminal that does not wrap cuts what is too long for a line.
+        let line = format!("\r\x1b[K\x1b[?7l{line}\x1b[?7h");
+        let _ = stderr().write_all(line.as_bytes());
+    }
 }
 
 /// A value without the quotes of a text.
