@@ -1,18 +1,20 @@
 //! `jobs insert`.
 
-use std::io::{IsTerminal, Write, stderr};
-use std::time::Duration;
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use postgres_jobs::{Inserted, NewJob, State, Unique, Want, insert, insert_many, wait_for};
+use postgres_jobs::{
+    Inserted, JobResult, NewJob, State, Unique, Want, insert, insert_many, wait_for,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
 use tokio_postgres::Client;
 
 use crate::database::Database;
-use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, print};
+use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, plain, print, show_progress};
 
 const EXAMPLES: &str = "Examples:
   jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
@@ -74,16 +76,17 @@ pub(crate) struct Insert {
 
 impl Insert {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
-        let mut client = database.connect().await?;
-        if self.lines {
-            return self.lines(&mut client, json).await;
-        }
         let mut args = self.args.clone();
         if args == "-" {
             args.clear();
             stdin().read_to_string(&mut args).await?;
         }
-        let job = self.job(&client, &args).await?;
+        let mut job = self.job(&args)?;
+        let mut client = database.connect().await?;
+        self.set_times(&client, &mut job).await?;
+        if self.lines {
+            return lines(&mut client, job, json).await;
+        }
         let inserted = insert(&client, job).await?;
         match self.wait {
             Some(time) => wait(&client, &inserted, time, json).await,
@@ -98,49 +101,8 @@ impl Insert {
         }
     }
 
-    async fn lines(&self, client: &mut Client, json: bool) -> Result<(), Failed> {
-        let template = self.job(client, "{}").await?;
-        let transaction = client.transaction().await?;
-        let mut lines = BufReader::new(stdin()).lines();
-        let (mut number, mut duplicates) = (0, 0);
-        loop {
-            let mut batch = Vec::new();
-            while batch.len() < 1000
-                && let Some(line) = lines.next_line().await?
-            {
-                let what = format!("line {}", number + batch.len() + 1);
-                let args = parsed(&line, &what).map_err(|fault| Failed {
-                    code: REFUSED,
-                    ..fault
-                })?;
-                batch.push(NewJob {
-                    args,
-                    ..template.clone()
-                });
-            }
-            if batch.is_empty() {
-                break;
-            }
-            number += batch.len();
-            let inserted = insert_many(&transaction, batch).await?;
-            duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
-            if stderr().is_terminal() {
-                let _ = write!(stderr(), "\r{number} jobs");
-            }
-        }
-        transaction.commit().await?;
-        if stderr().is_terminal() {
-            let _ = write!(stderr(), "\r");
-        }
-        let inserted = number - duplicates;
-        match json {
-            true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
-            false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
-        }
-        Ok(())
-    }
-
-    async fn job(&self, client: &Client, args: &str) -> Result<NewJob, Failed> {
+    /// The job, but for its times.
+    fn job(&self, args: &str) -> Result<NewJob, Failed> {
         let mut job = NewJob {
             queue: self.queue.clone(),
             priority: self.priority,
@@ -149,15 +111,6 @@ impl Insert {
             pending: self.pending,
             ..NewJob::new(&self.kind, parsed::<Box<RawValue>>(args, "args")?)?
         };
-        if let Some(text) = &self.at {
-            job.scheduled_at = Some(time(client, "select $1::text::timestamptz", text).await?);
-        }
-        if let Some(text) = &self.r#in {
-            job.scheduled_at = Some(time(client, "select now() + $1::text::interval", text).await?);
-        }
-        if let Some(text) = &self.expires_at {
-            job.expires_at = Some(time(client, "select $1::text::timestamptz", text).await?);
-        }
         if let Some(meta) = &self.meta {
             job.meta = parsed(meta, "meta")?;
         }
@@ -177,6 +130,58 @@ impl Insert {
         }
         Ok(job)
     }
+
+    /// Sets the times, which Postgres reads.
+    async fn set_times(&self, client: &Client, job: &mut NewJob) -> Result<(), Failed> {
+        if let Some(text) = &self.at {
+            job.scheduled_at = Some(time(client, "select $1::text::timestamptz", text).await?);
+        }
+        if let Some(text) = &self.r#in {
+            job.scheduled_at = Some(time(client, "select now() + $1::text::interval", text).await?);
+        }
+        if let Some(text) = &self.expires_at {
+            job.expires_at = Some(time(client, "select $1::text::timestamptz", text).await?);
+        }
+        Ok(())
+    }
+}
+
+/// Inserts a job like the template for each line of stdin.
+async fn lines(client: &mut Client, template: NewJob, json: bool) -> Result<(), Failed> {
+    let transaction = client.transaction().await?;
+    let mut lines = BufReader::new(stdin()).lines();
+    let (mut number, mut duplicates) = (0, 0);
+    loop {
+        let mut batch = Vec::new();
+        while batch.len() < 1000
+            && let Some(line) = lines.next_line().await?
+        {
+            let what = format!("line {}", number + batch.len() + 1);
+            let args = parsed(&line, &what).map_err(|fault| Failed {
+                code: REFUSED,
+                ..fault
+            })?;
+            batch.push(NewJob {
+                args,
+                ..template.clone()
+            });
+        }
+        if batch.is_empty() {
+            break;
+        }
+        number += batch.len();
+        let inserted = insert_many(&transaction, batch).await?;
+        duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
+        show_progress(format_args!("{number} jobs"));
+    }
+    transaction.commit().await?;
+    show_progress("");
+    let inserted = number - duplicates;
+    match json {
+        true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
+        false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+    }
+    Ok(())
 }
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {
@@ -214,31 +219,63 @@ async fn wait(
     time: Duration,
     json: bool,
 ) -> Result<(), Failed> {
-    let ids: Vec<i64> = inserted.id.into_iter().collect();
-    let results = wait_for(client, &ids, time, Want::All).await?;
-    let Some(result) = results.first() else {
+    let Some(id) = inserted.id else {
         return Err(Failed::new(NOT_COMPLETED, said(inserted)));
     };
+    let result = watched(client, id, time).await;
+    show_progress("");
+    let result = result?;
     if json {
-        print(
-            json!({ "id": result.id, "state": result.state, "output": result.output, "error": result.error }),
-        );
-    } else if let Some(output) = &result.output {
+        print(serde_json::to_string(&result)?);
+    } else if let Some(output) = &result.raw_output {
         print(output);
     }
-    match result.state {
-        Some(State::Completed) => Ok(()),
-        state => {
-            let error = result
-                .error
-                .as_ref()
-                .map(|error| format!(": {error}"))
-                .unwrap_or_default();
-            let state = state.map_or("gone".into(), |state| crate::plain(&json!(state)));
-            Err(Failed::new(
-                NOT_COMPLETED,
-                format!("job {} is {state}{error}", result.id),
-            ))
-        }
+    if result.state == Some(State::Completed) {
+        return Ok(());
     }
+    let error = result.error.map(|error| format!(": {error}"));
+    let (state, error) = (named(result.state), error.unwrap_or_default());
+    Err(Failed::new(
+        NOT_COMPLETED,
+        format!("job {id} is {state}{error}"),
+    ))
+}
+
+/// How often a terminal shows how a job stands that is waited for.
+const LOOK: Duration = Duration::from_secs(1);
+const PROGRESS: &str = "select progress::text from jobs.jobs where id = $1";
+
+/// Waits for a job, and shows on a terminal meanwhile how it stands.
+async fn watched(client: &Client, id: i64, time: Duration) -> Result<JobResult, Failed> {
+    let began = Instant::now();
+    let mut can_read = true;
+    loop {
+        let left = time.saturating_sub(began.elapsed());
+        let turn = match stderr().is_terminal() {
+            true => left.min(LOOK),
+            false => left,
+        };
+        let result = wait_for(client, &[id], turn, Want::All).await?.remove(0);
+        let is_over = matches!(
+            result.state,
+            None | Some(State::Completed | State::Cancelled | State::Discarded)
+        );
+        if is_over || turn == left {
+            return Ok(result);
+        }
+        let mut progress = None;
+        if can_read {
+            // A role that may only insert sees the state alone, and does not ask again.
+            let row = client.query_opt(PROGRESS, &[&id]).await;
+            can_read = row.is_ok();
+            progress = row.ok().flatten().and_then(|row| row.get(0));
+        }
+        let progress = progress.map(|progress: String| format!(": {progress}"));
+        let (state, progress) = (named(result.state), progress.unwrap_or_default());
+        show_progress(format_args!("job {id} is {state}{progress}"));
+    }
+}
+
+fn named(state: Option<State>) -> String {
+    state.map_or("gone".into(), |state| plain(&json!(state)))
 }

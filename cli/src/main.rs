@@ -8,7 +8,7 @@ mod top;
 mod work;
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::process::{ExitCode, exit};
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -86,6 +86,8 @@ impl Failed {
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failed {
+    /// With the messages of its causes that its own does not have in it. What the database says
+    /// stands alone.
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
@@ -99,6 +101,8 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
                 {
                     message += &format!("\n{name}: {text}");
                 }
+            } else if !message.contains(&error.to_string()) {
+                message += &format!(": {error}");
             }
             cause = error.source();
         }
@@ -121,6 +125,15 @@ pub(crate) fn print(line: impl Display) {
 /// Says it on stderr, if it can be said there.
 pub(crate) fn tell(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
+}
+
+/// Shows how far it is on a line of a terminal, in place of what was shown there before.
+pub(crate) fn show_progress(line: impl Display) {
+    if stderr().is_terminal() {
+        // A terminal that does not wrap cuts what is too long for a line.
+        let line = format!("\r\x1b[K\x1b[?7l{line}\x1b[?7h");
+        let _ = stderr().write_all(line.as_bytes());
+    }
 }
 
 /// A value without the quotes of a text.

@@ -107,7 +107,7 @@ impl Work {
         for group in groups.lock().expect("no panic").drain() {
             kill(group, Signal::KILL);
         }
-        Ok(ended?)
+        ended.map_err(failed)
     }
 
     fn worker(self, database: &Database, json: bool, groups: &Groups) -> Result<Worker, Failed> {
@@ -137,10 +137,7 @@ impl Work {
         }
         let program = self.command[0].to_string_lossy().into();
         options.info.insert("program".into(), program);
-        let worker = Worker::new(database.config()?, options).map_err(|fault| match fault {
-            ClientError::Option(fault) => Failed::new(WRONG, fault),
-            fault => fault.into(),
-        })?;
+        let worker = Worker::new(database.config()?, options).map_err(failed)?;
         let worker = worker.middleware(Report { json });
         let (work, groups) = (Arc::new(self), groups.clone());
         // Blocking: the library ends no thread, so there is time between the two signals.
@@ -220,6 +217,13 @@ impl Work {
             Some(code) if self.discard.contains(&code) => Err(error.discard()),
             _ => Err(error),
         }
+    }
+}
+
+fn failed(fault: ClientError) -> Failed {
+    match fault {
+        ClientError::Option(fault) => Failed::new(WRONG, fault),
+        fault => fault.into(),
     }
 }
 

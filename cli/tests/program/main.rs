@@ -3,10 +3,13 @@
 
 mod processes;
 
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use tokio_postgres::types::FromSql;
 
@@ -138,6 +141,19 @@ impl Drop for Worker {
     }
 }
 
+/// No server listens there.
+const NOWHERE: &str = "host=127.0.0.1 port=1";
+
+/// A terminal, and what is written to it.
+fn pty() -> (File, Stdio) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let inside = open(name, OFlags::WRONLY | OFlags::NOCTTY, Mode::empty());
+    (terminal.into(), inside.unwrap().into())
+}
+
 /// A pipe that nobody reads.
 fn closed() -> Stdio {
     let (_, writer) = std::io::pipe().unwrap();
@@ -166,6 +182,58 @@ fn a_program_gets_its_job_and_gives_its_output() {
         json!({ "args": { "n": [1, "ü"] }, "job": "k 1" })
     );
     assert_eq!(worker.terminate(), Some(0));
+}
+
+#[test]
+fn an_output_deeper_than_a_value_of_serde_is_printed() {
+    let Some(program) = Program::new("deep") else {
+        return;
+    };
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let _worker = program.work(&[], "cat");
+    let insert = ["insert", "k", &deep, "-q", &program.queue, "--wait", "60"];
+    let printed = |arguments: &[&str]| {
+        let output = program.run(arguments, "");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(printed(&insert), format!("{deep}\n"));
+    let line = printed(&[&insert[..], &["--json"]].concat());
+    assert!(line.contains(&format!(r#""output":{deep},"#)), "{line}");
+}
+
+#[test]
+fn a_terminal_shows_how_a_job_stands_until_it_has_ended() {
+    let Some(program) = Program::new("terminal") else {
+        return;
+    };
+    let (mut terminal, stderr) = pty();
+    let insert = ["insert", "k", "-q", &program.queue, "--wait", "60"];
+    let mut child = program.command(&insert).stderr(stderr).spawn().unwrap();
+    let mut shown = String::new();
+    let mut until = |text: &str| {
+        // It shows it again and again.
+        while !shown.contains(text) {
+            let mut buffer = [0; 4096];
+            let length = terminal.read(&mut buffer).unwrap();
+            shown += &String::from_utf8_lossy(&buffer[..length]);
+        }
+        std::mem::take(&mut shown)
+    };
+    until("is available");
+    let id = program.ask::<i64>("select id from jobs.jobs where queue = $1");
+    let token = program.ask::<i64>("select token from jobs.fetch($1)");
+    until(&format!("job {id} is running"));
+    let call = format!(r#"jobs.heartbeat({id}, {token}, progress => '{{"done": 3}}')"#);
+    program.ask::<i64>(&format!("select count({call}) where $1 <> ''"));
+    until(&format!(r#"job {id} is running: {{"done": 3}}"#));
+    let call = format!("jobs.complete({id}, {token})");
+    program.ask::<i64>(&format!("select count({call}) where $1 <> ''"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // What it says last clears the line. A terminal that nobody writes to ends with an error.
+    let mut last = Vec::new();
+    let _ = terminal.read_to_end(&mut last);
+    assert!(last.ends_with(b"\r\x1b[K\x1b[?7l\x1b[?7h"), "{last:?}");
 }
 
 #[test]
@@ -296,16 +364,28 @@ fn exit_codes_are_those_of_the_help() {
         &["work", "--timeout", "0", "--", "true"],
         &["work", "-q", "a", "-q", "a=2", "--", "true"],
         &["work", "-q", "a=b", "--", "true"],
+        &["work", "-k", "a", "-k", "a", "--", "true"],
     ] {
         assert_eq!(code(wrong), Some(2), "{wrong:?}");
+        // What is wrong is so without a database.
+        let unconnected = [&wrong[..1], &["-d", NOWHERE], &wrong[1..]].concat();
+        assert_eq!(code(&unconnected), Some(2), "{wrong:?}");
     }
-    assert_eq!(
-        code(&["show", "1", "--json", "-d", "host=127.0.0.1 port=1"]),
-        Some(3)
-    );
+    assert_eq!(code(&["show", "1", "--json", "-d", NOWHERE]), Some(3));
     assert_eq!(code(&["show", "9007199254740991"]), Some(4));
     assert_eq!(program.insert("k", &["--wait", "0.1"]).1, 5);
     assert_eq!(code(&["completions", "bash"]), Some(0));
+}
+
+#[test]
+fn why_there_is_no_connection_is_told() {
+    let program = Program {
+        url: NOWHERE.into(),
+        queue: String::new(),
+    };
+    let output = program.run(&["show", "1"], "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Connection refused"), "{said}");
 }
 
 #[test]

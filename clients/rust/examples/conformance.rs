@@ -334,7 +334,7 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
             let results = wait_for(&client, &ids, seconds(&op["timeout"]), want).await?;
             let results: Vec<_> = results
                 .iter()
-                .map(|one| json!({ "id": one.id, "state": one.state, "output": one.output, "error": one.error }))
+                .map(|one| json!({ "id": one.id, "state": one.state, "output": one.output::<Value>().ok(), "error": one.error }))
                 .collect();
             Ok(json!({ "event": "results", "results": results }))
         }

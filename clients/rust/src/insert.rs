@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -169,17 +170,29 @@ pub enum Want {
 }
 
 /// What became of a job.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobResult {
     /// The id.
     pub id: i64,
     /// Its state; none if there is no such job, or no more.
     pub state: Option<State>,
-    /// What its handler returned.
-    pub output: Option<Value>,
+    /// What its handler returned, as it is in the database: every number has all of its digits.
+    #[serde(rename = "output")]
+    pub raw_output: Option<Box<RawValue>>,
     /// The text of its latest failed attempt.
     pub error: Option<String>,
+}
+
+impl JobResult {
+    /// What its handler returned. Where there is none it is read as null.
+    ///
+    /// # Errors
+    /// It is of another type, or deeper than serde reads.
+    pub fn output<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        let output = self.raw_output.as_ref();
+        serde_json::from_str(output.map_or("null", |output| output.get()))
+    }
 }
 
 /// Waits until jobs are completed, cancelled, discarded or gone, for as long as `timeout` at most.

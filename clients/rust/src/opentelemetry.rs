@@ -7,7 +7,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 
-use crate::{AfterInsert, Handling, Job, Middleware, NewJob, Reason};
+use crate::{AfterInsert, Error, Handling, Job, Middleware, NewJob, Reason};
 
 /// Middleware that makes a span of every insert and of every attempt, by the global tracer.
 ///
@@ -74,10 +74,16 @@ impl Middleware for OpenTelemetry {
             span.set_attribute(KeyValue::new("messaging.message.id", job.id.to_string()));
             span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
             let result = handling.with_context(context.clone()).await;
-            // A job that is put off, cancelled or released has not failed.
-            let is_cancelled = !matches!(job.cancelled_because(), None | Some(Reason::Timeout));
-            if let Err(error) = &result
-                && !is_cancelled
+            // As the worker tells the database.
+            let timeout = Error::timeout();
+            let error = match (&result, job.cancelled_because()) {
+                (Ok(_), _) if job.is_completed() => None,
+                (_, Some(Reason::Timeout)) => Some(&timeout),
+                // It has given up because it was cancelled.
+                (Err(error), Some(_)) if error.is_plain() => None,
+                _ => result.as_ref().err(),
+            };
+            if let Some(error) = error
                 && let Some(type_name) = error.0["details"]["type"].as_str()
             {
                 span.set_attribute(KeyValue::new("error.type", type_name.to_owned()));

@@ -85,6 +85,36 @@ async fn every_option_is_written() {
     assert_eq!(written, expected);
 }
 
+/// Has the result of a job.
+struct Results(String);
+
+impl Executor for Results {
+    async fn rows(&mut self, _: &'static str, _: &[&str]) -> Result<Vec<String>> {
+        Ok(vec![self.0.clone()])
+    }
+}
+
+#[tokio::test]
+async fn a_program_gets_results_whatever_their_outputs_are() {
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    for (output, is_read) in [
+        (&*deep, false),
+        ("1e999", false),
+        ("[1]", true),
+        ("null", true),
+    ] {
+        let row =
+            format!(r#"{{"id": 7, "state": "completed", "output": {output}, "error": null}}"#);
+        let results = wait_for(Results(row), &[7], Duration::ZERO, Want::All).await;
+        let result = results.unwrap().remove(0);
+        assert_eq!(result.state, Some(crate::State::Completed), "{output}");
+        let raw = result.raw_output.as_ref().map_or("null", |raw| raw.get());
+        assert_eq!(raw, output);
+        let read = result.output::<Option<Vec<i64>>>();
+        assert_eq!(read.is_ok(), is_read, "{output}: {read:?}");
+    }
+}
+
 #[test]
 fn args_without_json_are_refused() {
     let refused = NewJob::new("k", std::collections::HashMap::from([(vec![1], 1)])).unwrap_err();
@@ -322,14 +352,10 @@ async fn spans_belong_together() {
         let members = json!({ "kind": "k", "queue": "q", "attempt": number, "meta": meta });
         worker.handling(job(members), None).await.unwrap_err();
     }
-    let cancelled = job(json!({ "kind": "k", "queue": "q", "attempt": 1, "meta": meta }));
-    cancelled.cancel(Reason::Cancelled);
-    worker.handling(cancelled, None).await.unwrap_err();
-    let [sent, first, second, cancelled] = &exporter.get_finished_spans().unwrap()[..] else {
-        panic!("four spans")
+    let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
+        panic!("three spans")
     };
     assert_eq!(first.status, Status::error("no"));
-    assert_eq!(cancelled.status, Status::Unset);
     assert_eq!((&*sent.name, &*first.name), ("insert default", "work q"));
     assert_eq!(first.span_context.trace_id(), sent.span_context.trace_id());
     assert_eq!(first.parent_span_id, sent.span_context.span_id());
@@ -344,4 +370,48 @@ async fn spans_belong_together() {
             .iter()
             .any(|one| one.key.as_str() == "error.type" && one.value.as_str() == "t")
     );
+    // They have failed if their attempts have: how a handler ends, why it was cancelled, its type.
+    let cases = [
+        ("k", None, "t"),
+        ("invalid", None, "invalid_output"),
+        ("done", None, ""),
+        ("snooze", None, ""),
+        ("k", Some(Reason::Timeout), "timeout"),
+        ("done", Some(Reason::Timeout), "timeout"),
+        ("snooze", Some(Reason::Timeout), "timeout"),
+        ("endless", Some(Reason::Timeout), "timeout"),
+        ("k", Some(Reason::Cancelled), ""),
+        ("k", Some(Reason::Stopping), ""),
+        ("k", Some(Reason::Lost), ""),
+        ("discard", Some(Reason::Stopping), "t"),
+    ];
+    let worker = worker
+        .kind("done", nothing)
+        .kind("snooze", async |_: Job<Value>| {
+            Err::<(), _>(snooze(Duration::ZERO))
+        })
+        .kind("discard", async |_: Job<Value>| {
+            Err::<(), _>(Error::new("no").typed("t").discard())
+        })
+        .kind("invalid", async |_: Job<Value>| {
+            Ok::<_, Error>(std::collections::HashMap::from([(vec![1], 1)]))
+        })
+        .kind("endless", async |_: Job<Value>| {
+            std::future::pending::<std::result::Result<(), Error>>().await
+        });
+    for (kind, reason, type_name) in cases {
+        exporter.reset();
+        let job = job(json!({ "kind": kind }));
+        if let Some(reason) = reason {
+            job.cancel(reason);
+        }
+        let _ = worker.handling(job, None).await;
+        let span = exporter.get_finished_spans().unwrap().remove(0);
+        let mut attributes = span.attributes.iter();
+        let error = attributes.find(|one| one.key.as_str() == "error.type");
+        let error = error.map(|one| one.value.to_string());
+        assert_eq!(error.unwrap_or_default(), type_name, "{kind} {reason:?}");
+        let has_failed = matches!(span.status, Status::Error { .. });
+        assert_eq!(has_failed, !type_name.is_empty(), "{kind} {reason:?}");
+    }
 }

@@ -112,7 +112,7 @@ async fn a_handler_completes_its_job_in_its_transaction() {
         .await
         .unwrap();
     assert_eq!(results[0].state, Some(State::Completed));
-    assert_eq!(results[0].output, Some(json!("in the transaction")));
+    assert_eq!(results[0].output::<String>().unwrap(), "in the transaction");
     running.stop().await.unwrap();
 }
 

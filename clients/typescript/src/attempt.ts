@@ -1,5 +1,5 @@
 import { askedFor, failure, failureOf, invalidOutput, type Result } from "./endings.js";
-import { Job, type JobCalls, type JobRow } from "./job.js";
+import { Job, type JobRow } from "./job.js";
 import { toJson } from "./json.js";
 import { MOST_SECONDS } from "./timing.js";
 
@@ -29,18 +29,15 @@ export class Attempt {
   readonly token: number;
   /** What logs say of it. */
   readonly fields: object;
-  /** The handler has completed the job in a transaction of its own. */
-  isCompleted = false;
   /** What became of it is decided: nothing more is sent. */
   isSettled = false;
   #aborting = new AbortController();
   #timer?: NodeJS.Timeout;
 
-  constructor(row: JobRow, progress: JobCalls["progress"]) {
+  constructor(row: JobRow, progress: (value: string) => Promise<void>) {
     this.token = row.token;
     this.fields = { job: row.id, kind: row.kind, attempt: row.attempt };
-    const completed = (isCompleted: boolean) => void (this.isCompleted = isCompleted);
-    this.job = new Job(row, { progress, completed }, this.#aborting.signal);
+    this.job = new Job(row, progress, this.#aborting.signal);
   }
 
   /** Cancels the handler. The first reason counts. */
@@ -52,7 +49,7 @@ export class Attempt {
   timeOutIn(seconds: number, onTimeout: (result: Result) => void): void {
     if (seconds > MOST_SECONDS) return;
     const over = () => {
-      if (this.isCompleted) return;
+      if (this.job.isCompleted) return;
       this.abort("timeout");
       onTimeout(failureOf("timeout", MESSAGES.timeout));
     };
@@ -63,7 +60,7 @@ export class Attempt {
   async run(handler: () => unknown): Promise<Result | null> {
     try {
       const output = await handler();
-      return this.isCompleted ? null : (askedFor(output) ?? completion(output));
+      return this.job.isCompleted ? null : (askedFor(output) ?? completion(output));
     } catch (thrown) {
       return resultOf(thrown, this.job.signal);
     } finally {
@@ -81,7 +78,7 @@ export const resultOf = (thrown: unknown, signal?: AbortSignal): Result =>
   timedOut(signal) ?? askedFor(thrown) ?? (signal?.aborted ? { do: "release" } : failure(thrown));
 
 /** The result of a handler that has returned this. */
-function completion(output: unknown): Result {
+export function completion(output: unknown): Result {
   if (output === undefined || output === null) return { do: "complete" };
   try {
     return { do: "complete", output: toJson(output) };

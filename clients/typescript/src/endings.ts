@@ -61,7 +61,11 @@ export class RetryIn extends Ending {
 }
 
 function fromZero(delay: Duration): Duration {
-  if (typeof delay !== "number") return delay;
+  if (typeof delay === "string") {
+    // It is below zero if all of its numbers are. What else it can be is for Postgres to say.
+    const numbers = delay.match(/-?[\d.:]+/g) ?? [""];
+    return numbers.every((one) => one[0] === "-") && !/ago/i.test(delay) ? 0 : delay;
+  }
   if (!Number.isFinite(delay)) throw new RangeError(`delay: ${delay} is no number of seconds`);
   return Math.max(delay, 0);
 }

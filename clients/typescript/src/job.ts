@@ -10,14 +10,6 @@ export const jobRows = (jobs: string): string =>
     extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 
-/** What becomes of the calls of a handler. */
-export interface JobCalls {
-  /** Stores progress. */
-  progress(value: string): Promise<void>;
-  /** Whether the handler completes the job in a transaction of its own. */
-  completed(isCompleted: boolean): void;
-}
-
 /** A job, as its handler gets it. */
 export class Job<Args = any> {
   readonly id: number;
@@ -41,12 +33,14 @@ export class Job<Args = any> {
   readonly attemptedAt: Date;
   /** When the attempt is over, in the clock of this machine; null: it has no limit. */
   readonly deadline: Date | null;
+  /** Whether the handler has completed it in a transaction of its own. */
+  isCompleted = false;
   readonly #token: number;
-  readonly #calls: JobCalls;
+  readonly #progress: (value: string) => Promise<void>;
 
   constructor(
     row: JobRow,
-    calls: JobCalls,
+    progress: (value: string) => Promise<void>,
     /** Aborted when the handler is to end: timeout, cancellation, stop, or the job is lost. */
     readonly signal: AbortSignal,
   ) {
@@ -64,12 +58,12 @@ export class Job<Args = any> {
     this.attemptedAt = new Date(row.attempted_at);
     this.deadline = row.left === null ? null : new Date(Date.now() + row.left * 1000);
     this.#token = row.token;
-    this.#calls = calls;
+    this.#progress = progress;
   }
 
   /** Stores progress, any JSON, which `jobs.jobs` shows; renews the lease. */
   async progress(value: unknown): Promise<void> {
-    await this.#calls.progress(toJson(value));
+    await this.#progress(toJson(value));
   }
 
   /**
@@ -81,11 +75,11 @@ export class Job<Args = any> {
     const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
     const complete = "jobs.complete($1::text::bigint, $2::text::bigint, nullif($3::text::jsonb, 'null'))";
     // Before the call: from then on the job is locked, and no heartbeat may wait for that.
-    this.#calls.completed(true);
+    this.isCompleted = true;
     try {
       await rows(transaction, `select to_json(${complete})::text as row`, values);
     } catch (error) {
-      this.#calls.completed(false);
+      this.isCompleted = false;
       throw error;
     }
   }

@@ -2,8 +2,9 @@ import {
   context, isSpanContextValid, SpanKind, SpanStatusCode, trace,
   type Attributes, type Context, type Span, type SpanContext, type SpanOptions,
 } from "@opentelemetry/api";
-import { resultOf, timedOut } from "./attempt.js";
+import { completion, resultOf, timedOut } from "./attempt.js";
 import { askedFor, type Result } from "./endings.js";
+import type { Job } from "./job.js";
 import type { Middleware } from "./middleware.js";
 import { VERSION } from "./version.js";
 
@@ -38,7 +39,7 @@ export function tracing(): Required<Middleware> {
         "jobs.kind": job.kind,
         "jobs.attempt": job.attempt,
       };
-      return within(`work ${job.queue}`, { kind: SpanKind.CONSUMER, links, attributes }, parent, next, job.signal);
+      return within(`work ${job.queue}`, { kind: SpanKind.CONSUMER, links, attributes }, parent, next, job);
     },
   };
 }
@@ -55,7 +56,7 @@ function within<T>(
   options: SpanOptions,
   parent: Context,
   run: (span: Span) => Promise<T>,
-  signal?: AbortSignal,
+  job?: Job,
 ): Promise<T> {
   const tracer = trace.getTracer("postgres-jobs", VERSION);
   return tracer.startActiveSpan(name, options, parent, async (span) => {
@@ -68,10 +69,11 @@ function within<T>(
     };
     try {
       const returned = await run(span);
-      tell(timedOut(signal) ?? askedFor(returned));
+      // Only here an output that has no JSON is known before the span ends.
+      if (job && !job.isCompleted) tell(timedOut(job.signal) ?? askedFor(returned) ?? completion(returned));
       return returned;
     } catch (thrown) {
-      tell(resultOf(thrown, signal));
+      tell(resultOf(thrown, job?.signal));
       throw thrown;
     } finally {
       span.end();

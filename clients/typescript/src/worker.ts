@@ -227,7 +227,7 @@ export class Worker {
     for (const attempt of this.#running.keys()) {
       logger.warn("a handler was left behind", attempt.fields);
       // What is completed in a transaction is locked by that.
-      if (!attempt.isCompleted) this.#settle(attempt, { do: "release" });
+      if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
     }
     const lost = await this.#finisher.flush(SENDING);
     this.#over.abort();
@@ -318,7 +318,7 @@ export class Worker {
 
   #lose(attempt: Attempt): void {
     // One that was completed while the answer was on its way looks lost, and is not.
-    if (attempt.isSettled || attempt.isCompleted) return;
+    if (attempt.isSettled || attempt.job.isCompleted) return;
     this.#options.logger.warn("a job was lost", attempt.fields);
     this.#settle(attempt, null);
     attempt.abort("lost");
@@ -328,7 +328,7 @@ export class Worker {
     try {
       const values = [String(attempt.job.id), String(attempt.token), progress];
       const [isCancelled] = await this.#finish.rows(PROGRESS, values);
-      if (isCancelled && !attempt.isCompleted) attempt.abort("cancelled");
+      if (isCancelled && !attempt.job.isCompleted) attempt.abort("cancelled");
     } catch (error) {
       if (["55000", "P0002"].includes((error as any).code)) this.#lose(attempt);
       throw error;
@@ -371,7 +371,7 @@ export class Worker {
     answers.forEach((isCancelled, at) => {
       const attempt = held[at]!;
       if (isCancelled === null) this.#lose(attempt);
-      else if (isCancelled && !attempt.isCompleted) attempt.abort("cancelled");
+      else if (isCancelled && !attempt.job.isCompleted) attempt.abort("cancelled");
     });
   }
 }

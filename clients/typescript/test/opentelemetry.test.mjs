@@ -83,6 +83,14 @@ test("a failure is the status of its span and its exception; putting off and can
   }
   const [returned] = await spans(() => tracing().work(job({}, 1), async () => new Discard("no")));
   assert.deepEqual(returned.status, { code: SpanStatusCode.ERROR, message: "no" });
+  const circle = {};
+  circle.self = circle;
+  const [invalid] = await spans(() => tracing().work(job({}, 1), async () => circle));
+  assert.equal(invalid.status.code, SpanStatusCode.ERROR);
+  assert.equal(invalid.attributes["error.type"], "invalid_output");
+  const completed = { ...job({}, 1), isCompleted: true }; // whose output is not sent
+  const [ignored] = await spans(() => tracing().work(completed, async () => circle));
+  assert.equal(ignored.status.code, SpanStatusCode.UNSET);
   const inCommonJs = createRequire(import.meta.url)("postgres-jobs");
   for (const ending of [new Snooze(1), new Cancel("mine"), new inCommonJs.Snooze(1)]) {
     const [span] = await fails(ending);
