@@ -155,6 +155,11 @@ def call(contestant, *values):
         program.end()
 
 
+def await_completion(contestant, connection):
+    while connection.execute(contestant.left).fetchone()[0]:
+        time.sleep(0.001)
+
+
 def work(contestant, handler, connection):
     """How many jobs a second it works on, from the start of the first handler until all are
     completed."""
@@ -164,8 +169,7 @@ def work(contestant, handler, connection):
     connection.execute("vacuum analyze")
     with Program(contestant, contestant.worker, "work", concurrency, milliseconds, jobs) as worker:
         times = worker.answer()
-        while connection.execute(contestant.left).fetchone()[0]:
-            time.sleep(0.001)
+        await_completion(contestant, connection)
         end = max(time.time() if contestant.left != "select false" else 0, times["last"])
     contestant.rate[handler] = jobs / (end - times["first"])
     return contestant.rate[handler]
@@ -198,6 +202,7 @@ def cancel(contestant, connection, count):
             connection.execute("select jobs.cancel(%s)", (job,))
             committed = time.time()
             latencies.append(worker.answer()["cancelled"] - committed)
+        await_completion(contestant, connection)  # or its lease would be waited for next
     contestant.cancels.append(latencies[20:])
 
 

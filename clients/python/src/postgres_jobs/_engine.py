@@ -217,6 +217,7 @@ class Engine:
                     self._begin(row)
                 if rows:
                     in_vain = 0
+                    await asyncio.sleep(0)  # so that they begin before the next statement is made
                 elif self.stage == WORKING:
                     began = self.loop.time()
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
