@@ -196,6 +196,30 @@ package_rust() {
   check clients "rust: control: a block of README.md that is changed fails" rust_readme_control
   check clients "rust: the crate is made" cargo package --quiet -p postgres-jobs --allow-dirty --no-verify
   check clients "rust: the program jobs" cargo test --quiet -p postgres-jobs-cli
+  need_packages openssl
+  begin_tls
+  check clients "rust: TLS" cargo test --quiet -p postgres-jobs --all-features --test tls
+  check clients "rust: control: without TLS that fails" without_tls
+}
+
+# Gives the server a certificate for its address.
+begin_tls() {
+  local dir=$TMP/clients
+  printf '%s\n' '[req]' prompt=no distinguished_name=name x509_extensions=more '[name]' CN=jobs \
+    '[more]' subjectAltName=IP:127.0.0.1 basicConstraints=CA:FALSE >"$dir/certificate.cnf"
+  as_pg openssl req -x509 -config "$dir/certificate.cnf" -newkey rsa:2048 -noenc \
+    -keyout "$dir/data/server.key" -out "$dir/data/server.crt" 2>"$dir/openssl.log" || cat "$dir/openssl.log"
+  cp "$dir/data/server.crt" "$dir/server.crt"
+  export JOBS_CERTIFICATE=$dir/server.crt
+  set_tls on
+}
+
+set_tls() { # on|off
+  clients_sql "alter system set ssl = $1" && clients_sql "select pg_reload_conf()" >/dev/null
+}
+
+without_tls() {
+  set_tls off && refuses cargo test --quiet -p postgres-jobs --all-features --test tls >"$TMP/tls.log" 2>&1
 }
 
 # README.md is the documentation of the crate, and its blocks are tests. With another rustdoc they
