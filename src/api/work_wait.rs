@@ -269,7 +269,8 @@ fn with_room(queue: &str, now: i64) -> Look {
         return Look::default();
     }
     let mut look = wait::look(queue, now);
-    if let (Some(_), Some(free_at)) = (set.rate, limits::next_start(queue))
+    if set.rate.is_some()
+        && let Some(free_at) = limits::next_start(queue)
         && free_at > now
     {
         look.due_at = look

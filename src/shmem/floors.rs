@@ -48,12 +48,14 @@ const WAYS: usize = 4;
 const LANES: usize = 8;
 /// A queue that nobody has asked for that long may be forgotten, in microseconds.
 const FORGOTTEN_AFTER: i64 = 10_000_000;
-/// Who finds too little looks without floors not more often, in microseconds ..
+/// Who finds nothing looks without floors not more often, in microseconds ..
 const LOOK_AT_ALL_EVERY: i64 = 1_000_000;
 /// .. nor for more than one part in so many of the time ..
 const LOOK_AT_ALL_SHARE: i64 = 200;
 /// .. but then at least.
 const LOOK_AT_ALL_AT_LEAST: i64 = 600_000_000;
+/// Who finds something, but too little, does so that much later: what was found is not to wait.
+const LATER: i64 = 4_000_000;
 
 /// Which jobs of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -246,7 +248,7 @@ impl Floors {
     }
 
     /// Whether it is time to look without floors, for what came in without our knowing.
-    pub fn may_look_at_all(&self) -> bool {
+    pub fn may_look_at_all(&self, has_found: bool) -> bool {
         let at = self.queue.look_at_all_at.load(Ordering::SeqCst);
         let now = time::now();
         let claim = |at| {
@@ -257,7 +259,8 @@ impl Floors {
                 .is_ok()
         };
         // The clock may have been put back.
-        let is_due = now >= at || at > now + LOOK_AT_ALL_AT_LEAST;
+        let later = if has_found { LATER } else { 0 };
+        let is_due = now >= at + later || at > now + LOOK_AT_ALL_AT_LEAST;
         is_due && claim(at)
     }
 

@@ -434,6 +434,17 @@ async fn rows_that_come_without_the_extension_knowing_are_found_after_a_moment()
     go_on(&db, 4).await;
     run(&db, "insert into jobs.ready select * from saved").await;
     poll_until("the job is found", SOON, async || kept(&db).await == 1).await;
+    // Also where each fetch finds something else.
+    run(
+        &db,
+        "delete from jobs.running; insert into jobs.ready select * from saved",
+    )
+    .await;
+    poll_until("the job is found", SOON, async || {
+        run(&db, "select jobs.insert('other', queue => 'q')").await;
+        kept(&db).await == 1
+    })
+    .await;
     drop(holder);
 }
 

@@ -193,7 +193,7 @@ fn look_also_below(
     let (of, queue) = whose.floor();
     if let Some(floors) = floors::known(of, queue)
         && floors.of(Lane::Scheduled) > floors::LOWEST
-        && floors.may_look_at_all()
+        && floors.may_look_at_all(is_there(found))
     {
         let begun = Instant::now();
         let all = look_for_due(table, whose, floors::LOWEST, now, is_enough);

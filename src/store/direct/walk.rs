@@ -76,7 +76,8 @@ pub fn take(
         }
         Some(floors) => {
             walk.begin_at_floors(floors);
-            if walk.taken.len() < most && floors.may_look_at_all() {
+            let taken = walk.taken.len();
+            if taken < most && floors.may_look_at_all(taken > 0) {
                 if how == How::Look {
                     // They are met once more.
                     walk.taken.clear();

@@ -215,16 +215,15 @@ class Engine:
                 rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, kinds)
                 for row in rows:
                     self._begin(row)
-                if rows:
-                    in_vain = 0
-                    await asyncio.sleep(0)  # so that they begin before the next statement is made
-                elif self.stage == WORKING:
+                await asyncio.sleep(0)  # so that they begin before the next statement is made
+                if len(rows) < most and self.stage == WORKING:
                     began = self.loop.time()
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
                     await self.fetch_link.wait(wait, queues, worker.name, patience=60)
                     # Jobs that are there and cannot be had, such as those of other kinds, end
                     # every wait at once.
-                    in_vain = min(in_vain + 1, 10) if self.loop.time() - began < 0.02 else 0
+                    is_vain = not rows and self.loop.time() - began < 0.02
+                    in_vain = min(in_vain + 1, 10) if is_vain else 0
                     await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
             except Exception as error:  # also what a row cannot be read for
                 if self.stage > WORKING:
