@@ -42,10 +42,13 @@ func Discard(err error) error { return failed(err, "retryable", false) }
 // the delay and not as its policy has it.
 func RetryIn(delay time.Duration, err error) error { return failed(err, "retry_in", interval(delay)) }
 
-// IsFailure is whether a handler that ends so has failed. After Snooze and Cancel it has not.
-func IsFailure(err error) bool {
-	var ending *ending
-	return err != nil && (!errors.As(err, &ending) || ending.do == "fail")
+// Failure is the error with which the attempt fails if its handler ends so, or nil: for middleware.
+// Of an output that only the database refuses it knows nothing.
+func (j *JobRow) Failure(output any, err error) (failure error) {
+	a := j.attempt
+	orDefault(&a, &attempt{row: j})
+	a.outcome(output, err, func(err error) string { failure = err; return "" })
+	return failure
 }
 
 // object is one of JSON.
@@ -86,7 +89,7 @@ func (a *attempt) failure(err error) string {
 func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
 	var output any
 	var err error = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
-	defer func() { end(a.outcome(output, err), err != nil) }()
+	defer func() { end(a.outcome(output, err, a.failure), err != nil) }()
 	defer recovered(&err) // of middleware
 	output, err = handler(a.ctx, a.row)
 }
@@ -99,11 +102,11 @@ func recovered(err *error) {
 	}
 }
 
-// outcome is the result of a handler that has ended so, "" for none.
-func (a *attempt) outcome(output any, err error) (result string) {
+// outcome is the result of a handler that has ended so, "" for none; fail makes that of a failure.
+func (a *attempt) outcome(output any, err error, fail func(error) string) (result string) {
 	defer func() {
 		if recover() != nil {
-			result = a.failure(named{name: "panic", text: "what the handler ended with panics when it is read"})
+			result = fail(named{name: "panic", text: "what the handler ended with panics when it is read"})
 		}
 	}()
 	reason := a.row.CancelledBecause()
@@ -111,26 +114,26 @@ func (a *attempt) outcome(output any, err error) (result string) {
 	switch {
 	case reason == ErrLost, err == nil && a.completed.Load():
 		return ""
-	case err == nil:
-		return a.complete(output)
 	case reason == ErrTimeout:
-		return a.failure(reason)
+		return fail(reason)
+	case err == nil:
+		return a.complete(output, fail)
 	case errors.As(err, &ending) && ending.do != "fail":
 		return a.encode(ending.do, object{ending.member: ending.value})
 	case ending == nil && reason != nil: // the server cancels it, where somebody has cancelled the job
 		return a.encode("release", object{})
 	}
-	return a.failure(err)
+	return fail(err)
 }
 
 // complete is the result of a handler that has returned.
-func (a *attempt) complete(output any) string {
+func (a *attempt) complete(output any, fail func(error) string) string {
 	encoded, err := json.Marshal(output)
 	switch {
 	case err != nil:
-		return a.failure(invalidOutput(err))
+		return fail(invalidOutput(err))
 	case len(encoded) > 1<<30-2*maxBytes: // what Postgres takes in a message, less other results
-		return a.failure(invalidOutput(fmt.Errorf("the output has %d bytes: too many", len(encoded))))
+		return fail(invalidOutput(fmt.Errorf("the output has %d bytes: too many", len(encoded))))
 	case string(encoded) == "null":
 		return a.encode("complete", object{})
 	}

@@ -185,8 +185,7 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	}
 	// Before the call: a heartbeat must not take the job for lost once this is committed.
 	j.attempt.completed.Store(true)
-	const call = "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))"
-	_, err = tx.ExecContext(ctx, call, j.ID, j.attempt.token, string(encoded))
+	_, err = tx.ExecContext(ctx, "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))", j.ID, j.attempt.token, string(encoded))
 	j.attempt.completed.Store(err == nil)
 	return err
 }

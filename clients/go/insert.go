@@ -164,8 +164,7 @@ func (p Producer) InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inser
 func insertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
 	encoded, err := json.Marshal(jobs)
 	if err == nil && len(jobs) > 0 {
-		const call = "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r"
-		err = queryJSON(ctx, db, &inserted, call, string(encoded))
+		err = queryJSON(ctx, db, &inserted, "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r", string(encoded))
 	}
 	return inserted, err
 }

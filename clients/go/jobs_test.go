@@ -15,6 +15,11 @@ import (
 	"time"
 )
 
+// panics is an output that panics when it is written.
+type panics struct{}
+
+func (panics) MarshalJSON() ([]byte, error) { panic("of the output") }
+
 type declined struct{ Code string }
 
 func (*declined) Error() string { return "declined" }
@@ -118,17 +123,17 @@ func TestEndings(t *testing.T) {
 		{errors.New(""), object{"do": "fail", "error": "errors.errorString", "details": map[string]any{"type": "errors.errorString"}}},
 	} {
 		one.want["id"], one.want["token"] = 7.0, 8.0
-		if got := read(a.outcome("o", one.err)); !reflect.DeepEqual(got, one.want) {
+		if got := read(a.outcome("o", one.err, a.failure)); !reflect.DeepEqual(got, one.want) {
 			t.Errorf("%v: %v, not %v", one.err, got, one.want)
 		}
 	}
-	if got := read(a.outcome(nil, nil)); got["do"] != "complete" || len(got) != 3 {
+	if got := read(a.outcome(nil, nil, a.failure)); got["do"] != "complete" || len(got) != 3 {
 		t.Errorf("null: %v", got)
 	}
-	if got := read(a.outcome(math.NaN(), nil)); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
+	if got := read(a.outcome(math.NaN(), nil, a.failure)); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
 		t.Errorf("NaN: %v", got)
 	}
-	if got := read(a.outcome(nil, Discard(nil))); got["retryable"] != false {
+	if got := read(a.outcome(nil, Discard(nil), a.failure)); got["retryable"] != false {
 		t.Errorf("Discard(nil): %v", got)
 	}
 }
@@ -144,9 +149,57 @@ func TestAHandlerThatWasCancelled(t *testing.T) {
 		if got := a.row.CancelledBecause(); got != reason || a.ctx.Err() == nil {
 			t.Errorf("it was cancelled because of %v, not %v", got, reason)
 		}
-		got := read(a.outcome(nil, a.ctx.Err()))
+		got := read(a.outcome(nil, a.ctx.Err(), a.failure))
 		if want == nil && got != nil || want != nil && got["do"] != want {
 			t.Errorf("%v: %v, not %v", reason, got, want)
+		}
+	}
+}
+
+func TestTheFailureOfAnAttempt(t *testing.T) {
+	err, unwritable := errors.New("e"), func() {}
+	for _, one := range []struct {
+		reason      error
+		isCompleted bool
+		output      any
+		err         error
+		want        string // of the error; "" is none
+	}{
+		{nil, false, 1, nil, ""},
+		{nil, false, nil, err, "e"},
+		{nil, false, unwritable, nil, "json: unsupported type: func()"},
+		{nil, false, panics{}, nil, "what the handler ended with panics when it is read"},
+		{nil, false, nil, Snooze(0), ""},
+		{nil, false, nil, Cancel("c"), ""},
+		{nil, false, nil, Discard(err), "e"},
+		{nil, true, unwritable, nil, ""},
+		{nil, true, nil, err, "e"},
+		{ErrTimeout, false, 1, nil, ErrTimeout.Error()},
+		{ErrTimeout, false, unwritable, nil, ErrTimeout.Error()},
+		{ErrTimeout, false, nil, err, ErrTimeout.Error()},
+		{ErrTimeout, false, nil, Snooze(0), ErrTimeout.Error()},
+		{ErrTimeout, true, 1, nil, ""},
+		{ErrCancelled, false, 1, nil, ""},
+		{ErrCancelled, false, unwritable, nil, "json: unsupported type: func()"},
+		{ErrCancelled, false, nil, err, ""},
+		{ErrCancelled, false, nil, Discard(err), "e"},
+		{ErrStopping, false, nil, err, ""},
+		{ErrStopping, false, nil, RetryIn(0, err), "e"},
+		{ErrLost, false, unwritable, nil, ""},
+		{ErrLost, false, nil, err, ""},
+		{ErrLost, false, nil, Discard(err), ""},
+	} {
+		a := attemptOf()
+		a.completed.Store(one.isCompleted)
+		if one.reason != nil {
+			a.cancel(one.reason)
+		}
+		got := ""
+		if failure := a.row.Failure(one.output, one.err); failure != nil {
+			got = failure.Error()
+		}
+		if got != one.want {
+			t.Errorf("%v: %q", one, got)
 		}
 	}
 }
@@ -159,6 +212,9 @@ func TestAJobWithoutAWorker(t *testing.T) {
 	}
 	if job.Progress(ctx, math.NaN()) == nil {
 		t.Error("NaN is no progress")
+	}
+	if job.Failure(1, nil) != nil || job.Failure(math.NaN(), nil) == nil {
+		t.Error("NaN is no output")
 	}
 }
 

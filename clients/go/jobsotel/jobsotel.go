@@ -10,6 +10,7 @@ package jobsotel
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"go.opentelemetry.io/otel"
@@ -48,8 +49,8 @@ func AroundInsert(next jobs.InsertFunc) jobs.InsertFunc {
 	}
 }
 
-// AroundWork is middleware for a worker. A failure sets the status of the span. Snooze and Cancel
-// do not, nor does a job that was cancelled, released or lost.
+// AroundWork is middleware for a worker. A span has failed if its attempt has. One that was put
+// off, cancelled, released at a stop or lost leaves the status unset.
 func AroundWork(next jobs.Work) jobs.Work {
 	return func(ctx context.Context, job *jobs.JobRow) (any, error) {
 		options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -63,11 +64,10 @@ func AroundWork(next jobs.Work) jobs.Work {
 		}
 		ctx, span := start(ctx, "work", "process", job.Queue, options...)
 		defer span.End()
-		output, err := next(ctx, job)
-		reason := job.CancelledBecause()
-		if jobs.IsFailure(err) && (reason == nil || reason == jobs.ErrTimeout) {
-			fail(span, err)
-		}
+		var output any
+		err := errors.New("the handler ended its goroutine, or middleware panicked")
+		defer func() { fail(span, job.Failure(output, err)) }()
+		output, err = next(ctx, job)
 		return output, err
 	}
 }

@@ -3,6 +3,8 @@ package jobsotel
 import (
 	"context"
 	"errors"
+	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -43,9 +45,13 @@ func insert(t *testing.T, meta map[string]any) (inserted map[string]any) {
 	return inserted
 }
 
-func work(meta map[string]any, attempt int, handlerErr error) {
-	AroundWork(func(context.Context, *jobs.JobRow) (any, error) { return nil, handlerErr })(
+func work(meta map[string]any, attempt int, handler func() (any, error)) {
+	AroundWork(func(context.Context, *jobs.JobRow) (any, error) { return handler() })(
 		ctx, &jobs.JobRow{ID: 7, Kind: "mail", Queue: "q", Attempt: attempt, Meta: meta})
+}
+
+func returns(output any, err error) func() (any, error) {
+	return func() (any, error) { return output, err }
 }
 
 func attributes(span sdk.ReadOnlySpan) map[string]any {
@@ -62,7 +68,7 @@ func TestAFirstAttemptIsAChildOfTheInsert(t *testing.T) {
 	if meta["mine"] != 1 || meta["traceparent"] == nil {
 		t.Errorf("%v", meta)
 	}
-	work(meta, 1, nil)
+	work(meta, 1, returns(nil, nil))
 	sent, request, worked := recorder.Ended()[0], recorder.Ended()[1], recorder.Ended()[2]
 	if sent.Name() != "insert q" || sent.SpanKind() != trace.SpanKindProducer || sent.Parent().SpanID() != request.SpanContext().SpanID() {
 		t.Errorf("%v", sent)
@@ -84,7 +90,7 @@ func TestAFirstAttemptIsAChildOfTheInsert(t *testing.T) {
 
 func TestARetryHasALink(t *testing.T) {
 	recorder := record(t)
-	work(insert(t, nil), 2, nil)
+	work(insert(t, nil), 2, returns(nil, nil))
 	sent, worked := recorder.Ended()[0], recorder.Ended()[2]
 	if worked.Parent().IsValid() || len(worked.Links()) != 1 || worked.Links()[0].SpanContext.SpanID() != sent.SpanContext().SpanID() {
 		t.Errorf("%v", worked)
@@ -93,8 +99,8 @@ func TestARetryHasALink(t *testing.T) {
 
 func TestAJobOfSomebodyElse(t *testing.T) {
 	recorder := record(t)
-	work(map[string]any{"traceparent": "none", "n": 1}, 1, nil)
-	work(nil, 2, nil)
+	work(map[string]any{"traceparent": "none", "n": 1}, 1, returns(nil, nil))
+	work(nil, 2, returns(nil, nil))
 	for _, worked := range recorder.Ended() {
 		if worked.Parent().IsValid() || len(worked.Links()) != 0 {
 			t.Errorf("%v", worked)
@@ -103,21 +109,29 @@ func TestAJobOfSomebodyElse(t *testing.T) {
 }
 
 func TestTheStatus(t *testing.T) {
-	for _, one := range []struct {
-		err  error
-		want codes.Code
+	for name, one := range map[string]struct {
+		handler func() (any, error)
+		want    codes.Code
 	}{
-		{nil, codes.Unset},
-		{jobs.Snooze(time.Second), codes.Unset},
-		{jobs.Cancel("c"), codes.Unset},
-		{errors.New("e"), codes.Error},
-		{jobs.Discard(errors.New("d")), codes.Error},
-		{jobs.RetryIn(time.Second, errors.New("r")), codes.Error},
+		"returns":        {returns(1, nil), codes.Unset},
+		"snoozes":        {returns(nil, jobs.Snooze(time.Second)), codes.Unset},
+		"cancels":        {returns(nil, jobs.Cancel("c")), codes.Unset},
+		"fails":          {returns(nil, errors.New("e")), codes.Error},
+		"discards":       {returns(nil, jobs.Discard(errors.New("d"))), codes.Error},
+		"retries":        {returns(nil, jobs.RetryIn(time.Second, errors.New("r"))), codes.Error},
+		"has no JSON":    {returns(math.NaN(), nil), codes.Error},
+		"ends goroutine": {func() (any, error) { runtime.Goexit(); return nil, nil }, codes.Error},
+		"panics":         {func() (any, error) { panic("of middleware") }, codes.Error},
 	} {
-		recorder := record(t)
-		work(nil, 1, one.err)
+		recorder, ended := record(t), make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer func() { recover() }()
+			work(nil, 1, one.handler)
+		}()
+		<-ended
 		if got := recorder.Ended()[0].Status().Code; got != one.want {
-			t.Errorf("%v: %v, not %v", one.err, got, one.want)
+			t.Errorf("%s: %v, not %v", name, got, one.want)
 		}
 	}
 }

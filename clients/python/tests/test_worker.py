@@ -453,9 +453,23 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
         await asyncio.sleep(600)
 
     def tarries_in_a_thread(job):
+        if job.kind in ran:
+            return
+        ran.append(job.kind)
         job.cancelled.wait()
         if "raises" in job.kind:
             raise RuntimeError("as is usual")
+        if "fails for good" in job.kind:
+            raise Discard(OSError("no"))
+        if "is put off" in job.kind:
+            raise Snooze(600)
+        if "has no JSON" in job.kind:
+            return object()
+
+    async def completes(job):
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await job.complete(connection)
+        return object()
 
     def ends(ending):
         def handler(job):
@@ -466,9 +480,13 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
     worker.kind("timeout", timeout=0.05)(tarries)
     worker.kind("timeout, returns", timeout=0.05)(tarries_in_a_thread)
     worker.kind("timeout, raises", timeout=0.05)(tarries_in_a_thread)
+    worker.kind("timeout, is put off", timeout=0.05)(tarries_in_a_thread)
     worker.kind("lost")(tarries)
+    worker.kind("lost, fails for good")(tarries_in_a_thread)
     worker.kind("cancelled")(tarries)
     worker.kind("cancelled, raises")(tarries_in_a_thread)
+    worker.kind("cancelled, fails for good")(tarries_in_a_thread)
+    worker.kind("cancelled, has no JSON")(tarries_in_a_thread)
     worker.kind("stopping")(tarries)
     worker.kind("stopping, raises")(tarries_in_a_thread)
     worker.kind("fails")(ends(ValueError("no")))
@@ -476,7 +494,8 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
     worker.kind("fails for now")(ends(RetryIn(600, "no")))
     worker.kind("is put off")(ends(Snooze(600)))
     worker.kind("ends itself")(ends(Cancel("c")))
-    timed_out = ["timeout", "timeout, returns", "timeout, raises"]
+    worker.kind("has no JSON")(lambda job: object())
+    worker.kind("completes itself")(completes)
     kinds = [kind for kind in worker.handlers if kind]
     worker.concurrency = len(kinds)
     ids = {kind: begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in kinds}
@@ -484,10 +503,12 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
         going_on = [(kind,) for kind in kinds if kind.partition(",")[0] in ("cancelled", "lost", "stopping")]
         while look("select kind from jobs.jobs where queue = %s and state = 'running' order by id", queue) != going_on:
             await asyncio.sleep(0.02)
-        look("select jobs.release(job_id, token) from jobs.running where job_id = %s", ids["lost"])
-        for kind in ("cancelled", "cancelled, raises"):
-            look("select jobs.cancel(%s)", ids[kind])
-        while len(exporter.get_finished_spans()) < len(kinds) - 1:  # lost has two, stopping none
+        for kind in kinds:
+            if kind.startswith("lost"):
+                look("select jobs.release(job_id, token) from jobs.running where job_id = %s", ids[kind])
+            elif kind.startswith("cancelled"):
+                look("select jobs.cancel(%s)", ids[kind])
+        while len(exporter.get_finished_spans()) < len(kinds):  # those lost have two, stopping none
             await asyncio.sleep(0.02)
     spans = {}
     for span in exporter.get_finished_spans():
@@ -495,9 +516,12 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
         spans.setdefault(span.attributes["jobs.kind"], []).append(status)
     untouched = ("UNSET", None, None)
     failed = {"fails": ("ValueError", "no"), "fails for good": ("OSError", "no"), "fails for now": ("RetryIn", "no")}
-    failed |= dict.fromkeys(timed_out, ("timeout", "timed out"))
+    failed["cancelled, fails for good"] = failed["fails for good"]
+    no_json = "the output is no JSON that the database can hold: there is no JSON for a object"
+    failed |= dict.fromkeys(["has no JSON", "cancelled, has no JSON"], ("invalid_output", no_json))
+    failed |= {kind: ("timeout", "timed out") for kind in kinds if kind.startswith("timeout")}
     wanted = {kind: [("ERROR", *failed[kind]) if kind in failed else untouched] for kind in kinds}
-    assert spans == wanted | {"lost": [untouched, untouched]}
+    assert spans == wanted | {kind: [untouched, untouched] for kind in kinds if kind.startswith("lost")}
 
 
 def test_insert_middleware_sees_errors(url, queue):

@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ._version import __version__
 from .job import Job
-from .outcomes import Outcome, failure
+from .outcomes import Finish, Outcome, completion, failure, wire
 
 _tracer = trace.get_tracer("postgres_jobs", __version__)
 _propagator = TraceContextTextMapPropagator()
@@ -54,21 +54,22 @@ async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any
         try:
             output = await handler(job)
         except BaseException as error:
-            _end(span, job, error)
+            _end(span, job, failure(error), error)
             raise
-        _end(span, job)
+        # Only here an output that has no JSON is known before the span ends.
+        _end(span, job, wire(job.id, job.token, completion(output))[1])
         return output
 
 
-def _end(span: trace.Span, job: Job[Any], error: BaseException | None = None) -> None:
-    if job.cancelled_because == "timeout" and not (error is None and job._is_completed):
+def _end(span: trace.Span, job: Job[Any], finish: Finish, error: BaseException | None = None) -> None:
+    if job.cancelled_because == "lost" or (error is None and job._is_completed):
+        return
+    has_given_up = error is not None and job.cancelled.is_set() and not isinstance(error, Outcome)
+    if job.cancelled_because == "timeout":
         type, text = "timeout", "timed out"
-    elif error is None or (job.cancelled.is_set() and not isinstance(error, Outcome)):
+    elif has_given_up or finish["do"] != "fail":
         return
     else:
-        finish = failure(error)
-        if finish["do"] != "fail":
-            return
         type, text = finish["details"]["type"], finish["error"]
     if error is not None:
         span.record_exception(error)
