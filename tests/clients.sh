@@ -215,7 +215,13 @@ begin_tls() {
 }
 
 set_tls() { # on|off
+  local n
   clients_sql "alter system set ssl = $1" && clients_sql "select pg_reload_conf()" >/dev/null
+  for ((n = 0; n < 600; n++)); do
+    [[ $(clients_sql "show ssl") != "$1" ]] || return 0
+    sleep 0.1
+  done
+  return 1
 }
 
 without_tls() {

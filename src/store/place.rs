@@ -243,6 +243,7 @@ pub fn put_back(place: &Place, row: &TakenRow) {
     ]);
     if let Some(seq) = place.seq {
         lanes::put_ready(&place.queue, place.priority, seq);
+        announce::available(&place.queue);
     }
 }
 

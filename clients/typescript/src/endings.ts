@@ -1,11 +1,10 @@
 import { inspect } from "node:util";
-import type { Duration } from "./database.js";
 
 /** An element of what `jobs.finish_many` takes, without id and token. `output` is JSON text. */
 export type Result =
   | { do: "complete"; output?: string }
-  | { do: "fail"; error: string; details: Record<string, string>; retry_in?: Duration; retryable?: boolean }
-  | { do: "snooze"; delay: Duration }
+  | { do: "fail"; error: string; details: Record<string, string>; retry_in?: number; retryable?: boolean }
+  | { do: "snooze"; delay: number }
   | { do: "cancel"; reason?: string }
   | { do: "release" };
 
@@ -18,9 +17,9 @@ abstract class Ending extends Error {
   abstract [RESULT](): Result;
 }
 
-/** Thrown or returned by a handler: the job comes again after the delay; the attempt does not count. */
+/** Thrown or returned by a handler: the job comes again after the delay, in seconds; the attempt does not count. */
 export class Snooze extends Ending {
-  constructor(readonly delay: Duration) {
+  constructor(readonly delay: number) {
     super(`snoozed for ${delay}`);
     this.delay = fromZero(delay);
   }
@@ -49,9 +48,9 @@ export class Discard extends Ending {
   }
 }
 
-/** Thrown or returned by a handler: the attempt has failed, and the job is retried after the delay. */
+/** Thrown or returned by a handler: the attempt has failed, and the job is retried after the delay, in seconds. */
 export class RetryIn extends Ending {
-  constructor(readonly delay: Duration, error: unknown = NOT_GIVEN) {
+  constructor(readonly delay: number, error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
     this.delay = fromZero(delay);
   }
@@ -60,12 +59,7 @@ export class RetryIn extends Ending {
   }
 }
 
-function fromZero(delay: Duration): Duration {
-  if (typeof delay === "string") {
-    // It is below zero if all of its numbers are. What else it can be is for Postgres to say.
-    const numbers = delay.match(/-?[\d.:]+/g) ?? [""];
-    return numbers.every((one) => one[0] === "-") && !/ago/i.test(delay) ? 0 : delay;
-  }
+function fromZero(delay: number): number {
   if (!Number.isFinite(delay)) throw new RangeError(`delay: ${delay} is no number of seconds`);
   return Math.max(delay, 0);
 }

@@ -33,8 +33,7 @@ export class Job<Args = any> {
   readonly attemptedAt: Date;
   /** When the attempt is over, in the clock of this machine; null: it has no limit. */
   readonly deadline: Date | null;
-  /** Whether the handler has completed it in a transaction of its own. */
-  isCompleted = false;
+  #isCompleted = false;
   readonly #token: number;
   readonly #progress: (value: string) => Promise<void>;
 
@@ -61,6 +60,11 @@ export class Job<Args = any> {
     this.#progress = progress;
   }
 
+  /** Whether the handler has completed it in a transaction of its own. */
+  get isCompleted(): boolean {
+    return this.#isCompleted;
+  }
+
   /** Stores progress, any JSON, which `jobs.jobs` shows; renews the lease. */
   async progress(value: unknown): Promise<void> {
     await this.#progress(toJson(value));
@@ -75,11 +79,11 @@ export class Job<Args = any> {
     const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
     const complete = "jobs.complete($1::text::bigint, $2::text::bigint, nullif($3::text::jsonb, 'null'))";
     // Before the call: from then on the job is locked, and no heartbeat may wait for that.
-    this.isCompleted = true;
+    this.#isCompleted = true;
     try {
       await rows(transaction, `select to_json(${complete})::text as row`, values);
     } catch (error) {
-      this.isCompleted = false;
+      this.#isCompleted = false;
       throw error;
     }
   }

@@ -69,7 +69,7 @@ function within<T>(
     };
     try {
       const returned = await run(span);
-      // Only here an output that has no JSON is known before the span ends.
+      // The worker writes the output as JSON after the span has ended, so it is tried here as well.
       if (job && !job.isCompleted) tell(timedOut(job.signal) ?? askedFor(returned) ?? completion(returned));
       return returned;
     } catch (thrown) {

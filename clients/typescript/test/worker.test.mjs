@@ -217,14 +217,7 @@ test("a delay below zero counts as zero, one that is no number is refused", asyn
   const { askedFor } = await import("../dist/esm/endings.js");
   assert.deepEqual(askedFor(new Snooze(-1)), { do: "snooze", delay: 0 });
   assert.equal(askedFor(new RetryIn(-0.5, "no")).retry_in, 0);
-  for (const text of ["-5 seconds", "-1 day -02:00:00", "PT-5M", "-.5 s"]) {
-    assert.equal(new Snooze(text).delay, 0, text);
-    assert.equal(askedFor(new RetryIn(text, "no")).retry_in, 0, text);
-  }
-  for (const text of ["1 hour", ".5 s", "1 day -2 hours", "-1 day 25:00", "-5 min ago", "never", ""]) {
-    assert.equal(askedFor(new RetryIn(text, "no")).retry_in, text);
-  }
-  for (const bad of [NaN, Infinity, -Infinity]) {
+  for (const bad of [NaN, Infinity, -Infinity, "1 hour", undefined]) {
     const told = { name: "RangeError", message: `delay: ${bad} is no number of seconds` };
     assert.throws(() => new Snooze(bad), told);
     assert.throws(() => new RetryIn(bad, "no"), told);

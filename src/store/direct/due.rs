@@ -169,7 +169,8 @@ pub fn first_of(queue: &str) -> Option<Option<(i64, i64)>> {
     let mut is_there = |row: &Row, _: &Due| {
         let due_at = row.big(scheduled::DUE_AT).expect("it is not null");
         let id = row.big(scheduled::JOB_ID).expect("it is not null");
-        let is_there = !row.is_in_progress;
+        // Who is just taking it may give it back.
+        let is_there = !row.is_new;
         // A second look, below the floor, may find an earlier one.
         if is_there && first.is_none_or(|first| (due_at, id) < first) {
             first = Some((due_at, id));
@@ -193,7 +194,9 @@ fn look_also_below(
     let (of, queue) = whose.floor();
     if let Some(floors) = floors::known(of, queue)
         && floors.of(Lane::Scheduled) > floors::LOWEST
-        && floors.may_look_at_all(is_there(found))
+        && floors.may_look_at_all(
+            found.is_some_and(|found| found.is_there && found.lowest <= time::now()),
+        )
     {
         let begun = Instant::now();
         let all = look_for_due(table, whose, floors::LOWEST, now, is_enough);

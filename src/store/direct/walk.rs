@@ -42,6 +42,8 @@ pub enum How {
     Take,
     /// it leaves them where they are
     Look,
+    /// so, and it looks at those that somebody is just taking, too: they may come back
+    Await,
 }
 
 /// Takes up to so many jobs of a queue, or looks at them, those first that come first, passing over
@@ -55,9 +57,14 @@ pub fn take(
 ) -> Option<Vec<Taken>> {
     let table = match how {
         How::Take => Table::open(&shapes::READY)?,
-        How::Look => Table::open_to_read(&shapes::READY, &shapes::READY.key)?,
+        How::Look | How::Await => Table::open_to_read(&shapes::READY, &shapes::READY.key)?,
     };
-    let floors = floors::of(shapes::READY.name.oid(), queue);
+    let of = shapes::READY.name.oid();
+    let floors = match how {
+        How::Take | How::Look => floors::of(of, queue),
+        // There is a floor once there is much to walk over.
+        How::Await => floors::known(of, queue),
+    };
     let mut walk = Walk {
         how,
         table: &table,
@@ -72,13 +79,16 @@ pub fn take(
     };
     match &floors {
         None => {
-            walk.everything();
+            let walked = walk.everything();
+            if walked.is_long && how == How::Await {
+                drop(floors::of(of, queue));
+            }
         }
         Some(floors) => {
             walk.begin_at_floors(floors);
             let taken = walk.taken.len();
             if taken < most && floors.may_look_at_all(taken > 0) {
-                if how == How::Look {
+                if how != How::Take {
                     // They are met once more.
                     walk.taken.clear();
                 }
@@ -243,10 +253,14 @@ impl Walk<'_> {
             let is_expired = row.big(ready::EXPIRES_AT).is_some_and(|at| at <= self.now);
             let job_id = row.big(ready::JOB_ID).expect("it is not null");
             // Who is just inserting or deleting it has it locked.
-            let is_free = !row.is_in_progress && !is_expired && (self.wants)(job_id);
+            let is_locked = match self.how {
+                How::Await => row.is_new,
+                How::Take | How::Look => row.is_in_progress,
+            };
+            let is_free = !is_locked && !is_expired && (self.wants)(job_id);
             let deleted = match (is_free, self.how) {
                 (true, How::Take) => self.table.delete(row.tid(), false),
-                (true, How::Look) => Deleted::Done,
+                (true, How::Look | How::Await) => Deleted::Done,
                 (false, _) => Deleted::Locked,
             };
             // As a statement says it that locks the row first.

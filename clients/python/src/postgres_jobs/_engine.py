@@ -307,6 +307,8 @@ class Engine:
         return Nothing()
 
     async def _store_progress(self, job: Job[Any], progress: str) -> None:
+        if job.token not in self.held:
+            return  # it was told, or is lost
         sql = "select cancel_requested from jobs.heartbeat(%s, %s, progress => %s)"
         try:
             rows = await self.finish_link.run(sql, job.id, job.token, progress)

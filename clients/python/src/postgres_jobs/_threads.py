@@ -17,6 +17,7 @@ class Threads:
 
     def __init__(self) -> None:
         self.calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # It counts threads that wait for a call, or are about to.
         self.idle = threading.Semaphore(0)
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
