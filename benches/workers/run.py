@@ -175,6 +175,13 @@ def work(contestant, handler, connection):
     return contestant.rate[handler]
 
 
+def settle(connections):
+    """What loads have left behind slows whoever comes first."""
+    for connection in connections.values():
+        connection.execute("vacuum analyze")
+    connection.execute("checkpoint")
+
+
 def listen(contestants, count):
     """Seconds from a commit to the handler's start, of jobs one by one. All workers run meanwhile,
     and are idle; they take turns job by job, in any order."""
@@ -274,6 +281,8 @@ def main():
                     contestant.rates[handler].append(work(contestant, handler, connection))
             print(f"{number}. {contestant.name}, {contestant.language}: "
                   + ", ".join(f"{values[-1]:.0f}" for values in contestant.rates.values() if values) + " jobs/s", file=sys.stderr)
+        if number:
+            settle(connections)
         for language in languages if number else ():
             of_language = [c for c in CONTESTANTS if c.language == language and not c.is_sql]
             listen(of_language, LATENCIES)

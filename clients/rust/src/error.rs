@@ -87,7 +87,8 @@ impl Error {
 
     /// Whether it is just an error, as of a handler that gives up because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
-        self.0["retryable"] == true && self.0["retry_in"].is_null()
+        let is_of_output = self.0["details"]["type"] == "invalid_output";
+        self.0["retryable"] == true && self.0["retry_in"].is_null() && !is_of_output
     }
 }
 

@@ -116,6 +116,20 @@ async fn a_program_gets_results_whatever_their_outputs_are() {
 }
 
 #[test]
+fn a_cancelled_handler_has_given_up_if_it_ends_with_an_error_of_its_own() {
+    let error = || Error::new("no");
+    for (error, is_plain) in [
+        (error(), true),
+        (error().typed("invalid_output"), false),
+        (error().discard(), false),
+        (error().retry_in(Duration::ZERO), false),
+        (snooze(Duration::ZERO), false),
+    ] {
+        assert_eq!(error.is_plain(), is_plain, "{error:?}");
+    }
+}
+
+#[test]
 fn args_without_json_are_refused() {
     let refused = NewJob::new("k", std::collections::HashMap::from([(vec![1], 1)])).unwrap_err();
     assert!(

@@ -69,7 +69,7 @@ function within<T>(
     };
     try {
       const returned = await run(span);
-      // The worker writes the output as JSON after the span has ended, so it is tried here as well.
+      // The worker writes its JSON after the span has ended, so it is tried here as well.
       if (job && !job.isCompleted) tell(timedOut(job.signal) ?? askedFor(returned) ?? completion(returned));
       return returned;
     } catch (thrown) {

@@ -56,7 +56,7 @@ async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any
         except BaseException as error:
             _end(span, job, failure(error), error)
             raise
-        # The worker writes the output as JSON after the span has ended, so it is tried here as well.
+        # The worker writes its JSON after the span has ended, so it is tried here as well.
         _end(span, job, wire(job.id, job.token, completion(output))[1])
         return output
 
