@@ -384,6 +384,10 @@ async fn spans_belong_together() {
         ("k", Some(Reason::Stopping), ""),
         ("k", Some(Reason::Lost), ""),
         ("discard", Some(Reason::Stopping), "t"),
+        ("discard", Some(Reason::Lost), ""),
+        ("retry", Some(Reason::Stopping), "t"),
+        ("retry", Some(Reason::Lost), ""),
+        ("invalid", Some(Reason::Lost), ""),
     ];
     let worker = worker
         .kind("done", nothing)
@@ -392,6 +396,9 @@ async fn spans_belong_together() {
         })
         .kind("discard", async |_: Job<Value>| {
             Err::<(), _>(Error::new("no").typed("t").discard())
+        })
+        .kind("retry", async |_: Job<Value>| {
+            Err::<(), _>(Error::new("no").typed("t").retry_in(Duration::ZERO))
         })
         .kind("invalid", async |_: Job<Value>| {
             Ok::<_, Error>(std::collections::HashMap::from([(vec![1], 1)]))
