@@ -1,5 +1,6 @@
 //! What the conformance suite cannot see. It needs no database.
 
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -293,6 +294,31 @@ async fn a_timeout_of_a_kind_without_handler_is_refused() {
 
 async fn nothing(_: Job<Value>) -> std::result::Result<(), Error> {
     Ok(())
+}
+
+#[test]
+fn logs_have_the_id_kind_and_attempt_of_their_job() {
+    let (mut logged, log) = std::io::pipe().unwrap();
+    let logger = tracing_subscriber::fmt().with_writer(move || log.try_clone().unwrap());
+    let logger = logger.without_time().with_target(false).finish();
+    tracing::subscriber::with_default(logger, || {
+        let job = || job(json!({ "id": 7, "token": 8, "kind": "k", "attempt": 2 }));
+        job().hear(Some(true));
+        job().hear(None);
+        let mut state = State::default();
+        state.settle(&job(), Err(snooze(Duration::ZERO)));
+        state.settle(&job(), Err(Error::new("no")));
+        state.take(&[8], [(1, "lease_lost".into())].into());
+    });
+    let mut lines = String::new();
+    logged.read_to_string(&mut lines).unwrap();
+    let of = r#"job=7 kind="k" attempt=2"#;
+    let wanted = [
+        format!(" WARN a job was lost {of}\n"),
+        format!(" WARN an attempt has failed {of} error=no\n"),
+        format!(" WARN job lost, result dropped {of} reason=\"lease_lost\"\n"),
+    ];
+    assert_eq!(lines, wanted.concat());
 }
 
 /// Keeps what it sees of handlers.
