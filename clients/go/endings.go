@@ -64,7 +64,7 @@ func (a *attempt) encode(do string, members object) string {
 // failure is the result of an attempt that failed with an error.
 func (a *attempt) failure(err error) string {
 	// fmt shows also an error whose method panics.
-	kind, text := storable(typeOf(err)), storable(fmt.Sprint(err))
+	kind, text := ErrorType(err), storable(fmt.Sprint(err))
 	orDefault(&text, kind)
 	details := object{"type": kind}
 	members := object{"error": text, "details": details}
@@ -149,16 +149,17 @@ func (n named) Error() string { return n.text }
 // invalidOutput is an error of an output that cannot be written as JSON, or not stored.
 func invalidOutput(err error) error { return named{name: "invalid_output", text: err.Error()} }
 
-// typeOf is the name of an error's type, by which policies know it. What only wraps does not count.
-func typeOf(err error) string {
+// ErrorType is the name of an error's type, as the details of a failure and retry policies have it.
+// What only wraps does not count.
+func ErrorType(err error) string {
 	if known := (named{}); errors.As(err, &known) {
 		return known.name
 	}
 	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
 	if inner := errors.Unwrap(err); inner != nil && (name == "fmt.wrapError" || name == "jobs.ending") {
-		return typeOf(inner)
+		return ErrorType(inner)
 	}
-	return name
+	return storable(name)
 }
 
 // sqlState is the SQLSTATE of an error of any driver that tells it, or "".

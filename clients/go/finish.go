@@ -25,7 +25,7 @@ func (w *Worker) tell(a *attempt, result string) {
 
 // tellAgain sends a result once more, after a pause. Until then it holds its place.
 func (w *Worker) tellAgain(a *attempt, err error) {
-	w.options.Log.Warn("a result is refused, or its job locked: it will be sent again", "job", a.row.ID, "error", err)
+	w.options.Log.Warn("a result is refused, or its job locked: it will be sent again", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "error", err)
 	if is(err, ofValue) {
 		a.result = a.failure(invalidOutput(err))
 	}
@@ -69,7 +69,7 @@ func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string)
 			w.tellAgain(a, err)
 		default:
 			if reasons[i] != "" {
-				w.options.Log.Warn("a job was lost, its result is dropped", "job", a.row.ID, "reason", reasons[i])
+				w.options.Log.Warn("a job was lost, its result is dropped", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "reason", reasons[i])
 			}
 			w.forget(a)
 		}

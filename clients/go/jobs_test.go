@@ -50,7 +50,7 @@ func TestTypeOfAnError(t *testing.T) {
 		"panic":              named{name: "panic", text: "42"},
 	} {
 		for _, wrapped := range []error{err, fmt.Errorf("a: %w", err), Discard(err), fmt.Errorf("a: %w", RetryIn(0, err))} {
-			if got := typeOf(wrapped); got != want {
+			if got := ErrorType(wrapped); got != want {
 				t.Errorf("%v is of type %s, not %s", wrapped, got, want)
 			}
 		}

@@ -228,7 +228,10 @@ func TestAResultThatIsLostIsLogged(t *testing.T) {
 	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "1 results could not be sent") {
 		t.Errorf("%v", err)
 	}
-	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "error a result is lost[job 1]") {
-		t.Error(said)
+	said := strings.Join(s.log.said(), "\n")
+	for _, want := range []string{"warn a result is refused, or its job locked: it will be sent again", "error a result is lost"} {
+		if !strings.Contains(said, want+"[job 1 kind k attempt 1") {
+			t.Error(said)
+		}
 	}
 }

@@ -291,7 +291,7 @@ func (w *Worker) work() {
 	}
 	w.awaitFor(time.Second, isIdle)
 	for _, a := range w.list(w.running) {
-		w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID)
+		w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt)
 		if a.completed.Load() {
 			w.tell(a, "") // its transaction says what becomes of the job
 		}
@@ -300,7 +300,7 @@ func (w *Worker) work() {
 	w.awaitFor(10*time.Second, func() bool { return len(w.held) == 0 })
 	unsent := w.list(w.held)
 	for _, a := range unsent {
-		w.options.Log.Error("a result is lost", "job", a.row.ID)
+		w.options.Log.Error("a result is lost", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt)
 	}
 	w.require(len(unsent) == 0, "%d results could not be sent", len(unsent))
 	end()
@@ -346,7 +346,7 @@ func (w *Worker) beat(ctx context.Context) error {
 		case isCancelled.Bool:
 			a.cancel(ErrCancelled)
 		case !isCancelled.Valid && !a.settled.Load(): // else its result is on its way
-			w.options.Log.Warn("a job was lost", "job", a.row.ID)
+			w.options.Log.Warn("a job was lost", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt)
 			w.forget(a)
 			a.cancel(ErrLost)
 		}

@@ -65,7 +65,7 @@ func AroundWork(next jobs.Work) jobs.Work {
 		ctx, span := start(ctx, "work", "process", job.Queue, options...)
 		defer span.End()
 		var output any
-		err := errors.New("the handler ended its goroutine, or middleware panicked")
+		err := errPanic
 		defer func() { fail(span, job.Failure(output, err)) }()
 		output, err = next(ctx, job)
 		return output, err
@@ -98,9 +98,18 @@ func start(ctx context.Context, name, kind, queue string, options ...trace.SpanS
 		attribute.String("messaging.destination.name", queue)))...)
 }
 
+// errPanic is of a handler that does not return. The worker fails the attempt with type panic.
+var errPanic = errors.New("the handler ended its goroutine, or middleware panicked")
+
 func fail(span trace.Span, err error) {
-	if err != nil {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, err.Error())
+	if err == nil {
+		return
 	}
+	span.RecordError(err)
+	span.SetStatus(codes.Error, err.Error())
+	name := "panic"
+	if err != errPanic {
+		name = jobs.ErrorType(err)
+	}
+	span.SetAttributes(attribute.String("error.type", name))
 }

@@ -111,17 +111,17 @@ func TestAJobOfSomebodyElse(t *testing.T) {
 func TestTheStatus(t *testing.T) {
 	for name, one := range map[string]struct {
 		handler func() (any, error)
-		want    codes.Code
+		want    string // the type of the error; "" is none
 	}{
-		"returns":        {returns(1, nil), codes.Unset},
-		"snoozes":        {returns(nil, jobs.Snooze(time.Second)), codes.Unset},
-		"cancels":        {returns(nil, jobs.Cancel("c")), codes.Unset},
-		"fails":          {returns(nil, errors.New("e")), codes.Error},
-		"discards":       {returns(nil, jobs.Discard(errors.New("d"))), codes.Error},
-		"retries":        {returns(nil, jobs.RetryIn(time.Second, errors.New("r"))), codes.Error},
-		"has no JSON":    {returns(math.NaN(), nil), codes.Error},
-		"ends goroutine": {func() (any, error) { runtime.Goexit(); return nil, nil }, codes.Error},
-		"panics":         {func() (any, error) { panic("of middleware") }, codes.Error},
+		"returns":        {returns(1, nil), ""},
+		"snoozes":        {returns(nil, jobs.Snooze(time.Second)), ""},
+		"cancels":        {returns(nil, jobs.Cancel("c")), ""},
+		"fails":          {returns(nil, errors.New("e")), "errors.errorString"},
+		"discards":       {returns(nil, jobs.Discard(errors.New("d"))), "errors.errorString"},
+		"retries":        {returns(nil, jobs.RetryIn(time.Second, errors.New("r"))), "errors.errorString"},
+		"has no JSON":    {returns(math.NaN(), nil), "invalid_output"},
+		"ends goroutine": {func() (any, error) { runtime.Goexit(); return nil, nil }, "panic"},
+		"panics":         {func() (any, error) { panic("of middleware") }, "panic"},
 	} {
 		recorder, ended := record(t), make(chan struct{})
 		go func() {
@@ -130,8 +130,26 @@ func TestTheStatus(t *testing.T) {
 			work(nil, 1, one.handler)
 		}()
 		<-ended
-		if got := recorder.Ended()[0].Status().Code; got != one.want {
-			t.Errorf("%s: %v, not %v", name, got, one.want)
-		}
+		checkError(t, name, recorder.Ended()[0], one.want)
+	}
+}
+
+func TestARefusedInsert(t *testing.T) {
+	recorder := record(t)
+	refused := errors.New("e")
+	_, err := AroundInsert(func(context.Context, jobs.DB, []jobs.NewJob) ([]jobs.Inserted, error) {
+		return nil, refused
+	})(ctx, nil, nil)
+	if err != refused {
+		t.Errorf("%v", err)
+	}
+	checkError(t, "insert", recorder.Ended()[0], "errors.errorString")
+}
+
+// checkError checks whether the span has an error of this type; "" is none.
+func checkError(t *testing.T, name string, span sdk.ReadOnlySpan, want string) {
+	got, _ := attributes(span)["error.type"].(string)
+	if got != want || (span.Status().Code == codes.Error) != (want != "") {
+		t.Errorf("%s: %v with type %q, not %q", name, span.Status(), got, want)
 	}
 }

@@ -144,10 +144,8 @@ impl State {
             if let Err(error) = &ended
                 && error.is_failure()
             {
-                let JobInfo {
-                    id, kind, attempt, ..
-                } = &**job;
-                tracing::warn!(id, kind, attempt, %error, "an attempt has failed");
+                let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+                tracing::warn!(job = id, kind, attempt, %error, "an attempt has failed");
             }
             self.unsent.insert(job.token, Finish::new(job, &ended));
         }
@@ -289,7 +287,13 @@ impl Engine {
             }
         }
         for job in self.running() {
-            tracing::warn!(id = job.id, "handler does not stop, left behind");
+            let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+            tracing::warn!(
+                job = id,
+                kind,
+                attempt,
+                "handler does not stop, left behind"
+            );
             // What is completed in a transaction of its handler is locked by that.
             if !job.is_completed() {
                 self.change(|state| state.settle(&job, Err(Error::release())));
@@ -298,8 +302,11 @@ impl Engine {
         self.enter(Stage::Idle);
         let all_sent = self.until(|state| state.unsent.is_empty());
         let _ = timeout(SEND_WITHIN, all_sent).await;
-        tracing::info!(worker = options.name, "worker has ended");
         let unsent = self.state.borrow().unsent.len();
+        if unsent > 0 {
+            tracing::error!(results = unsent, "results could not be sent");
+        }
+        tracing::info!(worker = options.name, "worker has ended");
         let mut fault = (unsent > 0).then_some(ClientError::Unsent(unsent));
         self.change(|state| fault = state.fault.take().or(fault.take()));
         fault.map_or(Ok(()), Err)

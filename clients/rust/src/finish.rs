@@ -71,8 +71,9 @@ impl State {
                 None => drop(self.unsent.remove(token)),
                 Some("locked") => self.unsent.get_mut(token).expect(UNSENT).put_off(),
                 Some(reason) => {
-                    let id = self.unsent.remove(token).expect(UNSENT).job.id;
-                    tracing::warn!(id, reason, "job lost, result dropped");
+                    let job = self.unsent.remove(token).expect(UNSENT).job;
+                    let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+                    tracing::warn!(job = id, kind, attempt, reason, "job lost, result dropped");
                 }
             }
         }
@@ -85,7 +86,9 @@ impl State {
         for token in tokens {
             let result = self.unsent.get_mut(token).expect(UNSENT);
             if std::mem::replace(&mut result.is_alone, true) {
-                tracing::warn!(id = result.job.id, %error, "a result is refused");
+                let job = &result.job;
+                let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+                tracing::warn!(job = id, kind, attempt, %error, "a result is refused");
                 if error.is(&["22", "54"]) {
                     let failed = Error::new(error.to_string()).typed("invalid_output");
                     result.json = Finish::new(&result.job, &Err(failed)).json;

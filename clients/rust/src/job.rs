@@ -143,10 +143,13 @@ impl JobInfo {
         let reason = match is_cancelled {
             _ if self.is_completed() => return,
             Some(true) => Reason::Cancelled,
-            None if !self.is_settled.swap(true, SeqCst) => Reason::Lost,
+            None if !self.is_settled.swap(true, SeqCst) => {
+                let (id, kind, attempt) = (self.id, &self.kind, self.attempt);
+                tracing::warn!(job = id, kind, attempt, "a job was lost");
+                Reason::Lost
+            }
             _ => return,
         };
-        tracing::warn!(id = self.id, kind = self.kind, ?reason, "handler cancelled");
         self.cancel(reason);
     }
 

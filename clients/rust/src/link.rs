@@ -190,7 +190,11 @@ impl Link {
     pub(crate) async fn pause(&mut self, error: &ClientError) {
         let pause = back_off(self.failures);
         self.failures += 1;
-        tracing::warn!(%error, ?pause, "a call has failed and is repeated");
+        if self.passes(error) {
+            tracing::warn!(%error, ?pause, "a call has failed and is repeated");
+        } else {
+            tracing::error!(%error, ?pause, "a call was refused and is tried again");
+        }
         tokio::time::sleep(pause).await;
     }
 

@@ -77,6 +77,8 @@ impl Middleware for OpenTelemetry {
             // As the worker tells the database.
             let timeout = Error::timeout();
             let error = match (&result, job.cancelled_because()) {
+                // It is somebody else's.
+                (_, Some(Reason::Lost)) => None,
                 (Ok(_), _) if job.is_completed() => None,
                 (_, Some(Reason::Timeout)) => Some(&timeout),
                 // It has given up because it was cancelled.

@@ -1,5 +1,6 @@
 //! What the conformance suite cannot see. It needs no database.
 
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -309,6 +310,31 @@ async fn nothing(_: Job<Value>) -> std::result::Result<(), Error> {
     Ok(())
 }
 
+#[test]
+fn logs_have_the_id_kind_and_attempt_of_their_job() {
+    let (mut logged, log) = std::io::pipe().unwrap();
+    let logger = tracing_subscriber::fmt().with_writer(move || log.try_clone().unwrap());
+    let logger = logger.without_time().with_target(false).finish();
+    tracing::subscriber::with_default(logger, || {
+        let job = || job(json!({ "id": 7, "token": 8, "kind": "k", "attempt": 2 }));
+        job().hear(Some(true));
+        job().hear(None);
+        let mut state = State::default();
+        state.settle(&job(), Err(snooze(Duration::ZERO)));
+        state.settle(&job(), Err(Error::new("no")));
+        state.take(&[8], [(1, "lease_lost".into())].into());
+    });
+    let mut lines = String::new();
+    logged.read_to_string(&mut lines).unwrap();
+    let of = r#"job=7 kind="k" attempt=2"#;
+    let wanted = [
+        format!(" WARN a job was lost {of}\n"),
+        format!(" WARN an attempt has failed {of} error=no\n"),
+        format!(" WARN job lost, result dropped {of} reason=\"lease_lost\"\n"),
+    ];
+    assert_eq!(lines, wanted.concat());
+}
+
 /// Keeps what it sees of handlers.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
@@ -398,6 +424,10 @@ async fn spans_belong_together() {
         ("k", Some(Reason::Stopping), ""),
         ("k", Some(Reason::Lost), ""),
         ("discard", Some(Reason::Stopping), "t"),
+        ("discard", Some(Reason::Lost), ""),
+        ("retry", Some(Reason::Stopping), "t"),
+        ("retry", Some(Reason::Lost), ""),
+        ("invalid", Some(Reason::Lost), ""),
     ];
     let worker = worker
         .kind("done", nothing)
@@ -406,6 +436,9 @@ async fn spans_belong_together() {
         })
         .kind("discard", async |_: Job<Value>| {
             Err::<(), _>(Error::new("no").typed("t").discard())
+        })
+        .kind("retry", async |_: Job<Value>| {
+            Err::<(), _>(Error::new("no").typed("t").retry_in(Duration::ZERO))
         })
         .kind("invalid", async |_: Job<Value>| {
             Ok::<_, Error>(std::collections::HashMap::from([(vec![1], 1)]))

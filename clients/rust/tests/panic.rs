@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// A log that panics once: in the task that beats, when that hears that a job was cancelled.
+/// A log that panics once: in the task that beats, when that hears that a job is lost.
 struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> Result<usize> {
-        let is_heard = String::from_utf8_lossy(line).contains("reason=Cancelled");
+        let is_heard = String::from_utf8_lossy(line).contains("a job was lost");
         if is_heard && !HAS_PANICKED.swap(true, SeqCst) {
             panic!("the log is full");
         }
@@ -47,6 +47,7 @@ async fn a_worker_that_cannot_beat_ends_and_releases_its_jobs() {
     let (ends, mut ended) = mpsc::unbounded_channel();
     let options = Options {
         queues: vec![queue.as_str().into()],
+        lease: Duration::from_secs(3),
         ..Options::default()
     };
     let worker = Worker::new(url.parse().unwrap(), options).unwrap();
@@ -63,7 +64,7 @@ async fn a_worker_that_cannot_beat_ends_and_releases_its_jobs() {
     for _ in &ids {
         started.recv().await.unwrap();
     }
-    let cancel = "select jobs.cancel($1)";
+    let cancel = "select jobs.cancel($1, force => true)";
     client.execute(cancel, &[&ids[0]]).await.unwrap();
     let ended_by_itself = timeout(Duration::from_secs(60), running.wait()).await;
     let why = ended_by_itself.unwrap().unwrap_err();

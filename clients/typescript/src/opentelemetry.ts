@@ -61,7 +61,7 @@ function within<T>(
   const tracer = trace.getTracer("postgres-jobs", VERSION);
   return tracer.startActiveSpan(name, options, parent, async (span) => {
     const tell = (result?: Result) => {
-      if (result?.do !== "fail") return;
+      if (result?.do !== "fail" || job?.signal.reason?.why === "lost") return;
       const { type, trace: stack } = result.details;
       span.setAttribute("error.type", type!);
       span.recordException({ name: type!, message: result.error, stack });
