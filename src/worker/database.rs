@@ -60,6 +60,8 @@ pub fn main(database: Oid) {
     BackgroundWorker::connect_worker_to_spi_by_oid(Some(database), None);
     process::apply_settings();
     process::set("application_name", "jobs worker");
+    // What a crash undoes it finds and does again. Its flushes would delay those of fetches.
+    process::set("synchronous_commit", "off");
     let Some(slot) = databases::slot(database) else {
         // More databases than slots: one pass, and the launcher comes back.
         let _ = Worker::new(None).work_once();
