@@ -89,11 +89,12 @@ type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
 // Worker fetches jobs and runs their handlers. It has three connections, however many jobs it runs.
 type Worker struct {
-	db       *sql.DB
-	options  Options
-	info     []byte // in JSON
-	weights  map[string]float64
-	handlers map[string]handler
+	db        *sql.DB
+	closePool func() error // does nothing where the pool is the program's
+	options   Options
+	info      []byte // in JSON
+	weights   map[string]float64
+	handlers  map[string]handler
 
 	fetching, finishing, control *link
 
@@ -115,12 +116,13 @@ type Worker struct {
 	fetchIsOver, controlIsOver bool // of the loops
 }
 
-// OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. All connections in it are
-// the worker's, which closes them when it ends. An unknown driver is an error of the start, as
-// options that cannot be are. Where handlers need the database, give their pool to [NewWorker].
+// OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. A worker that was started
+// closes its connections and the pool when it has ended. An unknown driver is an error of the start,
+// as options that cannot be are. Where handlers need the database, give their pool to [NewWorker].
 func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
 	db, err := sql.Open(driverName, dataSourceName)
 	w := NewWorker(db, options)
+	w.closePool = db.Close
 	w.require(err == nil, "%w", err)
 	return w
 }
@@ -140,7 +142,7 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	orDefault(&options.Info, map[string]any{})
 	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
-		db: db, options: options, command: "run", weights: map[string]float64{},
+		db: db, closePool: func() error { return nil }, options: options, command: "run", weights: map[string]float64{},
 		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		handlers: map[string]handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
@@ -272,6 +274,7 @@ func (w *Worker) live() {
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		go link.close()
 	}
+	_ = w.closePool() // but for a connection with a call under way, which its link closes
 	w.options.Log.Info("the worker has ended", "worker", w.options.Name)
 	close(w.done)
 }
