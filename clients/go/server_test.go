@@ -264,7 +264,7 @@ func TestAResultThatIsLostIsLogged(t *testing.T) {
 	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "1 results could not be sent") {
 		t.Errorf("%v", err)
 	}
-	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "error a result is lost[job 1]") {
+	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "error a result is lost[job 1 kind k attempt 1]") {
 		t.Error(said)
 	}
 }
