@@ -82,8 +82,8 @@ func (a *attempt) fail(err error) (result string, failure error) {
 	return a.encode("fail", members), err
 }
 
-// perform runs a handler and calls end with its outcome. A handler may end its goroutine, so that is
-// to be the handler's own.
+// perform runs a handler and calls end with its outcome. A handler may end its goroutine, so that
+// is to be the handler's own.
 func (a *attempt) perform(handler Work, end func(result string, failure error)) {
 	var output any
 	var err error = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
@@ -100,7 +100,8 @@ func recovered(err *error) {
 	}
 }
 
-// outcome is the result of a handler that has ended so, "" for none, and the error if it is a failure.
+// outcome is the result of a handler that has ended so, "" for none. Where the attempt has failed
+// there is an error as well.
 func (a *attempt) outcome(output any, err error) (result string, failure error) {
 	defer func() {
 		if recover() != nil {

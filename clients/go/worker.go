@@ -117,8 +117,9 @@ type Worker struct {
 }
 
 // OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. A worker that was started
-// closes its connections and the pool when it has ended. An unknown driver is an error of the start,
-// as options that cannot be are. Where handlers need the database, give their pool to [NewWorker].
+// closes its connections and the pool when it has ended. An unknown driver is an error of the
+// start, as options that cannot be are. Where handlers need the database, give their pool to
+// [NewWorker].
 func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
 	db, err := sql.Open(driverName, dataSourceName)
 	w := NewWorker(db, options)
