@@ -42,12 +42,13 @@ func Discard(err error) error { return failed(err, "retryable", false) }
 // the delay and not as its policy has it.
 func RetryIn(delay time.Duration, err error) error { return failed(err, "retry_in", interval(delay)) }
 
-// Failure is the error with which the attempt fails if its handler ends so, or nil: for middleware.
-// Of an output that only the database refuses it knows nothing.
-func (j *JobRow) Failure(output any, err error) (failure error) {
-	a := j.attempt
-	orDefault(&a, &attempt{row: j})
-	a.outcome(output, err, func(err error) string { failure = err; return "" })
+// AttemptFailure is the error with which the attempt of a job fails if its handler ends so; nil if
+// it does not fail. It is for middleware. Of an output that only the database refuses it knows
+// nothing.
+func AttemptFailure(job *JobRow, output any, err error) error {
+	a := job.attempt
+	orDefault(&a, &attempt{row: job})
+	_, failure := a.outcome(output, err)
 	return failure
 }
 
@@ -61,8 +62,8 @@ func (a *attempt) encode(do string, members object) string {
 	return string(encoded)
 }
 
-// failure is the result of an attempt that failed with an error.
-func (a *attempt) failure(err error) string {
+// fail is the result of an attempt that failed with an error, and the error.
+func (a *attempt) fail(err error) (result string, failure error) {
 	// fmt shows also an error whose method panics.
 	kind, text := ErrorType(err), storable(fmt.Sprint(err))
 	orDefault(&text, kind)
@@ -78,18 +79,15 @@ func (a *attempt) failure(err error) string {
 	if errors.As(err, &ending) {
 		members[ending.member] = ending.value
 	}
-	if a.worker != nil && !a.settled.Load() {
-		a.worker.options.Log.Warn("an attempt has failed", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "error", text)
-	}
-	return a.encode("fail", members)
+	return a.encode("fail", members), err
 }
 
-// perform runs a handler and calls end with its result, "" for none, and whether it failed. A
-// handler may end its goroutine, so that is to be the handler's own.
-func (a *attempt) perform(handler Work, end func(result string, failed bool)) {
+// perform runs a handler and calls end with its outcome. A handler may end its goroutine, so that
+// is to be the handler's own.
+func (a *attempt) perform(handler Work, end func(result string, failure error)) {
 	var output any
 	var err error = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
-	defer func() { end(a.outcome(output, err, a.failure), err != nil) }()
+	defer func() { end(a.outcome(output, err)) }()
 	defer recovered(&err) // of middleware
 	output, err = handler(a.ctx, a.row)
 }
@@ -102,43 +100,44 @@ func recovered(err *error) {
 	}
 }
 
-// outcome is the result of a handler that has ended so, "" for none; fail makes that of a failure.
-func (a *attempt) outcome(output any, err error, fail func(error) string) (result string) {
+// outcome is the result of a handler that has ended so, "" for none. Where the attempt has failed
+// there is an error as well.
+func (a *attempt) outcome(output any, err error) (result string, failure error) {
 	defer func() {
 		if recover() != nil {
-			result = fail(named{name: "panic", text: "what the handler ended with panics when it is read"})
+			result, failure = a.fail(named{name: "panic", text: "what the handler ended with panics when it is read"})
 		}
 	}()
 	reason := a.row.CancelledBecause()
 	var ending *ending
 	switch {
 	case reason == ErrLost, err == nil && a.completed.Load():
-		return ""
+		return "", nil
 	case reason == ErrTimeout:
-		return fail(reason)
+		return a.fail(reason)
 	case err == nil:
-		return a.complete(output, fail)
+		return a.complete(output)
 	case errors.As(err, &ending) && ending.do != "fail":
-		return a.encode(ending.do, object{ending.member: ending.value})
+		return a.encode(ending.do, object{ending.member: ending.value}), nil
 	case ending == nil && reason != nil: // the server cancels it, where somebody has cancelled the job
-		return a.encode("release", object{})
+		return a.encode("release", object{}), nil
 	}
-	return fail(err)
+	return a.fail(err)
 }
 
-// complete is the result of a handler that has returned.
-func (a *attempt) complete(output any, fail func(error) string) string {
+// complete is the outcome of a handler that has returned.
+func (a *attempt) complete(output any) (result string, failure error) {
 	encoded, err := json.Marshal(output)
 	switch {
 	case err != nil:
-		return fail(invalidOutput(err))
+		return a.fail(invalidOutput(err))
 	case len(encoded) > 1<<30-2*maxBytes: // what Postgres takes in a message, less other results
-		return fail(invalidOutput(fmt.Errorf("the output has %d bytes: too many", len(encoded))))
+		return a.fail(invalidOutput(fmt.Errorf("the output has %d bytes: too many", len(encoded))))
 	case string(encoded) == "null":
-		return a.encode("complete", object{})
+		return a.encode("complete", object{}), nil
 	}
 	// As it is: encoding/json reads no JSON that is as deep as it writes.
-	return fmt.Sprintf(`{"id":%d,"token":%d,"do":"complete","output":%s}`, a.row.ID, a.token, encoded)
+	return fmt.Sprintf(`{"id":%d,"token":%d,"do":"complete","output":%s}`, a.row.ID, a.token, encoded), nil
 }
 
 // named is an error whose type has a name for policies that is not its own. A panic has a trace.

@@ -102,14 +102,14 @@ func (w *Worker) start(a *attempt) {
 	timer := time.AfterFunc(least(h.timeout, a.limit), func() {
 		// One that completes its job in a transaction has it locked, and the call would wait for that.
 		if !a.completed.Load() && a.row.CancelledBecause() != ErrLost {
-			w.tell(a, a.failure(ErrTimeout))
+			a.tell(a.fail(ErrTimeout))
 			a.cancel(ErrTimeout)
 		}
 	})
-	go a.perform(h.work, func(result string, _ bool) {
+	go a.perform(h.work, func(result string, failure error) {
 		timer.Stop()
 		a.cancelCtx()
-		w.tell(a, result)
+		a.tell(result, failure)
 		w.change(func() { delete(w.running, a) })
 	})
 }

@@ -12,22 +12,11 @@ const maxResults = 1000
 // maxBytes is how many bytes of JSON are enough for one call.
 const maxBytes = 16 << 20
 
-// tell tells the server what became of an attempt, unless that was told; "" is nothing to tell.
-func (w *Worker) tell(a *attempt, result string) {
-	isFirst := !a.settled.Swap(true)
-	if isFirst && result != "" {
-		a.result = result
-		w.results <- a
-	} else if isFirst {
-		w.forget(a)
-	}
-}
-
 // tellAgain sends a result once more, after a pause. Until then it holds its place.
 func (w *Worker) tellAgain(a *attempt, err error) {
-	w.options.Log.Warn("a result is refused, or its job locked: it will be sent again", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "error", err)
+	w.options.Log.Warn("a result is refused, or its job locked: it will be sent again", a.fields("error", err)...)
 	if is(err, ofValue) {
-		a.result = a.failure(invalidOutput(err))
+		a.result, _ = a.fail(invalidOutput(err))
 	}
 	w.change(func() { a.failures++ })
 	go func() {
@@ -69,7 +58,7 @@ func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string)
 			w.tellAgain(a, err)
 		default:
 			if reasons[i] != "" {
-				w.options.Log.Warn("a job was lost, its result is dropped", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt, "reason", reasons[i])
+				w.options.Log.Warn("a job was lost, its result is dropped", a.fields("reason", reasons[i])...)
 			}
 			w.forget(a)
 		}

@@ -38,32 +38,32 @@ func Timeout(limit time.Duration) HandlerOption { return func(h *handler) { h.ti
 // completed its job all the same.
 //
 // All handlers are given before the worker starts. One that cannot be is an error of the start.
-func Handle[A Args](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
+func Handle[A Args](w *Worker, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	var args A
 	w.require(args.Kind() != others, "the kind of %T is empty", args)
-	HandleKind(w, args.Kind(), handle, options...)
+	HandleKind(w, args.Kind(), fn, opts...)
 }
 
 // others is the kind of the handler for all kinds that have none of their own.
 const others = ""
 
 // HandleOthers gives the worker the handler for all kinds that have none of their own.
-func HandleOthers[A any](w *Worker, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
-	HandleKind(w, others, handle, options...)
+func HandleOthers[A any](w *Worker, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
+	HandleKind(w, others, fn, opts...)
 }
 
 // HandleKind is as Handle, for args of any type. With json.RawMessage they are not decoded.
-func HandleKind[A any](w *Worker, kind string, handle func(context.Context, *Job[A]) (any, error), options ...HandlerOption) {
+func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	work := func(ctx context.Context, row *JobRow) (output any, err error) {
 		defer recovered(&err) // so middleware sees it
 		job := &Job[A]{JobRow: row}
 		if err := decode(row.RawArgs, &job.Args); err != nil {
 			return nil, fmt.Errorf("the args of the job are not as the handler expects them: %w", err)
 		}
-		return handle(ctx, job)
+		return fn(ctx, job)
 	}
 	h := handler{around(w.options.Around, work), w.options.Timeout}
-	for _, option := range options {
+	for _, option := range opts {
 		option(&h)
 	}
 	w.require(w.handlers[kind].work == nil, "kind %q has a handler already", kind)
@@ -185,7 +185,8 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	}
 	// Before the call: a heartbeat must not take the job for lost once this is committed.
 	j.attempt.completed.Store(true)
-	_, err = tx.ExecContext(ctx, "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))", j.ID, j.attempt.token, string(encoded))
+	const call = "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))"
+	_, err = tx.ExecContext(ctx, call, j.ID, j.attempt.token, string(encoded))
 	j.attempt.completed.Store(err == nil)
 	return err
 }
@@ -214,7 +215,26 @@ type attempt struct {
 	worker    *Worker      // none in a test
 }
 
+// fields are what a log says of an attempt, and more.
+func (a *attempt) fields(more ...any) []any {
+	return append([]any{"job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt}, more...)
+}
+
 func (a *attempt) cancel(reason error) {
 	a.reason.CompareAndSwap(nil, reason)
 	a.cancelCtx()
+}
+
+// tell tells the server what became of an attempt, unless that was told; "" is nothing to tell.
+func (a *attempt) tell(result string, failure error) {
+	w, isFirst := a.worker, !a.settled.Swap(true)
+	if isFirst && failure != nil {
+		w.options.Log.Warn("an attempt has failed", a.fields("error", storable(fmt.Sprint(failure)))...)
+	}
+	if isFirst && result != "" {
+		a.result = result
+		w.results <- a
+	} else if isFirst {
+		w.forget(a)
+	}
 }

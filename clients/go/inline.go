@@ -64,17 +64,23 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 	if do("SAVEPOINT work_all"); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	go a.perform(w.handler(a.row.Kind).work, func(result string, failed bool) {
+	ended, returned := make(chan struct{}), false
+	handler := func(ctx context.Context, job *JobRow) (output any, err error) {
+		output, err = w.handler(job.Kind).work(ctx, job)
+		returned = err == nil
+		return output, err
+	}
+	go a.perform(handler, func(result string, _ error) {
 		defer close(ended)
-		if failed {
+		if !returned {
 			do("ROLLBACK TO SAVEPOINT work_all")
 		}
 		if result != "" {
 			do("SELECT jobs.finish_many($1)", "["+result+"]")
 		}
 		if is(err, ofValue) {
-			result, err = a.failure(invalidOutput(err)), nil
+			result, _ = a.fail(invalidOutput(err))
+			err = nil
 			do("ROLLBACK TO SAVEPOINT work_all")
 			do("SELECT jobs.finish_many($1)", "["+result+"]")
 		}

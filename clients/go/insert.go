@@ -132,8 +132,12 @@ func Insert(ctx context.Context, db DB, args Args, opts ...InsertOpts) (Inserted
 }
 
 // InsertMany inserts jobs in one statement, all or none. It returns as many, in the same order.
-func InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inserted, error) {
-	return Producer{}.InsertMany(ctx, db, jobs)
+func InsertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
+	encoded, err := json.Marshal(jobs)
+	if err == nil && len(jobs) > 0 {
+		err = queryJSON(ctx, db, &inserted, "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r", string(encoded))
+	}
+	return inserted, err
 }
 
 // Producer inserts jobs with middleware around it.
@@ -158,15 +162,7 @@ func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOp
 
 // InsertMany is as the function InsertMany, with the middleware.
 func (p Producer) InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inserted, error) {
-	return around(p.Around, insertMany)(ctx, db, jobs)
-}
-
-func insertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
-	encoded, err := json.Marshal(jobs)
-	if err == nil && len(jobs) > 0 {
-		err = queryJSON(ctx, db, &inserted, "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r", string(encoded))
-	}
-	return inserted, err
+	return around[InsertFunc](p.Around, InsertMany)(ctx, db, jobs)
 }
 
 // queryJSON makes a call whose answer is one value of JSON.

@@ -43,6 +43,12 @@ func read(result string) (members object) {
 	return members
 }
 
+// ended is the result of an attempt whose handler has ended so.
+func (a *attempt) ended(output any, err error) object {
+	result, _ := a.outcome(output, err)
+	return read(result)
+}
+
 func TestTypeOfAnError(t *testing.T) {
 	for want, err := range map[string]error{
 		"jobs.declined":      &declined{},
@@ -123,17 +129,17 @@ func TestEndings(t *testing.T) {
 		{errors.New(""), object{"do": "fail", "error": "errors.errorString", "details": map[string]any{"type": "errors.errorString"}}},
 	} {
 		one.want["id"], one.want["token"] = 7.0, 8.0
-		if got := read(a.outcome("o", one.err, a.failure)); !reflect.DeepEqual(got, one.want) {
+		if got := a.ended("o", one.err); !reflect.DeepEqual(got, one.want) {
 			t.Errorf("%v: %v, not %v", one.err, got, one.want)
 		}
 	}
-	if got := read(a.outcome(nil, nil, a.failure)); got["do"] != "complete" || len(got) != 3 {
+	if got := a.ended(nil, nil); got["do"] != "complete" || len(got) != 3 {
 		t.Errorf("null: %v", got)
 	}
-	if got := read(a.outcome(math.NaN(), nil, a.failure)); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
+	if got := a.ended(math.NaN(), nil); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
 		t.Errorf("NaN: %v", got)
 	}
-	if got := read(a.outcome(nil, Discard(nil), a.failure)); got["retryable"] != false {
+	if got := a.ended(nil, Discard(nil)); got["retryable"] != false {
 		t.Errorf("Discard(nil): %v", got)
 	}
 }
@@ -149,7 +155,7 @@ func TestAHandlerThatWasCancelled(t *testing.T) {
 		if got := a.row.CancelledBecause(); got != reason || a.ctx.Err() == nil {
 			t.Errorf("it was cancelled because of %v, not %v", got, reason)
 		}
-		got := read(a.outcome(nil, a.ctx.Err(), a.failure))
+		got := a.ended(nil, a.ctx.Err())
 		if want == nil && got != nil || want != nil && got["do"] != want {
 			t.Errorf("%v: %v, not %v", reason, got, want)
 		}
@@ -195,7 +201,7 @@ func TestTheFailureOfAnAttempt(t *testing.T) {
 			a.cancel(one.reason)
 		}
 		got := ""
-		if failure := a.row.Failure(one.output, one.err); failure != nil {
+		if failure := AttemptFailure(a.row, one.output, one.err); failure != nil {
 			got = failure.Error()
 		}
 		if got != one.want {
@@ -213,7 +219,7 @@ func TestAJobWithoutAWorker(t *testing.T) {
 	if job.Progress(ctx, math.NaN()) == nil {
 		t.Error("NaN is no progress")
 	}
-	if job.Failure(1, nil) != nil || job.Failure(math.NaN(), nil) == nil {
+	if AttemptFailure(job.JobRow, 1, nil) != nil || AttemptFailure(job.JobRow, math.NaN(), nil) == nil {
 		t.Error("NaN is no output")
 	}
 }
@@ -377,9 +383,9 @@ func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
 	log := &heard{}
 	a := attemptOf()
 	a.worker, a.row.Kind, a.row.Attempt = NewWorker(nil, Options{Log: log}), "k", 2
-	a.failure(errors.New("first"))
-	a.settled.Store(true)
-	a.failure(errors.New("second"))
+	a.worker.results = make(chan *attempt, 1)
+	a.tell(a.fail(errors.New("first")))
+	a.tell(a.fail(errors.New("second")))
 	if want := "[warn an attempt has failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
 		t.Errorf("%v", log.lines)
 	}
@@ -387,7 +393,7 @@ func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
 
 func TestFailuresWithoutAnError(t *testing.T) {
 	for _, err := range []error{Discard(nil), RetryIn(time.Second, nil)} {
-		if got := read(attemptOf().failure(err))["error"]; got != "no error was given" {
+		if got := attemptOf().ended(nil, err)["error"]; got != "no error was given" {
 			t.Errorf("%v", got)
 		}
 	}
@@ -407,7 +413,7 @@ func TestMiddlewareSeesAPanic(t *testing.T) {
 	a := attemptOf()
 	a.row.RawArgs = json.RawMessage("{}")
 	ended := make(chan string, 1)
-	a.perform(w.handler("k").work, func(result string, _ bool) { ended <- result })
+	a.perform(w.handler("k").work, func(result string, _ error) { ended <- result })
 	details := read(<-ended)["details"].(map[string]any)
 	if seen == nil || seen.Error() != "of the handler" || details["type"] != "panic" || details["trace"] == nil {
 		t.Errorf("%v, %v", seen, details)

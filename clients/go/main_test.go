@@ -8,30 +8,28 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// there is a driver whose database has no jobs.
-type there struct{}
+// idle is a driver whose database has no jobs.
+type idle struct{}
 
-func (there) Open(string) (driver.Conn, error) {
+func (idle) Open(string) (driver.Conn, error) {
 	return connection{&server{kept: map[string]int{}}}, nil
 }
 
 // TestMain runs a worker as the whole program, where a test has started the program for that.
 func TestMain(m *testing.M) {
-	name := os.Getenv("JOBS_TEST_DRIVER")
-	if name == "" {
+	driverName := os.Getenv("JOBS_TEST_DRIVER")
+	if driverName == "" {
 		os.Exit(m.Run())
 	}
-	sql.Register("there", there{})
-	options := Options{NoPrepare: true}
-	if name == "refused" {
-		name, options.Concurrency = "there", -1
-	}
-	w := OpenWorker(name, "", options)
+	sql.Register("idle", idle{})
+	concurrency, _ := strconv.Atoi(os.Getenv("JOBS_TEST_CONCURRENCY"))
+	w := OpenWorker(driverName, "", Options{NoPrepare: true, Concurrency: concurrency})
 	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
 	go func() {
 		<-w.Ready()
@@ -43,26 +41,26 @@ func TestMain(m *testing.M) {
 
 func TestAWorkerThatIsAProgram(t *testing.T) {
 	for _, one := range []struct {
-		driver string
-		status int
-		says   []string
+		driver, concurrency string
+		status              int
+		says                []string
 	}{
-		{"there", 0, []string{"INFO jobs: the worker starts", "INFO jobs: the worker has ended", "returned"}},
-		{"refused", 1, []string{"ERROR jobs: the worker has failed", "Concurrency is -1"}},
-		{"missing", 1, []string{"ERROR jobs: the worker has failed", `unknown driver "missing"`}},
+		{"idle", "1", 0, []string{"INFO jobs: the worker starts", "INFO jobs: the worker has ended", "returned"}},
+		{"idle", "-1", 1, []string{"ERROR jobs: the worker has failed", "Concurrency is -1"}},
+		{"missing", "1", 1, []string{"ERROR jobs: the worker has failed", `unknown driver "missing"`}},
 	} {
 		program := exec.Command(os.Args[0])
-		program.Env = append(os.Environ(), "JOBS_TEST_DRIVER="+one.driver)
+		program.Env = append(os.Environ(), "JOBS_TEST_DRIVER="+one.driver, "JOBS_TEST_CONCURRENCY="+one.concurrency)
 		said, err := program.CombinedOutput()
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
 		if status := program.ProcessState.ExitCode(); status != one.status {
-			t.Errorf("%s: it ends with status %d", one.driver, status)
+			t.Errorf("%s, %s: it ends with status %d", one.driver, one.concurrency, status)
 		}
 		for _, text := range one.says {
 			if !strings.Contains(string(said), text) {
-				t.Errorf("%s: it does not say %q: %s", one.driver, text, said)
+				t.Errorf("%s, %s: it does not say %q: %s", one.driver, one.concurrency, text, said)
 			}
 		}
 	}

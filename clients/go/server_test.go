@@ -21,6 +21,8 @@ type server struct {
 	patience time.Duration // of the worker, for a call of results
 	log      heard         // what the worker logs
 
+	closed chan struct{} // is closed with the pool
+
 	mu   sync.Mutex
 	jobs []string       // their args
 	kept map[string]int // how often a heartbeat named this id
@@ -28,6 +30,19 @@ type server struct {
 
 func (s *server) Connect(context.Context) (driver.Conn, error) { return connection{s}, nil }
 func (s *server) Driver() driver.Driver                        { return nil }
+
+func (s *server) Close() error {
+	if s.closed != nil {
+		close(s.closed)
+	}
+	return nil
+}
+
+// opened is a driver whose every pool is of this server.
+type opened struct{ *server }
+
+func (o opened) Open(string) (driver.Conn, error)               { return connection{o.server}, nil }
+func (o opened) OpenConnector(string) (driver.Connector, error) { return o.server, nil }
 
 type connection struct{ *server }
 
@@ -199,6 +214,27 @@ func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
 	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestAWorkerClosesItsOwnPoolOnly(t *testing.T) {
+	s := &server{kept: map[string]int{}, closed: make(chan struct{})}
+	sql.Register("opened", opened{s})
+	own := OpenWorker("opened", "", Options{NoPrepare: true, Log: &s.log})
+	shared := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	for _, w := range []*Worker{shared, own} {
+		HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-w.Ready()
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := w.db.Ping(); (err == nil) != (w == shared) {
+			t.Errorf("after the worker the pool answers %v", err)
+		}
+	}
+	<-s.closed
 }
 
 func TestWhatAWorkerLogsOfItself(t *testing.T) {

@@ -89,11 +89,12 @@ type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
 // Worker fetches jobs and runs their handlers. It has three connections, however many jobs it runs.
 type Worker struct {
-	db       *sql.DB
-	options  Options
-	info     []byte // in JSON
-	weights  map[string]float64
-	handlers map[string]handler
+	db        *sql.DB
+	closePool func() error // does nothing where the pool is the program's
+	options   Options
+	info      []byte // in JSON
+	weights   map[string]float64
+	handlers  map[string]handler
 
 	fetching, finishing, control *link
 
@@ -115,12 +116,14 @@ type Worker struct {
 	fetchIsOver, controlIsOver bool // of the loops
 }
 
-// OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. All connections in it are
-// the worker's, which closes them when it ends. An unknown driver is an error of the start, as
-// options that cannot be are. Where handlers need the database, give their pool to [NewWorker].
+// OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. A worker that was started
+// closes its connections and the pool when it has ended. An unknown driver is an error of the
+// start, as options that cannot be are. Where handlers need the database, give their pool to
+// [NewWorker].
 func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
 	db, err := sql.Open(driverName, dataSourceName)
 	w := NewWorker(db, options)
+	w.closePool = db.Close
 	w.require(err == nil, "%w", err)
 	return w
 }
@@ -137,17 +140,31 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	host, _ := os.Hostname()
 	// The seed of a maphash is a random number.
 	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), new(maphash.Hash).Sum64()>>32))
-	orDefault(&options.Info, map[string]any{})
+	orDefault(&options.Info, map[string]any{}) // nil would be null, and beat needs an object
 	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
-		db: db, options: options, command: "run", weights: map[string]float64{},
+		db: db, closePool: func() error { return nil }, options: options, command: "run", weights: map[string]float64{},
 		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		handlers: map[string]handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
 	w.fetching, w.finishing, w.control = newLink(w, "fetch"), newLink(w, "finish"), newLink(w, "control")
 	w.hurry, w.leaveNow = context.WithCancel(context.Background())
 	w.quit, w.leave = context.WithCancel(w.hurry)
-	w.check()
+	w.info, w.err = json.Marshal(options.Info)
+	w.require(len(options.Queues) > 0, "Queues is empty")
+	for _, queue := range options.Queues {
+		w.require(w.weights[queue] == 0, "Queues has %q twice", queue)
+		w.weights[queue] = 1
+	}
+	for queue, weight := range options.Weights {
+		w.require(w.weights[queue] > 0, "Weights has %q, which is not in Queues", queue)
+		w.require(weight > 0 && weight <= math.MaxFloat64, "Weights has %q with %v: not a positive number", queue, weight)
+		w.weights[queue] = weight
+	}
+	w.require(options.Concurrency > 0, "Concurrency is %d: not at least 1", options.Concurrency)
+	w.require(options.Timeout > 0 || options.Timeout == NoTimeout, "Timeout is %v: above 0, or NoTimeout", options.Timeout)
+	w.require(options.Lease > 0, "Lease is %v: not positive", options.Lease)
+	w.require(options.Grace >= 0 || options.Grace == NoGrace, "Grace is %v: neither positive nor NoGrace", options.Grace)
 	return w
 }
 
@@ -156,26 +173,6 @@ func orDefault[T any](option *T, otherwise T) {
 	if reflect.ValueOf(option).Elem().IsZero() {
 		*option = otherwise
 	}
-}
-
-// check looks for options that cannot be.
-func (w *Worker) check() {
-	o := w.options
-	w.info, w.err = json.Marshal(o.Info)
-	w.require(len(o.Queues) > 0, "Queues is empty")
-	for _, queue := range o.Queues {
-		w.require(w.weights[queue] == 0, "Queues has %q twice", queue)
-		w.weights[queue] = 1
-	}
-	for queue, weight := range o.Weights {
-		w.require(w.weights[queue] > 0, "Weights has %q, which is not in Queues", queue)
-		w.require(weight > 0 && weight <= math.MaxFloat64, "Weights has %q with %v: not a positive number", queue, weight)
-		w.weights[queue] = weight
-	}
-	w.require(o.Concurrency > 0, "Concurrency is %d: not at least 1", o.Concurrency)
-	w.require(o.Timeout > 0 || o.Timeout == NoTimeout, "Timeout is %v: neither positive nor NoTimeout", o.Timeout)
-	w.require(o.Lease > 0, "Lease is %v: not positive", o.Lease)
-	w.require(o.Grace >= 0 || o.Grace == NoGrace, "Grace is %v: neither positive nor NoGrace", o.Grace)
 }
 
 // require keeps what is wrong until the start, the first of it.
@@ -228,7 +225,7 @@ func (w *Worker) Start() error {
 		return fmt.Errorf("jobs: a worker takes three connections, and db has only %d", most)
 	}
 	if w.started.Swap(true) {
-		return fmt.Errorf("jobs: a worker is started once")
+		return fmt.Errorf("jobs: worker %q was started before: it is started once", w.options.Name)
 	}
 	// As many as are held at most, so that none waits here.
 	w.results = make(chan *attempt, 2*least(w.options.Concurrency, 10_000)+maxResults)
@@ -272,6 +269,7 @@ func (w *Worker) live() {
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		go link.close()
 	}
+	_ = w.closePool() // but for a connection with a call under way, which its link closes
 	w.options.Log.Info("the worker has ended", "worker", w.options.Name)
 	close(w.done)
 }
@@ -291,16 +289,16 @@ func (w *Worker) work() {
 	}
 	w.awaitFor(time.Second, isIdle)
 	for _, a := range w.list(w.running) {
-		w.options.Log.Warn("a handler does not end and is left behind", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt)
+		w.options.Log.Warn("a handler does not end and is left behind", a.fields()...)
 		if a.completed.Load() {
-			w.tell(a, "") // its transaction says what becomes of the job
+			a.tell("", nil) // its transaction says what becomes of the job
 		}
-		w.tell(a, a.encode("release", object{})) // unless that is told
+		a.tell(a.encode("release", object{}), nil) // unless that is told
 	}
 	w.awaitFor(10*time.Second, func() bool { return len(w.held) == 0 })
 	unsent := w.list(w.held)
 	for _, a := range unsent {
-		w.options.Log.Error("a result is lost", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt)
+		w.options.Log.Error("a result is lost", a.fields()...)
 	}
 	w.require(len(unsent) == 0, "%d results could not be sent", len(unsent))
 	end()
@@ -320,7 +318,8 @@ func (w *Worker) controlLoop(ctx context.Context) {
 	}
 }
 
-// beat says that the worker is there and renews its leases, and obeys the answers.
+// beat says that the worker is there and renews its leases, and obeys the answers. It reads command
+// without the mutex: nothing but itself writes that, and one beat follows another.
 func (w *Worker) beat(ctx context.Context) error {
 	commands, err := query(ctx, w.control, value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
 		w.options.Name, array(w.options.Queues), w.options.Concurrency, library, string(w.info))
@@ -346,7 +345,7 @@ func (w *Worker) beat(ctx context.Context) error {
 		case isCancelled.Bool:
 			a.cancel(ErrCancelled)
 		case !isCancelled.Valid && !a.settled.Load(): // else its result is on its way
-			w.options.Log.Warn("a job was lost", "job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt)
+			w.options.Log.Warn("a job was lost", a.fields()...)
 			w.forget(a)
 			a.cancel(ErrLost)
 		}

@@ -66,7 +66,7 @@ func AroundWork(next jobs.Work) jobs.Work {
 		defer span.End()
 		var output any
 		err := errPanic
-		defer func() { fail(span, job.Failure(output, err)) }()
+		defer func() { fail(span, jobs.AttemptFailure(job, output, err)) }()
 		output, err = next(ctx, job)
 		return output, err
 	}
