@@ -35,7 +35,8 @@ pub fn available(queue: &str) {
     });
 }
 
-/// A job of this queue waits for its time, and so may be the next to be due.
+/// A job of this queue waits for its time, and so may be the next to be due. Or it is available as
+/// before, by another row.
 pub fn waits(queue: &str) {
     note(|announced| announced.queues.add(things::queue(queue)));
 }

@@ -243,7 +243,8 @@ pub fn put_back(place: &Place, row: &TakenRow) {
     ]);
     if let Some(seq) = place.seq {
         lanes::put_ready(&place.queue, place.priority, seq);
-        announce::available(&place.queue);
+        // Nobody is notified: it was available. But a look may have met neither of its rows.
+        announce::waits(&place.queue);
     }
 }
 
