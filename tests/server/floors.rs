@@ -26,6 +26,12 @@ fn with(postgres: Option<&Path>, fault: &str) -> Cluster {
     builder.start()
 }
 
+/// A cluster without shared memory, which vacuums nothing.
+fn unshared() -> Cluster {
+    let builder = Cluster::builder().without_preload();
+    builder.set("autovacuum", "off").start()
+}
+
 /// A session with a snapshot from now on.
 async fn holder(cluster: &Cluster, database: &str) -> Client {
     let client = cluster.connect(database).await;
@@ -189,21 +195,13 @@ async fn a_serializable_fetch_that_found_nothing_is_known_to_have_looked_everywh
 
 #[tokio::test]
 async fn control_without_shared_memory_it_walks_over_everything() {
-    let cluster = Cluster::builder()
-        .without_preload()
-        .set("autovacuum", "off")
-        .start();
-    let looked_at = pages_after_many(&cluster).await;
+    let looked_at = pages_after_many(&unshared()).await;
     assert!(looked_at > 200, "{looked_at} pages for one job");
 }
 
 #[tokio::test]
 async fn control_without_shared_memory_a_wait_walks_over_everything() {
-    let cluster = Cluster::builder()
-        .without_preload()
-        .set("autovacuum", "off")
-        .start();
-    let looked_at = pages_of_a_wait_after_many(&cluster).await;
+    let looked_at = pages_of_a_wait_after_many(&unshared()).await;
     assert!(looked_at > 200, "{looked_at} pages for a look");
 }
 
