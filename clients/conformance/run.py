@@ -91,6 +91,45 @@ class Driver:
         return "\n".join(["printed:", *said[-20:], "logged:", *[line.rstrip() for line in self.errors]])
 
 
+class Network:
+    """Is between a driver and the server. When it falls silent, the connections of that moment stay
+    open, and carry nothing any more. Later ones are good."""
+
+    def __init__(self, url: str):
+        self.url = urllib.parse.urlsplit(url)
+        self.ends: list[asyncio.StreamWriter] = []
+        self.carriers: list[asyncio.Task] = []
+
+    async def open(self) -> str:
+        """Returns the URL that leads through it."""
+        self.server = await asyncio.start_server(self.connect, "127.0.0.1")
+        port = self.server.sockets[0].getsockname()[1]
+        return self.url._replace(netloc=f"{self.url.username}@127.0.0.1:{port}").geturl()
+
+    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection(self.url.hostname, self.url.port)
+        self.ends += [writer, to_server]
+        both_ways = [(reader, to_server), (from_server, writer)]
+        self.carriers += [asyncio.create_task(self.carry(*way)) for way in both_ways]
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    def fall_silent(self) -> None:
+        for carrier in self.carriers:
+            carrier.cancel()
+
+    def close(self) -> None:
+        self.server.close()
+        self.fall_silent()
+        for end in self.ends:
+            end.close()
+
+
 def is_within(wanted: object, found: object) -> bool:
     """Whether all members that are wanted of an object are there; "any" is anything, "*a*b*" what
     has these parts."""
@@ -117,6 +156,7 @@ class Case:
         self.worker = f"worker of {self.queue}"
         self.ids: list[int] = []
         self.driver: Driver | None = None
+        self.network: Network | None = None
         self.connection: psycopg.AsyncConnection | None = None
 
     async def run(self) -> None:
@@ -130,6 +170,8 @@ class Case:
         finally:
             if self.driver:
                 await self.driver.end()
+            if self.network:
+                self.network.close()
             if self.connection:
                 await self.connection.close()
 
@@ -194,6 +236,8 @@ class Case:
                 cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = left(%s, 63)"
                 if not await self.query(cut, self.worker):
                     raise Failed("it has no connection")
+            case {"silence": True}:
+                self.network.fall_silent()
             case {"restart": True}:
                 process = await asyncio.create_subprocess_shell(os.environ["JOBS_RESTART"])
                 if await process.wait() != 0:
@@ -215,6 +259,9 @@ class Case:
         if "clock" in step:
             command = ["faketime", "-f", step["clock"], *command]
         url = os.environ["JOBS_POOLED_URL"] + step["pooled"] if "pooled" in step else os.environ["DATABASE_URL"]
+        if "network" in step:
+            self.network = Network(url)
+            url = await self.network.open()
         if "settings" in step:
             url += ("&" if "?" in url else "?") + "options=" + urllib.parse.quote("-c " + step["settings"])
         if self.driver:
