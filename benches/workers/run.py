@@ -20,6 +20,7 @@ one. The programs work in turns, the one that goes first changing.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -213,33 +214,40 @@ def cancel(contestant, connection, count):
     contestant.cancels.append(latencies[20:])
 
 
-def percentile(values, share):
-    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+def percentile(seconds, share):
+    """In milliseconds."""
+    return 1000 * statistics.quantiles(seconds, n=100, method="inclusive")[share - 1]
 
 
 def row(title, wanted, figure, spread, of):
     print(title, wanted, figure, spread, of, sep="\t", flush=True)
 
 
-def compare(language, title, unit, figures, wanted, digits=0):
-    """Figures of each contestant by round, of ours against the best of its rivals; of latencies the
-    least is the best. Those that take more jobs than they run follow, each by itself."""
-    is_rate = unit == "jobs/s"
-    middle = {contestant: statistics.median(values) for contestant, values in figures.items()}
+def compare(language, title, unit, figures, wanted, together=None):
+    """Figures of each contestant by round, of ours against the best of its rivals. Those that take
+    more jobs than they run follow, each by itself. Of latencies the least is the best, and what
+    counts are the figures of all rounds together."""
+    digits = 2 if together else 0
+    overall = together or {contestant: statistics.median(values) for contestant, values in figures.items()}
     mine = ours_in(language)
 
     def against(rival, wanted, others=()):
-        ratios = [a / b if is_rate else b / a for a, b in zip(figures[mine], figures[rival])]
-        of = f"{middle[mine]:.{digits}f} {unit} against {middle[rival]:.{digits}f}"
-        of += "".join(f"; {other.name} {middle[other]:.{digits}f}" for other in others)
-        row(f"{language}, {title}, against {rival.name}", wanted, f"{statistics.median(ratios):.3f}", spread(ratios, 3), of)
+        if together:
+            ratios = [b / a for a, b in zip(figures[mine], figures[rival])]
+            ratio = overall[rival] / overall[mine]
+        else:
+            ratios = [a / b for a, b in zip(figures[mine], figures[rival])]
+            ratio = statistics.median(ratios)
+        of = f"{overall[mine]:.{digits}f} {unit} against {overall[rival]:.{digits}f}"
+        of += "".join(f"; {other.name} {overall[other]:.{digits}f}" for other in others)
+        row(f"{language}, {title}, against {rival.name}", wanted, f"{ratio:.3f}", spread(ratios, 3), of)
 
-    rivals = sorted((c for c in figures if c is not mine), key=middle.get, reverse=is_rate)
+    rivals = sorted((c for c in figures if c is not mine), key=overall.get, reverse=not together)
     alike = [rival for rival in rivals if not rival.takes_more]
     if alike:
         against(alike[0], wanted, alike[1:])
     if not rivals:
-        row(f"{language}, {title}", "-", f"{middle[mine]:.{digits}f}", spread(figures[mine], digits), unit)
+        row(f"{language}, {title}", "-", f"{overall[mine]:.{digits}f}", spread(figures[mine], digits), unit)
     for rival in rivals:
         if rival.takes_more:
             against(rival, "-")
@@ -287,7 +295,7 @@ def main():
             of_language = [c for c in CONTESTANTS if c.language == language and not c.is_sql]
             listen(of_language, LATENCIES)
             mine = ours_in(language)
-            cancel(mine, connections[mine.database], LATENCIES)
+            cancel(mine, connections[mine.database], LATENCIES // 3)
 
     for language in languages:
         wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "-"}[language]
@@ -297,10 +305,12 @@ def main():
             compare(language, title, "jobs/s", rates, wanted)
         mine = ours_in(language)
         for name, share in ("median", 50), ("99th percentile", 99):
-            latencies = {c: [1000 * percentile(values, share) for values in c.latencies] for c in rivals(language) if c.latencies}
-            compare(language, f"from commit to the start of the handler: {name}", "ms", latencies, wanted, 2)
+            measured = [c for c in rivals(language) if c.latencies]
+            by_round = {c: [percentile(values, share) for values in c.latencies] for c in measured}
+            together = {c: percentile(itertools.chain(*c.latencies), share) for c in measured}
+            compare(language, f"from commit to the start of the handler: {name}", "ms", by_round, wanted, together)
         for name, share in ("median", 50), ("99th percentile", 99):
-            cancels = [1000 * percentile(values, share) for values in mine.cancels]
+            cancels = [percentile(values, share) for values in mine.cancels]
             row(f"{language}, from the commit of jobs.cancel to the handler: {name}", "< 100 ms",
                 f"{statistics.median(cancels):.2f}", spread(cancels, 2), "ms")
 
