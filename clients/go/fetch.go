@@ -12,6 +12,8 @@ import (
 // the server, as its clock and ours need not agree.
 //
 // The numbers are float8, and what is empty is null, as that costs the server least.
+//
+// Where the handler of others is among the kinds, all kinds are asked for.
 const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.attempt, j.max_attempts,
 		CASE WHEN j.meta <> '{}' OR j.tags <> '{}' THEN json_build_object('Meta', j.meta, 'Tags', j.tags) END,
 		date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), date_part('epoch', j.attempted_at),

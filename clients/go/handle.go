@@ -141,7 +141,8 @@ type JobRow struct {
 }
 
 // Progress stores any JSON, which jobs.jobs shows, and renews the lease of the job. It returns
-// ErrLost where the job is somebody else's by now; the handler is cancelled then.
+// ErrLost where the job is somebody else's by now; the handler is cancelled then. So it does after
+// the end of the worker, where the handler was left behind.
 func (j *JobRow) Progress(ctx context.Context, progress any) error {
 	encoded, err := json.Marshal(progress)
 	if err != nil || j.attempt == nil || j.attempt.worker == nil {
