@@ -12,12 +12,15 @@ import (
 // the server, as its clock and ours need not agree.
 //
 // The numbers are float8, and what is empty is null, as that costs the server least.
+//
+// Where the handler of others is among the kinds, all kinds are asked for.
 const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.attempt, j.max_attempts,
 		CASE WHEN j.meta <> '{}' OR j.tags <> '{}' THEN json_build_object('Meta', j.meta, 'Tags', j.tags) END,
 		date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), date_part('epoch', j.attempted_at),
 		coalesce(date_part('epoch', j.deadline_at - clock_timestamp()), 'Infinity'),
 		least(date_part('epoch', j.deadline_at - j.attempted_at) / 20, 1)
-	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4, kinds => $5) j`
+	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4,
+		kinds => CASE WHEN '' <> ALL ($5::text[]) THEN $5::text[] END) j`
 
 // scanAttempt is the attempt of a fetched job.
 func scanAttempt(columns func(into ...any) error) (*attempt, error) {
@@ -42,7 +45,7 @@ func (w *Worker) fetchLoop() {
 	defer w.change(func() { w.fetchIsOver = true })
 	for inVain := 0; w.await(w.quit, w.hasPlaces); {
 		jobs, err := query(w.quit, w.fetching, scanAttempt, fetchCall,
-			w.order, w.places, w.options.Name, interval(w.options.Lease), w.kinds())
+			w.order, w.places, w.options.Name, interval(w.options.Lease), array(w.kinds))
 		for i := 0; i < len(jobs) && err == nil; i++ { // else they may not be ours
 			w.start(jobs[i])
 		}
@@ -76,8 +79,7 @@ func (w *Worker) hasPlaces() bool {
 	}
 	free, shares := float64(w.options.Concurrency), 0.0
 	for queue, weight := range w.weights {
-		free -= busy[queue]
-		shares += weight
+		free, shares = free-busy[queue], shares+weight
 	}
 	names := append([]string(nil), w.options.Queues...)
 	load := func(i int) float64 { return busy[names[i]] / w.weights[names[i]] }

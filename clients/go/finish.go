@@ -6,11 +6,8 @@ import (
 	"strings"
 )
 
-// maxResults is how many results are sent in one call at most.
-const maxResults = 1000
-
-// maxBytes is how many bytes of JSON are enough for one call.
-const maxBytes = 16 << 20
+// maxResults are sent in one call at most, and maxBytes of JSON are enough for one.
+const maxResults, maxBytes = 1000, 16 << 20
 
 // tellAgain sends a result once more, after a pause. Until then it holds its place.
 func (w *Worker) tellAgain(a *attempt, err error) {
@@ -19,10 +16,7 @@ func (w *Worker) tellAgain(a *attempt, err error) {
 		a.result, _ = a.fail(invalidOutput(err))
 	}
 	w.change(func() { a.failures++ })
-	go func() {
-		w.pause(context.Background(), backOff(a.failures-1))
-		w.results <- a
-	}()
+	go func() { w.pause(context.Background(), backOff(a.failures-1)); w.results <- a }()
 }
 
 // forget forgets an attempt of which there is nothing more to tell.

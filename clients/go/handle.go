@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 )
@@ -69,9 +68,9 @@ func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A])
 	w.require(w.handlers[kind].work == nil, "kind %q has a handler already", kind)
 	w.require(h.timeout > 0 || h.timeout == NoTimeout, "Timeout of kind %q is %v: positive, or NoTimeout", kind, h.timeout)
 	if h.timeout < 0 {
-		h.timeout = math.MaxInt64
+		h.timeout = 1<<63 - 1
 	}
-	w.handlers[kind] = h
+	w.handlers[kind], w.kinds = h, append(w.kinds, kind)
 }
 
 // around is a function with middleware around it, the first one outermost.
@@ -88,18 +87,6 @@ func (w *Worker) handler(kind string) handler {
 		return h
 	}
 	return w.handlers[others]
-}
-
-// kinds are those to ask for, as an argument of a fetch; nil is all.
-func (w *Worker) kinds() any {
-	var kinds []string
-	for kind := range w.handlers {
-		if kind == others {
-			return nil
-		}
-		kinds = append(kinds, kind)
-	}
-	return array(kinds)
 }
 
 // decode reads JSON, and keeps numbers exact.
@@ -154,7 +141,8 @@ type JobRow struct {
 }
 
 // Progress stores any JSON, which jobs.jobs shows, and renews the lease of the job. It returns
-// ErrLost where the job is somebody else's by now; the handler is cancelled then.
+// ErrLost where the job is somebody else's by now; the handler is cancelled then. So it does after
+// the end of the worker, where the handler was left behind.
 func (j *JobRow) Progress(ctx context.Context, progress any) error {
 	encoded, err := json.Marshal(progress)
 	if err != nil || j.attempt == nil || j.attempt.worker == nil {
@@ -220,10 +208,7 @@ func (a *attempt) fields(more ...any) []any {
 	return append([]any{"job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt}, more...)
 }
 
-func (a *attempt) cancel(reason error) {
-	a.reason.CompareAndSwap(nil, reason)
-	a.cancelCtx()
-}
+func (a *attempt) cancel(reason error) { a.reason.CompareAndSwap(nil, reason); a.cancelCtx() }
 
 // tell tells the server what became of an attempt, unless that was told; "" is nothing to tell.
 func (a *attempt) tell(result string, failure error) {

@@ -135,7 +135,7 @@ func Insert(ctx context.Context, db DB, args Args, opts ...InsertOpts) (Inserted
 func InsertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
 	encoded, err := json.Marshal(jobs)
 	if err == nil && len(jobs) > 0 {
-		err = queryJSON(ctx, db, &inserted, "SELECT json_agg(r ORDER BY r.ord) FROM jobs.insert_many($1) r", string(encoded))
+		err = queryJSON(ctx, db, &inserted, "SELECT json_agg(r ORDER BY ord) FROM jobs.insert_many($1) r", string(encoded))
 	}
 	return inserted, err
 }
@@ -151,10 +151,7 @@ type InsertFunc func(ctx context.Context, db DB, jobs []NewJob) ([]Inserted, err
 
 // Insert is as the function Insert, with the middleware.
 func (p Producer) Insert(ctx context.Context, db DB, args Args, opts ...InsertOpts) (Inserted, error) {
-	job := NewJob{Args: args}
-	for _, one := range opts {
-		job.InsertOpts = one
-	}
+	job := NewJob{args, append([]InsertOpts{{}}, opts...)[len(opts)]} // the last one
 	inserted, err := p.InsertMany(ctx, db, []NewJob{job})
 	// Middleware may return none, and the slice is its own.
 	return append(inserted[:len(inserted):len(inserted)], Inserted{})[0], err
@@ -193,13 +190,13 @@ type Result struct {
 // same order.
 //
 // It needs a connection in autocommit, so a *sql.DB or a *sql.Conn outside of a transaction.
-func WaitFor(ctx context.Context, db DB, ids []int64, timeout time.Duration, want string) (results []Result, err error) {
+func WaitFor(ctx context.Context, db DB, ids []int64, timeout time.Duration, want string) (found []Result, err error) {
 	const wait = "CALL jobs.wait_for($1, timeout => $2, want => $3)"
 	if _, err = db.ExecContext(ctx, wait, array(ids), interval(timeout), want); err == nil {
 		// A member that is null would be the output null.
 		const call = `SELECT coalesce(json_agg(to_jsonb(r) - CASE WHEN output IS NULL THEN 'output' ELSE '' END
 			ORDER BY ord), '[]') FROM jobs.results($1) r`
-		err = queryJSON(ctx, db, &results, call, array(ids))
+		err = queryJSON(ctx, db, &found, call, array(ids))
 	}
-	return results, err
+	return found, err
 }

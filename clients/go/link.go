@@ -5,20 +5,15 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"math"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// patience is how long a call may take that does not wait for something; a repeated one has longer.
-// What hangs must not cost a job its lease.
-const patience = 30 * time.Second
-
-// maxPause is how long to wait at most before something is repeated.
-const maxPause = 10 * time.Second
+// patience is how long a call may go without an answer: the network itself can take much longer to
+// find that nobody is there. maxPause is how long to wait at most before something is repeated.
+const patience, maxPause = 120 * time.Second, 10 * time.Second
 
 // backOff is how long to wait before what is repeated for the n-th time, from 0.
 func backOff(n int) time.Duration { return least(100*time.Millisecond<<least(n, 7), maxPause) }
@@ -30,24 +25,26 @@ type scan[T any] func(columns func(into ...any) error) (T, error)
 type link struct {
 	worker    *Worker
 	what      string
-	patience  time.Duration
-	isFailing atomic.Bool // the latest call has failed and is to be repeated
-	turn      sync.Mutex  // is held while a call is under way
-	conn      *sql.Conn
-	prepared  map[string]*sql.Stmt
+	patience  time.Duration // after which without an answer the connection counts as broken
+	isFailing atomic.Bool   // the latest call has failed and is to be repeated
+	turn      chan struct{} // is full while a call is under way, and once the worker has ended
+	session   *session      // none: it is to be made
 }
 
-func newLink(w *Worker, what string) *link { return &link{worker: w, what: what, patience: patience} }
+// session is a connection, and what is prepared there. A call under way has both to itself.
+type session struct {
+	conn     *sql.Conn
+	driver   driver.Conn // the driver's own
+	prepared map[string]*sql.Stmt
+}
 
 // query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call that is
 // under way does not end with ctx. The answer is what scan makes of each row.
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
 	for failures := 0; ctx.Err() == nil; failures++ {
-		limited, cancel := context.WithTimeout(context.Background(), l.patience<<least(failures, 4))
-		answer, err := try(ctx, limited, l, scan, call, args)
-		cancel()
+		answer, err := try(ctx, context.Background(), l, scan, call, args)
 		l.isFailing.Store(is(err, passing))
-		if !is(err, passing) {
+		if err == ErrLost || !is(err, passing) {
 			return answer, err
 		}
 		l.worker.options.Log.Warn("a call failed and will be repeated", "connection", l.what, "error", err)
@@ -70,43 +67,85 @@ func (l *link) wait(ctx context.Context, call string, args ...any) {
 	}
 }
 
-// try makes a call once, which ends with limited. If need be it connects before, until ctx is done.
-func try[T any](ctx, limited context.Context, l *link, scan scan[T], call string, args []any) (answer []T, err error) {
-	l.turn.Lock()
-	defer l.turn.Unlock()
-	if l.conn == nil {
-		connecting, cancel := context.WithTimeout(ctx, maxPause)
-		defer cancel()
-		if l.conn, err = l.worker.db.Conn(connecting); err != nil {
+// try makes a call once, which ends with until. If need be it connects before, until ctx is done.
+// After the end of the worker no job is its own.
+func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, args []any) (answer []T, err error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-l.worker.done:
+		return nil, ErrLost
+	}
+	s := l.session
+	if s == nil {
+		if s, err = within(ctx, maxPause, l.worker.connect); err != nil {
 			return nil, fmt.Errorf("no connection: %v", err) // not wrapped: it passes, whatever its SQLSTATE
 		}
-		l.prepared = map[string]*sql.Stmt{}
 	}
-	rows, err := l.rows(limited, call, args)
-	if err == nil {
-		answer, err = all(rows, scan)
-	}
-	if is(err, broken) {
-		l.drop()
+	answer, err = within(until, l.patience, func(ctx context.Context) ([]T, error) {
+		return scan.all(s.rows(ctx, l.worker.options.NoPrepare, call, args))
+	})
+	if l.session = s; is(err, broken) {
+		l.session = nil
+		go s.end()
 	}
 	return answer, err
 }
 
-// rows makes the call itself.
-func (l *link) rows(ctx context.Context, call string, args []any) (rows *sql.Rows, err error) {
-	if l.worker.options.NoPrepare {
-		return l.conn.QueryContext(ctx, call, args...)
+// within is what a call answers, which is to end with ctx, and within limit. One that goes on for
+// another second is left to itself: lib/pq waits for what a silent network never brings.
+func within[T any](ctx context.Context, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	answers := make(chan func() (T, error), 2)
+	go func() {
+		defer cancel()
+		answer, err := call(ctx)
+		answers <- func() (T, error) { return answer, err }
+	}()
+	<-ctx.Done()
+	silent := func() (none T, err error) { return none, fmt.Errorf("there is no answer") }
+	defer time.AfterFunc(time.Second, func() { answers <- silent }).Stop()
+	return (<-answers)()
+}
+
+// connect makes a session.
+func (w *Worker) connect(ctx context.Context) (s *session, err error) {
+	s = &session{prepared: map[string]*sql.Stmt{}}
+	if s.conn, err = w.db.Conn(ctx); err == nil {
+		_ = s.conn.Raw(func(own any) error { s.driver = own.(driver.Conn); return nil })
+		if err = ctx.Err(); err != nil { // nobody waits for it any more
+			s.end()
+		}
 	}
-	if l.prepared[call] == nil {
-		if l.prepared[call], err = l.conn.PrepareContext(ctx, call); err != nil {
+	return s, err
+}
+
+// end ends the connection. It is not for the pool: it is broken, or has prepared statements.
+//
+// A call that was left to itself still has it, and so its place in the pool. It ends when the
+// driver's own connection is closed, and database/sql waits for it.
+func (s *session) end() {
+	_ = s.driver.Close()
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+// rows makes the call itself.
+func (s *session) rows(ctx context.Context, noPrepare bool, call string, args []any) (rows *sql.Rows, err error) {
+	if noPrepare {
+		return s.conn.QueryContext(ctx, call, args...)
+	} else if s.prepared[call] == nil {
+		if s.prepared[call], err = s.conn.PrepareContext(ctx, call); err != nil {
 			return nil, err
 		}
 	}
-	return l.prepared[call].QueryContext(ctx, args...)
+	return s.prepared[call].QueryContext(ctx, args...)
 }
 
 // all is what scan makes of each row, up to an error.
-func all[T any](rows *sql.Rows, scan scan[T]) (answer []T, err error) {
+func (scan scan[T]) all(rows *sql.Rows, err error) (answer []T, _ error) {
+	if err != nil {
+		return nil, err
+	}
 	defer rows.Close()
 	for rows.Next() {
 		row, err := scan(rows.Scan)
@@ -124,18 +163,12 @@ func value[T any](columns func(into ...any) error) (value T, err error) {
 	return value, err
 }
 
-// drop ends the connection, which is not for the pool: it is broken, or has prepared statements.
-func (l *link) drop() {
-	if l.conn != nil {
-		_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
-		l.conn = nil
-	}
-}
-
-// close ends the connection, once no call is under way.
+// close ends the connection, once no call is under way. Nobody has a turn any more.
 func (l *link) close() {
-	l.turn.Lock()
-	l.drop()
+	l.turn <- struct{}{}
+	if l.session != nil {
+		l.session.end()
+	}
 }
 
 // broken are the SQLSTATEs of a connection that is of no use any more, and of a server that is a
@@ -152,7 +185,7 @@ var ofValue = regexp.MustCompile(`^(22|54)`)
 func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }
 
 // interval is a duration as an argument of a statement; a negative one is zero.
-func interval(d time.Duration) string { return fmt.Sprintf("%.6f s", math.Max(0, d.Seconds())) }
+func interval(d time.Duration) string { return fmt.Sprintf("%.6f s", (-least(0, -d)).Seconds()) }
 
 // array is an array as an argument of a statement.
 func array[T any](values []T) string {

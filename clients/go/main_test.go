@@ -18,7 +18,7 @@ import (
 type idle struct{}
 
 func (idle) Open(string) (driver.Conn, error) {
-	return connection{&server{kept: map[string]int{}}}, nil
+	return connect(&server{kept: map[string]int{}}), nil
 }
 
 // TestMain runs a worker as the whole program, where a test has started the program for that.

@@ -20,15 +20,18 @@ type server struct {
 
 	patience time.Duration // of the worker, for a call of results
 	log      heard         // what the worker logs
+	open     int           // how many connections there are at most; 0 is no limit
 
 	closed chan struct{} // is closed with the pool
 
-	mu   sync.Mutex
-	jobs []string       // their args
-	kept map[string]int // how often a heartbeat named this id
+	mu            sync.Mutex
+	jobs          []string       // their args
+	kept          map[string]int // how often a heartbeat named this id
+	silentResults int            // how many calls of results are not answered
+	silentWaits   bool           // a wait that is to end does not
 }
 
-func (s *server) Connect(context.Context) (driver.Conn, error) { return connection{s}, nil }
+func (s *server) Connect(context.Context) (driver.Conn, error) { return connect(s), nil }
 func (s *server) Driver() driver.Driver                        { return nil }
 
 func (s *server) Close() error {
@@ -41,14 +44,23 @@ func (s *server) Close() error {
 // opened is a driver whose every pool is of this server.
 type opened struct{ *server }
 
-func (o opened) Open(string) (driver.Conn, error)               { return connection{o.server}, nil }
+func (o opened) Open(string) (driver.Conn, error)               { return connect(o.server), nil }
 func (o opened) OpenConnector(string) (driver.Connector, error) { return o.server, nil }
 
-type connection struct{ *server }
+type connection struct {
+	*server
+	ctx context.Context // done: it is closed
+	end context.CancelFunc
+}
+
+func connect(s *server) connection {
+	ctx, end := context.WithCancel(context.Background())
+	return connection{s, ctx, end}
+}
 
 func (connection) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrSkip }
 func (connection) Begin() (driver.Tx, error)           { return nil, driver.ErrSkip }
-func (connection) Close() error                        { return nil }
+func (c connection) Close() error                      { c.end(); return nil }
 
 func (c connection) QueryContext(ctx context.Context, call string, args []driver.NamedValue) (driver.Rows, error) {
 	c.mu.Lock()
@@ -75,6 +87,11 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		}
 		c.jobs = nil
 		return answer, nil
+	case strings.Contains(call, "jobs.heartbeat("):
+		return nil, stated{"55000"}
+	case strings.Contains(call, "finish_many") && c.silentResults > 0:
+		c.silentResults--
+		ctx = c.ctx // as lib/pq, which goes on with what is to end
 	case strings.Contains(call, "finish_many"):
 		var results []struct{ ID int64 }
 		if err := json.Unmarshal([]byte(args[0].Value.(string)), &results); err != nil {
@@ -92,6 +109,9 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 			*answer = append(*answer, []driver.Value{reason})
 		}
 		return answer, err
+	}
+	if c.silentWaits {
+		ctx = c.ctx
 	}
 	c.mu.Unlock() // a wait
 	<-ctx.Done()
@@ -122,7 +142,9 @@ func (r *rows) Next(into []driver.Value) error {
 // begin starts a worker of a server, whose handlers return at once.
 func (s *server) begin(t *testing.T) *Worker {
 	s.kept = map[string]int{}
-	w := NewWorker(sql.OpenDB(s), Options{Name: "w", NoPrepare: true, Concurrency: 2, Grace: time.Hour, Log: &s.log})
+	db := sql.OpenDB(s)
+	db.SetMaxOpenConns(s.open)
+	w := NewWorker(db, Options{Name: "w", NoPrepare: true, Concurrency: 2, Grace: time.Hour, Log: &s.log})
 	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
 	if s.patience > 0 {
 		w.finishing.patience = s.patience
@@ -190,6 +212,64 @@ func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 	}
 	if err := w.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// It takes a second and a pause for each of the three calls.
+func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond, open: 4, silentResults: 3}
+	told := make(chan []int64, 1)
+	s.finish = func(_ context.Context, ids []int64) ([]string, error) {
+		told <- ids
+		return []string{""}, nil
+	}
+	w := s.begin(t)
+	if ids := <-told; len(ids) != 1 || ids[0] != 1 {
+		t.Errorf("%v", ids)
+	}
+	if err := w.Stop(); err != nil {
+		t.Error(err)
+	}
+	if said := strings.Join(s.log.said(), "\n"); strings.Count(said, "there is no answer") != 3 {
+		t.Error(said)
+	}
+}
+
+func TestAWorkerStopsWhoseWaitsGoOnInSilence(t *testing.T) {
+	t.Parallel()
+	s := &server{silentWaits: true}
+	w := s.begin(t)
+	if err := w.Stop(); err != nil { // there is a grace period of an hour
+		t.Error(err)
+	}
+}
+
+func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
+	s.finish = func(context.Context, []int64) ([]string, error) { return []string{""}, nil }
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	begun, ended, heard := make(chan struct{}), make(chan struct{}), make(chan error)
+	HandleKind(w, "k", func(_ context.Context, job *Job[json.RawMessage]) (any, error) {
+		close(begun)
+		<-ended
+		heard <- job.Progress(context.Background(), "late")
+		return nil, nil
+	})
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
+	}
+	for len(w.finishing.turn) == 0 { // it is closed soon
+		time.Sleep(time.Millisecond)
+	}
+	close(ended)
+	if err := <-heard; err != ErrLost {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log"
-	"math"
 	"os"
 	"os/signal"
 	"reflect"
@@ -95,6 +94,7 @@ type Worker struct {
 	info      []byte // in JSON
 	weights   map[string]float64
 	handlers  map[string]handler
+	kinds     []string // that have one
 
 	fetching, finishing, control *link
 
@@ -105,13 +105,13 @@ type Worker struct {
 	results         chan *attempt // whose results are to be sent
 
 	mu      sync.Mutex
-	changed chan struct{}     // is closed at the next change of what follows
-	command string            // of an operator: run, quiet or stop
-	order   string            // the queues from which to fetch next, as an argument of a call
-	places  int               // for how many jobs
-	running map[*attempt]bool // whose handler runs
-	held    map[*attempt]bool // of which the server has not had the result
+	changed chan struct{} // is closed at the next change of what follows
+	command string        // of an operator: run, quiet or stop
+	order   string        // the queues from which to fetch next, as an argument of a call
+	places  int           // for how many jobs
 	err     error
+
+	running, held map[*attempt]bool // whose handler runs; of which the server has not had the result
 
 	fetchIsOver, controlIsOver bool // of the loops
 }
@@ -147,7 +147,10 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		handlers: map[string]handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
-	w.fetching, w.finishing, w.control = newLink(w, "fetch"), newLink(w, "finish"), newLink(w, "control")
+	w.fetching = &link{worker: w, what: "fetch", patience: patience, turn: make(chan struct{}, 1)}
+	w.finishing = &link{worker: w, what: "finish", patience: patience, turn: make(chan struct{}, 1)}
+	// When this one falls silent, another one is to renew the leases before they end.
+	w.control = &link{worker: w, what: "control", patience: w.pace() + 5*time.Second, turn: make(chan struct{}, 1)}
 	w.hurry, w.leaveNow = context.WithCancel(context.Background())
 	w.quit, w.leave = context.WithCancel(w.hurry)
 	w.info, w.err = json.Marshal(options.Info)
@@ -158,7 +161,8 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	}
 	for queue, weight := range options.Weights {
 		w.require(w.weights[queue] > 0, "Weights has %q, which is not in Queues", queue)
-		w.require(weight > 0 && weight <= math.MaxFloat64, "Weights has %q with %v: not a positive number", queue, weight)
+		// An infinite one times 0 is not 0.
+		w.require(weight > 0 && weight*0 == 0, "Weights has %q with %v: not a positive number", queue, weight)
 		w.weights[queue] = weight
 	}
 	w.require(options.Concurrency > 0, "Concurrency is %d: not at least 1", options.Concurrency)
@@ -207,10 +211,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-w.done:
 	}
-	go func() {
-		<-signals
-		w.leaveNow()
-	}()
+	go func() { <-signals; w.leaveNow() }()
 	return w.Stop()
 }
 
@@ -242,19 +243,17 @@ func (w *Worker) Done() <-chan struct{} { return w.done }
 
 // Stop ends the worker, and returns when it has ended. It fetches no more. Handlers have the grace
 // period, then they are cancelled and their jobs released. The error is nil if nothing was lost.
-func (w *Worker) Stop() error { return w.stop(w.options.Grace) }
-
-// StopAndCancel ends the worker without a grace period.
-func (w *Worker) StopAndCancel() error { return w.stop(0) }
-
-func (w *Worker) stop(grace time.Duration) error {
+func (w *Worker) Stop() error {
 	w.leave()
-	time.AfterFunc(grace, w.leaveNow)
+	time.AfterFunc(w.options.Grace, w.leaveNow)
 	if w.started.Load() {
 		<-w.done
 	}
 	return w.err
 }
+
+// StopAndCancel ends the worker without a grace period.
+func (w *Worker) StopAndCancel() error { w.leaveNow(); return w.Stop() }
 
 // live is the worker's whole life.
 func (w *Worker) live() {
@@ -305,15 +304,17 @@ func (w *Worker) work() {
 	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
 }
 
+// pace is how long control waits for requests.
+func (w *Worker) pace() time.Duration { return least(w.options.Lease/3, 10*time.Second) }
+
 // controlLoop says that the worker is there and renews leases, and hears what is asked of it.
 func (w *Worker) controlLoop(ctx context.Context) {
 	defer w.change(func() { w.controlIsOver = true })
-	pace := least(w.options.Lease/3, 10*time.Second)
 	for ctx.Err() == nil {
-		w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(pace), w.options.Name)
+		w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(w.pace()), w.options.Name)
 		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
 			w.options.Log.Error("the server refuses a heartbeat", "error", err)
-			w.pause(ctx, pace/2)
+			w.pause(ctx, w.pace()/2)
 		}
 	}
 }
@@ -372,8 +373,7 @@ func (w *Worker) await(ctx context.Context, isSo func() bool) bool {
 		w.mu.Unlock()
 		if so {
 			return true
-		}
-		if changed == seen {
+		} else if changed == seen {
 			select {
 			case <-changed:
 			case <-ctx.Done():
