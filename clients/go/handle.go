@@ -68,7 +68,7 @@ func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A])
 	w.require(w.handlers[kind].work == nil, "kind %q has a handler already", kind)
 	w.require(h.timeout > 0 || h.timeout == NoTimeout, "Timeout of kind %q is %v: positive, or NoTimeout", kind, h.timeout)
 	if h.timeout < 0 {
-		h.timeout = 1<<63 - 1
+		h.timeout = 1<<63 - 1 // the longest there is
 	}
 	w.handlers[kind], w.kinds = h, append(w.kinds, kind)
 }

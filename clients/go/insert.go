@@ -171,11 +171,8 @@ func queryJSON(ctx context.Context, db DB, answer any, call string, args ...any)
 	return json.Unmarshal(row, answer)
 }
 
-// All is what [WaitFor] can wait for: all of the jobs are over.
-const All = "all"
-
-// Any is what [WaitFor] can wait for: at least one of the jobs is over.
-const Any = "any"
+// All and Any are what [WaitFor] can wait for: all of the jobs are over, or at least one of them.
+const All, Any = "all", "any"
 
 // Result is what became of a job. Output and Error are there if the caller may see them.
 type Result struct {

@@ -184,9 +184,6 @@ var ofValue = regexp.MustCompile(`^(22|54)`)
 // is says whether an error has one of these SQLSTATEs.
 func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }
 
-// interval is a duration as an argument of a statement; a negative one is zero.
-func interval(d time.Duration) string { return fmt.Sprintf("%.6f s", (-least(0, -d)).Seconds()) }
-
 // array is an array as an argument of a statement.
 func array[T any](values []T) string {
 	quoted := make([]string, len(values))

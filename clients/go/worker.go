@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log"
+	"math"
 	"os"
 	"os/signal"
 	"reflect"
@@ -161,8 +162,7 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	}
 	for queue, weight := range options.Weights {
 		w.require(w.weights[queue] > 0, "Weights has %q, which is not in Queues", queue)
-		// An infinite one times 0 is not 0.
-		w.require(weight > 0 && weight*0 == 0, "Weights has %q with %v: not a positive number", queue, weight)
+		w.require(weight > 0 && !math.IsInf(weight, 1), "Weights has %q with %v: not a positive number", queue, weight)
 		w.weights[queue] = weight
 	}
 	w.require(options.Concurrency > 0, "Concurrency is %d: not at least 1", options.Concurrency)
@@ -412,3 +412,6 @@ func (w *Worker) pause(ctx context.Context, pause time.Duration) {
 		time.Sleep(least(pause, time.Second))
 	}
 }
+
+// interval is a duration as an argument of a statement; a negative one is zero.
+func interval(d time.Duration) string { return fmt.Sprintf("%.6f s", math.Max(0, d.Seconds())) }
