@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::executor::{Executor, texts, typed};
+use crate::executor::{Executor, texts};
 use crate::{ClientError, Result, Worker};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
@@ -129,8 +129,18 @@ pub(crate) struct Link {
 }
 
 impl Executor for Link {
+    /// Runs a statement. If its connection does not serve any more, the next one has another.
     async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
-        texts(self.run(sql, of).await?)
+        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let rows = timeout(self.patience, self.once(sql, of)).await;
+        let rows = rows.unwrap_or_else(late);
+        match &rows {
+            Ok(_) => self.failures = 0,
+            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepared) = (None, None),
+            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
+            Err(_) => {}
+        }
+        rows
     }
 }
 
@@ -145,21 +155,7 @@ impl Link {
         }
     }
 
-    /// Runs a statement. If its connection does not serve any more, the next one has another.
-    pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
-        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
-        let rows = timeout(self.patience, self.once(sql, of)).await;
-        let rows = rows.unwrap_or_else(late);
-        match &rows {
-            Ok(_) => self.failures = 0,
-            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepared) = (None, None),
-            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
-            Err(_) => {}
-        }
-        rows
-    }
-
-    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
         self.opened.take_if(|(client, _)| client.is_closed());
         if self.opened.is_none() {
             self.prepared.iter_mut().for_each(HashMap::clear);
@@ -167,14 +163,14 @@ impl Link {
         }
         let (client, _) = self.opened.as_ref().expect("it is open");
         let Some(prepared) = &mut self.prepared else {
-            return Ok(client.query_typed(sql, &typed(of)).await?);
+            return Executor::rows(&mut &*client, sql, of).await;
         };
         if !prepared.contains_key(sql) {
             let types = vec![Type::TEXT; of.len()];
             prepared.insert(sql, client.prepare_typed(sql, &types).await?);
         }
         let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
-        Ok(client.query(&prepared[sql], &of).await?)
+        texts(client.query(&prepared[sql], &of).await?)
     }
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
