@@ -203,8 +203,8 @@ impl Link {
 /// How long a call may take that does its work at once. No wait for jobs is longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The server ends the connection, cannot take one more, is short of something, or is a standby.
-const GONE: &[&str] = &["08", "25006", "53", "57P0"];
+/// The server ends the connection, or is a standby.
+const GONE: &[&str] = &["08", "25006", "57P0"];
 /// Others are at the same rows, for too long for a `statement_timeout`. The connection is good.
 const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
 /// A pooler gives each statement another session, or the extension is another one now.
