@@ -109,6 +109,14 @@ fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Er
     Ok(left.and_then(|left| Instant::now().checked_add(left)))
 }
 
+/// A warning about a job.
+macro_rules! warn_of {
+    ($job:expr, $($said:tt)+) => {
+        tracing::warn!(job = $job.id, kind = $job.kind, attempt = $job.attempt, $($said)+)
+    };
+}
+pub(crate) use warn_of;
+
 impl JobInfo {
     pub(crate) fn is_completed(&self) -> bool {
         self.is_completed.load(SeqCst)
@@ -127,8 +135,7 @@ impl JobInfo {
             _ if self.is_completed() => return,
             Some(true) => Reason::Cancelled,
             None if !self.is_settled.swap(true, SeqCst) => {
-                let (id, kind, attempt) = (self.id, &self.kind, self.attempt);
-                tracing::warn!(job = id, kind, attempt, "a job was lost");
+                warn_of!(self, "a job was lost");
                 Reason::Lost
             }
             _ => return,

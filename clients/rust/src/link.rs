@@ -38,17 +38,8 @@ pub async fn connect(config: &Config) -> Result<Client, Error> {
 /// As [`connect`].
 pub async fn connect_hearing(
     config: &Config,
-    heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<(Client, JoinHandle<()>), Error> {
-    let (client, messages) = open(config, heard).await?;
-    Ok((client, messages.detach()))
-}
-
-/// A client, and the task that carries its messages, which ends with the client or its own handle.
-async fn open(
-    config: &Config,
     mut heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<(Client, AbortOnDropHandle<()>), Error> {
+) -> Result<(Client, JoinHandle<()>), Error> {
     #[cfg(not(feature = "tls"))]
     let tls = |_: &Config| tokio_postgres::NoTls;
     let mut connected = config.connect(tls(config)).await;
@@ -70,7 +61,7 @@ async fn open(
             }
         }
     };
-    Ok((client, AbortOnDropHandle::new(tokio::spawn(messages))))
+    Ok((client, tokio::spawn(messages)))
 }
 
 /// The certificates that are trusted instead of the system's.
@@ -115,13 +106,15 @@ fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
     tokio_postgres_rustls::MakeRustlsConnect::new(config)
 }
 
+type Statements = HashMap<&'static str, Statement>;
+
 /// One of a worker's connections, made anew when it breaks.
 pub(crate) struct Link {
     config: Config,
-    /// A client, and its messages.
-    opened: Option<(Client, AbortOnDropHandle<()>)>,
-    /// The statements that the session knows; none: they are not prepared.
-    prepared: Option<HashMap<&'static str, Statement>>,
+    /// A client, its messages, and the statements that it has prepared.
+    opened: Option<(Client, AbortOnDropHandle<()>, Statements)>,
+    /// Whether statements are prepared.
+    prepares: bool,
     /// Without an answer for so long the connection counts as broken.
     patience: Duration,
     /// How many calls have failed since one succeeded.
@@ -136,7 +129,7 @@ impl Executor for Link {
         let rows = rows.unwrap_or_else(late);
         match &rows {
             Ok(_) => self.failures = 0,
-            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepared) = (None, None),
+            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
             Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
             Err(_) => {}
         }
@@ -150,21 +143,21 @@ impl Link {
             patience,
             config: worker.config.clone(),
             opened: None,
-            prepared: worker.options.prepare.then(HashMap::new),
+            prepares: worker.options.prepare,
             failures: 0,
         }
     }
 
     async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
-        self.opened.take_if(|(client, _)| client.is_closed());
+        self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
-            self.prepared.iter_mut().for_each(HashMap::clear);
-            self.opened = Some(open(&self.config, |_| {}).await?);
+            let (client, messages) = connect_hearing(&self.config, |_| {}).await?;
+            self.opened = Some((client, AbortOnDropHandle::new(messages), Statements::new()));
         }
-        let (client, _) = self.opened.as_ref().expect("it is open");
-        let Some(prepared) = &mut self.prepared else {
+        let (client, _, prepared) = self.opened.as_mut().expect("it is open");
+        if !self.prepares {
             return Executor::rows(&mut &*client, sql, of).await;
-        };
+        }
         if !prepared.contains_key(sql) {
             let types = vec![Type::TEXT; of.len()];
             prepared.insert(sql, client.prepare_typed(sql, &types).await?);
