@@ -6,6 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use rustls::RootCertStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
@@ -64,9 +66,10 @@ pub async fn connect_hearing(
     Ok((client, tokio::spawn(messages)))
 }
 
-/// The certificates that are trusted instead of the system's.
+/// The certificates that are trusted; none: the system's.
 #[cfg(feature = "tls")]
-static TRUSTED: std::sync::RwLock<Option<rustls::RootCertStore>> = std::sync::RwLock::new(None);
+static TRUSTED: std::sync::RwLock<RootCertStore> =
+    std::sync::RwLock::new(RootCertStore { roots: Vec::new() });
 
 /// Trusts the certificates in a file, PEM, and no others, in all connections of this process that
 /// are made from now on.
@@ -74,28 +77,24 @@ static TRUSTED: std::sync::RwLock<Option<rustls::RootCertStore>> = std::sync::Rw
 /// # Errors
 /// The file cannot be read, or has no certificate.
 #[cfg(feature = "tls")]
-pub fn trust(file: &std::path::Path) -> std::io::Result<()> {
+pub fn trust(file: &std::path::Path) -> io::Result<()> {
     let found = rustls_native_certs::load_certs_from_paths(Some(file), None);
     if let Some(error) = found.errors.into_iter().next() {
-        return Err(std::io::Error::other(error));
+        return Err(io::Error::other(error));
     }
-    let mut roots = rustls::RootCertStore::empty();
+    let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(found.certs).0 == 0 {
-        return Err(std::io::Error::other("it has no certificate"));
+        return Err(io::Error::other("it has no certificate"));
     }
-    *TRUSTED.write().expect("no panic") = Some(roots);
+    *TRUSTED.write().expect("no panic") = roots;
     Ok(())
 }
 
 #[cfg(feature = "tls")]
 fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
-    let mut roots = rustls::RootCertStore::empty();
-    if config.get_ssl_mode() != SslMode::Disable {
-        let trusted = TRUSTED.read().expect("no panic").clone();
-        roots = trusted.unwrap_or_else(|| {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            roots
-        });
+    let mut roots = TRUSTED.read().expect("no panic").clone();
+    if roots.is_empty() && config.get_ssl_mode() != SslMode::Disable {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     let provider = rustls::crypto::ring::default_provider();
     let config = rustls::ClientConfig::builder_with_provider(provider.into())
