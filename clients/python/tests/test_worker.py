@@ -440,6 +440,20 @@ async def test_opentelemetry(url, queue, exporter):
     }
 
 
+async def test_a_span_has_failed_if_its_insert_has(url, queue, exporter):
+    from postgres_jobs import opentelemetry
+
+    insert_middleware.append(opentelemetry.around_insert)
+    try:
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            begin(url, queue, "", {})
+    finally:
+        insert_middleware.remove(opentelemetry.around_insert)
+    [span] = exporter.get_finished_spans()
+    assert span.status.status_code.name == "ERROR"
+    assert span.attributes["error.type"] == "InvalidParameterValue"
+
+
 async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
     from postgres_jobs import opentelemetry
 

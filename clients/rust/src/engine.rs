@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use crate::finish::Finish;
 use crate::handler::{Ended, GIVE_UP};
-use crate::job::{JobInfo, Reason};
+use crate::job::{JobInfo, Reason, warn_of};
 use crate::link::{Link, PATIENCE};
 use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
 
@@ -142,10 +142,9 @@ impl State {
     pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ended: Ended) {
         if !job.is_settled.swap(true, SeqCst) {
             if let Err(error) = &ended
-                && error.is_failure()
+                && error.0["do"] == "fail"
             {
-                let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-                tracing::warn!(job = id, kind, attempt, %error, "an attempt has failed");
+                warn_of!(job, %error, "an attempt has failed");
             }
             self.unsent.insert(job.token, Finish::new(job, &ended));
         }
@@ -287,13 +286,7 @@ impl Engine {
             }
         }
         for job in self.running() {
-            let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-            tracing::warn!(
-                job = id,
-                kind,
-                attempt,
-                "handler does not stop, left behind"
-            );
+            warn_of!(job, "handler does not stop, left behind");
             // What is completed in a transaction of its handler is locked by that.
             if !job.is_completed() {
                 self.change(|state| state.settle(&job, Err(Error::release())));

@@ -80,11 +80,6 @@ impl Error {
         Self(json!({ "do": "release" }))
     }
 
-    /// Whether the attempt has failed, and was not put off, cancelled or released.
-    pub(crate) fn is_failure(&self) -> bool {
-        self.0["do"] == "fail"
-    }
-
     /// Whether it is just an error, as of a handler that gives up because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
         let is_of_output = self.0["details"]["type"] == "invalid_output";

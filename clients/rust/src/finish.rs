@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::engine::{Engine, State};
 use crate::executor::query;
 use crate::handler::Ended;
-use crate::job::JobInfo;
+use crate::job::{JobInfo, warn_of};
 use crate::link::back_off;
 use crate::{ClientError, Error, Result};
 
@@ -72,8 +72,7 @@ impl State {
                 Some("locked") => self.unsent.get_mut(token).expect(UNSENT).put_off(),
                 Some(reason) => {
                     let job = self.unsent.remove(token).expect(UNSENT).job;
-                    let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-                    tracing::warn!(job = id, kind, attempt, reason, "job lost, result dropped");
+                    warn_of!(job, reason, "job lost, result dropped");
                 }
             }
         }
@@ -86,9 +85,7 @@ impl State {
         for token in tokens {
             let result = self.unsent.get_mut(token).expect(UNSENT);
             if std::mem::replace(&mut result.is_alone, true) {
-                let job = &result.job;
-                let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-                tracing::warn!(job = id, kind, attempt, %error, "a result is refused");
+                warn_of!(result.job, %error, "a result is refused");
                 if error.is(&["22", "54"]) {
                     let failed = Error::new(error.to_string()).typed("invalid_output");
                     result.json = Finish::new(&result.job, &Err(failed)).json;

@@ -12,7 +12,7 @@ use tokio::select;
 use tokio::sync::oneshot;
 
 use crate::executor::json;
-use crate::{Error, Inserted, Job, NewJob};
+use crate::{ClientError, Error, Inserted, Job, NewJob};
 
 /// How long a handler has to end by itself after it was cancelled.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
@@ -110,8 +110,8 @@ fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Ended {
 /// }
 /// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// Is called before an insert, and can change the job. What it returns is called after it, or
-    /// dropped if the insert fails.
+    /// Is called before an insert, and can change the job. What it returns is called after it, and
+    /// is only dropped if the caller does not wait for the insert to end.
     fn insert(&self, _job: &mut NewJob) -> Option<AfterInsert> {
         None
     }
@@ -123,5 +123,5 @@ pub trait Middleware: Send + Sync + 'static {
     }
 }
 
-/// What is called after an insert.
-pub type AfterInsert = Box<dyn FnOnce(&Inserted) + Send>;
+/// What is called after an insert, also after one that has failed.
+pub type AfterInsert = Box<dyn FnOnce(Result<&Inserted, &ClientError>) + Send>;

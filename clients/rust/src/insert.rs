@@ -149,12 +149,13 @@ impl Producer {
             middleware.filter_map(|one| one.insert(job)).collect()
         };
         let after: Vec<Vec<AfterInsert>> = jobs.iter_mut().map(before).collect();
-        let inserted: Vec<Inserted> =
-            query(&mut executor, INSERT, &[&serde_json::to_string(&jobs)?]).await?;
-        for (inserted, after) in inserted.iter().zip(after) {
+        let inserted = async { query(&mut executor, INSERT, &[json(&jobs)?.get()]).await };
+        let inserted: Result<Vec<Inserted>> = inserted.await;
+        for (number, after) in after.into_iter().enumerate() {
+            let inserted = inserted.as_ref().map(|inserted| &inserted[number]);
             after.into_iter().rev().for_each(|after| after(inserted));
         }
-        Ok(inserted)
+        inserted
     }
 }
 

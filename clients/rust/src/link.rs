@@ -6,14 +6,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use rustls::RootCertStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::executor::{Executor, texts, typed};
+use crate::executor::{Executor, texts};
 use crate::{ClientError, Result, Worker};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
@@ -38,17 +40,8 @@ pub async fn connect(config: &Config) -> Result<Client, Error> {
 /// As [`connect`].
 pub async fn connect_hearing(
     config: &Config,
-    heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<(Client, JoinHandle<()>), Error> {
-    let (client, messages) = open(config, heard).await?;
-    Ok((client, messages.detach()))
-}
-
-/// A client, and the task that carries its messages, which ends with the client or its own handle.
-async fn open(
-    config: &Config,
     mut heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<(Client, AbortOnDropHandle<()>), Error> {
+) -> Result<(Client, JoinHandle<()>), Error> {
     #[cfg(not(feature = "tls"))]
     let tls = |_: &Config| tokio_postgres::NoTls;
     let mut connected = config.connect(tls(config)).await;
@@ -70,12 +63,13 @@ async fn open(
             }
         }
     };
-    Ok((client, AbortOnDropHandle::new(tokio::spawn(messages))))
+    Ok((client, tokio::spawn(messages)))
 }
 
-/// The certificates that are trusted instead of the system's.
+/// The certificates that are trusted; none: the system's.
 #[cfg(feature = "tls")]
-static TRUSTED: std::sync::RwLock<Option<rustls::RootCertStore>> = std::sync::RwLock::new(None);
+static TRUSTED: std::sync::RwLock<RootCertStore> =
+    std::sync::RwLock::new(RootCertStore { roots: Vec::new() });
 
 /// Trusts the certificates in a file, PEM, and no others, in all connections of this process that
 /// are made from now on.
@@ -83,28 +77,24 @@ static TRUSTED: std::sync::RwLock<Option<rustls::RootCertStore>> = std::sync::Rw
 /// # Errors
 /// The file cannot be read, or has no certificate.
 #[cfg(feature = "tls")]
-pub fn trust(file: &std::path::Path) -> std::io::Result<()> {
+pub fn trust(file: &std::path::Path) -> io::Result<()> {
     let found = rustls_native_certs::load_certs_from_paths(Some(file), None);
     if let Some(error) = found.errors.into_iter().next() {
-        return Err(std::io::Error::other(error));
+        return Err(io::Error::other(error));
     }
-    let mut roots = rustls::RootCertStore::empty();
+    let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(found.certs).0 == 0 {
-        return Err(std::io::Error::other("it has no certificate"));
+        return Err(io::Error::other("it has no certificate"));
     }
-    *TRUSTED.write().expect("no panic") = Some(roots);
+    *TRUSTED.write().expect("no panic") = roots;
     Ok(())
 }
 
 #[cfg(feature = "tls")]
 fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
-    let mut roots = rustls::RootCertStore::empty();
-    if config.get_ssl_mode() != SslMode::Disable {
-        let trusted = TRUSTED.read().expect("no panic").clone();
-        roots = trusted.unwrap_or_else(|| {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            roots
-        });
+    let mut roots = TRUSTED.read().expect("no panic").clone();
+    if roots.is_empty() && config.get_ssl_mode() != SslMode::Disable {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     let provider = rustls::crypto::ring::default_provider();
     let config = rustls::ClientConfig::builder_with_provider(provider.into())
@@ -115,13 +105,15 @@ fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
     tokio_postgres_rustls::MakeRustlsConnect::new(config)
 }
 
+type Statements = HashMap<&'static str, Statement>;
+
 /// One of a worker's connections, made anew when it breaks.
 pub(crate) struct Link {
     config: Config,
-    /// A client, and its messages.
-    opened: Option<(Client, AbortOnDropHandle<()>)>,
-    /// The statements that the session knows; none: they are not prepared.
-    prepared: Option<HashMap<&'static str, Statement>>,
+    /// A client, its messages, and the statements that it has prepared.
+    opened: Option<(Client, AbortOnDropHandle<()>, Statements)>,
+    /// Whether statements are prepared.
+    prepares: bool,
     /// Without an answer for so long the connection counts as broken.
     patience: Duration,
     /// How many calls have failed since one succeeded.
@@ -129,8 +121,18 @@ pub(crate) struct Link {
 }
 
 impl Executor for Link {
+    /// Runs a statement. If its connection does not serve any more, the next one has another.
     async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
-        texts(self.run(sql, of).await?)
+        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let rows = timeout(self.patience, self.once(sql, of)).await;
+        let rows = rows.unwrap_or_else(late);
+        match &rows {
+            Ok(_) => self.failures = 0,
+            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
+            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
+            Err(_) => {}
+        }
+        rows
     }
 }
 
@@ -140,41 +142,27 @@ impl Link {
             patience,
             config: worker.config.clone(),
             opened: None,
-            prepared: worker.options.prepare.then(HashMap::new),
+            prepares: worker.options.prepare,
             failures: 0,
         }
     }
 
-    /// Runs a statement. If its connection does not serve any more, the next one has another.
-    pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
-        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
-        let rows = timeout(self.patience, self.once(sql, of)).await;
-        let rows = rows.unwrap_or_else(late);
-        match &rows {
-            Ok(_) => self.failures = 0,
-            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepared) = (None, None),
-            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
-            Err(_) => {}
-        }
-        rows
-    }
-
-    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
-        self.opened.take_if(|(client, _)| client.is_closed());
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
+        self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
-            self.prepared.iter_mut().for_each(HashMap::clear);
-            self.opened = Some(open(&self.config, |_| {}).await?);
+            let (client, messages) = connect_hearing(&self.config, |_| {}).await?;
+            self.opened = Some((client, AbortOnDropHandle::new(messages), Statements::new()));
         }
-        let (client, _) = self.opened.as_ref().expect("it is open");
-        let Some(prepared) = &mut self.prepared else {
-            return Ok(client.query_typed(sql, &typed(of)).await?);
-        };
+        let (client, _, prepared) = self.opened.as_mut().expect("it is open");
+        if !self.prepares {
+            return Executor::rows(&mut &*client, sql, of).await;
+        }
         if !prepared.contains_key(sql) {
             let types = vec![Type::TEXT; of.len()];
             prepared.insert(sql, client.prepare_typed(sql, &types).await?);
         }
         let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
-        Ok(client.query(&prepared[sql], &of).await?)
+        texts(client.query(&prepared[sql], &of).await?)
     }
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
@@ -207,8 +195,8 @@ impl Link {
 /// How long a call may take that does its work at once. No wait for jobs is longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The server ends the connection, cannot take one more, is short of something, or is a standby.
-const GONE: &[&str] = &["08", "25006", "53", "57P0"];
+/// The server ends the connection, or is a standby.
+const GONE: &[&str] = &["08", "25006", "57P0"];
 /// Others are at the same rows, for too long for a `statement_timeout`. The connection is good.
 const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
 /// A pooler gives each statement another session, or the extension is another one now.

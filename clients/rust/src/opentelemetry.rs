@@ -1,5 +1,7 @@
 //! Spans of OpenTelemetry around inserts and handlers.
 
+use std::any::type_name;
+
 use opentelemetry::global::{self, BoxedTracer};
 use opentelemetry::trace::{
     FutureExt, Link, Span, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt,
@@ -7,12 +9,13 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 
-use crate::{AfterInsert, Error, Handling, Job, Middleware, NewJob, Reason};
+use crate::{AfterInsert, ClientError, Error, Handling, Inserted, Job, Middleware, NewJob, Reason};
 
 /// Middleware that makes a span of every insert and of every attempt, by the global tracer.
 ///
 /// The producer's span travels as `traceparent` in the job's meta. The first attempt is its child;
-/// later ones have traces of their own with a link to it.
+/// later ones have traces of their own with a link to it. A span has failed if its insert or
+/// attempt has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenTelemetry;
 
@@ -48,9 +51,14 @@ impl Middleware for OpenTelemetry {
                 traceparent(span.span_context()).into(),
             );
         }
-        Some(Box::new(move |inserted| {
-            if let Some(id) = inserted.id {
+        Some(Box::new(move |inserted| match inserted {
+            Ok(Inserted { id: Some(id), .. }) => {
                 span.set_attribute(KeyValue::new("messaging.message.id", id.to_string()));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                span.set_attribute(KeyValue::new("error.type", type_name::<ClientError>()));
+                span.set_status(Status::error(error.to_string()));
             }
         }))
     }

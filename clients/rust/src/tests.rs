@@ -33,6 +33,15 @@ async fn inserted_by(producer: &Producer, job: NewJob) -> Value {
     asked.lock().unwrap()[0][0].take()
 }
 
+/// Refuses every insert.
+struct Refusal;
+
+impl Executor for Refusal {
+    async fn rows(&mut self, _: &'static str, _: &[&str]) -> Result<Vec<String>> {
+        Err(std::io::Error::other("refused").into())
+    }
+}
+
 fn job(members: Value) -> Arc<JobInfo> {
     testing::job::<Value>(members).unwrap().info
 }
@@ -256,9 +265,9 @@ impl Middleware for Named {
         self.say("before");
         let (name, said) = (self.0, self.1.clone());
         Some(Box::new(move |inserted| {
-            said.lock()
-                .unwrap()
-                .push(format!("{name} after {:?}", inserted.id))
+            let inserted = inserted.map_err(ToString::to_string);
+            let after = format!("{name} after {:?}", inserted.map(|inserted| inserted.id));
+            said.lock().unwrap().push(after);
         }))
     }
 
@@ -282,8 +291,18 @@ async fn what_is_added_first_is_outermost() {
         middleware: middleware.into(),
     };
     inserted_by(&producer, NewJob::new("k", 1).unwrap()).await;
-    let order = ["a before", "b before", "b after Some(7)", "a after Some(7)"];
-    assert_eq!(std::mem::take(&mut *said.lock().unwrap()), order);
+    let said_after = |after: &str| {
+        let order = ["a before", "b before"].map(String::from);
+        let after = ["b", "a"].map(|name| format!("{name} after {after}"));
+        assert_eq!(
+            std::mem::take(&mut *said.lock().unwrap()),
+            [order, after].concat()
+        );
+    };
+    said_after("Ok(Some(7))");
+    let job = NewJob::new("k", 1).unwrap();
+    producer.insert(Refusal, job).await.unwrap_err();
+    said_after(r#"Err("refused")"#);
 }
 
 #[test]
@@ -292,6 +311,25 @@ fn a_deadline_that_no_clock_reaches_is_none() {
         let job = job(json!({ "deadline": left }));
         assert_eq!(job.time_left(), time_left, "{left}");
     }
+}
+
+/// A job that was fetched with this meta and these args, which are JSON.
+fn fetched(meta: &str, args: &str) -> JobInfo {
+    let row = format!(r#"[7, 8, "k", "q", {args}, {meta}, [], 1, 1, 25, -1500000, 1, 2, null]"#);
+    serde_json::from_str(&row).unwrap()
+}
+
+#[test]
+fn a_job_is_fetched_whatever_its_meta_and_args_are() {
+    let deep = format!(r#"{{"a": {}{}}}"#, "[".repeat(1000), "]".repeat(1000));
+    for meta in [&*deep, r#"{"a": 1e999}"#] {
+        assert_eq!(fetched(meta, "{}").meta, Value::Null);
+    }
+    let digits = "0.1234567890123456789012345678901234567890";
+    let job = fetched(r#"{"a": 1}"#, digits);
+    assert_eq!(job.meta, json!({ "a": 1 }));
+    assert_eq!(job.raw_args.get(), digits);
+    assert_eq!(job.created_at.to_rfc3339(), "1969-12-31T23:59:58.500+00:00");
 }
 
 #[tokio::test]
@@ -369,6 +407,7 @@ async fn middleware_sees_a_panic_as_an_error() {
 #[cfg(feature = "opentelemetry")]
 #[tokio::test]
 async fn spans_belong_together() {
+    use ::opentelemetry::KeyValue;
     use ::opentelemetry::trace::Status;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 
@@ -395,6 +434,7 @@ async fn spans_belong_together() {
     let [sent, first, second] = &exporter.get_finished_spans().unwrap()[..] else {
         panic!("three spans")
     };
+    assert_eq!(sent.status, Status::Unset);
     assert_eq!(first.status, Status::error("no"));
     assert_eq!((&*sent.name, &*first.name), ("insert default", "work q"));
     assert_eq!(first.span_context.trace_id(), sent.span_context.trace_id());
@@ -410,6 +450,13 @@ async fn spans_belong_together() {
             .iter()
             .any(|one| one.key.as_str() == "error.type" && one.value.as_str() == "t")
     );
+    exporter.reset();
+    let refused = producer.insert(Refusal, NewJob::new("k", 1).unwrap());
+    refused.await.unwrap_err();
+    let refused = exporter.get_finished_spans().unwrap().remove(0);
+    assert_eq!(refused.status, Status::error("refused"));
+    let error = KeyValue::new("error.type", std::any::type_name::<ClientError>());
+    assert!(refused.attributes.contains(&error), "{refused:?}");
     // They have failed if their attempts have: how a handler ends, why it was cancelled, its type.
     let cases = [
         ("k", None, "t"),

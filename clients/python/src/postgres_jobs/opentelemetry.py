@@ -26,13 +26,19 @@ _propagator = TraceContextTextMapPropagator()
 
 @contextmanager
 def around_insert(jobs: list[dict[str, Any]]) -> Iterator[None]:
-    """A producer's span around an insert, of one job or many."""
+    """A producer's span around an insert, of one job or many. It has failed if the insert has."""
     queue = jobs[0].get("queue") or "default" if jobs else "default"
     attributes = _attributes("insert", "send", queue) | {"messaging.batch.message_count": len(jobs)}
-    with _tracer.start_as_current_span(f"insert {queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes):
+    with _tracer.start_as_current_span(
+        f"insert {queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes
+    ) as span:
         for job in jobs:
             _propagator.inject(job["meta"])
-        yield
+        try:
+            yield
+        except Exception as error:
+            span.set_attribute("error.type", type(error).__name__)
+            raise
 
 
 async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
