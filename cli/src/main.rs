@@ -24,6 +24,8 @@ const EXAMPLES: &str = "Examples:
   jobs top -d postgresql://postgres@localhost/app
   jobs console -d postgresql://postgres@localhost/app
 
+A shell has a command jobs of its own: there, write `env jobs`, or once `alias jobs='env jobs'`.
+
 Exit codes:
   0  it is done
   1  the database refused it, or it could not be done
