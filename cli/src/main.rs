@@ -13,7 +13,7 @@ use std::process::{ExitCode, exit};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::Value;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, SqlState};
 
 use crate::database::Database;
 
@@ -23,6 +23,8 @@ const EXAMPLES: &str = "Examples:
   jobs show 42 --json
   jobs top -d postgresql://postgres@localhost/app
   jobs console -d postgresql://postgres@localhost/app
+
+A shell has a command jobs of its own: there, write `env jobs`, or once `alias jobs='env jobs'`.
 
 Exit codes:
   0  it is done
@@ -94,7 +96,8 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
         while let Some(error) = cause {
             if let Some(refused) = error.downcast_ref::<DbError>() {
                 message = refused.message().into();
-                let more = [("DETAIL", refused.detail()), ("HINT", refused.hint())];
+                let hint = refused.hint().or_else(|| no_extension(refused));
+                let more = [("DETAIL", refused.detail()), ("HINT", hint)];
                 for (name, text) in more
                     .into_iter()
                     .filter_map(|(name, text)| Some((name, text?)))
@@ -108,6 +111,13 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
         }
         Self::new(REFUSED, message)
     }
+}
+
+/// The program asks only for what is in the schema `jobs`.
+fn no_extension(refused: &DbError) -> Option<&'static str> {
+    let lacking = [&SqlState::INVALID_SCHEMA_NAME, &SqlState::UNDEFINED_TABLE];
+    let hint = "Is this the right database? CREATE EXTENSION jobs makes it one with a queue.";
+    lacking.contains(&refused.code()).then_some(hint)
 }
 
 /// Prints a line, or ends the program: quietly if the reader has gone away, as `head` does.

@@ -68,17 +68,21 @@ impl Program {
 
     /// The first value of a statement about this queue, which is $1.
     fn ask<T: for<'a> FromSql<'a>>(&self, statement: &str) -> T {
-        let asked = async {
+        block_on(async {
             let client = postgres_jobs::connect(&self.url.parse().unwrap()).await?;
             client
                 .query_one(statement, &[&self.queue])
                 .await?
                 .try_get(0)
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.unwrap().block_on(asked).unwrap()
+        })
+    }
+
+    /// Runs a statement that no transaction bears.
+    fn change(&self, statement: &str) {
+        block_on(async {
+            let client = postgres_jobs::connect(&self.url.parse().unwrap()).await?;
+            client.batch_execute(statement).await
+        })
     }
 
     fn work(&self, options: &[&str], script: &str) -> Worker {
@@ -115,6 +119,13 @@ impl Program {
 }
 
 /// Waits until it is so.
+fn block_on<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(asked).unwrap()
+}
+
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -386,6 +397,39 @@ fn why_there_is_no_connection_is_told() {
     let output = program.run(&["show", "1"], "");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("Connection refused"), "{said}");
+}
+
+#[test]
+fn a_database_without_the_extension_is_told() {
+    let Some(program) = Program::new("no extension") else {
+        return;
+    };
+    let name = format!("no_extension_{}", std::process::id());
+    program.change(&format!("create database {name} template template0"));
+    let (place, options) = program.url.split_once('?').unwrap_or((&program.url, ""));
+    let (server, _) = place.rsplit_once('/').unwrap();
+    let other = format!("{server}/{name}?{options}");
+    let commands: [&[&str]; 4] = [
+        &["insert", "k"],
+        &["show", "1"],
+        &["top", "--once"],
+        &["work", "--", "cat"],
+    ];
+    let said = commands.map(|command| {
+        program.run(
+            &[&command[..1], &["-d", &other], &command[1..]].concat(),
+            "",
+        )
+    });
+    program.change(&format!("drop database {name}"));
+    for output in said {
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            text.contains("HINT: Is this the right database? CREATE EXTENSION jobs"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

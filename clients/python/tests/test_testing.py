@@ -97,6 +97,22 @@ async def test_work_all_asynchronously(url, queue):
         await connection.rollback()
 
 
+async def test_work_all_says_that_an_event_loop_is_in_its_way(url, queue):
+    worker = Worker(url, queues=[queue])
+    worker.kind("blocking")(lambda job: 1)
+
+    @worker.kind("async")
+    async def handle(job): ...
+
+    with psycopg.connect(url) as connection:
+        insert(connection, "blocking", queue=queue)
+        assert [one.output for one in testing.work_all(connection, worker)] == [1]
+        insert(connection, "async", queue=queue)
+        with pytest.raises(RuntimeError, match="an event loop runs here: call work_all with an async connection"):
+            testing.work_all(connection, worker)
+        connection.rollback()
+
+
 def test_an_error_that_a_handler_swallows_fails_its_attempt(url, queue):
     """Its transaction could not be committed either."""
     worker = Worker(url, queues=[queue])

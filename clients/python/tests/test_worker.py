@@ -175,6 +175,8 @@ def test_options_that_are_wrong_are_refused(url):
         Worker(url, queues={"a": float("inf")})
     worker = Worker(url)
     worker.otherwise()(lambda job: None)
+    with pytest.raises(ValueError, match="it must be a name, as in @worker.kind"):
+        worker.kind(lambda job: None)
     with pytest.raises(ValueError, match="every other kind"):
         worker.otherwise()(lambda job: None)
 

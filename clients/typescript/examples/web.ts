@@ -1,8 +1,8 @@
 // A web application that inserts jobs in its own transactions, and the worker of these jobs.
 //
-//     npm install postgres-jobs pg
-//     DATABASE_URL=postgresql://app@localhost/shop node web.js
-//     DATABASE_URL=postgresql://app@localhost/shop node web.js worker
+//     npm install FILE pg        # the file that `npm pack` has made: README.md
+//     DATABASE_URL=postgresql://app@localhost/shop npx tsx web.ts
+//     DATABASE_URL=postgresql://app@localhost/shop npx tsx web.ts worker
 //
 //     create table orders (id integer generated always as identity primary key, customer text,
 //                          confirmed boolean default false);

@@ -92,6 +92,7 @@ export class Worker {
     const { queues, concurrency, timeout, lease, grace } = this.#options;
     const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
     this.#weights = new Map(weights);
+    check(typeof queues === "object", "queues", queues, "is no list of names, nor names with weights");
     check(weights.length > 0, "queues", queues, "names no queue");
     check(weights.length === this.#weights.size, "queues", queues, "names a queue twice");
     check(weights.every(([, weight]) => weight > 0 && weight < Infinity), "queues", queues, "has a weight that is no number above 0");
@@ -100,7 +101,9 @@ export class Worker {
     check(grace >= 0, "grace", grace, "is not at least 0");
     checkTimeout(timeout);
 
-    const connect = typeof database === "string" ? connectUrl(database) : database.connect;
+    const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
+    // It can have a password, and is not shown.
+    check(typeof connect === "function", "database", database && typeof database, "is neither a URL nor has it connect");
     const link = (closed: AbortSignal) => new Link(() => connect(this.name), closed, this.#options.logger);
     this.#fetch = link(this.#stopping.signal);
     this.#finish = link(this.#over.signal);

@@ -231,6 +231,13 @@ test("a worker whose driver is not installed, or whose URL is none, does not sta
   await assert.rejects(worker("http:// /").start(), { code: "ERR_INVALID_URL" });
 });
 
+test("what is no database, or no queues, is refused and said, without what it holds", () => {
+  const refused = (message, ...given) => assert.throws(() => new Worker(...given), { name: "RangeError", message });
+  refused("database: undefined is neither a URL nor has it connect", process.env.NOT_SET);
+  refused("database: 'object' is neither a URL nor has it connect", { host: "db", password: "secret" });
+  refused("queues: 'mail' is no list of names, nor names with weights", "postgresql://", { queues: "mail" });
+});
+
 test("a fetch that is never answered is given up", { timeout: 60_000 }, async () => {
   const { Link } = await import("../dist/esm/connection.js");
   const over = new AbortController();

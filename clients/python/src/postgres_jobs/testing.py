@@ -120,8 +120,10 @@ async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Wo
 
 async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool) -> None:
     job._store = lambda job, progress: Nothing()
-    handling = worker._handle(job, _directly)
     is_waiting = worker._handler(job).is_async or worker.middleware
+    if is_waiting and not may_wait and _runs_loop():
+        raise RuntimeError("an event loop runs here: call work_all with an async connection, or where none runs")
+    handling = worker._handle(job, _directly)
     told = failure
     await execute("savepoint before_handler")
     try:
@@ -138,6 +140,14 @@ async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> Non
         element, _ = wire(job.id, job.token, finish)
         await execute("select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{element}]")
     await execute("release savepoint before_handler")
+
+
+def _runs_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _refused(error: BaseException) -> Finish:

@@ -77,8 +77,7 @@ class Worker:
         self.dsn = dsn
         self.concurrency = concurrency
         self.timeout = _timeout("timeout", timeout)
-        self.lease = seconds(lease)
-        self.grace = seconds(grace)
+        self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
         self.middleware = list(middleware)
@@ -99,6 +98,7 @@ class Worker:
         return self._register(None, timeout)
 
     def _register(self, kind: str | None, timeout: Duration | None) -> Callable[[Function], Function]:
+        _check(isinstance(kind, str | None), "kind", kind, "a name, as in @worker.kind('email.send')")
         shown = "every other kind" if kind is None else f"kind {kind!r}"
         limit = _timeout(f"the timeout of {shown}", timeout)
 
