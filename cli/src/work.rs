@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use postgres_jobs::{
-    Blocking, ClientError, Error, Handling, Job, Middleware, Options, Queue, Worker,
+    Blocking, ClientError, Error, Handling, Job, Middleware, Options, Queue, Reason, Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
@@ -185,7 +185,12 @@ impl Work {
                 if ended.is_err() {
                     let _ = ending.await;
                 }
-                Err(Error::new("cancelled"))
+                Err(Error::new(match job.cancelled_because() {
+                    Some(Reason::Timeout) => "the attempt ran longer than its timeout",
+                    Some(Reason::Stopping) => "the worker stops",
+                    Some(Reason::Lost) => "the job was lost",
+                    _ => "the job was cancelled",
+                }))
             }
         };
         groups.lock().expect("no panic").remove(&group);
@@ -312,7 +317,11 @@ impl Middleware for Report {
                 let report = json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
                 let _ = writeln!(stdout(), "{report}");
             } else {
-                let error = error.map_or("done".into(), |error| format!("failed: {error}"));
+                let ended = match job.cancelled_because() {
+                    None | Some(Reason::Timeout) => "failed",
+                    Some(_) => "stopped",
+                };
+                let error = error.map_or("done".into(), |error| format!("{ended}: {error}"));
                 tell(format_args!(
                     "job {} ({}), attempt {}: {error} after {seconds:.1} s",
                     job.id, job.kind, job.attempt

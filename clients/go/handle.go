@@ -98,7 +98,7 @@ func decode(encoded []byte, value any) error {
 
 // ErrTimeout is why a handler was cancelled whose attempt took too long. The attempt has failed
 // already, whatever the handler returns.
-var ErrTimeout error = named{name: "timeout", text: "the attempt took longer than its timeout"}
+var ErrTimeout error = named{name: "timeout", text: "the attempt ran longer than its timeout"}
 
 // ErrCancelled is why a handler was cancelled whose job somebody has cancelled.
 var ErrCancelled error = named{name: "cancelled", text: "the job was cancelled"}

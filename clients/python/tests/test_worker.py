@@ -379,7 +379,7 @@ async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url
     worker.kind("refused")(lambda job: "\0")
     errors = {
         "fails": "no",
-        "tarries": "timed out after 0.05 s",
+        "tarries": "the attempt ran longer than its timeout",
         "invalid": "the output is no JSON that the database can hold: Out of range float values are not JSON compliant",
         "refused": "the output is no JSON that the database can hold: unsupported Unicode escape sequence",
     }
@@ -535,7 +535,7 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
     failed["cancelled, fails for good"] = failed["fails for good"]
     no_json = "the output is no JSON that the database can hold: there is no JSON for a object"
     failed |= dict.fromkeys(["has no JSON", "cancelled, has no JSON"], ("invalid_output", no_json))
-    failed |= {kind: ("timeout", "timed out") for kind in kinds if kind.startswith("timeout")}
+    failed |= {kind: ("timeout", "the attempt ran longer than its timeout") for kind in kinds if kind.startswith("timeout")}
     wanted = {kind: [("ERROR", *failed[kind]) if kind in failed else untouched] for kind in kinds}
     assert spans == wanted | {kind: [untouched, untouched] for kind in kinds if kind.startswith("lost")}
 

@@ -72,7 +72,7 @@ impl Error {
     }
 
     pub(crate) fn timeout() -> Self {
-        Self::new("the handler has exceeded its timeout").typed("timeout")
+        Self::new("the attempt ran longer than its timeout").typed("timeout")
     }
 
     /// The attempt does not count, and another worker gets the job.
@@ -116,7 +116,7 @@ pub fn cancel(reason: impl AsRef<str>) -> Error {
 pub type Result<T, E = ClientError> = std::result::Result<T, E>;
 
 /// Why a call of this library has failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The database refuses it, or there is no connection.
@@ -138,6 +138,13 @@ pub enum ClientError {
     /// The system refuses it, or a part of the worker has panicked.
     #[error(transparent)]
     System(#[from] std::io::Error),
+}
+
+/// As it is displayed: `main` shows so the error that it returns.
+impl fmt::Debug for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl ClientError {

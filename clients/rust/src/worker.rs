@@ -100,13 +100,15 @@ impl Options {
         for Queue { name, weight } in &self.queues {
             let is_weight = weight.is_finite() && *weight > 0.0;
             require(names.insert(name), format!("queues has {name} twice"))?;
-            require(is_weight, format!("queues has {name} with weight {weight}"))?;
+            let fault = format!("queues has {name} with weight {weight}: not a positive number");
+            require(is_weight, fault)?;
         }
-        require(self.concurrency > 0, "concurrency is 0")?;
-        require(!self.lease.is_zero(), "lease is 0 s")?;
-        require(self.timeout != Some(Duration::ZERO), "timeout is 0 s")?;
+        require(self.concurrency > 0, "concurrency is 0: not at least 1")?;
+        require(!self.lease.is_zero(), "lease is 0 s: not positive")?;
+        let has_time = self.timeout != Some(Duration::ZERO);
+        require(has_time, "timeout is 0 s: not positive")?;
         for (kind, timeout) in &self.kind_timeouts {
-            let fault = format!("kind_timeouts has {kind} with 0 s");
+            let fault = format!("kind_timeouts has {kind} with 0 s: not positive");
             require(!timeout.is_zero(), fault)?;
         }
         Ok(())

@@ -10,7 +10,7 @@ export type Handler<Args = any> = (job: Job<Args>, signal: AbortSignal) => unkno
 export type Reason = "timeout" | "cancelled" | "stopping" | "lost";
 
 const MESSAGES = {
-  timeout: "the attempt has exceeded its timeout",
+  timeout: "the attempt ran longer than its timeout",
   cancelled: "somebody has cancelled the job",
   stopping: "the worker stops",
   lost: "the job is no longer this worker's",

@@ -87,7 +87,9 @@ export class Worker {
   constructor(database: string | { connect: Connect }, options: WorkerOptions = {}) {
     const name = `${hostname().slice(0, 60)}:${process.pid}:${randomBytes(4).toString("hex")}`;
     const defaults = { queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, middleware: [] };
-    this.#options = { ...defaults, timeout: undefined, logger: console as Logger, ...defined(options) };
+    const known = { ...defaults, timeout: undefined, logger: console as Logger };
+    for (const [option, value] of Object.entries(options)) check(option in known, option, value, "is no option of a worker");
+    this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
     const { queues, concurrency, timeout, lease, grace } = this.#options;
     const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);

@@ -107,7 +107,7 @@ withDatabase("a failed attempt is logged, one that ends otherwise is not", async
     .kind("is put off", () => ((isPutOff = !isPutOff) ? new Snooze(0) : "output"));
   const errors = {
     fails: "no",
-    tarries: "the attempt has exceeded its timeout",
+    tarries: "the attempt ran longer than its timeout",
     invalid: "the output has no JSON that the database can hold: NaN has no JSON",
     refused: /^the output has no JSON that the database can hold: .*Unicode/,
   };
@@ -236,6 +236,7 @@ test("what is no database, or no queues, is refused and said, without what it ho
   refused("database: undefined is neither a URL nor has it connect", process.env.NOT_SET);
   refused("database: 'object' is neither a URL nor has it connect", { host: "db", password: "secret" });
   refused("queues: 'mail' is no list of names, nor names with weights", "postgresql://", { queues: "mail" });
+  refused("queue: 'mail' is no option of a worker", "postgresql://", { queue: "mail" });
 });
 
 test("a fetch that is never answered is given up", { timeout: 60_000 }, async () => {

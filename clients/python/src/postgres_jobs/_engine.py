@@ -20,7 +20,7 @@ from ._finish import MOST_RESULTS, Finisher
 from ._link import Link
 from ._threads import Threads
 from .job import COLUMNS, Job, Nothing, Reason, fields, job_of, log
-from .outcomes import Finish, Outcome, completion, failure, timed_out
+from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -269,7 +269,7 @@ class Engine:
             if job.cancelled.is_set() and not isinstance(error, Outcome):
                 # It ended because it was to. Who cancelled the job has given the reason, and the
                 # server makes a cancelled job of one that is released.
-                return timed_out(attempt.timeout) if job.cancelled_because == "timeout" else {"do": "release"}
+                return TIMED_OUT if job.cancelled_because == "timeout" else {"do": "release"}
             return failure(error)
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
@@ -282,7 +282,7 @@ class Engine:
         # If it completes the job itself its transaction decides, and has locked the job until then.
         if attempt.job._is_completed:
             return
-        self._settle(attempt, timed_out(attempt.timeout))
+        self._settle(attempt, TIMED_OUT)
         attempt.cancel("timeout")
 
     def _settle(self, attempt: Attempt, finish: Finish | None) -> None:

@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ._version import __version__
 from .job import Job
-from .outcomes import Finish, Outcome, completion, failure, wire
+from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure, wire
 
 _tracer = trace.get_tracer("postgres_jobs", __version__)
 _propagator = TraceContextTextMapPropagator()
@@ -72,15 +72,13 @@ def _end(span: trace.Span, job: Job[Any], finish: Finish, error: BaseException |
         return
     has_given_up = error is not None and job.cancelled.is_set() and not isinstance(error, Outcome)
     if job.cancelled_because == "timeout":
-        type, text = "timeout", "timed out"
+        finish = TIMED_OUT
     elif has_given_up or finish["do"] != "fail":
         return
-    else:
-        type, text = finish["details"]["type"], finish["error"]
     if error is not None:
         span.record_exception(error)
-    span.set_attribute("error.type", type)
-    span.set_status(trace.StatusCode.ERROR, text)
+    span.set_attribute("error.type", finish["details"]["type"])
+    span.set_status(trace.StatusCode.ERROR, finish["error"])
 
 
 def _attributes(name: str, type: str, queue: str) -> dict[str, Any]:

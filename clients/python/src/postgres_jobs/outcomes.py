@@ -91,8 +91,7 @@ def failure(error: BaseException) -> Finish:
         return _failure(second)
 
 
-def timed_out(after: float) -> Finish:
-    return {"do": "fail", "error": f"timed out after {after:.3g} s", "details": {"type": "timeout"}}
+TIMED_OUT: Finish = {"do": "fail", "error": "the attempt ran longer than its timeout", "details": {"type": "timeout"}}
 
 
 def invalid_output(error: BaseException) -> Finish:
