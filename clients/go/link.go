@@ -24,7 +24,6 @@ type scan[T any] func(columns func(into ...any) error) (T, error)
 // link is one connection of a worker. It is made again when it breaks.
 type link struct {
 	worker    *Worker
-	what      string
 	patience  time.Duration // after which without an answer the connection counts as broken
 	isFailing atomic.Bool   // the latest call has failed and is to be repeated
 	turn      chan struct{} // is full while a call is under way, and once the worker has ended
@@ -43,11 +42,11 @@ type session struct {
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		answer, err := try(ctx, context.Background(), l, scan, call, args)
-		l.isFailing.Store(is(err, passing))
-		if err == ErrLost || !is(err, passing) {
+		l.isFailing.Store(ctx.Err() == nil && is(err, passing))
+		if err == ErrLost || ctx.Err() != nil || !is(err, passing) {
 			return answer, err
 		}
-		l.worker.options.Log.Warn("a call failed and will be repeated", "connection", l.what, "error", err)
+		l.worker.options.Log.Warn("a call failed and will be repeated", "error", err)
 		l.worker.pause(ctx, backOff(failures))
 	}
 	return nil, ctx.Err()
@@ -62,7 +61,7 @@ func (l *link) wait(ctx context.Context, call string, args ...any) {
 		// next. PgBouncer 1.18 dies of a request that is cut off.
 		time.Sleep(100 * time.Millisecond)
 	} else if err != nil {
-		l.worker.options.Log.Warn("a wait has failed", "connection", l.what, "error", err)
+		l.worker.options.Log.Warn("a wait has failed", "error", err)
 		l.worker.pause(ctx, backOff(0))
 	}
 }
@@ -75,6 +74,8 @@ func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, 
 		defer func() { <-l.turn }()
 	case <-l.worker.done:
 		return nil, ErrLost
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	s := l.session
 	if s == nil {
@@ -92,8 +93,8 @@ func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, 
 	return answer, err
 }
 
-// within is what a call answers, which is to end with ctx, and within limit. One that goes on for
-// another second is left to itself: lib/pq waits for what a silent network never brings.
+// within makes a call that is to end with ctx, and within limit. One that has not ended a second
+// later is left to itself: lib/pq waits for what a silent network never brings.
 func within[T any](ctx context.Context, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	answers := make(chan func() (T, error), 2)

@@ -19,7 +19,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"hash/maphash"
 	"log"
 	"math"
 	"os"
@@ -139,8 +138,7 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	orDefault(&options.Lease, 30*time.Second)
 	orDefault(&options.Grace, 10*time.Second)
 	host, _ := os.Hostname()
-	// The seed of a maphash is a random number.
-	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), new(maphash.Hash).Sum64()>>32))
+	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), uint32(time.Now().UnixNano())))
 	orDefault(&options.Info, map[string]any{}) // nil would be null, and beat needs an object
 	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
@@ -148,10 +146,10 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		handlers: map[string]handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
-	w.fetching = &link{worker: w, what: "fetch", patience: patience, turn: make(chan struct{}, 1)}
-	w.finishing = &link{worker: w, what: "finish", patience: patience, turn: make(chan struct{}, 1)}
+	w.fetching = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
+	w.finishing = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
 	// When this one falls silent, another one is to renew the leases before they end.
-	w.control = &link{worker: w, what: "control", patience: w.pace() + 5*time.Second, turn: make(chan struct{}, 1)}
+	w.control = &link{worker: w, patience: w.pace() + 5*time.Second, turn: make(chan struct{}, 1)}
 	w.hurry, w.leaveNow = context.WithCancel(context.Background())
 	w.quit, w.leave = context.WithCancel(w.hurry)
 	w.info, w.err = json.Marshal(options.Info)
