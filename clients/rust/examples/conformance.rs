@@ -379,7 +379,7 @@ async fn testing_step(step: &Value, producer: &Producer, worker: &Worker) -> Any
         }
         "sql" => {
             let is_query = text(value).starts_with("select");
-            let rows = format!("select to_json(r)::text from ({}) r", text(value));
+            let rows = format!("select to_jsonb(r) from ({}) r", text(value));
             let mut lists = Vec::new();
             if !is_query {
                 in_test().batch_execute(text(value)).await?;
@@ -388,7 +388,7 @@ async fn testing_step(step: &Value, producer: &Producer, worker: &Worker) -> Any
             // Objects keep the order of the columns nowhere but in the statement's description.
             let names = in_test().prepare(text(value)).await?;
             for row in in_test().query(&rows, &[]).await? {
-                let row: Value = serde_json::from_str(row.get(0))?;
+                let row: Value = row.get(0);
                 let columns = names.columns().iter();
                 lists.push(
                     columns

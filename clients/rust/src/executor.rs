@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
 use crate::Result;
@@ -22,9 +22,12 @@ pub trait Executor: Send {
 
 impl<C: GenericClient + Sync> Executor for &C {
     async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
-        let of: Vec<_> = of.iter().map(|text| (text as _, Type::TEXT)).collect();
-        texts(self.query_typed(sql, &of).await?)
+        texts(self.query_typed(sql, &typed(of)).await?)
     }
+}
+
+pub(crate) fn typed<'a>(of: &'a [&str]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    of.iter().map(|text| (text as _, Type::TEXT)).collect()
 }
 
 #[cfg(feature = "sqlx")]

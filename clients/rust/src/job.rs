@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use chrono::serde::ts_microseconds;
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio_postgres::Row;
+use tokio_postgres::types::Json;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -45,7 +46,6 @@ pub struct JobInfo {
     pub raw_args: Box<RawValue>,
     /// What the producer and its middleware say of the job beside the args; null if it is too deep,
     /// or has a number that a [`Value`] cannot hold.
-    #[serde(deserialize_with = "lenient")]
     pub meta: Value,
     /// The tags.
     pub tags: Vec<String>,
@@ -56,13 +56,10 @@ pub struct JobInfo {
     /// How many attempts there can be.
     pub max_attempts: i32,
     /// When it was inserted.
-    #[serde(with = "ts_microseconds")]
     pub created_at: DateTime<Utc>,
     /// When it was to run.
-    #[serde(with = "ts_microseconds")]
     pub scheduled_at: DateTime<Utc>,
     /// When this attempt began.
-    #[serde(with = "ts_microseconds")]
     pub attempted_at: DateTime<Utc>,
     /// When the server takes the job away, by the clock of this machine; none: never.
     #[serde(deserialize_with = "deadline")]
@@ -96,17 +93,13 @@ pub enum Reason {
 const COMPLETE: &str = "
 select jobs.complete($1::bigint, $2::bigint, nullif($3::jsonb, 'null'))::text";
 
-/// What a [`Value`] cannot hold is null: it must not cost the job, nor those fetched with it.
-fn lenient<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
-    let json = <&RawValue>::deserialize(from)?;
-    Ok(serde_json::from_str(json.get()).unwrap_or_default())
+fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Error> {
+    Option::deserialize(from).map(in_seconds)
 }
 
 /// The time that is so many seconds from now; none if no clock gets there.
-fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Error> {
-    let left = Option::<f64>::deserialize(from)?;
-    let left = left.and_then(|left| Duration::try_from_secs_f64(left.max(0.0)).ok());
-    Ok(left.and_then(|left| Instant::now().checked_add(left)))
+fn in_seconds(left: Option<f64>) -> Option<Instant> {
+    Instant::now().checked_add(Duration::try_from_secs_f64(left?.max(0.0)).ok()?)
 }
 
 /// A warning about a job.
@@ -118,6 +111,30 @@ macro_rules! warn_of {
 pub(crate) use warn_of;
 
 impl JobInfo {
+    /// A row, whose columns are in the order of the members.
+    pub(crate) fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            id: row.try_get(0)?,
+            token: row.try_get(1)?,
+            kind: row.try_get(2)?,
+            queue: row.try_get(3)?,
+            raw_args: row.try_get::<_, Json<_>>(4)?.0,
+            meta: row.try_get(5).map_or(Value::Null, |Json(meta)| meta),
+            tags: row.try_get(6)?,
+            priority: row.try_get(7)?,
+            attempt: row.try_get(8)?,
+            max_attempts: row.try_get(9)?,
+            created_at: row.try_get(10)?,
+            scheduled_at: row.try_get(11)?,
+            attempted_at: row.try_get(12)?,
+            deadline: in_seconds(row.try_get(13)?),
+            cancellation: CancellationToken::new(),
+            reason: OnceLock::new(),
+            is_settled: AtomicBool::new(false),
+            is_completed: AtomicBool::new(false),
+        })
+    }
+
     pub(crate) fn is_completed(&self) -> bool {
         self.is_completed.load(SeqCst)
     }

@@ -12,10 +12,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::executor::{Executor, texts};
+use crate::executor::{Executor, texts, typed};
 use crate::{ClientError, Result, Worker};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
@@ -121,18 +121,8 @@ pub(crate) struct Link {
 }
 
 impl Executor for Link {
-    /// Runs a statement. If its connection does not serve any more, the next one has another.
     async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
-        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
-        let rows = timeout(self.patience, self.once(sql, of)).await;
-        let rows = rows.unwrap_or_else(late);
-        match &rows {
-            Ok(_) => self.failures = 0,
-            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
-            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
-            Err(_) => {}
-        }
-        rows
+        texts(self.run(sql, of).await?)
     }
 }
 
@@ -147,7 +137,21 @@ impl Link {
         }
     }
 
-    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
+    /// Runs a statement. If its connection does not serve any more, the next one has another.
+    pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
+        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let rows = timeout(self.patience, self.once(sql, of)).await;
+        let rows = rows.unwrap_or_else(late);
+        match &rows {
+            Ok(_) => self.failures = 0,
+            Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
+            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
+            Err(_) => {}
+        }
+        rows
+    }
+
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
             let (client, messages) = connect_hearing(&self.config, |_| {}).await?;
@@ -155,14 +159,14 @@ impl Link {
         }
         let (client, _, prepared) = self.opened.as_mut().expect("it is open");
         if !self.prepares {
-            return Executor::rows(&mut &*client, sql, of).await;
+            return Ok(client.query_typed(sql, &typed(of)).await?);
         }
         if !prepared.contains_key(sql) {
             let types = vec![Type::TEXT; of.len()];
             prepared.insert(sql, client.prepare_typed(sql, &types).await?);
         }
         let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
-        texts(client.query(&prepared[sql], &of).await?)
+        Ok(client.query(&prepared[sql], &of).await?)
     }
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.

@@ -1,20 +1,18 @@
 //! Helpers for tests of programs that insert jobs, or have handlers. All but [`job`] work in a
 //! transaction of the test, which it rolls back. They open no connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::executor::query;
-use crate::fetch::FETCH;
 use crate::finish::{FINISH, Finish};
 use crate::job::JobInfo;
 use crate::worker::names;
-use crate::{ClientError, Error, Executor, Job, Result, State, Worker};
+use crate::{ClientError, Error, Executor, Job, Result, State, Worker, fetch};
 
 /// Why a test fails.
 #[derive(Debug, thiserror::Error)]
@@ -94,16 +92,11 @@ pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
         "id": 0, "token": 0, "kind": "", "queue": "default", "args": {}, "meta": {}, "tags": [],
         "priority": 1, "attempt": 1, "max_attempts": 25, "deadline": null,
     });
-    let times = ["created_at", "scheduled_at", "attempted_at"];
-    for at in times {
-        all[at] = json!(DateTime::UNIX_EPOCH);
+    for at in ["created_at", "scheduled_at", "attempted_at"] {
+        all[at] = "1970-01-01T00:00:00Z".into();
     }
     if let (Value::Object(all), Value::Object(members)) = (&mut all, members) {
         all.extend(members);
-    }
-    for at in times {
-        let time = DateTime::<Utc>::deserialize(&all[at])?;
-        all[at] = time.timestamp_micros().into();
     }
     let info: JobInfo = serde_json::from_str(&all.to_string())?;
     Ok(Job {
@@ -157,7 +150,7 @@ pub async fn work_all(
     let of = worker.asking(names(&worker.options.queues), 1);
     let of = of.each_ref().map(String::as_str);
     let mut attempted = Vec::new();
-    while let Some(job) = query::<JobInfo>(&mut executor, FETCH, &of).await?.pop() {
+    while let Some(job) = query::<JobInfo>(&mut executor, &FETCH, &of).await?.pop() {
         if attempted.len() == 1_000 {
             return Err(TestError::Endless);
         }
@@ -203,6 +196,8 @@ pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<()> 
     executor.rows(ADVANCE, &[&time]).await.map(drop)
 }
 
+static FETCH: LazyLock<String> =
+    LazyLock::new(|| format!("select to_json(f)::text from ({}) f", fetch::FETCH));
 const INSERTED: &str = "
 select to_json(j)::text from (
     select id, kind, queue, state, args from jobs.jobs

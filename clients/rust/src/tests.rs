@@ -313,25 +313,6 @@ fn a_deadline_that_no_clock_reaches_is_none() {
     }
 }
 
-/// A job that was fetched with this meta and these args, which are JSON.
-fn fetched(meta: &str, args: &str) -> JobInfo {
-    let row = format!(r#"[7, 8, "k", "q", {args}, {meta}, [], 1, 1, 25, -1500000, 1, 2, null]"#);
-    serde_json::from_str(&row).unwrap()
-}
-
-#[test]
-fn a_job_is_fetched_whatever_its_meta_and_args_are() {
-    let deep = format!(r#"{{"a": {}{}}}"#, "[".repeat(1000), "]".repeat(1000));
-    for meta in [&*deep, r#"{"a": 1e999}"#] {
-        assert_eq!(fetched(meta, "{}").meta, Value::Null);
-    }
-    let digits = "0.1234567890123456789012345678901234567890";
-    let job = fetched(r#"{"a": 1}"#, digits);
-    assert_eq!(job.meta, json!({ "a": 1 }));
-    assert_eq!(job.raw_args.get(), digits);
-    assert_eq!(job.created_at.to_rfc3339(), "1969-12-31T23:59:58.500+00:00");
-}
-
 #[tokio::test]
 async fn a_timeout_of_a_kind_without_handler_is_refused() {
     let options = || Options {
