@@ -99,18 +99,22 @@ class Network:
         self.url = urllib.parse.urlsplit(url)
         self.ends: list[asyncio.StreamWriter] = []
         self.carriers: list[asyncio.Task] = []
+        self.silences = 0
 
     async def open(self) -> str:
         """Returns the URL that leads through it."""
         self.server = await asyncio.start_server(self.connect, "127.0.0.1")
         port = self.server.sockets[0].getsockname()[1]
-        return self.url._replace(netloc=f"{self.url.username}@127.0.0.1:{port}").geturl()
+        netloc = re.sub(r"[^@]*$", f"127.0.0.1:{port}", self.url.netloc)
+        return self.url._replace(netloc=netloc).geturl()
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        silences = self.silences
         from_server, to_server = await asyncio.open_connection(self.url.hostname, self.url.port)
         self.ends += [writer, to_server]
         both_ways = [(reader, to_server), (from_server, writer)]
-        self.carriers += [asyncio.create_task(self.carry(*way)) for way in both_ways]
+        if silences == self.silences:
+            self.carriers += [asyncio.create_task(self.carry(*way)) for way in both_ways]
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -119,9 +123,10 @@ class Network:
                 await writer.drain()
         writer.close()
 
-    def fall_silent(self) -> None:
-        for carrier in self.carriers:
-            carrier.cancel()
+    def fall_silent(self) -> int:
+        """Returns how many connections it was that carried something."""
+        self.silences += 1
+        return sum(carrier.cancel() for carrier in self.carriers) // 2
 
     def close(self) -> None:
         self.server.close()
@@ -237,7 +242,8 @@ class Case:
                 if not await self.query(cut, self.worker):
                     raise Failed("it has no connection")
             case {"silence": True}:
-                self.network.fall_silent()
+                if self.network.fall_silent() == 0:
+                    raise Failed("it has no connection")
             case {"restart": True}:
                 process = await asyncio.create_subprocess_shell(os.environ["JOBS_RESTART"])
                 if await process.wait() != 0:

@@ -39,8 +39,8 @@ func scanAttempt(columns func(into ...any) error) (*attempt, error) {
 	return a, err
 }
 
-// fetchLoop fetches and starts jobs until the worker is to fetch no more. A fetch under way is not
-// abandoned: its jobs may be ours already.
+// fetchLoop fetches and starts jobs until the worker is to fetch no more. A stop does not abandon a
+// fetch under way: its jobs may be ours already.
 func (w *Worker) fetchLoop() {
 	defer w.change(func() { w.fetchIsOver = true })
 	for inVain := 0; w.await(w.quit, w.hasPlaces); {

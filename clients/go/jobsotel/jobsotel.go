@@ -5,7 +5,7 @@
 //	options.Around = append(options.Around, jobsotel.AroundWork)
 //
 // The producer's span travels as traceparent in meta. A first attempt is its child; a retry is a
-// trace of its own, with a link to it.
+// trace of its own, with a link to it. A span has failed if its insert or attempt has.
 package jobsotel
 
 import (

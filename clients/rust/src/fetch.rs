@@ -34,7 +34,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let mut in_vain = 0;
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
         engine.gather(free).await;
-        // A fetch under way is never abandoned: its jobs may be ours. A wait may be.
+        // A stop does not abandon a fetch under way: its jobs may be ours. A wait it does.
         let fetched = engine.fetch(&mut link).await;
         let pause = async {
             match fetched {

@@ -1,7 +1,5 @@
 //! Spans of OpenTelemetry around inserts and handlers.
 
-use std::any::type_name;
-
 use opentelemetry::global::{self, BoxedTracer};
 use opentelemetry::trace::{
     FutureExt, Link, Span, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt,
@@ -9,7 +7,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 
-use crate::{AfterInsert, ClientError, Error, Handling, Inserted, Job, Middleware, NewJob, Reason};
+use crate::{AfterInsert, Error, Handling, Inserted, Job, Middleware, NewJob, Reason};
 
 /// Middleware that makes a span of every insert and of every attempt, by the global tracer.
 ///
@@ -57,7 +55,8 @@ impl Middleware for OpenTelemetry {
             }
             Ok(_) => {}
             Err(error) => {
-                span.set_attribute(KeyValue::new("error.type", type_name::<ClientError>()));
+                let error_type = error.code().unwrap_or("ClientError".into());
+                span.set_attribute(KeyValue::new("error.type", error_type));
                 span.set_status(Status::error(error.to_string()));
             }
         }))

@@ -205,7 +205,8 @@ fn wrong_options_are_named() {
         queues: vec![queue("a", 1.0), queue("b", -2.5)],
         ..Options::default()
     };
-    assert_eq!(wrong(options), "queues has b with weight -2.5");
+    let fault = "queues has b with weight -2.5: not a positive number";
+    assert_eq!(wrong(options), fault);
     let options = Options {
         queues: vec!["a".into(), "a".into()],
         ..Options::default()
@@ -216,7 +217,10 @@ fn wrong_options_are_named() {
         kind_timeouts,
         ..Options::default()
     };
-    assert_eq!(wrong(options), "kind_timeouts has k with 0 s");
+    assert_eq!(wrong(options), "kind_timeouts has k with 0 s: not positive");
+    // So an error that `main` returns is shown.
+    let fault = ClientError::Option("lease is 0 s: not positive".into());
+    assert_eq!(format!("{fault:?}"), "lease is 0 s: not positive");
     let twice = worker(Options::default())
         .unwrap()
         .kind("k", async |_: Job<Value>| Ok::<_, Error>(()))
@@ -436,7 +440,7 @@ async fn spans_belong_together() {
     refused.await.unwrap_err();
     let refused = exporter.get_finished_spans().unwrap().remove(0);
     assert_eq!(refused.status, Status::error("refused"));
-    let error = KeyValue::new("error.type", std::any::type_name::<ClientError>());
+    let error = KeyValue::new("error.type", "ClientError");
     assert!(refused.attributes.contains(&error), "{refused:?}");
     // They have failed if their attempts have: how a handler ends, why it was cancelled, its type.
     let cases = [

@@ -13,8 +13,8 @@ import { VERSION } from "./version.js";
  * and for a `Worker`.
  *
  * The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry is a
- * trace of its own, with a link to it. A span has failed if its attempt has. One
- * that was put off, cancelled, released at a stop or lost leaves the status unset.
+ * trace of its own, with a link to it. A span has failed if its insert or attempt has. One that was
+ * put off, cancelled, released at a stop or lost leaves the status unset.
  */
 export function tracing(): Required<Middleware> {
   return {
