@@ -105,8 +105,8 @@ class Network:
         """Returns the URL that leads through it."""
         self.server = await asyncio.start_server(self.connect, "127.0.0.1")
         port = self.server.sockets[0].getsockname()[1]
-        netloc = re.sub(r"[^@]*$", f"127.0.0.1:{port}", self.url.netloc)
-        return self.url._replace(netloc=netloc).geturl()
+        user, at, _ = self.url.netloc.rpartition("@")
+        return self.url._replace(netloc=f"{user}{at}127.0.0.1:{port}").geturl()
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         silences = self.silences

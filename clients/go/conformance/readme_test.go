@@ -29,7 +29,7 @@ func TestControlOfReadme(t *testing.T) {
 	for _, change := range []struct{ from, to, says string }{
 		{"jobs.Timeout(", "jobs.Timout(", "undefined: jobs.Timout"},
 		{`Queue:       "mail"`, `Queue:       "post"`, "--- FAIL: TestInserting"},
-		{"## A worker\n", "## A worker\n```go\nvar more int\n```\n", "8 of 9"},
+		{"## A worker\n", "## A worker\n```go\nvar more int\n```\n", "9 of 10"},
 	} {
 		changed := strings.Replace(readme(t), change.from, change.to, 1)
 		if said, err := testBlocks(t, changed); err == nil || !strings.Contains(said+err.Error(), change.says) {

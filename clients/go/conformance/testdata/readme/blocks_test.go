@@ -112,7 +112,10 @@ func TestInOneTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	inserted := must(jobs.Insert(ctx, db, args, jobs.InsertOpts{Queue: args.To}))
-	results := must(jobs.WaitFor(ctx, db, []int64{inserted.ID}, time.Minute, jobs.All))
+	// README: jobs.WaitFor(
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := worker.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -151,6 +154,17 @@ func TestLogged(t *testing.T) {
 	jobstest.WorkAll(t, tx, worker)
 	if !strings.Contains(said.String(), "of kind email.send took ") {
 		t.Error(said.String())
+	}
+}
+
+func TestTenant(t *testing.T) {
+	tx := begin(t)
+	producer := jobs.Producer{Around: []func(jobs.InsertFunc) jobs.InsertFunc{tenant}}
+	inserted := must(producer.Insert(ctx, tx, newArgs(t)))
+	var tags string
+	must(0, tx.QueryRow("SELECT tags FROM jobs.jobs WHERE id = $1", inserted.ID).Scan(&tags))
+	if tags != `{"tenant 7"}` {
+		t.Error(tags)
 	}
 }
 
