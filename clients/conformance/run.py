@@ -22,7 +22,7 @@ import urllib.parse
 import psycopg
 
 # How long to wait for what must come. It is no measure of speed: a machine may be busy.
-PATIENCE = float(os.environ.get("JOBS_PATIENCE", "60"))
+PATIENCE = float(os.environ.get("JOBS_PATIENCE", "120"))
 # A line of a driver can have an output of megabytes.
 LONGEST_LINE = 64 << 20
 
