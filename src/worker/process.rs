@@ -109,7 +109,13 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Once it is connected: what is not in [`SETTINGS`] becomes what the server's configuration says.
 /// What was set of the database, or of the role, is for sessions, and whoever owns a database may
 /// set it.
+///
+/// The configuration is read anew: of a reload since the postmaster made this process nobody may
+/// have heard, as the server ignores that signal until [`begin`].
 pub fn apply_settings() {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::ConfigReloadPending = 1 };
+    obey();
     set("lock_timeout", "1s");
     // What is in no database has no settings of one.
     if server::database() != pg_sys::InvalidOid {

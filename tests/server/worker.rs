@@ -616,6 +616,23 @@ async fn is_started_again_after_being_terminated() {
     becomes(&db, id, "available").await;
 }
 
+/// A reload while the launcher begins does not reach it. Here nobody reloads: only a launcher that
+/// reads the configuration itself knows what it says.
+#[tokio::test]
+async fn the_launcher_begins_with_what_the_configuration_says() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("unheard").await;
+    cluster.allow(
+        1,
+        "57P01 jobs launcher .*FATAL:  terminating background worker",
+    );
+    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    run(&db, "alter system set jobs.enabled = on").await;
+    let launcher = "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs launcher') t";
+    assert_eq!(number(&db, launcher).await, 1);
+    becomes(&db, id, "available").await;
+}
+
 #[tokio::test]
 async fn a_terminated_worker_is_woken_again_at_once() {
     let cluster = Cluster::start();
