@@ -23,6 +23,8 @@ import psycopg
 
 # How long to wait for what must come. It is no measure of speed: a machine may be busy.
 PATIENCE = float(os.environ.get("JOBS_PATIENCE", "120"))
+# Of a job whose case says nothing else: nothing happens to it because the machine is slow.
+USUAL = {"timeout": "'-1 s'", "retry": """'{"strategy": "constant", "initial": 3600, "max": 3600}'"""}
 # A line of a driver can have an output of megabytes.
 LONGEST_LINE = 64 << 20
 
@@ -201,10 +203,10 @@ class Case:
     async def step(self, step: dict) -> None:
         match step:
             case {"insert": args}:
-                options = ", " + step["options"] if "options" in step else ""
-                if "retry =>" not in options:  # else it would be tried again while one looks
-                    options += """, retry => '{"strategy": "constant", "initial": 3600, "max": 3600}'"""
-                call = f"select (jobs.insert(%s, %s, queue => %s{options.replace('%', '%%')})).id"
+                given = step.get("options", "")
+                unsaid = [f"{option} => {value}" for option, value in USUAL.items() if f"{option} =>" not in given]
+                options = ", ".join(["queue => %s", *unsaid, *filter(None, [given.replace("%", "%%")])])
+                call = f"select (jobs.insert(%s, %s, {options})).id"
                 for one in args:
                     rows = await self.query(call, step.get("kind", "run"), psycopg.types.json.Jsonb(one), self.queue)
                     self.ids.append(rows[0][0])
