@@ -43,7 +43,7 @@ renew() {
 describe() {
   say "jobs: $(sql -c "select extversion from pg_extension where extname = 'jobs'"), commit $(commit_of "$HERE")"
   machine_line
-  say "server: $(sql -c 'select version()')"
+  say "server: $(sql -c "select version() || case current_setting('debug_assertions') when 'on' then ', with assertions' else '' end")"
   say "settings: $(sql -c "select string_agg(name || '=' || current_setting(name), ', ' order by name) from pg_settings
     where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_level', 'shared_buffers', 'max_wal_size', 'shared_preload_libraries', 'wal_compression')")"
   say "load: $CLIENTS clients, $THREADS pgbench threads, -M prepared, in turns: $TURNS rounds, mostly of $SECONDS_EACH s each, $ROUNDS of fetching and completing, $RUNS runs of what is compared with itself or with the clock; scale 1/$SCALE"
