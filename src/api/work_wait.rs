@@ -23,12 +23,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(super) const POLL: Duration = Duration::from_millis(100);
 /// How long a job is kept back for which the session's last call has returned, and that is still
 /// there: somebody may have it locked, or it may be of a kind that the caller does not take. If the
-/// next call returned at once, the caller would look for it in an endless loop.
+/// next call returned at once, the caller would look for it in an endless loop. Each call in a row
+/// that ends so keeps it back for twice as long, up to [`LOOK_AGAIN`], where commits wake.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// The queues and the jobs in front of each that the last call saw.
     static LAST: RefCell<Vec<(u64, i64)>> = const { RefCell::new(Vec::new()) };
+    /// How long the next call keeps those back.
+    static KEPT_BACK: Cell<Duration> = const { Cell::new(AGAIN_AFTER) };
     /// The worker of the last call that had one, and what had been asked of it by then.
     static HEARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
@@ -169,13 +172,18 @@ fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
         let mut pause = wait.pause(seat, LOOK_AGAIN);
         let is_any = !found.heads.is_empty();
         let last = LAST.replace(found.heads.clone());
-        if found.heads.iter().any(|head| !last.contains(head))
-            || is_any && (woken || wait.begun.elapsed() >= AGAIN_AFTER)
-        {
+        if is_any && woken || found.heads.iter().any(|head| !last.contains(head)) {
+            KEPT_BACK.set(AGAIN_AFTER);
+            return;
+        }
+        let kept_back = KEPT_BACK.get();
+        if is_any && wait.begun.elapsed() >= kept_back {
+            let most = seat.map_or(AGAIN_AFTER, |_| LOOK_AGAIN);
+            KEPT_BACK.set((kept_back * 2).min(most));
             return;
         }
         if is_any {
-            pause = pause.min(AGAIN_AFTER);
+            pause = pause.min(kept_back);
         }
         if let Some(due_at) = found.due_at {
             pause = pause.min(Duration::from_micros(due_at.abs_diff(now)));
