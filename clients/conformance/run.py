@@ -139,9 +139,11 @@ class Network:
 
 def is_within(wanted: object, found: object) -> bool:
     """Whether all members that are wanted of an object are there; "any" is anything, "*a*b*" what
-    has these parts."""
+    has these parts, {least, most} a number between these."""
     if wanted == "any":
         return True
+    if isinstance(wanted, dict) and wanted.keys() == {"least", "most"}:
+        return isinstance(found, int | float) and wanted["least"] <= found <= wanted["most"]
     if isinstance(wanted, str) and len(wanted) > 2 and wanted[0] == wanted[-1] == "*":
         return isinstance(found, str) and bool(re.search(".*".join(map(re.escape, wanted.split("*"))), found, re.S))
     if isinstance(wanted, dict):
