@@ -269,6 +269,8 @@ class Case:
         if "clock" in step:
             command = ["faketime", "-f", step["clock"], *command]
         url = os.environ["JOBS_POOLED_URL"] + step["pooled"] if "pooled" in step else os.environ["DATABASE_URL"]
+        if "user" in step:
+            url = url.replace("://postgres@", f"://{step['user']}@")
         if "network" in step:
             self.network = Network(url)
             url = await self.network.open()
