@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from psycopg.conninfo import make_conninfo
 
 from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
+from postgres_jobs._link import Link
 
 
 @asynccontextmanager
@@ -179,6 +180,34 @@ def test_options_that_are_wrong_are_refused(url):
         worker.kind(lambda job: None)
     with pytest.raises(ValueError, match="every other kind"):
         worker.otherwise()(lambda job: None)
+
+
+async def test_a_worker_that_loses_races_for_jobs_fetches_again_at_once(url, queue, monkeypatch):
+    """A wait ends for each commit, and others have its jobs by then."""
+    run, wait, sleep, races, pauses = Link.run, Link.wait, asyncio.sleep, list(range(20)), []
+
+    async def run_and_lose(link, sql, *values, **options):
+        if "jobs.fetch_any" not in sql or not races:
+            return await run(link, sql, *values, **options)
+        races.pop()
+        return []
+
+    async def wait_for_a_commit(link, sql, *values, **options):
+        if "::text[]" not in sql or not races:
+            await wait(link, sql, *values, **options)
+
+    async def sleep_and_note(delay):
+        pauses.append(delay)
+        await sleep(delay)
+
+    monkeypatch.setattr(Link, "run", run_and_lose)
+    monkeypatch.setattr(Link, "wait", wait_for_a_commit)
+    monkeypatch.setattr(asyncio, "sleep", sleep_and_note)
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: "output")
+    async with working(worker):
+        assert (await done(url, begin(url, queue, "run", {})))[0].output == "output"
+    assert len(pauses) >= 20 and set(pauses) == {0}
 
 
 async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their_leases(url, queue, look):

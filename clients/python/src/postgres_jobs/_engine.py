@@ -201,7 +201,6 @@ class Engine:
         worker = self.worker
         kinds = worker._kinds()
         lease = timedelta(seconds=worker.lease)
-        in_vain = 0
         while self.stage == WORKING:
             # Results that cannot be sent, or not yet, hold their places.
             kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
@@ -217,14 +216,8 @@ class Engine:
                     self._begin(row)
                 await asyncio.sleep(0)  # so that they begin before the next statement is made
                 if len(rows) < most and self.stage == WORKING:
-                    began = self.loop.time()
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
                     await self.fetch_link.wait(wait, queues, worker.name, patience=60)
-                    # Jobs that are there and cannot be had, such as those of other kinds, end
-                    # every wait at once.
-                    is_vain = not rows and self.loop.time() - began < 0.02
-                    in_vain = min(in_vain + 1, 10) if is_vain else 0
-                    await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
             except Exception as error:  # also what a row cannot be read for
                 if self.stage > WORKING:
                     return  # and is not repeated
