@@ -21,7 +21,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker
+from postgres_jobs import insert, insert_many, insert_middleware, wait_for
 from postgres_jobs._link import Link
 
 
@@ -587,3 +588,27 @@ def test_insert_middleware_sees_errors(url, queue):
     finally:
         insert_middleware.remove(around)
     assert seen == ["22023"]
+
+
+def test_what_insert_middleware_changes_is_of_that_insert_alone(url, queue, look):
+    @contextmanager
+    def around(jobs):
+        for job in jobs:
+            job["args"]["tenants"] = [*job["args"].get("tenants", []), tenant]
+            job["args"].setdefault("to", []).append(tenant)
+            job["meta"].setdefault("seen", []).append(tenant)
+        yield
+
+    args, meta = {"to": []}, {"seen": []}
+    insert_middleware.append(around)
+    try:
+        with psycopg.connect(url) as connection:
+            for tenant in ("a", "b"):
+                insert(connection, "without args", queue=queue)
+                insert(connection, "args", args, queue=queue, meta=meta)
+                insert_many(connection, [{"kind": "many", "args": args, "meta": meta, "queue": queue}] * 2)
+    finally:
+        insert_middleware.remove(around)
+    assert (args, meta) == ({"to": []}, {"seen": []})
+    inserted = look("select args, meta from jobs.jobs where queue = %s order by id", queue)
+    assert inserted == [({"tenants": [one], "to": [one]}, {"seen": [one]}) for one in "aaaabbbb"]
