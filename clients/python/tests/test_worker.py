@@ -183,6 +183,77 @@ def test_options_that_are_wrong_are_refused(url):
         worker.otherwise()(lambda job: None)
 
 
+async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, queue, look, caplog):
+    worker = Worker(url, queues=[queue])
+    begun, ended = set(), {}
+
+    async def tarries(job):
+        begun.add(job.kind)
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended[job.kind] = job.cancelled_because
+
+    def decorated(job):
+        return tarries(job)
+
+    def decorated_and_slow(job):
+        begun.add(job.kind)
+        job.cancelled.wait()
+        return tarries(job)
+
+    worker.kind("timeout", timeout=0.05)(decorated)
+    worker.kind("cancelled")(decorated)
+    worker.kind("stopping")(decorated)
+    worker.kind("stopping, slow")(decorated_and_slow)
+    ids = {kind: begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in worker.handlers}
+    async with working(worker):
+        await until(lambda: begun == set(ids))
+        look("select jobs.cancel(%s)", ids["cancelled"])
+        await until(lambda: ended == {"timeout": "timeout", "cancelled": "cancelled"})
+    # What the slow one has returned was not begun.
+    assert ended == {kind: kind for kind in ("timeout", "cancelled", "stopping")}
+    states = look("select kind, state::text, attempt from jobs.jobs where queue = %s order by id", queue)
+    assert states == [
+        ("timeout", "discarded", 1),
+        ("cancelled", "cancelled", 1),
+        ("stopping", "available", 0),
+        ("stopping, slow", "available", 0),
+    ]
+    assert "left behind" not in caplog.text
+
+
+async def test_middleware_around_a_thread_is_cancelled(url, queue):
+    ended = {}
+
+    async def around(job, handler):
+        try:
+            if job.kind == "before":
+                await asyncio.sleep(600)
+            output = await handler(job)
+            if job.kind == "after":
+                await asyncio.sleep(600)
+            ended[job.kind] = output
+        except asyncio.CancelledError as error:
+            ended[job.kind] = str(error)
+            raise
+
+    worker = Worker(url, queues=[queue], timeout=0.05, middleware=[around])
+    worker.otherwise()(lambda job: None)
+    worker.kind("meanwhile")(lambda job: job.cancelled.wait() and time.sleep(0.1) or "a thread is not")
+    for kind in ("before", "meanwhile", "after"):
+        begin(url, queue, kind, {}, max_attempts=1)
+    async with working(worker):
+        await until(lambda: ended == {"before": "timeout", "meanwhile": "a thread is not", "after": "timeout"})
+
+
+async def until(is_so):
+    latest = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < latest
+        await asyncio.sleep(0.02)
+
+
 async def test_a_worker_that_loses_races_for_jobs_fetches_again_at_once(url, queue, monkeypatch):
     """A wait ends for each commit, and others have its jobs by then."""
     run, wait, sleep, races, pauses = Link.run, Link.wait, asyncio.sleep, list(range(20)), []

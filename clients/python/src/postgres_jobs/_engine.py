@@ -44,9 +44,10 @@ _FETCH = f"""
 class Attempt:
     """A job that this worker has, and the handler that works on it."""
 
-    def __init__(self, job: Job[Any], is_async: bool) -> None:
+    def __init__(self, job: Job[Any]) -> None:
         self.job = job
-        self.is_async = is_async
+        self.is_in_thread = False
+        """Whether it waits for a thread, which cannot be cancelled: what that returns counts."""
         self.task: asyncio.Task[Finish | None] | None = None
         self.timeout = math.inf
         self.is_settled = False
@@ -57,7 +58,7 @@ class Attempt:
         if not self.job.cancelled.is_set():
             self.job.cancelled_because = because
             self.job.cancelled.set()
-            if self.task and self.is_async:
+            if self.task and not self.is_in_thread:
                 self.task.cancel(because)
 
 
@@ -237,7 +238,7 @@ class Engine:
         job, left, whole = job_of(row)
         handler = self.worker._handler(job)
         job._store = self._store
-        attempt = self.held[job.token] = Attempt(job, handler.is_async)
+        attempt = self.held[job.token] = Attempt(job)
         if self.stage > WORKING:
             self._settle(attempt, {"do": "release"})
             return
@@ -256,7 +257,7 @@ class Engine:
         """Runs the handler. It may raise anything, also what would end the event loop."""
         job = attempt.job
         try:
-            output = await self.worker._handle(job, self.threads.run)
+            output = await self.worker._handle(job, partial(self._in_thread, attempt))
             return None if job._is_completed else completion(output)
         except BaseException as error:
             if job.cancelled.is_set() and not isinstance(error, Outcome):
@@ -264,6 +265,13 @@ class Engine:
                 # server makes a cancelled job of one that is released.
                 return TIMED_OUT if job.cancelled_because == "timeout" else {"do": "release"}
             return failure(error)
+
+    async def _in_thread(self, attempt: Attempt, function: Callable[..., Any], *args: Any) -> Any:
+        attempt.is_in_thread = True
+        try:
+            return await self.threads.run(function, *args)
+        finally:
+            attempt.is_in_thread = False
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         self.running.pop(attempt.job.token, None)

@@ -127,6 +127,9 @@ class Worker:
             if handler.is_async:
                 return await handler.function(job)
             output = await in_thread(handler.function, job)
+            if inspect.iscoroutine(output) and job.cancelled.is_set():  # while it was made
+                output.close()
+                raise asyncio.CancelledError(job.cancelled_because)
             return await output if isinstance(output, Awaitable) else output
 
         call: Callable[[Job[Any]], Awaitable[Any]] = innermost
