@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from test_worker import begin, done, working
@@ -70,6 +71,25 @@ async def test_a_fetch_that_raises_anything_is_tried_again(url, queue, caplog, m
         assert (await done(url, begin(url, queue, "run", {})))[0].output == "output"
     refused = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
     assert len(refused) == 2 and "can't decode" in refused[0] and "too deep" in refused[1]
+
+
+async def test_a_result_that_is_refused_for_its_size_fails_its_attempt(url, queue, caplog, monkeypatch):
+    run = Link.run
+
+    async def run_with_less_memory(link, sql, *values, **options):
+        if "finish_many" in sql and "much" in values[0]:
+            raise psycopg.errors.InternalError_("invalid memory alloc request size 1073741824")
+        return await run(link, sql, *values, **options)
+
+    monkeypatch.setattr(Link, "run", run_with_less_memory)
+    worker = Worker(url, queues=[queue])
+    worker.otherwise()(lambda job: job.kind)
+    ids = [begin(url, queue, kind, {}, max_attempts=1) for kind in ("little", "much", "less")]
+    async with working(worker):
+        results = await done(url, *ids)
+    assert [one.state for one in results] == ["completed", "discarded", "completed"]
+    assert "invalid memory alloc request size" in results[1].error
+    assert "was refused" not in caplog.text
 
 
 async def test_the_grace_period_is_one_for_handlers_and_a_fetch_without_an_answer(queue, url, pooler):
