@@ -76,6 +76,13 @@ def test_the_annotation_says_the_type():
     def of_none(job): ...
     def of_any(job: Job) -> None: ...
 
+    def of_what_comes_later(job: Job[Order]) -> None:
+        later(Local)
+
+    assert args_type(of_what_comes_later) is Order
+
+    def later(_): ...
+
     class Callable_:
         def __call__(self, job: Job[Mail]) -> None: ...
 

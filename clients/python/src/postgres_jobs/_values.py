@@ -83,7 +83,9 @@ def args_type(handler: Callable[..., Any]) -> Any:
     if isinstance(annotation, str):
         function: Any = inspect.unwrap(getattr(handler, "func", handler))  # of a partial
         function = function if hasattr(function, "__globals__") else type(function).__call__
-        names = zip(function.__code__.co_freevars, function.__closure__ or ())
-        annotation = eval(annotation, function.__globals__, {name: cell.cell_contents for name, cell in names})
+        cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+        # An empty cell is of a variable that has no value yet.
+        names = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
+        annotation = eval(annotation, function.__globals__, names)
     parts = get_args(annotation)
     return parts[0] if parts and not isinstance(parts[0], TypeVar) else Any
