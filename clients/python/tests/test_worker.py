@@ -168,7 +168,8 @@ def test_options_that_are_wrong_are_refused(url):
         Worker(url).run()
     with pytest.raises(ValueError, match="handler"):
         asyncio.run(Worker(url).start())
-    wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0)]
+    wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0), ("concurrency", 2.5), ("concurrency", "3")]
+    wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", object(), {1, 2})]
     wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
     for name, value in wrong:
         with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import threading
 from collections import Counter
@@ -19,6 +18,7 @@ from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Link
 from ._threads import Threads
+from ._values import encode
 from .job import COLUMNS, Job, Nothing, Reason, fields, job_of, log
 from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure
 
@@ -160,11 +160,9 @@ class Engine:
 
     async def _beat(self) -> None:
         worker = self.worker
+        values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
         sql = "select jobs.worker_beat(%s, %s::text[], %s, %s)"
-        info = json.dumps(worker.info)
-        rows = await self.control_link.run(
-            sql, worker.name, list(worker.queues), worker.concurrency, info, patience=BEAT
-        )
+        rows = await self.control_link.run(sql, *values, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         held = list(self.held.values())
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ._engine import LEAVING, NOW, Engine
-from ._values import Duration, args_type, build, seconds
+from ._values import Duration, args_type, build, encode, seconds
 from ._version import __version__
 from .job import Job, log
 
@@ -71,7 +71,8 @@ class Worker:
         _check(is_list, "queues", queues, "a list of different names, or names with weights")
         for queue, weight in self.queues.items():
             _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
-        _check(concurrency >= 1, "concurrency", concurrency, "at least 1")
+        is_number = isinstance(concurrency, int) and concurrency >= 1
+        _check(is_number, "concurrency", concurrency, "a whole number, at least 1")
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
         self.dsn = dsn
@@ -80,6 +81,7 @@ class Worker:
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
+        _check(_is_json(self.info), "info", info, "JSON")
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind; None: of every other kind."""
@@ -216,6 +218,13 @@ class Worker:
 def _check(is_right: bool, option: str, value: object, rule: str) -> None:
     if not is_right:
         raise ValueError(f"{option} is {value!r}: it must be {rule}")
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return bool(encode(value))
+    except Exception:  # also what the value's own classes raise
+        return False
 
 
 def _timeout(option: str, timeout: Duration | None) -> float | None:
