@@ -119,7 +119,7 @@ class Engine:
                     self._settle(attempt, {"do": "release"})
             for backoff in [self.finish_link.backoff, *self.finisher.again.values()]:
                 backoff.end()
-            await self._until(lambda: not self.finisher.unsent, SENDING)
+            await self._until(lambda: fetching.done() and not self.finisher.unsent, SENDING)
             if self.finisher.unsent:
                 log.error("%s results could not be sent", self.finisher.unsent)
             return not self.finisher.unsent
