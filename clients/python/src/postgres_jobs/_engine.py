@@ -49,7 +49,6 @@ class Attempt:
         self.is_in_thread = False
         """Whether it waits for a thread, which cannot be cancelled: what that returns counts."""
         self.task: asyncio.Task[Finish | None] | None = None
-        self.timeout = math.inf
         self.is_settled = False
         """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
 
@@ -97,9 +96,8 @@ class Engine:
     async def serve(self) -> bool:
         """Works until it is stopped. Whether every result could be sent."""
         fetching = asyncio.create_task(self._fetch())
-        control = asyncio.create_task(self.threads.run(asyncio.run, self._control()))
         finishing = asyncio.create_task(self.finisher.run())
-        tasks = [fetching, finishing, control]
+        tasks = [fetching, finishing, asyncio.create_task(self.threads.run(asyncio.run, self._control()))]
         try:
             done, _ = await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -141,12 +139,10 @@ class Engine:
         """Runs in a thread and an event loop of its own: a handler that blocks the worker's loop
         must not cost other jobs their leases."""
         self.control = asyncio.current_task()
-        if self.stage == OVER:
-            return
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
         try:
-            while True:
+            while self.stage != OVER:
                 try:
                     await self._beat()
                     await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name, patience=pace + 5)
@@ -161,8 +157,7 @@ class Engine:
     async def _beat(self) -> None:
         worker = self.worker
         values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
-        sql = "select jobs.worker_beat(%s, %s::text[], %s, %s)"
-        rows = await self.control_link.run(sql, *values, patience=BEAT)
+        rows = await self.control_link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         held = list(self.held.values())
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
@@ -198,7 +193,6 @@ class Engine:
 
     async def _fetch(self) -> None:
         worker = self.worker
-        kinds = worker._kinds()
         lease = timedelta(seconds=worker.lease)
         while self.stage == WORKING:
             # Results that cannot be sent, or not yet, hold their places.
@@ -210,7 +204,7 @@ class Engine:
                 continue
             queues, most = self._share(free)
             try:
-                rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, kinds)
+                rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, worker._kinds())
                 for row in rows:
                     self._begin(row)
                 await asyncio.sleep(0)  # so that they begin before the next statement is made
@@ -241,12 +235,12 @@ class Engine:
             self._settle(attempt, {"do": "release"})
             return
         self.running[job.token] = attempt
-        attempt.timeout = handler.timeout or self.worker.timeout or math.inf
+        timeout = handler.timeout or self.worker.timeout or math.inf
         if left is not None:  # the worker is to be earlier than the server
-            attempt.timeout = max(min(attempt.timeout, left - min(whole / 20, 1)), 0)
+            timeout = max(min(timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        timer = self.loop.call_later(min(attempt.timeout, 1e9), self._timed_out, attempt)
+        timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
         attempt.task.add_done_callback(lambda _: timer.cancel())
 
     # --- Handling
@@ -279,20 +273,18 @@ class Engine:
 
     def _timed_out(self, attempt: Attempt) -> None:
         # If it completes the job itself its transaction decides, and has locked the job until then.
-        if attempt.job._is_completed:
-            return
-        self._settle(attempt, TIMED_OUT)
-        attempt.cancel("timeout")
+        if not attempt.job._is_completed:
+            self._settle(attempt, TIMED_OUT)
+            attempt.cancel("timeout")
 
     def _settle(self, attempt: Attempt, finish: Finish | None) -> None:
         """What is told first counts. None: there is nothing to tell."""
-        if attempt.is_settled:
-            return
-        attempt.is_settled = True
-        if finish is None:
-            self._told(attempt.job)
-        else:
-            self.finisher.add(attempt.job, finish)
+        if not attempt.is_settled:
+            attempt.is_settled = True
+            if finish is None:
+                self._told(attempt.job)
+            else:
+                self.finisher.add(attempt.job, finish)
 
     def _told(self, job: Job[Any]) -> None:
         self.held.pop(job.token, None)

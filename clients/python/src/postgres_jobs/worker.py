@@ -71,12 +71,10 @@ class Worker:
         _check(is_list, "queues", queues, "a list of different names, or names with weights")
         for queue, weight in self.queues.items():
             _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
-        is_number = isinstance(concurrency, int) and concurrency >= 1
-        _check(is_number, "concurrency", concurrency, "a whole number, at least 1")
+        _check(isinstance(concurrency, int) and concurrency >= 1, "concurrency", concurrency, "an int, at least 1")
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
-        self.dsn = dsn
-        self.concurrency = concurrency
+        self.dsn, self.concurrency = dsn, concurrency
         self.timeout = _timeout("timeout", timeout)
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
@@ -126,10 +124,8 @@ class Worker:
         handler = self._handler(job)
 
         async def innermost(job: Job[Any]) -> Any:
-            if handler.is_async:
-                return await handler.function(job)
-            output = await in_thread(handler.function, job)
-            if inspect.iscoroutine(output) and job.cancelled.is_set():  # while it was made
+            output = handler.function(job) if handler.is_async else await in_thread(handler.function, job)
+            if inspect.iscoroutine(output) and job.cancelled.is_set():  # before it has begun
                 output.close()
                 raise asyncio.CancelledError(job.cancelled_because)
             return await output if isinstance(output, Awaitable) else output
@@ -155,14 +151,13 @@ class Worker:
                 except (SystemExit, KeyboardInterrupt) as error:
                     # A task passes them also to who runs the loop.
                     log.warning("a task of a handler has raised %r", error)
-            is_all_sent = serving.result()
+            if not serving.result():
+                sys.exit(1)
         finally:
             # Not asyncio.run: it waits for handlers that do not stop.
             loop.set_exception_handler(lambda *_: None)
             asyncio.set_event_loop(None)
             loop.close()
-        if not is_all_sent:
-            sys.exit(1)
 
     async def start(self) -> None:
         """Works within a program that has its signals to itself, until `stop`. It does not wait
