@@ -50,7 +50,9 @@ def bad_output(name: str) -> object:
             deep = [deep]
     circular.append(circular)
     makers = {"nul": "a\0b", "surrogate": "a\ud800b", "circular": circular, "deep": deep, "nan": float("nan"), "other": bad_output}
-    return "x" * 300_000_000 if name == "huge" else makers[name]
+    if name in ("huge", "long"):
+        return "x" * 300_000_000 if name == "huge" else [0] * (2**24 + 1)
+    return makers[name]
 
 
 def fail_badly(name: str) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import time
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from test_worker import begin, done, working
 
-from postgres_jobs import Worker
+from postgres_jobs import Worker, _engine
 from postgres_jobs._link import Backoff, Link
 
 
@@ -72,6 +73,25 @@ async def test_a_fetch_that_raises_anything_is_tried_again(url, queue, caplog, m
     assert len(refused) == 2 and "can't decode" in refused[0] and "too deep" in refused[1]
 
 
+async def test_a_result_that_is_refused_for_its_size_fails_its_attempt(url, queue, caplog, monkeypatch):
+    run = Link.run
+
+    async def run_with_less_memory(link, sql, *values, **options):
+        if "finish_many" in sql and "much" in values[0]:
+            raise psycopg.errors.InternalError_("invalid memory alloc request size 1073741824")
+        return await run(link, sql, *values, **options)
+
+    monkeypatch.setattr(Link, "run", run_with_less_memory)
+    worker = Worker(url, queues=[queue])
+    worker.otherwise()(lambda job: job.kind)
+    ids = [begin(url, queue, kind, {}, max_attempts=1) for kind in ("little", "much", "less")]
+    async with working(worker):
+        results = await done(url, *ids)
+    assert [one.state for one in results] == ["completed", "discarded", "completed"]
+    assert "invalid memory alloc request size" in results[1].error
+    assert "was refused" not in caplog.text
+
+
 async def test_the_grace_period_is_one_for_handlers_and_a_fetch_without_an_answer(queue, url, pooler):
     worker = Worker(pooler.url, queues=[queue], grace=4)
     begun, cancelled = asyncio.Event(), asyncio.Event()
@@ -106,6 +126,32 @@ async def test_the_grace_period_can_be_ended_while_a_fetch_has_no_answer(queue, 
     await asyncio.sleep(0.1)
     await asyncio.wait_for(worker.stop_and_cancel(), 60)
     await stopping
+
+
+async def test_jobs_of_a_fetch_that_outlasts_the_handlers_are_released(queue, url, monkeypatch, look):
+    execute, fetched, answers = psycopg.AsyncConnection.execute, asyncio.Event(), asyncio.Event()
+
+    async def execute_and_answer_late(connection, sql, values):
+        cursor = await execute(connection, sql, values)
+        if b"jobs.fetch_any" in sql:
+            fetched.set()
+            await answers.wait()
+        return cursor
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", execute_and_answer_late)
+    monkeypatch.setattr(_engine, "LEFT_BEHIND", 0.1)
+    monkeypatch.setattr(_engine, "SENDING", 60)
+    worker = Worker(url, queues=[queue], grace=600)
+    worker.kind("run")(lambda job: None)
+    job = begin(url, queue, "run", {}, timeout=-1)
+    await worker.start()
+    await fetched.wait()
+    stopping = asyncio.create_task(worker.stop_and_cancel())
+    await asyncio.sleep(1)
+    assert not stopping.done()
+    answers.set()
+    await stopping
+    assert look("select state::text, attempt from jobs.jobs where id = %s", job) == [("available", 0)]
 
 
 async def test_a_call_without_an_answer_is_repeated_by_another_connection(pooler):

@@ -1,5 +1,6 @@
 """The helpers for tests."""
 
+import asyncio
 import contextlib
 from datetime import datetime, timedelta, timezone
 
@@ -16,7 +17,10 @@ def test_work_all_in_a_transaction(url, queue):
     @worker.kind("first")
     async def first(job: Job):
         await job.progress(1)
+        await asyncio.sleep(0.01)
         return 1
+
+    worker.kind("decorated")(lambda job: first(job))
 
     @worker.kind("second")
     def second(job: Job):
@@ -32,7 +36,7 @@ def test_work_all_in_a_transaction(url, queue):
         raise Discard("no")
 
     with psycopg.connect(url) as connection:
-        for kind in ("first", "second", "bad", "later"):
+        for kind in ("first", "decorated", "second", "bad", "later"):
             insert(connection, kind, {"kind": kind}, queue=queue)
         found = testing.assert_inserted(connection, "first", {"kind": "first"})
         assert (found.queue, found.state, found.args) == (queue, "available", {"kind": "first"})
@@ -41,6 +45,7 @@ def test_work_all_in_a_transaction(url, queue):
         worked = testing.work_all(connection, worker)
         assert [(one.kind, one.state, one.output, one.error) for one in worked] == [
             ("first", "completed", 1, None),
+            ("decorated", "completed", 1, None),
             ("second", "completed", "here", None),
             ("bad", "discarded", None, "no"),
             ("later", "scheduled", None, None),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
+from typing import Literal, TypedDict
 
 import pydantic
 import pytest
@@ -58,6 +60,81 @@ def test_members_that_are_missing_are_an_error():
         build(Line, [1])
 
 
+@dataclass
+class Plain:
+    text: str = ""
+    whole: int = 0
+    number: float = 0
+    truth: bool = False
+    many: list[int] = field(default_factory=list)
+    bare: list = field(default_factory=list)
+    few: set[str] = field(default_factory=set)
+    named: dict[str, float] = field(default_factory=dict)
+    bare_named: dict = field(default_factory=dict)
+    day: date | None = None
+    long: timedelta | None = None
+    id: uuid.UUID | None = None
+    colour: Colour | None = None
+    line: Line | None = None
+    lines: list[Line] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "type"),
+    [
+        ("text", 12, "str"),
+        ("text", None, "str"),
+        ("whole", "12", "int"),
+        ("whole", 1.5, "int"),
+        ("whole", True, "int"),
+        ("number", "1.5", "float"),
+        ("number", False, "float"),
+        ("truth", 1, "bool"),
+        ("many", 7, "list"),
+        ("many", [1, "2"], "int"),
+        ("bare", {"a": 1}, "list"),
+        ("few", "abc", "set"),
+        ("few", [1], "str"),
+        ("named", [1], "dict"),
+        ("named", {"a": "b"}, "float"),
+        ("bare_named", "a", "dict"),
+        ("day", 20300102, "date"),
+        ("long", "90", "timedelta"),
+        ("id", 7, "UUID"),
+        ("line", [1], "Line"),
+        ("lines", [{"product": 1}, 2], "Line"),
+    ],
+)
+def test_args_that_do_not_fit_are_an_error(name, value, type):
+    with pytest.raises(TypeError, match=f"^{name} is .*, and no {type}$"):
+        build(Plain, {name: value})
+
+
+def test_args_that_do_not_fit_are_an_error_without_a_dataclass():
+    for wanted, value in [(int, "12"), (dict, [1]), (list[int], 7), (dict[str, int], {"a": "b"}), (Plain, 7)]:
+        with pytest.raises(TypeError, match="^args is .*, and no (int|dict|list|Plain)$"):
+            build(wanted, value)
+
+
+def test_args_that_fit_are_taken():
+    for name, value in [("number", 3), ("number", 1.5), ("whole", 2**70), ("truth", True), ("bare", [1, "a"]), ("bare_named", {"a": 1})]:
+        built = getattr(build(Plain, {name: value}), name)
+        assert (type(built), built) == (type(value), value)
+    taken = build(Plain, {"few": ["a"], "named": {"a": 1}, "day": "2030-01-02", "long": 90, "id": str(ORDER.id), "colour": "red"})
+    assert (taken.few, taken.named, taken.day, taken.long) == ({"a"}, {"a": 1}, date(2030, 1, 2), timedelta(seconds=90))
+    assert (taken.id, taken.colour) == (ORDER.id, Colour.RED)
+
+
+def test_what_no_type_is_checked_for_is_taken_as_it_is():
+    assert build(set, ["a", 1]) == {"a", 1}
+    for wanted in (tuple[str, ...], int | str, Literal["a"], Sequence[int], Named, None):
+        assert build(wanted, 1.5) == 1.5
+
+
+class Named(TypedDict):
+    a: int
+
+
 def test_a_model_comes_back_as_it_went():
     mail = Mail(to="a@b", at=datetime(2030, 1, 2, tzinfo=timezone.utc))
     assert build(Mail, json.loads(encode(mail))) == mail
@@ -75,6 +152,13 @@ def test_the_annotation_says_the_type():
     def of_a_dict(job: Job[dict[str, int]]) -> None: ...
     def of_none(job): ...
     def of_any(job: Job) -> None: ...
+
+    def of_what_comes_later(job: Job[Order]) -> None:
+        later(Local)
+
+    assert args_type(of_what_comes_later) is Order
+
+    def later(_): ...
 
     class Callable_:
         def __call__(self, job: Job[Mail]) -> None: ...

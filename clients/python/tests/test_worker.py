@@ -21,7 +21,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker, insert, insert_middleware, wait_for
+from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker
+from postgres_jobs import insert, insert_many, insert_middleware, wait_for
+from postgres_jobs._link import Link
 
 
 @asynccontextmanager
@@ -166,7 +168,8 @@ def test_options_that_are_wrong_are_refused(url):
         Worker(url).run()
     with pytest.raises(ValueError, match="handler"):
         asyncio.run(Worker(url).start())
-    wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0)]
+    wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0), ("concurrency", 2.5), ("concurrency", "3")]
+    wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", object(), {1, 2})]
     wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
     for name, value in wrong:
         with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}")):
@@ -179,6 +182,105 @@ def test_options_that_are_wrong_are_refused(url):
         worker.kind(lambda job: None)
     with pytest.raises(ValueError, match="every other kind"):
         worker.otherwise()(lambda job: None)
+
+
+async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, queue, look, caplog):
+    worker = Worker(url, queues=[queue])
+    begun, ended = set(), {}
+
+    async def tarries(job):
+        begun.add(job.kind)
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended[job.kind] = job.cancelled_because
+
+    def decorated(job):
+        return tarries(job)
+
+    def decorated_and_slow(job):
+        begun.add(job.kind)
+        job.cancelled.wait()
+        return tarries(job)
+
+    worker.kind("timeout", timeout=0.05)(decorated)
+    worker.kind("cancelled")(decorated)
+    worker.kind("stopping")(decorated)
+    worker.kind("stopping, slow")(decorated_and_slow)
+    ids = {kind: begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in worker.handlers}
+    async with working(worker):
+        await until(lambda: begun == set(ids))
+        look("select jobs.cancel(%s)", ids["cancelled"])
+        await until(lambda: ended == {"timeout": "timeout", "cancelled": "cancelled"})
+    # What the slow one has returned was not begun.
+    assert ended == {kind: kind for kind in ("timeout", "cancelled", "stopping")}
+    states = look("select kind, state::text, attempt from jobs.jobs where queue = %s order by id", queue)
+    assert states == [
+        ("timeout", "discarded", 1),
+        ("cancelled", "cancelled", 1),
+        ("stopping", "available", 0),
+        ("stopping, slow", "available", 0),
+    ]
+    assert "left behind" not in caplog.text
+
+
+async def test_middleware_around_a_thread_is_cancelled(url, queue):
+    ended = {}
+
+    async def around(job, handler):
+        try:
+            if job.kind == "before":
+                await asyncio.sleep(600)
+            output = await handler(job)
+            if job.kind == "after":
+                await asyncio.sleep(600)
+            ended[job.kind] = output
+        except asyncio.CancelledError as error:
+            ended[job.kind] = str(error)
+            raise
+
+    worker = Worker(url, queues=[queue], timeout=0.05, middleware=[around])
+    worker.otherwise()(lambda job: None)
+    worker.kind("meanwhile")(lambda job: job.cancelled.wait() and time.sleep(0.1) or "a thread is not")
+    for kind in ("before", "meanwhile", "after"):
+        begin(url, queue, kind, {}, max_attempts=1)
+    async with working(worker):
+        await until(lambda: ended == {"before": "timeout", "meanwhile": "a thread is not", "after": "timeout"})
+
+
+async def until(is_so):
+    latest = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < latest
+        await asyncio.sleep(0.02)
+
+
+async def test_a_worker_that_loses_races_for_jobs_fetches_again_at_once(url, queue, monkeypatch):
+    """A wait ends for each commit, and others have its jobs by then."""
+    run, wait, sleep, races, pauses = Link.run, Link.wait, asyncio.sleep, list(range(20)), []
+
+    async def run_and_lose(link, sql, *values, **options):
+        if "jobs.fetch_any" not in sql or not races:
+            return await run(link, sql, *values, **options)
+        races.pop()
+        return []
+
+    async def wait_for_a_commit(link, sql, *values, **options):
+        if "::text[]" not in sql or not races:
+            await wait(link, sql, *values, **options)
+
+    async def sleep_and_note(delay):
+        pauses.append(delay)
+        await sleep(delay)
+
+    monkeypatch.setattr(Link, "run", run_and_lose)
+    monkeypatch.setattr(Link, "wait", wait_for_a_commit)
+    monkeypatch.setattr(asyncio, "sleep", sleep_and_note)
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: "output")
+    async with working(worker):
+        assert (await done(url, begin(url, queue, "run", {})))[0].output == "output"
+    assert len(pauses) >= 20 and set(pauses) == {0}
 
 
 async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their_leases(url, queue, look):
@@ -558,3 +660,27 @@ def test_insert_middleware_sees_errors(url, queue):
     finally:
         insert_middleware.remove(around)
     assert seen == ["22023"]
+
+
+def test_what_insert_middleware_changes_is_of_that_insert_alone(url, queue, look):
+    @contextmanager
+    def around(jobs):
+        for job in jobs:
+            job["args"]["tenants"] = [*job["args"].get("tenants", []), tenant]
+            job["args"].setdefault("to", []).append(tenant)
+            job["meta"].setdefault("seen", []).append(tenant)
+        yield
+
+    args, meta = {"to": []}, {"seen": []}
+    insert_middleware.append(around)
+    try:
+        with psycopg.connect(url) as connection:
+            for tenant in ("a", "b"):
+                insert(connection, "without args", queue=queue)
+                insert(connection, "args", args, queue=queue, meta=meta)
+                insert_many(connection, [{"kind": "many", "args": args, "meta": meta, "queue": queue}] * 2)
+    finally:
+        insert_middleware.remove(around)
+    assert (args, meta) == ({"to": []}, {"seen": []})
+    inserted = look("select args, meta from jobs.jobs where queue = %s order by id", queue)
+    assert inserted == [({"tenants": [one], "to": [one]}, {"seen": [one]}) for one in "aaaabbbb"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import threading
 from collections import Counter
@@ -19,6 +18,7 @@ from ._database import Row
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Link
 from ._threads import Threads
+from ._values import encode
 from .job import COLUMNS, Job, Nothing, Reason, fields, job_of, log
 from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure
 
@@ -44,11 +44,11 @@ _FETCH = f"""
 class Attempt:
     """A job that this worker has, and the handler that works on it."""
 
-    def __init__(self, job: Job[Any], is_async: bool) -> None:
+    def __init__(self, job: Job[Any]) -> None:
         self.job = job
-        self.is_async = is_async
+        self.is_in_thread = False
+        """Whether it waits for a thread, which cannot be cancelled: what that returns counts."""
         self.task: asyncio.Task[Finish | None] | None = None
-        self.timeout = math.inf
         self.is_settled = False
         """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
 
@@ -57,7 +57,7 @@ class Attempt:
         if not self.job.cancelled.is_set():
             self.job.cancelled_because = because
             self.job.cancelled.set()
-            if self.task and self.is_async:
+            if self.task and not self.is_in_thread:
                 self.task.cancel(because)
 
 
@@ -96,9 +96,8 @@ class Engine:
     async def serve(self) -> bool:
         """Works until it is stopped. Whether every result could be sent."""
         fetching = asyncio.create_task(self._fetch())
-        control = asyncio.create_task(self.threads.run(asyncio.run, self._control()))
         finishing = asyncio.create_task(self.finisher.run())
-        tasks = [fetching, finishing, control]
+        tasks = [fetching, finishing, asyncio.create_task(self.threads.run(asyncio.run, self._control()))]
         try:
             done, _ = await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -118,7 +117,7 @@ class Engine:
                     self._settle(attempt, {"do": "release"})
             for backoff in [self.finish_link.backoff, *self.finisher.again.values()]:
                 backoff.end()
-            await self._until(lambda: not self.finisher.unsent, SENDING)
+            await self._until(lambda: fetching.done() and not self.finisher.unsent, SENDING)
             if self.finisher.unsent:
                 log.error("%s results could not be sent", self.finisher.unsent)
             return not self.finisher.unsent
@@ -140,12 +139,10 @@ class Engine:
         """Runs in a thread and an event loop of its own: a handler that blocks the worker's loop
         must not cost other jobs their leases."""
         self.control = asyncio.current_task()
-        if self.stage == OVER:
-            return
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
         try:
-            while True:
+            while self.stage != OVER:
                 try:
                     await self._beat()
                     await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name, patience=pace + 5)
@@ -159,11 +156,8 @@ class Engine:
 
     async def _beat(self) -> None:
         worker = self.worker
-        sql = "select jobs.worker_beat(%s, %s::text[], %s, %s)"
-        info = json.dumps(worker.info)
-        rows = await self.control_link.run(
-            sql, worker.name, list(worker.queues), worker.concurrency, info, patience=BEAT
-        )
+        values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
+        rows = await self.control_link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         held = list(self.held.values())
         ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
@@ -199,9 +193,7 @@ class Engine:
 
     async def _fetch(self) -> None:
         worker = self.worker
-        kinds = worker._kinds()
         lease = timedelta(seconds=worker.lease)
-        in_vain = 0
         while self.stage == WORKING:
             # Results that cannot be sent, or not yet, hold their places.
             kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
@@ -212,19 +204,13 @@ class Engine:
                 continue
             queues, most = self._share(free)
             try:
-                rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, kinds)
+                rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, worker._kinds())
                 for row in rows:
                     self._begin(row)
                 await asyncio.sleep(0)  # so that they begin before the next statement is made
                 if len(rows) < most and self.stage == WORKING:
-                    began = self.loop.time()
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
                     await self.fetch_link.wait(wait, queues, worker.name, patience=60)
-                    # Jobs that are there and cannot be had, such as those of other kinds, end
-                    # every wait at once.
-                    is_vain = not rows and self.loop.time() - began < 0.02
-                    in_vain = min(in_vain + 1, 10) if is_vain else 0
-                    await asyncio.sleep(0.001 * 2**in_vain if in_vain > 2 else 0)
             except Exception as error:  # also what a row cannot be read for
                 if self.stage > WORKING:
                     return  # and is not repeated
@@ -244,17 +230,17 @@ class Engine:
         job, left, whole = job_of(row)
         handler = self.worker._handler(job)
         job._store = self._store
-        attempt = self.held[job.token] = Attempt(job, handler.is_async)
+        attempt = self.held[job.token] = Attempt(job)
         if self.stage > WORKING:
             self._settle(attempt, {"do": "release"})
             return
         self.running[job.token] = attempt
-        attempt.timeout = handler.timeout or self.worker.timeout or math.inf
+        timeout = handler.timeout or self.worker.timeout or math.inf
         if left is not None:  # the worker is to be earlier than the server
-            attempt.timeout = max(min(attempt.timeout, left - min(whole / 20, 1)), 0)
+            timeout = max(min(timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        timer = self.loop.call_later(min(attempt.timeout, 1e9), self._timed_out, attempt)
+        timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
         attempt.task.add_done_callback(lambda _: timer.cancel())
 
     # --- Handling
@@ -263,7 +249,7 @@ class Engine:
         """Runs the handler. It may raise anything, also what would end the event loop."""
         job = attempt.job
         try:
-            output = await self.worker._handle(job, self.threads.run)
+            output = await self.worker._handle(job, partial(self._in_thread, attempt))
             return None if job._is_completed else completion(output)
         except BaseException as error:
             if job.cancelled.is_set() and not isinstance(error, Outcome):
@@ -271,6 +257,13 @@ class Engine:
                 # server makes a cancelled job of one that is released.
                 return TIMED_OUT if job.cancelled_because == "timeout" else {"do": "release"}
             return failure(error)
+
+    async def _in_thread(self, attempt: Attempt, function: Callable[..., Any], *args: Any) -> Any:
+        attempt.is_in_thread = True
+        try:
+            return await self.threads.run(function, *args)
+        finally:
+            attempt.is_in_thread = False
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         self.running.pop(attempt.job.token, None)
@@ -280,20 +273,18 @@ class Engine:
 
     def _timed_out(self, attempt: Attempt) -> None:
         # If it completes the job itself its transaction decides, and has locked the job until then.
-        if attempt.job._is_completed:
-            return
-        self._settle(attempt, TIMED_OUT)
-        attempt.cancel("timeout")
+        if not attempt.job._is_completed:
+            self._settle(attempt, TIMED_OUT)
+            attempt.cancel("timeout")
 
     def _settle(self, attempt: Attempt, finish: Finish | None) -> None:
         """What is told first counts. None: there is nothing to tell."""
-        if attempt.is_settled:
-            return
-        attempt.is_settled = True
-        if finish is None:
-            self._told(attempt.job)
-        else:
-            self.finisher.add(attempt.job, finish)
+        if not attempt.is_settled:
+            attempt.is_settled = True
+            if finish is None:
+                self._told(attempt.job)
+            else:
+                self.finisher.add(attempt.job, finish)
 
     def _told(self, job: Job[Any]) -> None:
         self.held.pop(job.token, None)

@@ -41,8 +41,7 @@ class Finisher:
 
     def _element(self, job: Job[Any], finish: Finish) -> str:
         element, told = wire(job.id, job.token, finish)
-        if told["do"] == "fail":
-            error = told["error"]
+        if error := told.get("error"):
             log.warning("job %s (%s) failed: %.200s", job.id, job.kind, error, extra=fields(job, error=error))
         return element
 
@@ -83,9 +82,8 @@ class Finisher:
                 asyncio.ensure_future(self._repeat(job, element, reason))
                 continue
             if not done:
-                log.warning(
-                    "job %s was lost, its result is dropped: %s", job.id, reason, extra=fields(job, error=reason)
-                )
+                extra = fields(job, error=reason)
+                log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra=extra)
             self.again.pop(job.token, None)
             self.unsent -= 1
             self.on_told(job)

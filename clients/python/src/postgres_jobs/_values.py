@@ -7,7 +7,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -45,33 +45,40 @@ def _plain(value: Any) -> object:
     raise TypeError(f"there is no JSON for a {type(value).__name__}")
 
 
-def build(wanted: Any, value: Any) -> Any:
+# What json makes of the JSON of a type, exactly: a bool is no int.
+_READ: dict[Any, tuple[type, ...]] = {one: (one,) for one in (str, int, bool, list, dict)}
+_READ |= dict.fromkeys((float, timedelta), (int, float)) | dict.fromkeys((set, frozenset), (list,))
+_READ |= dict.fromkeys((date, datetime, time, UUID), (str,))
+
+
+def build(wanted: Any, value: Any, name: str = "args") -> Any:
     """A value of JSON as the type that is wanted: a dataclass, a pydantic model, or a type that
     these have fields of. Members that a dataclass does not have are left out: a producer may be
     newer than the worker."""
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
-    if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
-        if not isinstance(value, dict):
-            raise TypeError(f"{wanted.__name__} needs an object, not {value!r:.100}")
-        hints = get_type_hints(wanted)
-        names = [field.name for field in dataclasses.fields(wanted) if field.init and field.name in value]
-        return wanted(**{name: build(hints[name], value[name]) for name in names})
-    origin, parts = get_origin(wanted), get_args(wanted)
+    origin, parts = get_origin(wanted) or wanted, get_args(wanted)
     if origin in (Union, types.UnionType):
         rest = [part for part in parts if part is not type(None)]
-        return value if value is None or len(rest) > 1 else build(rest[0], value)
-    if origin in (list, set, frozenset) and isinstance(value, list):
-        return origin(build(parts[0], one) for one in value)
-    if origin is dict and isinstance(value, dict):
-        return {name: build(parts[1], one) for name, one in value.items()}
-    if not isinstance(wanted, type):
+        return value if value is None or len(rest) > 1 else build(rest[0], value, name)
+    is_dataclass = dataclasses.is_dataclass(origin)
+    if type(value) not in _READ.get(dict if is_dataclass else origin, (type(value),)):
+        raise TypeError(f"{name} is {value!r:.100}, and no {origin.__name__}")
+    if is_dataclass:
+        hints = get_type_hints(origin)
+        names = [field.name for field in dataclasses.fields(origin) if field.init and field.name in value]
+        return origin(**{name: build(hints[name], value[name], name) for name in names})
+    if origin in (list, set, frozenset):
+        return origin(build(parts[0] if parts else Any, one, name) for one in value)
+    if parts and origin is dict:
+        return {key: build(parts[1], one, name) for key, one in value.items()}
+    if not isinstance(origin, type):
         return value
-    if issubclass(wanted, (date, time)) and isinstance(value, str):
-        return wanted.fromisoformat(value[:-1] + "+00:00" if value.endswith("Z") else value)
-    if issubclass(wanted, timedelta):
+    if issubclass(origin, (date, time)):
+        return origin.fromisoformat(value[:-1] + "+00:00" if value.endswith("Z") else value)
+    if issubclass(origin, timedelta):
         return timedelta(seconds=value)
-    return wanted(value) if issubclass(wanted, (UUID, Decimal, Enum)) else value
+    return origin(value) if issubclass(origin, (UUID, Decimal, Enum)) else value
 
 
 def args_type(handler: Callable[..., Any]) -> Any:
@@ -83,7 +90,9 @@ def args_type(handler: Callable[..., Any]) -> Any:
     if isinstance(annotation, str):
         function: Any = inspect.unwrap(getattr(handler, "func", handler))  # of a partial
         function = function if hasattr(function, "__globals__") else type(function).__call__
-        names = zip(function.__code__.co_freevars, function.__closure__ or ())
-        annotation = eval(annotation, function.__globals__, {name: cell.cell_contents for name, cell in names})
+        cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+        # An empty cell is of a variable that has no value yet.
+        names = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
+        annotation = eval(annotation, function.__globals__, names)
     parts = get_args(annotation)
     return parts[0] if parts and not isinstance(parts[0], TypeVar) else Any

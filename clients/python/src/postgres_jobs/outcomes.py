@@ -102,8 +102,9 @@ def invalid_output(error: BaseException) -> Finish:
 
 
 def is_of_value(error: BaseException) -> bool:
-    """Whether a call failed because of a value in it. Also what comes of no database."""
-    return (_ask(error, _code) or "22")[:2] in ("22", "54")
+    """Whether a call failed because of a value in it. XX000 is of one that needs more memory than
+    Postgres allots at once. Also what comes of no database."""
+    return (_ask(error, _code) or "22").startswith(("22", "54", "XX000"))
 
 
 def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:

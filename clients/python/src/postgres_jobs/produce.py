@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
@@ -149,7 +150,9 @@ async def _insert_one(execute: Execute, job: NewJob) -> Inserted:
 
 
 async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
-    given = [{**job, "meta": dict(job.get("meta") or {})} for job in jobs]
+    # What middleware changes is nobody else's.
+    copy: Callable[[Any], Any] = deepcopy if insert_middleware else dict
+    given = [copy({**job, "meta": dict(job.get("meta") or {})}) for job in jobs]
     with ExitStack() as stack:
         for around in insert_middleware:
             stack.enter_context(around(given))

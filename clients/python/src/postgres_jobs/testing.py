@@ -4,6 +4,7 @@ back. They take the connections that `insert` takes, and are async where these a
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -155,4 +156,5 @@ def _refused(error: BaseException) -> Finish:
 
 
 async def _directly(function: Callable[..., Any], *args: Any) -> Any:
-    return function(*args)
+    output = function(*args)
+    return asyncio.run(output) if inspect.iscoroutine(output) and not _runs_loop() else output

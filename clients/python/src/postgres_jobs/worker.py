@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ._engine import LEAVING, NOW, Engine
-from ._values import Duration, args_type, build, seconds
+from ._values import Duration, args_type, build, encode, seconds
 from ._version import __version__
 from .job import Job, log
 
@@ -71,15 +71,15 @@ class Worker:
         _check(is_list, "queues", queues, "a list of different names, or names with weights")
         for queue, weight in self.queues.items():
             _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
-        _check(concurrency >= 1, "concurrency", concurrency, "at least 1")
+        _check(isinstance(concurrency, int) and concurrency >= 1, "concurrency", concurrency, "an int, at least 1")
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
-        self.dsn = dsn
-        self.concurrency = concurrency
+        self.dsn, self.concurrency = dsn, concurrency
         self.timeout = _timeout("timeout", timeout)
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
+        _check(_is_json(self.info), "info", info, "JSON")
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind; None: of every other kind."""
@@ -124,9 +124,10 @@ class Worker:
         handler = self._handler(job)
 
         async def innermost(job: Job[Any]) -> Any:
-            if handler.is_async:
-                return await handler.function(job)
-            output = await in_thread(handler.function, job)
+            output = handler.function(job) if handler.is_async else await in_thread(handler.function, job)
+            if inspect.iscoroutine(output) and job.cancelled.is_set():  # before it has begun
+                output.close()
+                raise asyncio.CancelledError(job.cancelled_because)
             return await output if isinstance(output, Awaitable) else output
 
         call: Callable[[Job[Any]], Awaitable[Any]] = innermost
@@ -150,14 +151,13 @@ class Worker:
                 except (SystemExit, KeyboardInterrupt) as error:
                     # A task passes them also to who runs the loop.
                     log.warning("a task of a handler has raised %r", error)
-            is_all_sent = serving.result()
+            if not serving.result():
+                sys.exit(1)
         finally:
             # Not asyncio.run: it waits for handlers that do not stop.
             loop.set_exception_handler(lambda *_: None)
             asyncio.set_event_loop(None)
             loop.close()
-        if not is_all_sent:
-            sys.exit(1)
 
     async def start(self) -> None:
         """Works within a program that has its signals to itself, until `stop`. It does not wait
@@ -213,6 +213,13 @@ class Worker:
 def _check(is_right: bool, option: str, value: object, rule: str) -> None:
     if not is_right:
         raise ValueError(f"{option} is {value!r}: it must be {rule}")
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return bool(encode(value))
+    except Exception:  # also what the value's own classes raise
+        return False
 
 
 def _timeout(option: str, timeout: Duration | None) -> float | None:
