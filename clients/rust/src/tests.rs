@@ -5,10 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-use crate::engine::State;
+use crate::engine::{Engine, Stage, State};
 use crate::finish::Finish;
+use crate::link::{Link, PATIENCE};
 use crate::*;
+
+mod server;
 
 /// Answers every insert, and keeps what it was asked.
 struct Database(Arc<Mutex<Vec<Value>>>);
@@ -64,6 +69,20 @@ fn given(mut value: Value) -> Value {
 /// A worker of such options, or why there is none.
 fn worker(options: Options) -> std::result::Result<Worker, String> {
     Worker::new("".parse().unwrap(), options).map_err(|error| error.to_string())
+}
+
+/// What runs a worker with this handler for the kind `k`.
+fn engine<A>(config: tokio_postgres::Config, handler: impl Handler<A>) -> Arc<Engine> {
+    let options = Options {
+        prepare: false,
+        ..Options::default()
+    };
+    let worker = Worker::new(config, options).unwrap().kind("k", handler);
+    Arc::new(Engine {
+        state: Default::default(),
+        link: Link::new(&worker, PATIENCE).into(),
+        worker,
+    })
 }
 
 #[tokio::test]
@@ -356,6 +375,28 @@ fn logs_have_the_id_kind_and_attempt_of_their_job() {
         format!(" WARN job lost, result dropped {of} reason=\"lease_lost\"\n"),
     ];
     assert_eq!(lines, wanted.concat());
+}
+
+#[tokio::test]
+async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let config = server::start(move |statement| {
+        asks.send(statement).unwrap();
+        std::future::ready(Ok(()))
+    });
+    let engine = engine(config.await, nothing);
+    engine.enter(Stage::Run);
+    let _fetching = engine.part(fetch::run(engine.clone()));
+    let many = async {
+        for _ in 0..100 {
+            for name in ["jobs.fetch_any", "jobs.wait_any"] {
+                let statement = asked.recv().await.unwrap();
+                assert!(statement.contains(name), "{statement}");
+            }
+        }
+    };
+    // Pauses between them would be longer by far.
+    timeout(Duration::from_secs(60), many).await.unwrap();
 }
 
 /// Keeps what it sees of handlers.
